@@ -9,6 +9,7 @@ mod differential {
     mod idle;
     mod scripts;
     mod sketches;
+    mod tracking;
 }
 
 use perdura_differ::hunt::{Settings, hunt};

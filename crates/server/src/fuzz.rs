@@ -51,7 +51,8 @@ const WORDS: &str = "\
     maxmemory timeout notify-keyspace-events KEA slowlog-log-slower-than maxclients w_* w_*->f \
     RESET FILTERBY ACLCAT PATTERN MODULE __keyspace@0__:k \
     FROMMEMBER FROMLONLAT BYRADIUS BYBOX ANY WITHDIST WITHHASH WITHCOORD STOREDIST km 180 -85.05 13.36 \
-    GETREG DECODE ENCODING TODENSE HYLL";
+    GETREG DECODE ENCODING TODENSE HYLL \
+    REDIRECT BCAST PREFIX OPTIN OPTOUT NOLOOP";
 
 struct Fuzz {
     rng: Rng,

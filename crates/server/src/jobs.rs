@@ -327,6 +327,8 @@ impl State {
         let args = job.args.args();
         let (ran, ended) = ((job.begun.command, &args), (reply, job.took));
         note_run(self, &connection.session, ran, ended);
+        self.note_reads(&connection.session, job.begun.command, &args);
+        connection.session.end_caching(job.begun.command);
         answer(self, &mut connection, start, epoch);
         self.seal_own(&connection.session, &mut connection.replies);
         connection.account(self);

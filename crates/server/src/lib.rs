@@ -58,6 +58,7 @@ mod tell;
 #[cfg(test)]
 mod testbed;
 mod tls;
+mod tracking;
 mod watch;
 
 pub use options::{DebugAccess, OnStop, ServeError, ServerOptions};

@@ -51,6 +51,8 @@ pub struct ServerOptions {
     pub slowlog_slower_than_us: i64,
     /// Entries that SLOWLOG keeps.
     pub slowlog_len_max: usize,
+    /// Keys that are noted for clients that track their reads; 0: any number.
+    pub tracking_keys_max: u64,
     /// Bytes of an estimated count that is kept as runs of registers.
     pub hll_sparse_bytes_max: u64,
     /// Whether the times of commands are counted.
@@ -134,6 +136,7 @@ impl Default for ServerOptions {
             notify_keyspace_events: String::new(),
             slowlog_slower_than_us: 10_000,
             slowlog_len_max: 128,
+            tracking_keys_max: 1_000_000,
             hll_sparse_bytes_max: 3000,
             latency_tracking: true,
             key_idle_times: true,

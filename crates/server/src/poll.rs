@@ -207,6 +207,7 @@ impl EventLoop {
         self.state.end_pause(now);
         self.state.tend_passwords(now);
         self.state.end_wait_for_log();
+        self.state.tell_prefixes();
         self.flush_round();
         self.squeeze();
         self.accept();

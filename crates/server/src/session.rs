@@ -8,6 +8,7 @@ use crate::engine::{Epoch, Rung};
 use crate::pubsub::{Seat, Subscriptions};
 use crate::replies::Rest;
 use crate::resp::parse::OwnedArgs;
+use crate::tracking::Reads;
 use crate::watch::Own;
 use std::sync::Arc;
 use std::time::Instant;
@@ -128,6 +129,10 @@ pub(crate) struct Session {
     pub in_pause: bool,
     /// Whether it is spared when clients' buffers take too much.
     pub no_evict: bool,
+    /// Which of its reads are noted.
+    pub reads: Reads,
+    /// Whether CLIENT CACHING was said of its next command.
+    pub caching: bool,
 }
 
 impl Session {
@@ -161,6 +166,8 @@ impl Session {
             asks: false,
             in_pause: false,
             no_evict: false,
+            reads: Reads::None,
+            caching: false,
         }
     }
 

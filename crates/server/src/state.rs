@@ -25,6 +25,7 @@ use crate::stats::CommandStats;
 use crate::supervise::Supervisor;
 use crate::tell::Running;
 use crate::tls::{self, TlsAuthClients};
+use crate::tracking::Tracking;
 use crate::watch::Watches;
 use rustls::ServerConfig;
 use std::collections::BTreeSet;
@@ -180,6 +181,8 @@ pub(crate) struct State {
     pub topics: Topics,
     /// Scripts.
     pub scripts: Scripts,
+    /// Which clients are told of which keys' changes.
+    pub tracking: Tracking,
     /// The newest slow commands.
     pub slowlog: SlowLog,
     /// Latency spikes.
@@ -271,6 +274,7 @@ impl State {
             steps: Steps::default(),
             topics: Topics::default(),
             scripts: Scripts::default(),
+            tracking: Tracking::default(),
             slowlog: SlowLog::default(),
             spikes: Spikes::default(),
             clock: now,
@@ -375,6 +379,7 @@ impl State {
     /// Forgets a client that leaves or begins anew: no waiting list names it any more.
     pub(crate) fn forget(&mut self, session: &mut Session) {
         self.watches.forget(&mut session.watched);
+        self.tracking.forget(session);
         if let Some(mut own) = session.subscriptions.take() {
             self.topics.forget(&mut own, session.seat.id);
         }

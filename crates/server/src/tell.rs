@@ -65,7 +65,8 @@ impl State {
     /// Whether anybody wants to know which keys change.
     pub(crate) fn interest(&self) -> bool {
         let waits = !self.blocking.is_empty() || !self.jobs.is_empty();
-        waits || !self.watches.is_empty() || self.publishes_events()
+        let tracks = !self.tracking.is_empty();
+        waits || tracks || !self.watches.is_empty() || self.publishes_events()
     }
 
     fn publishes_events(&self) -> bool {
@@ -96,6 +97,7 @@ impl State {
                 self.watches.touch(event.database, &event.key);
                 self.blocking.touch(event.database, &event.key);
                 self.jobs.touched(event.database, &event.key);
+                self.key_changed(&event.key, epoch);
             }
             if self.notify & event.class.bit() == 0 || !self.publishes_events() {
                 continue;
@@ -110,7 +112,12 @@ impl State {
     /// Tells of keys that were removed because their time was over. For WATCH and for clients that
     /// wait they had gone before.
     pub(crate) fn tell_expired(&mut self, keys: Vec<(u8, Vec<u8>)>, epoch: Epoch) {
+        let publishes = self.notify & notify::class::EXPIRED != 0 && self.publishes_events();
         for (database, key) in keys {
+            self.key_changed(&key, epoch);
+            if !publishes {
+                continue;
+            }
             let told = notify::messages(self.notify, database, &key, "expired");
             for (channel, text) in told {
                 self.publish(Topic::Channel, &channel, text, epoch);
@@ -120,7 +127,8 @@ impl State {
 
     /// Whether any client hears of keys that have expired.
     pub(crate) fn hears_expired(&self) -> bool {
-        self.notify & notify::class::EXPIRED != 0 && self.publishes_events()
+        let publishes = self.notify & notify::class::EXPIRED != 0 && self.publishes_events();
+        publishes || !self.tracking.is_empty()
     }
 
     /// Sends a message to all clients that listen to a channel, by its name or by a pattern. Returns to
@@ -237,6 +245,16 @@ impl State {
             self.running.seat
         );
         (self.running.seat, self.running.resp3) = (seat, resp3);
+    }
+
+    /// The client whose command runs, or nobody.
+    pub(crate) fn running_seat(&self) -> Seat {
+        self.running.seat
+    }
+
+    /// Whether that client speaks RESP3.
+    pub(crate) fn running_resp3(&self) -> bool {
+        self.running.resp3
     }
 
     /// The command has ended: messages to its client go to its connection again.

@@ -26,6 +26,7 @@ mod redis {
     pub mod sorted_sets;
     pub mod tls;
     pub mod tooling;
+    pub mod tracking;
     pub mod transactions;
     pub mod watch;
 }

@@ -104,6 +104,8 @@ pub(crate) struct Data<'a, 'tx> {
     renewal: Option<Box<Renewal>>,
     /// The databases that it has let change places, a bit each.
     swapped: u16,
+    /// Whether it has emptied a database, full or not.
+    emptied: bool,
     /// The longest value, bytes.
     pub value_bytes_max: usize,
     /// The longest reply, bytes.
@@ -140,6 +142,7 @@ pub(crate) struct Outcome {
     flushed: Option<Flushed>,
     swapped: u16,
     ran: Option<Box<Ran>>,
+    emptied: bool,
     /// What the client waits for, instead of a reply.
     pub later: Option<Later>,
 }
@@ -159,6 +162,9 @@ impl Outcome {
         state.stats.misses += self.misses;
         state.stats.errors += self.errors;
         state.changes.add(self.changes);
+        if self.emptied || self.swapped != 0 {
+            state.all_changed(epoch);
+        }
         state.tell(&self.events, epoch);
         state.jobs.swapped(self.swapped);
         if let Some(ran) = self.ran {
@@ -182,6 +188,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
             db,
             renewal: None,
             swapped: 0,
+            emptied: false,
             value_bytes_max: state.value_bytes_max,
             reply_bytes_max: state.options.reply_bytes_max,
             hits: Cell::new(0),
@@ -453,6 +460,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
     /// Empties a database for the rest of this transaction, and for all when it commits. One
     /// that is empty stays as it is.
     pub(crate) fn flush(&mut self, database: u8) -> Result<(), Error> {
+        self.emptied = true;
         let keys = self.tx.len(self.table_of(database))?;
         if keys > 0 {
             self.changes += keys;
@@ -522,6 +530,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
             flushed,
             swapped: self.swapped,
             ran: self.ran,
+            emptied: self.emptied,
             later: self.later,
         })
     }

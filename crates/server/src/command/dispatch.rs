@@ -181,6 +181,10 @@ fn consume(
     }
     if let Some(command) = ran {
         super::server::monitor::feed(state, session, command, args);
+        state.note_reads(session, command, args);
+        if after != After::Steps {
+            session.end_caching(command);
+        }
     }
     replies.seal(rest, state.reached);
     super::wait::serve(state);

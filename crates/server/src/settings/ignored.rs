@@ -167,7 +167,6 @@ pub const IGNORED: &[Ignored] = &[
     free("tls-session-cache-size", "20480", ANY),
     free("tls-session-cache-timeout", "300", ANY),
     free("tls-session-caching", "yes", BOOL),
-    free("tracking-table-max-keys", "1000000", ANY),
     fixed("unixsocketperm", "0", ANY),
 ];
 

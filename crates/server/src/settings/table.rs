@@ -222,6 +222,20 @@ pub static SETTINGS: &[Setting] = &[
     )
     .live(),
     row(
+        "tracking-table-max-keys",
+        Group::Network,
+        Kind::Integer {
+            min: 0,
+            max: i64::MAX,
+        },
+        "Keys that are noted for clients with CLIENT TRACKING; beyond, some are told as changed. 0: any number.",
+        server!(|o| one(o.tracking_keys_max), |o, v| number(
+            &mut o.tracking_keys_max,
+            &v[0]
+        )),
+    )
+    .live(),
+    row(
         "timeout",
         Group::Network,
         seconds(I32_MAX),

@@ -185,6 +185,25 @@ fn write_unsynced(running: &Running, gate: &Gate) -> Client<TcpStream> {
     client
 }
 
+/// An invalidation tells of a write, so it waits for the disk as the write's own reply does; what the
+/// table tells to make room waits for nothing.
+#[test]
+fn no_invalidation_leaves_before_the_write_that_it_tells_of_is_durable() {
+    for options in ["", "BCAST", "BCAST PREFIX k", "NOLOOP"] {
+        let (running, gate) = start();
+        let mut client = running.connect();
+        assert!(client.send("HELLO 3").contains("proto"));
+        let on = format!("CLIENT TRACKING ON {options}");
+        client.expect(&[(on.trim_end(), "+OK"), ("GET k", "nil")]);
+        let mut writer = write_unsynced(&running, &gate);
+        let early = is_answered(&mut client);
+        gate.set_shut(false);
+        assert_eq!(client.read(), ">[\"invalidate\", [\"k\"]]");
+        assert_eq!(writer.read(), "+OK");
+        assert!(!early, "{on}: it told of a write that was not durable");
+    }
+}
+
 #[test]
 fn debug_digest_waits_for_what_it_has_seen() {
     let (running, gate) = start();

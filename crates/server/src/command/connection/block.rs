@@ -293,6 +293,9 @@ fn run_steps(
         data.finish()
     })?;
     let rests_on = outcome.rests_on(ticket.epoch);
+    for (command, owned) in &block.queue {
+        cx.state.note_reads(cx.session, command, &owned.args());
+    }
     outcome.settle(cx.state, ticket.epoch);
     let held_back = std::mem::take(&mut cx.effects.held_back);
     cx.state

@@ -233,7 +233,8 @@ fn clients(state: &mut State, to: &mut Fields, _: &Value) {
     to.put("maxclients", state.options.maxclients);
     let saving = usize::from(state.saving.is_some());
     to.put("blocked_clients", state.blocking.count() + saving);
-    to.put("tracking_clients", 0);
+    let [tracking, ..] = state.tracking.counts();
+    to.put("tracking_clients", tracking);
     to.put("clients_in_timeout_table", state.blocking.timeouts());
 }
 
@@ -435,10 +436,11 @@ fn counters(state: &mut State, to: &mut Fields, all: &Value) {
         ("slave_expires_tracked_keys", "0"),
         ("active_defrag_hits", "0"),
         ("active_defrag_misses", "0"),
-        ("tracking_total_keys", "0"),
-        ("tracking_total_items", "0"),
-        ("tracking_total_prefixes", "0"),
     ]);
+    let [_, keys, items, prefixes] = state.tracking.counts();
+    to.put("tracking_total_keys", keys);
+    to.put("tracking_total_items", items);
+    to.put("tracking_total_prefixes", prefixes);
     to.put("unexpected_error_replies", 0);
     to.put("total_error_replies", stats.errors);
     to.put("total_reads_processed", stats.reads);

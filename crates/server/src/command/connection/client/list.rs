@@ -111,6 +111,25 @@ struct Load {
     output_room: usize,
     waits: bool,
     doomed: bool,
+    tracking: Option<Told>,
+}
+
+/// How a client is told of changes.
+struct Told {
+    broken: bool,
+    broadcasts: bool,
+    redirection: i64,
+}
+
+impl Told {
+    fn of(session: &Session, state: &State) -> Option<Told> {
+        let tracker = state.tracking.get(session.seat.id)?;
+        Some(Told {
+            broken: tracker.broken,
+            broadcasts: tracker.prefixes.is_some(),
+            redirection: state.tracking.redirection(session.seat.id),
+        })
+    }
 }
 
 impl Load {
@@ -125,6 +144,7 @@ impl Load {
             output_room: connection.replies.buf.capacity(),
             waits: waiter.is_some(),
             doomed: connection.doomed || connection.closing,
+            tracking: Told::of(&connection.session, state),
         }
     }
 
@@ -135,6 +155,7 @@ impl Load {
             input_bytes: cx.session.unread,
             argument_bytes: args.from(0).map(<[u8]>::len).sum(),
             output_room: cx.out.buf.capacity(),
+            tracking: Told::of(cx.session, cx.state),
             ..Load::default()
         }
     }
@@ -148,11 +169,15 @@ impl Load {
 }
 
 fn flags(session: &Session, load: &Load) -> String {
+    let told = |of: fn(&Told) -> bool| load.tracking.as_ref().is_some_and(of);
     let all = [
         (session.monitors, 'O'),
         (session.subscriptions.is_some(), 'P'),
         (session.block.is_some(), 'x'),
         (load.waits, 'b'),
+        (load.tracking.is_some(), 't'),
+        (told(|told| told.broken), 'R'),
+        (told(|told| told.broadcasts), 'B'),
         (load.doomed, 'A'),
         (session.unix, 'U'),
         (session.no_evict, 'e'),
@@ -186,7 +211,7 @@ fn describe(session: &Session, now: Instant, load: Load) -> String {
     format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} \
          ssub={} multi={} qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp={} obl={} \
-         oll=0 omem={} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={} \
+         oll=0 omem={} tot-mem={} events=r cmd={} user={} redir={} resp={} lib-name={} lib-ver={} \
          durability={}\n",
         session.seat.id,
         session.peer,
@@ -212,6 +237,7 @@ fn describe(session: &Session, now: Instant, load: Load) -> String {
         load.bytes(block_bytes),
         session.last_name(),
         String::from_utf8_lossy(session.user_name()),
+        load.tracking.as_ref().map_or(-1, |told| told.redirection),
         if session.resp3 { 3 } else { 2 },
         String::from_utf8_lossy(&session.library[0]),
         String::from_utf8_lossy(&session.library[1]),

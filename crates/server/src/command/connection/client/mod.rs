@@ -2,6 +2,7 @@
 
 mod kill;
 mod list;
+mod tracking;
 
 pub(crate) use list::line;
 
@@ -75,28 +76,10 @@ fn client(cx: &mut Cx<'_>, args: &Args<'_>) {
             cx.out.ok();
         }
         b"unblock" => unblock(cx, args),
-        b"getredir" => cx.out.integer(-1),
-        b"tracking" => match on_or_off(args.at(2)) {
-            Some(false) if args.len() == 3 => cx.out.ok(),
-            Some(true) => cx
-                .out
-                .error("ERR CLIENT TRACKING is not supported: nothing is told of keys read before"),
-            Some(false) | None => cx.out.error(SYNTAX),
-        },
-        b"trackinginfo" => {
-            cx.out.map(3);
-            cx.out.bulk(b"flags");
-            cx.out.set(1);
-            cx.out.bulk(b"off");
-            cx.out.bulk(b"redirect");
-            cx.out.integer(-1);
-            cx.out.bulk(b"prefixes");
-            cx.out.array(0);
-        }
-        b"caching" => cx.out.error(
-            "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN \
-             or OPTOUT mode enabled",
-        ),
+        b"getredir" => tracking::redirection(cx),
+        b"tracking" => tracking::tracking(cx, args),
+        b"trackinginfo" => tracking::info(cx),
+        b"caching" => tracking::caching(cx, args.at(2)),
         _ => help(cx),
     }
 }
@@ -232,7 +215,9 @@ fn unblock(cx: &mut Cx<'_>, args: &Args<'_>) {
 fn help(cx: &mut Cx<'_>) {
     cx.out.help(&[
         "CLIENT <subcommand> [<arg> ...]. Subcommands are:",
+        "CACHING (YES|NO): whether the keys that the next command reads are tracked.",
         "DURABILITY [mem|disk]: answer writes at once, or when the disk has them.",
+        "GETREDIR, TRACKINGINFO: how this client's keys are tracked.",
         "GETNAME, SETNAME <name>: the connection's name.",
         "ID, INFO, LIST [TYPE <type>|ID <id> ...]: who is connected.",
         "KILL <address>, KILL <option> <value> ...: ends connections (ADDR LADDR ID TYPE USER SKIPME).",
@@ -240,6 +225,7 @@ fn help(cx: &mut Cx<'_>) {
         "SETINFO (LIB-NAME|LIB-VER) <text>: accepted from client libraries.",
         "PAUSE <milliseconds> [WRITE|ALL], UNPAUSE: keeps clients waiting.",
         "REPLY (ON|OFF|SKIP): whether requests are answered.",
+        "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> ...] [OPTIN] [OPTOUT] [NOLOOP]: tells of changes.",
         "UNBLOCK <id> [TIMEOUT|ERROR]: ends the waiting of a client for a key.",
     ]);
 }
