@@ -202,10 +202,12 @@ impl Session {
 }
 
 impl State {
-    /// Notes the keys that a command has read, if its client wants to be told of their changes.
+    /// Notes the keys that a command has read, if its client wants to be told of their changes. Of a
+    /// script, as in Redis 7.0, those are the keys that its caller names.
     #[inline]
     pub(crate) fn note_reads(&mut self, session: &Session, command: &Command, args: &Args<'_>) {
-        if session.tracks_reads() && command.has(flag::READ) {
+        let reads = command.flags & (flag::READ | flag::SCRIPTS) != 0;
+        if session.tracks_reads() && reads {
             self.note_keys(session.seat, command, args);
         }
     }

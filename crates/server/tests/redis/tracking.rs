@@ -125,6 +125,15 @@ fn a_reader_is_told_once_of_each_key_that_changes() {
     writer.expect(&[("SELECT 3", "+OK"), ("SET k v", "+OK"), ("SELECT 0", "+OK")]);
     writer.expect(&[("RENAME a z", "+OK"), ("DEL z", ":1")]);
     assert_eq!(told(&mut reader), [changed(&["k"]), changed(&["a"])]);
+    // The keys of a script are those that are named.
+    reader.call(&[
+        b"EVAL",
+        b"return redis.call('GET', KEYS[1])",
+        b"1",
+        b"scripted",
+    ]);
+    writer.expect(&[("SET scripted v", "+OK")]);
+    assert_eq!(told(&mut reader), [changed(&["scripted"])]);
     // One that tracks no more, and one that has left, are not told.
     reader.expect(&[("GET k", "\"w\""), ("CLIENT TRACKING OFF", "+OK")]);
     let mut leaving = tracking(&running, "");
