@@ -17,6 +17,7 @@
 //! * [`file`](mod@file): reading and rewriting TOML. [`document`]: the tables of the documentation.
 
 mod archive;
+mod clients;
 pub mod document;
 pub mod file;
 pub mod fixed;

@@ -3,9 +3,9 @@
 use super::kind::{Kind, SECOND_US, boolean, known, number, yes_no};
 use super::row::{
     ANY_BYTES, I32_MAX, addresses, count, database, millis, one, path, paths, put_addresses,
-    put_millis, put_path, put_paths, row, seconds, server,
+    put_millis, put_path, put_paths, row, server,
 };
-use super::{ClientShare, Group, Setting, archive, packed, texts};
+use super::{ClientShare, Group, Setting, archive, clients, packed, texts};
 use crate::options::{DebugAccess, OnStop};
 use crate::tls::TlsAuthClients;
 use perdura::{Level, LogIo};
@@ -210,51 +210,10 @@ pub static SETTINGS: &[Setting] = &[
         }),
     )
     .redis("unixsocket"),
-    row(
-        "maxclients",
-        Group::Network,
-        Kind::Integer {
-            min: 1,
-            max: 4_294_967_295,
-        },
-        "The most clients at once.",
-        server!(|o| one(o.maxclients), |o, v| number(&mut o.maxclients, &v[0])),
-    )
-    .live(),
-    row(
-        "tracking-table-max-keys",
-        Group::Network,
-        Kind::Integer {
-            min: 0,
-            max: i64::MAX,
-        },
-        "Keys that are noted for clients with CLIENT TRACKING; beyond, some are told as changed. 0: any number.",
-        server!(|o| one(o.tracking_keys_max), |o, v| number(
-            &mut o.tracking_keys_max,
-            &v[0]
-        )),
-    )
-    .live(),
-    row(
-        "timeout",
-        Group::Network,
-        seconds(I32_MAX),
-        "After this time an idle client is disconnected; 0 never.",
-        server!(|o| one(o.idle_seconds_max), |o, v| {
-            number(&mut o.idle_seconds_max, &v[0])
-        }),
-    )
-    .live(),
-    row(
-        "tcp-keepalive",
-        Group::Network,
-        seconds(I32_MAX),
-        "Time between TCP keepalives on idle connections; 0 none.",
-        server!(|o| one(o.tcp_keepalive_seconds), |o, v| {
-            number(&mut o.tcp_keepalive_seconds, &v[0])
-        }),
-    )
-    .live(),
+    clients::COUNT,
+    clients::TRACKED_KEYS,
+    clients::IDLE,
+    clients::KEEPALIVE,
     row(
         "maxmemory-clients",
         Group::Network,

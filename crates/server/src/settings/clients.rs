@@ -1,0 +1,57 @@
+//! The settings of connections: how many there may be, how long they may be idle, what they track.
+
+use super::kind::{Kind, number};
+use super::row::{I32_MAX, one, row, seconds, server};
+use super::{Group, Setting};
+
+pub const COUNT: Setting = row(
+    "maxclients",
+    Group::Network,
+    Kind::Integer {
+        min: 1,
+        max: 4_294_967_295,
+    },
+    "The most clients at once.",
+    server!(|o| one(o.maxclients), |o, v| number(
+        &mut o.maxclients,
+        &v[0]
+    )),
+)
+.live();
+
+pub const TRACKED_KEYS: Setting = row(
+        "tracking-table-max-keys",
+        Group::Network,
+        Kind::Integer {
+            min: 0,
+            max: i64::MAX,
+        },
+        "Keys that are noted for clients with CLIENT TRACKING; beyond, some are told as changed. 0: any number.",
+        server!(|o| one(o.tracking_keys_max), |o, v| number(
+            &mut o.tracking_keys_max,
+            &v[0]
+        )),
+    )
+    .live();
+
+pub const IDLE: Setting = row(
+    "timeout",
+    Group::Network,
+    seconds(I32_MAX),
+    "After this time an idle client is disconnected; 0 never.",
+    server!(|o| one(o.idle_seconds_max), |o, v| {
+        number(&mut o.idle_seconds_max, &v[0])
+    }),
+)
+.live();
+
+pub const KEEPALIVE: Setting = row(
+    "tcp-keepalive",
+    Group::Network,
+    seconds(I32_MAX),
+    "Time between TCP keepalives on idle connections; 0 none.",
+    server!(|o| one(o.tcp_keepalive_seconds), |o, v| {
+        number(&mut o.tcp_keepalive_seconds, &v[0])
+    }),
+)
+.live();
