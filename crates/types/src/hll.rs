@@ -31,7 +31,7 @@ pub mod sparse;
 
 use std::borrow::Cow;
 
-pub use dense::BYTES as DENSE_BYTES;
+pub use dense::{BYTES as DENSE_BYTES, GROUP_BYTES};
 
 /// Registers of a sketch.
 pub const REGISTERS: usize = 1 << 14;
@@ -54,6 +54,17 @@ pub enum Form {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the sketch does not have {REGISTERS} registers")]
 pub struct Damaged;
+
+/// What raising a register has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Raised {
+    /// Nothing: it was as great already.
+    Not,
+    /// [`GROUP_BYTES`] bytes of a dense sketch, here.
+    At(usize),
+    /// The string.
+    All,
+}
 
 /// The form of a sketch; `None` if the string is none.
 #[must_use]
@@ -78,17 +89,17 @@ pub fn empty() -> Vec<u8> {
     bytes
 }
 
-/// Adds an element; returns whether a register has changed. A sparse sketch that would become longer
+/// Adds an element. A sparse sketch that would become longer
 /// than `sparse_max` bytes becomes dense.
 ///
 /// # Errors
 /// [`Damaged`]: nothing was changed.
-pub fn add(bytes: &mut Cow<'_, [u8]>, element: &[u8], sparse_max: u64) -> Result<bool, Damaged> {
+pub fn add(bytes: &mut Cow<'_, [u8]>, element: &[u8], sparse_max: u64) -> Result<Raised, Damaged> {
     let (register, run) = hash::register(element);
     raise(bytes, register, run, sparse_max)
 }
 
-/// Raises a register to a value; returns whether it was less. Otherwise as [`add`].
+/// Raises a register to a value, unless it is as great already. Otherwise as [`add`].
 ///
 /// # Errors
 /// As [`add`].
@@ -97,17 +108,21 @@ pub fn raise(
     register: usize,
     value: u8,
     sparse_max: u64,
-) -> Result<bool, Damaged> {
+) -> Result<Raised, Damaged> {
     debug_assert!(register < REGISTERS && value > 0 && value < 64);
     if form(bytes) == Some(Form::Sparse) {
         match sparse::raise(bytes, register, value, sparse_max)? {
-            sparse::Raised::Done(raised) => return Ok(raised),
-            sparse::Raised::TooLong => to_dense(bytes)?,
+            sparse::Raised::Done(false) => return Ok(Raised::Not),
+            sparse::Raised::Done(true) => {}
+            sparse::Raised::TooLong => {
+                to_dense(bytes)?;
+                dense::raise(bytes, register, value);
+            }
         }
+        return Ok(Raised::All);
     }
-    let raised = dense::raise(bytes, register, value);
     debug_assert!(form(bytes) == Some(Form::Dense));
-    Ok(raised)
+    Ok(dense::raise(bytes, register, value).map_or(Raised::Not, Raised::At))
 }
 
 /// Makes a sparse sketch dense; its estimate stays.
@@ -120,18 +135,21 @@ pub fn to_dense(bytes: &mut Cow<'_, [u8]>) -> Result<(), Damaged> {
     head[4] = 0;
     let mut dense = Cow::Owned(head);
     sparse::visit(bytes, |register, value| {
-        dense::raise(&mut dense, register, value);
+        let _ = dense::raise(&mut dense, register, value);
     })?;
     *bytes = dense;
     Ok(())
 }
 
-/// Marks the estimate that a sketch carries as an old one.
-pub fn outdate(bytes: &mut Cow<'_, [u8]>) {
+/// Marks the estimate that a sketch carries as an old one. Returns the byte that has changed, if one
+/// has.
+pub fn outdate(bytes: &mut Cow<'_, [u8]>) -> Option<std::ops::Range<usize>> {
     let (at, bit) = STALE;
-    if bytes[at] & bit == 0 {
-        bytes.to_mut()[at] |= bit;
+    if bytes[at] & bit != 0 {
+        return None;
     }
+    bytes.to_mut()[at] |= bit;
+    Some(at..at + 1)
 }
 
 /// The estimate that a sketch carries, unless it is an old one.
@@ -142,9 +160,10 @@ pub fn known(bytes: &[u8]) -> Option<u64> {
     (bytes[at] & bit == 0).then(|| u64::from_le_bytes(*estimate))
 }
 
-/// Has a sketch carry an estimate.
-pub fn remember(bytes: &mut Cow<'_, [u8]>, estimate: u64) {
-    bytes.to_mut()[8..HEAD_BYTES].copy_from_slice(&estimate.to_le_bytes());
+/// What a sketch is to be written over with, and where, so that it carries an estimate.
+#[must_use]
+pub fn remembered(estimate: u64) -> (usize, [u8; 8]) {
+    (8, estimate.to_le_bytes())
 }
 
 /// Counts the elements of a sketch from its registers. A count that no number of elements leads to is

@@ -7,7 +7,7 @@ use super::event::Class;
 use super::flag::{ADMIN, DENY_OOM, FAST, READ, WRITE};
 use super::spec::{Command, EACH, ONE, SECOND, data, plain};
 use super::{Cx, Data, Done, Group, Stop};
-use crate::engine::types::hll::{self, Damaged, Form, Union};
+use crate::engine::types::hll::{self, Damaged, Form, GROUP_BYTES, Raised, Union};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use std::borrow::Cow;
@@ -51,12 +51,6 @@ impl From<Damaged> for Stop {
     }
 }
 
-/// A sketch that was read, to be written back.
-struct Old {
-    bytes: Vec<u8>,
-    expiry: Option<u64>,
-}
-
 /// The sketch of a key with its form.
 fn sketch<'d>(data: &'d mut Data<'_, '_>, key: &[u8]) -> Result<Option<Sketch<'d>>, Stop> {
     let Some(row) = data.string(key)? else {
@@ -76,66 +70,83 @@ struct Sketch<'d> {
     expiry: Option<u64>,
 }
 
-impl Sketch<'_> {
-    fn old(&self) -> Old {
-        Old {
-            bytes: self.bytes.to_vec(),
-            expiry: self.expiry,
-        }
-    }
+/// What of a sketch is to be written.
+enum Edit {
+    /// These pieces; the length is the same.
+    Pieces(Vec<Range<usize>>),
+    /// All of it.
+    All,
 }
 
 /// Unchanged bytes between two changes that are written along with them.
 const GAP: usize = 32;
 
-/// Where two strings of one length differ: few pieces, in their order.
-fn differences(old: &[u8], new: &[u8]) -> Vec<Range<usize>> {
-    let mut pieces: Vec<Range<usize>> = Vec::new();
-    for (at, (old, new)) in old.iter().zip(new).enumerate() {
-        if old == new {
-            continue;
+impl Edit {
+    /// What makes one string of another.
+    fn between(old: &[u8], new: &[u8]) -> Edit {
+        if old.len() != new.len() {
+            return Edit::All;
         }
-        match pieces.last_mut() {
-            Some(piece) if at - piece.end < GAP => piece.end = at + 1,
-            _ => pieces.push(at..at + 1),
-        }
+        let bytes = old.iter().zip(new).enumerate();
+        let changed = bytes.filter(|(_, (old, new))| old != new);
+        Edit::of(changed.map(|(at, _)| at..at + 1).collect())
     }
-    pieces
-}
 
-/// Writes a sketch: what differs from the old one, if the length is the same.
-fn write(data: &mut Data<'_, '_>, key: &[u8], old: Option<&Old>, new: &[u8]) -> Done {
-    match old {
-        Some(old) if old.bytes.len() == new.len() => {
-            for piece in differences(&old.bytes, new) {
-                let at = piece.start;
-                data.tx.write_at(data.table, key, at, &new[piece])?;
+    /// Pieces, put in order; those that are near each other become one.
+    fn of(mut pieces: Vec<Range<usize>>) -> Edit {
+        pieces.sort_unstable_by_key(|piece| piece.start);
+        let mut joined: Vec<Range<usize>> = Vec::new();
+        for piece in pieces {
+            match joined.last_mut() {
+                Some(last) if piece.start < last.end + GAP => last.end = last.end.max(piece.end),
+                _ => joined.push(piece),
             }
         }
-        _ => {
-            let expiry = old.and_then(|old| old.expiry);
-            data.tx.put(data.table, key, new, expiry)?;
-        }
+        Edit::Pieces(joined)
     }
-    Ok(())
+
+    /// Writes it, in the place of a sketch with this deadline.
+    fn write(self, data: &mut Data<'_, '_>, key: &[u8], new: &[u8], expiry: Option<u64>) -> Done {
+        match self {
+            Edit::Pieces(pieces) => {
+                for piece in pieces {
+                    let at = piece.start;
+                    data.tx.write_at(data.table, key, at, &new[piece])?;
+                }
+            }
+            Edit::All => data.tx.put(data.table, key, new, expiry)?,
+        }
+        Ok(())
+    }
 }
 
 /// `PFADD key [element …]`
 fn pfadd(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let (key, sparse_max) = (args.at(1), data.sparse_sketch_bytes_max());
     let sketch = sketch(data, key)?;
-    let mut changed = sketch.is_none();
-    let mut new = match &sketch {
-        Some(sketch) => Cow::Borrowed(&*sketch.bytes),
-        None => Cow::Owned(hll::empty()),
+    let expiry = sketch.as_ref().and_then(|sketch| sketch.expiry);
+    let (old, mut new) = match &sketch {
+        Some(sketch) => (Some(&*sketch.bytes), Cow::Borrowed(&*sketch.bytes)),
+        None => (None, Cow::Owned(hll::empty())),
     };
+    let (mut pieces, mut all) = (Vec::new(), false);
     for element in args.from(2) {
-        changed |= hll::add(&mut new, element, sparse_max)?;
+        match hll::add(&mut new, element, sparse_max)? {
+            Raised::Not => {}
+            Raised::At(at) => pieces.push(at..at + GROUP_BYTES),
+            Raised::All => all = true,
+        }
     }
+    let changed = all || old.is_none() || !pieces.is_empty();
     if changed {
-        hll::outdate(&mut new);
-        let (old, new) = (sketch.as_ref().map(Sketch::old), new.into_owned());
-        write(data, key, old.as_ref(), &new)?;
+        pieces.extend(hll::outdate(&mut new));
+        let edit = match old {
+            None => Edit::All,
+            Some(old) if all => Edit::between(old, &new),
+            Some(_) => Edit::of(pieces),
+        };
+        let new = new.into_owned();
+        edit.write(data, key, &new, expiry)?;
         data.changed(Class::String, "pfadd", key);
     }
     out.integer(i64::from(changed));
@@ -165,14 +176,10 @@ fn count_one(data: &mut Data<'_, '_>, key: &[u8], out: &mut Out<'_>) -> Done {
         Some(count) => count,
         None => hll::count(&sketch.bytes)?,
     };
-    let old = known.is_none().then(|| sketch.old());
     data.looked_up(true);
-    if let Some(old) = old
-        && data.tx.may_grow()
-    {
-        let mut new = Cow::Borrowed(&*old.bytes);
-        hll::remember(&mut new, count);
-        write(data, key, Some(&old), &new)?;
+    if known.is_none() && data.tx.may_grow() {
+        let (at, bytes) = hll::remembered(count);
+        data.tx.write_at(data.table, key, at, &bytes)?;
         data.changed(Class::Quiet, "", key);
     }
     out.integer(count.cast_signed());
@@ -198,9 +205,10 @@ fn union(data: &mut Data<'_, '_>, args: &Args<'_>) -> Result<(Union, bool), Stop
 fn pfmerge(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let (key, sparse_max) = (args.at(1), data.sparse_sketch_bytes_max());
     let (union, dense) = union(data, args)?;
-    let old = sketch(data, key)?.map(|sketch| sketch.old());
-    let mut new = match &old {
-        Some(old) => Cow::Borrowed(&*old.bytes),
+    let sketch = sketch(data, key)?;
+    let expiry = sketch.as_ref().and_then(|sketch| sketch.expiry);
+    let mut new = match &sketch {
+        Some(sketch) => Cow::Borrowed(&*sketch.bytes),
         None => Cow::Owned(hll::empty()),
     };
     if dense && hll::form(&new) == Some(Form::Sparse) {
@@ -209,8 +217,13 @@ fn pfmerge(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     for (register, value) in union.values() {
         hll::raise(&mut new, register, value, sparse_max)?;
     }
-    hll::outdate(&mut new);
-    write(data, key, old.as_ref(), &new)?;
+    let _ = hll::outdate(&mut new);
+    let edit = match &sketch {
+        Some(sketch) => Edit::between(&sketch.bytes, &new),
+        None => Edit::All,
+    };
+    let new = new.into_owned();
+    edit.write(data, key, &new, expiry)?;
     data.changed(Class::String, "pfadd", key);
     out.ok();
     Ok(())
@@ -237,15 +250,16 @@ fn pfdebug(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
         return Err(format!("ERR Unknown PFDEBUG subcommand '{word}'").into());
     }
     let registers = hll::registers(&sketch.bytes);
-    let old = (sketch.form == Form::Sparse).then(|| sketch.old());
-    if let Some(old) = &old {
-        let mut new = Cow::Borrowed(&*old.bytes);
+    let (expiry, sparse) = (sketch.expiry, sketch.form == Form::Sparse);
+    if sparse {
+        let mut new = sketch.bytes;
         hll::to_dense(&mut new)?;
-        write(data, key, Some(old), &new)?;
+        let new = new.into_owned();
+        Edit::All.write(data, key, &new, expiry)?;
         data.changed(Class::Quiet, "", key);
     }
     if !shows {
-        out.integer(i64::from(old.is_some()));
+        out.integer(i64::from(sparse));
         return Ok(());
     }
     let registers = registers?;
@@ -284,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_are_all_that_differs() {
+    fn the_pieces_that_are_written_are_all_that_differs() {
         let mut rng = fastrand::Rng::with_seed(6);
         for _ in 0..500 {
             let old: Vec<u8> = (0..300).map(|_| rng.u8(..)).collect();
@@ -292,7 +306,9 @@ mod tests {
             for _ in 0..rng.usize(..6) {
                 new[rng.usize(..300)] = rng.u8(..);
             }
-            let pieces = differences(&old, &new);
+            let Edit::Pieces(pieces) = Edit::between(&old, &new) else {
+                panic!("the length is the same");
+            };
             let mut made = old;
             for piece in &pieces {
                 made[piece.clone()].copy_from_slice(&new[piece.clone()]);
@@ -303,5 +319,6 @@ mod tests {
                 .all(|pair| pair[0].end + GAP <= pair[1].start);
             assert!(apart && pieces.len() <= 6, "{pieces:?}");
         }
+        assert!(matches!(Edit::between(b"a", b"ab"), Edit::All));
     }
 }

@@ -5,11 +5,14 @@ use super::{HEAD_BYTES, REGISTERS};
 use std::borrow::Cow;
 
 /// Bytes of a dense sketch.
-pub const BYTES: usize = HEAD_BYTES + REGISTERS * 6 / 8;
+pub const BYTES: usize = HEAD_BYTES + REGISTERS / 4 * GROUP_BYTES;
+
+/// Bytes of four registers.
+pub const GROUP_BYTES: usize = 3;
 
 /// Where the three bytes are that a register is in, and its first bit there.
 fn place(register: usize) -> (usize, usize) {
-    (HEAD_BYTES + register / 4 * 3, register % 4 * 6)
+    (HEAD_BYTES + register / 4 * GROUP_BYTES, register % 4 * 6)
 }
 
 fn group(bytes: &[u8], at: usize) -> u32 {
@@ -17,23 +20,23 @@ fn group(bytes: &[u8], at: usize) -> u32 {
     byte(0) | byte(1) << 8 | byte(2) << 16
 }
 
-/// Raises a register to a value; returns whether it was less.
-pub(super) fn raise(bytes: &mut Cow<'_, [u8]>, register: usize, value: u8) -> bool {
+/// Raises a register to a value; returns where the bytes are that have changed, if it was less.
+pub(super) fn raise(bytes: &mut Cow<'_, [u8]>, register: usize, value: u8) -> Option<usize> {
     let (at, shift) = place(register);
     let group = group(bytes, at);
     let old = (group >> shift) & 63;
     if old >= u32::from(value) {
-        return false;
+        return None;
     }
     let group = (group & !(63 << shift)) | (u32::from(value) << shift);
     let [first, second, third, _] = group.to_le_bytes();
-    bytes.to_mut()[at..at + 3].copy_from_slice(&[first, second, third]);
-    true
+    bytes.to_mut()[at..at + GROUP_BYTES].copy_from_slice(&[first, second, third]);
+    Some(at)
 }
 
 /// All registers in their order.
 pub(super) fn values(bytes: &[u8]) -> impl Iterator<Item = u8> + '_ {
-    let groups = (0..REGISTERS / 4).map(|n| group(bytes, HEAD_BYTES + 3 * n));
+    let groups = (0..REGISTERS / 4).map(|n| group(bytes, HEAD_BYTES + GROUP_BYTES * n));
     groups.flat_map(|group| [0, 6, 12, 18].map(|shift| ((group >> shift) & 63).to_le_bytes()[0]))
 }
 

@@ -167,7 +167,7 @@ pub(super) fn raise(
     string.splice(run.at..end, parts);
     string.truncate(len);
     join(string, before);
-    outdate(bytes);
+    let _ = outdate(bytes);
     Ok(Raised::Done(true))
 }
 
