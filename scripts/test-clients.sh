@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The tools of Redis against Perdura, unchanged: redis-cli in RESP2 and RESP3 (what it prints must be
 # what it prints beside Redis), the whole default list of redis-benchmark, and a session of redis-py
-# over all types, which is also held against Redis so that it asks for nothing Redis does not do.
+# over all types, which is also held against Redis so that it asks for nothing Redis does not do. With go
+# there is also rueidis, whose client-side cache must follow what another client writes.
 #
 #   scripts/test-clients.sh
 #   REDIS_PY=5.0.8 REQUESTS=100000 scripts/test-clients.sh
@@ -42,3 +43,13 @@ python3 -m venv "$work/venv"
 for port in "$theirs" "$ours"; do
     timeout 120 "$work/venv/bin/python" "$clients/session.py" "$port"
 done
+
+# A client-side cache of other people, in two modes of CLIENT TRACKING.
+if command -v go >/dev/null; then
+    (cd "$clients/cache" && go build -o "$work/cache" .)
+    for port in "$theirs" "$ours"; do
+        timeout 120 "$work/cache" "$port"
+    done
+else
+    echo "rueidis: skipped, because there is no go"
+fi
