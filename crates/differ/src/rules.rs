@@ -65,6 +65,9 @@ fn rule(argv: &[Vec<u8>]) -> Rule {
         "COMMAND" if matches!(word(1).as_str(), "" | "INFO" | "DOCS") => Rule::Kind,
         "MEMORY" if word(1) == "USAGE" => Rule::Shape,
         "SLOWLOG" if word(1) == "LEN" => Rule::Shape,
+        // How long ago it was delivered, and how many nodes there are.
+        "XPENDING" if argv.len() > 3 => Rule::Shape,
+        "XINFO" if matches!(word(1).as_str(), "STREAM" | "CONSUMERS") => Rule::Shape,
         _ => Rule::Exact,
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 /// The families in the order of their files' importance; `base` is first.
-const FAMILIES: [&str; 22] = [
+const FAMILIES: [&str; 23] = [
     "base",
     "strings",
     "bits",
@@ -25,6 +25,7 @@ const FAMILIES: [&str; 22] = [
     "zstore",
     "geo",
     "hll",
+    "stream",
     "errors",
     "client",
     "blocking",

@@ -24,6 +24,24 @@ pub fn choose(class: &str, rng: &mut Rng) -> Vec<u8> {
         "pkey" => key(rng, 'p'),
         "any" => rng.u32(..).to_string().into_bytes(),
         "sketch" => sketch(rng),
+        // Streams.
+        "ekey" => key(rng, 'e'),
+        "eid" => entry_id(rng),
+        "eend" => match rng.u8(0..6) {
+            0 | 1 => b"-".to_vec(),
+            2 | 3 => b"+".to_vec(),
+            4 => [b"(".to_vec(), entry_id(rng)].concat(),
+            _ => entry_id(rng),
+        },
+        // Mostly behind all others, because numbers within a millisecond are given.
+        "newid" => match rng.u8(0..50) {
+            0..40 => b"5-*".to_vec(),
+            40..43 => format!("{}-*", rng.u8(4..9)).into_bytes(),
+            43..45 => b"0-*".to_vec(),
+            _ => entry_id(rng),
+        },
+        "group" => pick(rng, &["g1", "g1", "g1", "g2", "g2", "", "no"]),
+        "consumer" => pick(rng, &["c1", "c1", "c2", "c3", ""]),
         // Sorted sets of places.
         "gkey" => key(rng, 'g'),
         "lon" => degrees(rng, 180),
@@ -141,6 +159,30 @@ const JUNK: [&str; 40] = [
     "\u{fffd}",
 ];
 
+/// Ids as `newid` makes them, and what is none. None is too long for 64 bits: that leaves Redis an error code which its next SORT takes
+/// for its own.
+fn entry_id(rng: &mut Rng) -> Vec<u8> {
+    const ODD: [&str; 11] = [
+        "",
+        "-",
+        "+",
+        "5",
+        "0",
+        "5-",
+        "-5",
+        "5-5-5",
+        "abc",
+        "5-x",
+        "18446744073709551615-18446744073709551615",
+    ];
+    match rng.u8(..) {
+        0..20 => ODD[rng.usize(..ODD.len())].as_bytes().to_vec(),
+        20..40 => rng.u8(4..9).to_string().into_bytes(),
+        _ => format!("{}-{}", [5, 5, 5, 5, 0, 6][rng.usize(..6)], rng.u8(0..40)).into_bytes(),
+    }
+}
+
+/// Of any type but a stream: WATCH sees more changes of those than Redis's does.
 fn any_key(rng: &mut Rng) -> Vec<u8> {
     let family = ['s', 'h', 'l', 't', 'z', 'g', 'p'][rng.usize(..7)];
     key(rng, family)
@@ -281,7 +323,7 @@ fn sketch(rng: &mut Rng) -> Vec<u8> {
 
 /// A coordinate: on a coarse grid, anywhere, on the edge, and now and then none.
 fn degrees(rng: &mut Rng, most: i32) -> Vec<u8> {
-    const ODD: [&str; 12] = [
+    const ODD: [&str; 11] = [
         "180",
         "-180",
         "85.05112878",

@@ -3,7 +3,8 @@
 //! A sum, without order, over the keys of every table of a hash of table name, key, type, expiry and
 //! content. The content is what a client reads: a collection's elements, however they are packed, in
 //! whatever partition they are and whatever number the collection has there. So equal data gives an
-//! equal digest, whatever history, method of recovery or export it came from. Rows of a table without key columns
+//! equal digest, whatever history, method of recovery or export it came from. Streams are the exception: their rows are
+//! counted, and how entries share rows is part of the history. Rows of a table without key columns
 //! have ids that say where in the history they were inserted: those are not counted.
 
 use std::collections::BTreeMap;
@@ -90,7 +91,7 @@ fn of_value(value: Value<'_>, seed: u64) -> Option<u64> {
             for element in packed.iter() {
                 let score = match shape {
                     Shape::Zset => element.score(),
-                    Shape::Hash | Shape::List | Shape::Set => 0.0,
+                    Shape::Hash | Shape::List | Shape::Set | Shape::Stream => 0.0,
                 };
                 sum.add(&element.key, &element.value, score);
             }
@@ -125,6 +126,7 @@ impl Sum {
             Shape::List => 2,
             Shape::Set => 3,
             Shape::Zset => 4,
+            Shape::Stream => 5,
         };
         Sum {
             shape,
@@ -137,7 +139,7 @@ impl Sum {
     fn add(&mut self, name: &[u8], value: &[u8], score: f64) {
         let score = score_bytes(score);
         let value: &[u8] = match self.shape {
-            Shape::Hash => value,
+            Shape::Hash | Shape::Stream => value,
             Shape::List | Shape::Set => &[],
             Shape::Zset => &score,
         };

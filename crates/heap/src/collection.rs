@@ -30,7 +30,7 @@ pub(crate) enum Index {
     Names(HashIndex),
     /// A list's.
     Items(VecDeque<Entry>),
-    /// A sorted set's.
+    /// A sorted set's, and a stream's, whose scores are all 0.
     Scores(HashIndex, OrderIndex),
 }
 
@@ -50,7 +50,7 @@ impl Collection {
         let index = match shape {
             Shape::Hash | Shape::Set => Index::Names(names()),
             Shape::List => Index::Items(VecDeque::new()),
-            Shape::Zset => Index::Scores(names(), OrderIndex::new()),
+            Shape::Zset | Shape::Stream => Index::Scores(names(), OrderIndex::new()),
         };
         Collection {
             id,

@@ -70,7 +70,7 @@ pub(crate) fn index_element(
         return Err(damage(&expected, row.kind.name()));
     }
     let value = match shape {
-        Shape::Hash => Ok(()),
+        Shape::Hash | Shape::Stream => Ok(()),
         Shape::List => kind::read_label(name).map(drop).ok_or("a label"),
         Shape::Set if row.value_bytes == 0 => Ok(()),
         Shape::Set => Err("no value"),

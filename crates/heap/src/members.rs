@@ -1,4 +1,4 @@
-//! Fields and members: writing and removing the elements of hashes, sets and sorted sets.
+//! Fields and members: writing and removing the elements of hashes, sets, sorted sets and streams.
 //!
 //! Each element is one row, so a small change logs a small record however big the collection
 //! is. Its key is the collection's id and its name; the pages it lies in are its
@@ -82,7 +82,7 @@ impl Partition {
         Ok(id)
     }
 
-    /// Writes a field with its value, a member with an empty one, or a member with its score as
+    /// Writes a field or a part of a stream with its value, a member with an empty one, or a member with its score as
     /// eight bytes. Whether it is new.
     ///
     /// # Errors
@@ -170,7 +170,7 @@ impl Partition {
             return Ok(false);
         };
         let chain = chain_of(&row);
-        if found.shape == Shape::Zset {
+        if order_of(Some(found)).is_some() {
             let score = score_of(pages, row);
             unrank(pages, table, part, id, (collection, score, field));
         }
@@ -222,6 +222,7 @@ pub(crate) fn check_value(shape: Shape, value: &[u8]) -> Result<Option<f64>, &'s
             Ok(score) if !score.is_nan() => Ok(Some(score)),
             _ => Err("a score is a number of eight bytes"),
         },
+        Shape::Stream => Ok(Some(0.0)),
         Shape::List => Err("a list has no names"),
     }
 }

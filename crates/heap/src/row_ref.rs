@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use perdura_base::PageId;
-use perdura_page::{Home, Kind, Place, Row, kind};
+use perdura_page::{Home, Kind, Place, Row, Shape, kind};
 
 use crate::cells::chain_of;
 use crate::chain::{Pieces, ValueCursor};
@@ -62,9 +62,12 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// Of a member of a sorted set: its score.
+    /// Of a member of a sorted set: its score. A part of a stream has 0: its name alone is its place.
     #[must_use]
     pub fn score(&self) -> f64 {
+        if self.row.kind == Kind::Element(Shape::Stream) {
+            return 0.0;
+        }
         let bytes = self.value_slice().and_then(|value| value.first_chunk());
         let bytes = bytes.copied().unwrap_or_else(|| {
             let mut value = Vec::with_capacity(8);

@@ -36,6 +36,8 @@ pub enum Shape {
     Set,
     /// Members with scores, in the order of score and member.
     Zset,
+    /// Names with values, in the order of the names' bytes.
+    Stream,
 }
 
 /// One of the two ends of a list.
@@ -62,14 +64,22 @@ pub struct Home {
 
 impl Shape {
     /// Every shape, in the order of their codes.
-    pub const ALL: [Shape; 4] = [Shape::Hash, Shape::List, Shape::Set, Shape::Zset];
+    pub const ALL: [Shape; 5] = [
+        Shape::Hash,
+        Shape::List,
+        Shape::Set,
+        Shape::Zset,
+        Shape::Stream,
+    ];
 
-    fn code(self) -> u8 {
+    /// The codes of a small collection, a header and an element.
+    const fn codes(self) -> [u8; 3] {
         match self {
-            Shape::Hash => 1,
-            Shape::List => 2,
-            Shape::Set => 3,
-            Shape::Zset => 4,
+            Shape::Hash => [1, 5, 9],
+            Shape::List => [2, 6, 10],
+            Shape::Set => [3, 7, 11],
+            Shape::Zset => [4, 8, 12],
+            Shape::Stream => [13, 14, 15],
         }
     }
 }
@@ -80,27 +90,29 @@ impl Kind {
     pub fn code(self) -> u8 {
         match self {
             Kind::String => 0,
-            Kind::Small(shape) => shape.code(),
-            Kind::Header(shape) => 4 + shape.code(),
-            Kind::Element(shape) => 8 + shape.code(),
+            Kind::Small(shape) => shape.codes()[0],
+            Kind::Header(shape) => shape.codes()[1],
+            Kind::Element(shape) => shape.codes()[2],
         }
     }
 
     /// The inverse of [`code`](Self::code).
     #[must_use]
     pub fn from_code(code: u8) -> Option<Kind> {
-        let shape = || {
-            Shape::ALL
-                .get(usize::from(code.checked_sub(1)? % 4))
-                .copied()
+        const OF_CODE: [Kind; 16] = {
+            let mut kinds = [Kind::String; 16];
+            let mut at = 0;
+            while at < Shape::ALL.len() {
+                let shape = Shape::ALL[at];
+                let [small, header, element] = shape.codes();
+                kinds[small as usize] = Kind::Small(shape);
+                kinds[header as usize] = Kind::Header(shape);
+                kinds[element as usize] = Kind::Element(shape);
+                at += 1;
+            }
+            kinds
         };
-        match code {
-            0 => Some(Kind::String),
-            1..=4 => shape().map(Kind::Small),
-            5..=8 => shape().map(Kind::Header),
-            9..=12 => shape().map(Kind::Element),
-            _ => None,
-        }
+        OF_CODE.get(usize::from(code)).copied()
     }
 
     /// Words for a dump.
@@ -112,14 +124,17 @@ impl Kind {
             Kind::Small(Shape::List) => "small list",
             Kind::Small(Shape::Set) => "small set",
             Kind::Small(Shape::Zset) => "small sorted set",
+            Kind::Small(Shape::Stream) => "small stream",
             Kind::Header(Shape::Hash) => "hash",
             Kind::Header(Shape::List) => "list",
             Kind::Header(Shape::Set) => "set",
             Kind::Header(Shape::Zset) => "sorted set",
+            Kind::Header(Shape::Stream) => "stream",
             Kind::Element(Shape::Hash) => "field",
             Kind::Element(Shape::List) => "item",
             Kind::Element(Shape::Set) => "member",
             Kind::Element(Shape::Zset) => "scored member",
+            Kind::Element(Shape::Stream) => "part of a stream",
         }
     }
 
@@ -201,7 +216,7 @@ mod tests {
     fn codes_homes_and_keys_round_trip() {
         for code in 0..=u8::MAX {
             let kind = Kind::from_code(code);
-            assert_eq!(kind.is_some(), code <= 12);
+            assert_eq!(kind.is_some(), code < 16);
             assert!(kind.is_none_or(|kind| kind.code() == code));
         }
         for id in [0, 1, 127, 128, u64::MAX].map(CollectionId) {

@@ -22,7 +22,8 @@ const RESERVED: u8 = 8;
 const KIND_SHIFT: u32 = 4;
 /// Flags of this nibble and above are headers and elements.
 const HEADERS_FROM: u8 = 5 << KIND_SHIFT;
-const ELEMENTS_FROM: u8 = 9 << KIND_SHIFT;
+/// The nibbles of elements, a bit each.
+const ELEMENTS: u16 = 0b1001_1110_0000_0000;
 
 /// Bytes of a large row's first page and hash.
 const LARGE_BYTES: usize = 12;
@@ -270,7 +271,8 @@ pub fn is_large(slot: &[u8]) -> bool {
 /// Whether the row in `slot` is an element of a collection and not a key.
 #[must_use]
 pub fn is_element(slot: &[u8]) -> bool {
-    slot.first().is_some_and(|flags| *flags >= ELEMENTS_FROM)
+    slot.first()
+        .is_some_and(|flags| ELEMENTS >> (flags >> KIND_SHIFT) & 1 != 0)
 }
 
 fn head_bytes(key_bytes: usize, value_bytes: usize, expires: bool) -> usize {
@@ -297,6 +299,8 @@ mod tests {
                 Row::inline(b"key", b"\x01\x02", expiry).with_kind(Kind::Header(Shape::List)),
                 Row::inline(b"\x02field", b"value", None).with_kind(Kind::Element(Shape::Hash)),
                 Row::large(&long, 0, PageId(9), 77, None).with_kind(Kind::Element(Shape::Set)),
+                Row::inline(b"key", b"\x01\x02", expiry).with_kind(Kind::Header(Shape::Stream)),
+                Row::inline(b"\x02\x00", b"head", None).with_kind(Kind::Element(Shape::Stream)),
             ] {
                 let mut slot = vec![0xee; row.bytes() + 3];
                 row.encode(&mut slot);
@@ -312,7 +316,10 @@ mod tests {
     #[test]
     fn unknown_flags_and_impossible_lengths_are_refused() {
         assert_eq!(Row::decode(&[8, 0, 0]), None);
-        assert_eq!(Row::decode(&[13 << KIND_SHIFT, 0, 0]), None);
+        for code in 0..16 {
+            let kind = Kind::from_code(code).expect("each nibble is a kind's");
+            assert_eq!(is_element(&[code << KIND_SHIFT]), kind.is_element());
+        }
         let expiring_element = 9 << KIND_SHIFT | HAS_EXPIRY;
         assert_eq!(
             Row::decode(&[expiring_element, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),

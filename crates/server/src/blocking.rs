@@ -36,6 +36,8 @@ pub(crate) struct Wait {
     pub keys: Range<usize>,
     /// The argument that says how many they are, if there is one.
     pub count: Option<usize>,
+    /// What stands behind the keys when the client is tried again, one for each key; none if no argument belongs to a key.
+    pub paired: Vec<Box<[u8]>>,
     /// For how long; without a limit if it is `None`.
     pub timeout: Option<Duration>,
     /// The reply where no client may wait.
@@ -91,10 +93,15 @@ impl Waiter {
     /// The request with `key` as its only key.
     pub(crate) fn narrowed(&self, key: &[u8]) -> OwnedArgs {
         let (args, keys) = (self.args.args(), &self.wait.keys);
+        let paired = keys.start + 1..keys.end + self.wait.paired.len();
         let mut narrowed = OwnedArgs::default();
-        for at in (0..args.len()).filter(|at| !keys.contains(at) || *at == keys.start) {
+        for at in (0..args.len()).filter(|at| !paired.contains(at)) {
             if at == keys.start {
                 narrowed.push(key);
+                let place = self.keys().position(|other| other == key);
+                if let Some(paired) = place.and_then(|place| self.wait.paired.get(place)) {
+                    narrowed.push(paired);
+                }
             } else if self.wait.count == Some(at) {
                 narrowed.push(b"1");
             } else {
@@ -277,6 +284,7 @@ mod tests {
             shape: Shape::List,
             keys,
             count: None,
+            paired: Vec::new(),
             timeout,
             nothing: Nothing::NullArray,
         }
@@ -347,6 +355,27 @@ mod tests {
         let narrowed = waiter.narrowed(b"b");
         let words: Vec<&[u8]> = narrowed.args().from(0).collect();
         assert_eq!(words, [&b"blmpop"[..], b"0", b"1", b"b", b"left"]);
+    }
+
+    #[test]
+    fn a_request_is_narrowed_to_the_key_with_what_belongs_to_it() {
+        let mut blocking = Blocking::default();
+        let paired = Wait {
+            paired: vec![b"5-0"[..].into(), b"7-1"[..].into()],
+            ..wait(4..6, None)
+        };
+        add(
+            &mut blocking,
+            1,
+            b"xread block 0 streams a b $ 7-1\n",
+            paired,
+        );
+        let waiter = blocking.take(1).expect("it waits");
+        for (key, id) in [(&b"a"[..], &b"5-0"[..]), (b"b", b"7-1")] {
+            let narrowed = waiter.narrowed(key);
+            let words: Vec<&[u8]> = narrowed.args().from(0).collect();
+            assert_eq!(words, [&b"xread"[..], b"block", b"0", b"streams", key, id]);
+        }
     }
 
     #[test]

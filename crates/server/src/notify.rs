@@ -22,7 +22,7 @@ pub(crate) mod class {
     pub(crate) const EXPIRED: u16 = 1 << 8;
     /// A key was evicted, which does not happen here.
     pub(crate) const EVICTED: u16 = 1 << 9;
-    /// Streams, which are not here.
+    /// Streams.
     pub(crate) const STREAM: u16 = 1 << 10;
     /// Modules, which are not here.
     pub(crate) const MODULE: u16 = 1 << 11;

@@ -24,6 +24,7 @@ mod redis {
     pub mod slow;
     pub mod slow_disk;
     pub mod sorted_sets;
+    pub mod streams;
     pub mod tls;
     pub mod tooling;
     pub mod tracking;

@@ -86,5 +86,6 @@ pub(crate) fn empty(shape: Shape) -> Value {
         Shape::List => Value::List(Rc::default()),
         Shape::Set => Value::Set(Rc::default()),
         Shape::Zset => Value::Zset(Rc::default()),
+        Shape::Stream => Value::Stream(Rc::default()),
     }
 }

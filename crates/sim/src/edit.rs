@@ -11,6 +11,7 @@ use perdura::{End, Shape};
 use perdura_base::num::to_u64;
 
 use crate::content::{Content, scramble};
+use crate::streams::{StreamEdit, StreamModel};
 use crate::swarm::{Swarm, pick};
 use crate::value::{Name, Score, Value, digest, name_bytes};
 
@@ -32,6 +33,7 @@ pub(crate) enum Edit {
     /// So many of the items that equal the one at a place, from the back if negative, go.
     Remove(usize, i64),
     Trim(i64, i64),
+    Stream(StreamEdit),
 }
 
 /// What an edit answers; `None`: the key holds another type.
@@ -70,6 +72,12 @@ impl Edit {
         let goes = rng.u8(0..4) == 0;
         let end = if rng.bool() { End::Front } else { End::Back };
         match shape {
+            Shape::Stream => {
+                let mut items = rng.fork();
+                Edit::Stream(StreamEdit::draw(rng, count, || {
+                    draw_item(&mut items, swarm)
+                }))
+            }
             Shape::Hash if goes => Edit::FieldsGone(many),
             Shape::Hash => {
                 let value = |name| (name, draw_item(rng, swarm));
@@ -114,6 +122,7 @@ impl Edit {
         match self {
             Edit::Fields(_) | Edit::FieldsGone(_) => Shape::Hash,
             Edit::Members(_) | Edit::MembersGone(_) => Shape::Set,
+            Edit::Stream(_) => Shape::Stream,
             Edit::Scores(_) | Edit::ScoresGone(_) | Edit::ScorePop(..) => Shape::Zset,
             Edit::Push(..)
             | Edit::Pop(..)
@@ -134,12 +143,14 @@ impl Edit {
             Some(Value::Set(members)) => self.to_set(Rc::clone(members)),
             Some(Value::Zset(members)) => self.to_zset(Rc::clone(members)),
             Some(Value::List(items)) => self.to_list(Rc::clone(items)),
+            Some(Value::Stream(stream)) => self.to_stream(Rc::clone(stream)),
             Some(Value::String(_)) => unreachable!("it has no shape"),
             None => match self.shape() {
                 Shape::Hash => self.to_hash(Rc::default()),
                 Shape::Set => self.to_set(Rc::default()),
                 Shape::Zset => self.to_zset(Rc::default()),
                 Shape::List => self.to_list(Rc::default()),
+                Shape::Stream => self.to_stream(Rc::default()),
             },
         };
         assert_eq!(
@@ -229,6 +240,14 @@ impl Edit {
             _ => 0,
         };
         (Value::Zset(held), reply)
+    }
+
+    fn to_stream(&self, mut held: Rc<StreamModel>) -> (Value, u64) {
+        let reply = match self {
+            Edit::Stream(edit) => edit.apply(Rc::make_mut(&mut held)),
+            _ => 0,
+        };
+        (Value::Stream(held), reply)
     }
 
     fn to_list(&self, mut held: Rc<Vec<Content>>) -> (Value, u64) {

@@ -54,6 +54,7 @@ pub mod run;
 mod scanning;
 mod steal;
 pub mod steps;
+pub mod streams;
 pub mod swarm;
 mod tables;
 pub mod value;

@@ -1,4 +1,4 @@
-//! The value of a key in the model: one of the five types, over described contents and numbered names.
+//! The value of a key in the model: one of the six types, over described contents and numbered names.
 //!
 //! A collection is shared until it is changed, which keeps the history of a run small. A name is a number
 //! that stands for bytes: integers, words, the empty string, and some too long for a packed collection or
@@ -8,9 +8,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::rc::Rc;
 
 use perdura::Shape;
+use perdura::types::stream::Stream;
 use perdura::types::{Source, list, zset};
 
 use crate::content::{Content, scramble};
+use crate::streams::StreamModel;
 
 /// A field or member, by number.
 pub type Name = u16;
@@ -57,6 +59,8 @@ pub enum Value {
     Set(Rc<BTreeSet<Name>>),
     /// Members with scores.
     Zset(Rc<BTreeMap<Name, Score>>),
+    /// Entries, and a group.
+    Stream(Rc<StreamModel>),
 }
 
 impl Value {
@@ -69,6 +73,7 @@ impl Value {
             Value::List(_) => Some(Shape::List),
             Value::Set(_) => Some(Shape::Set),
             Value::Zset(_) => Some(Shape::Zset),
+            Value::Stream(_) => Some(Shape::Stream),
         }
     }
 
@@ -81,25 +86,32 @@ impl Value {
             Value::List(items) => items.len(),
             Value::Set(members) => members.len(),
             Value::Zset(members) => members.len(),
+            Value::Stream(stream) => stream.len(),
         }
     }
 
     /// Whether nothing is left, so that the key goes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        match self {
+            Value::Stream(stream) => stream.is_absent(),
+            _ => self.len() == 0,
+        }
     }
 
     /// Whether a stored collection of this shape holds exactly this, however it is asked: by
     /// count, name, place, rank, in order and by a scan.
     #[must_use]
     pub fn is_in(&self, source: &Source<'_>) -> bool {
+        if let (Value::Stream(model), Source::Rows(rows)) = (self, source) {
+            return Stream::of(*rows).is_ok_and(|stream| model.is(&stream));
+        }
         let same_count = usize::try_from(source.len()).is_ok_and(|len| len == self.len());
         if !same_count || source.iter().count() != self.len() {
             return false;
         }
         match self {
-            Value::String(_) => false,
+            Value::String(_) | Value::Stream(_) => false,
             Value::List(items) => {
                 let mut stored = list::items(source, 0, source.len());
                 let in_order = items

@@ -223,7 +223,7 @@ impl<'k> Change<'k> {
             for element in editor.packed().iter() {
                 match self.shape {
                     Shape::List => tx.list_push(self.table, home, End::Back, &[&*element.key])?,
-                    Shape::Hash => {
+                    Shape::Hash | Shape::Stream => {
                         tx.element_put(self.table, home, &element.key, &element.value)?;
                     }
                     Shape::Set => {

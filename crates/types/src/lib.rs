@@ -1,4 +1,4 @@
-//! Hashes, lists, sets and sorted sets over a transaction's rows.
+//! Hashes, lists, sets, sorted sets and streams over a transaction's rows.
 //!
 //! A collection is *small* while all of it fits in the row of its key, packed by [`small`]. When it
 //! outgrows that, each of its elements becomes a row and the key's row only names their home; it
@@ -14,6 +14,7 @@
 //! | [`hash`], [`list`], [`set`], [`zset`] | the types |
 //! | [`geo`] | places on a map, as members of a sorted set |
 //! | [`hll`] | estimates of how many different elements were added, as strings |
+//! | [`stream`] | streams, which have no packed form |
 //! | [`whole`] | what is asked of a key whatever its type |
 //! | [`sample`] | random elements, each once |
 //! | [`texts`] | many texts in one piece of memory |
@@ -31,6 +32,7 @@ pub mod sample;
 pub mod score;
 pub mod set;
 pub mod small;
+pub mod stream;
 pub mod texts;
 pub mod whole;
 pub mod zset;

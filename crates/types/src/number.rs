@@ -28,6 +28,22 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
     }
 }
 
+/// Reads an unsigned integer as C does: digits, perhaps with leading zeros, a `+`, and blanks before.
+#[must_use]
+pub fn parse_u64(text: &[u8]) -> Option<u64> {
+    let digit = |value: u64, byte: &u8| {
+        let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        value.checked_mul(10)?.checked_add(u64::from(digit))
+    };
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
+    let begin = text.iter().position(|byte| !is_blank(byte))?;
+    let digits = text[begin..].strip_prefix(b"+").unwrap_or(&text[begin..]);
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0, digit)
+}
+
 /// Appends an unsigned integer in decimal.
 pub fn push_u64(out: &mut Vec<u8>, value: u64) {
     let mut digits = [0; 20];

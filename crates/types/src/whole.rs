@@ -16,6 +16,7 @@ pub fn type_name(row: &RowRef<'_>) -> &'static str {
         Some(Shape::List) => "list",
         Some(Shape::Set) => "set",
         Some(Shape::Zset) => "zset",
+        Some(Shape::Stream) => "stream",
     }
 }
 
@@ -40,6 +41,7 @@ pub fn encoding(row: &RowRef<'_>) -> &'static str {
             }
         }
         Kind::Small(Shape::Hash | Shape::Zset) => "listpack",
+        Kind::Small(Shape::Stream) | Kind::Header(Shape::Stream) => "stream",
         Kind::Header(Shape::Zset) => "skiplist",
         Kind::Header(Shape::Hash | Shape::Set) | Kind::Element(_) => "hashtable",
     }
@@ -60,6 +62,8 @@ pub enum Part<'a> {
     Member(&'a [u8]),
     /// A member of a sorted set; they come by score.
     Scored(&'a [u8], f64),
+    /// A row of a stream, by its name.
+    Row(&'a [u8], &'a [u8]),
 }
 
 /// Passes the whole value of a key to `f`, part by part, and returns its expiry; `None` if there is no such
@@ -88,6 +92,7 @@ pub fn visit(
             Shape::List => f(Part::Item(&entry.item()))?,
             Shape::Set => f(Part::Member(&entry.key()))?,
             Shape::Zset => f(Part::Scored(&entry.key(), entry.score()))?,
+            Shape::Stream => f(Part::Row(&entry.key(), &entry.value()))?,
         }
     }
     Ok(Some(row.expiry_ms()))

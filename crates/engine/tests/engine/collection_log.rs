@@ -34,7 +34,9 @@ fn put(
     let member = format!("member:{i:08}");
     match shape {
         Shape::List => return tx.list_push(table, home, End::Front, &[member.as_bytes()]),
-        Shape::Hash => tx.element_put(table, home, member.as_bytes(), b"a value of the field")?,
+        Shape::Hash | Shape::Stream => {
+            tx.element_put(table, home, member.as_bytes(), b"a value of the field")?
+        }
         Shape::Set => tx.element_put(table, home, member.as_bytes(), b"")?,
         Shape::Zset => {
             let score = f64::from(i ^ 0x5555);

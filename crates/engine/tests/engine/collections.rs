@@ -206,7 +206,7 @@ fn change(
                     continue;
                 }
                 let v = match shape {
-                    Shape::Hash => value(rng),
+                    Shape::Hash | Shape::Stream => value(rng),
                     Shape::Zset => score(rng),
                     _ => Vec::new(),
                 };
@@ -239,19 +239,19 @@ fn step(
             model.insert(at, (Value::String(v), None));
         }
         1 => {
-            let shape = Shape::ALL[rng.usize(0..4)];
+            let shape = Shape::ALL[rng.usize(0..5)];
             tx.put_small(table, &key, shape, b"packed", None)?;
             model.insert(at, (Value::Small(shape, b"packed".to_vec()), None));
         }
         2..=4 => {
-            let shape = Shape::ALL[rng.usize(0..4)];
+            let shape = Shape::ALL[rng.usize(0..5)];
             let home = tx.create(table, &key, shape, None)?;
             let held = if shape == Shape::List {
                 tx.list_push(table, home, End::Back, &[b"first"])?;
                 Value::Items(vec![b"first".to_vec()])
             } else {
                 let v = match shape {
-                    Shape::Hash => value(rng),
+                    Shape::Hash | Shape::Stream => value(rng),
                     Shape::Zset => score(rng),
                     _ => Vec::new(),
                 };
@@ -384,7 +384,9 @@ fn the_purge_tells_of_keys_past_their_expiry_and_a_renamed_collection_goes_with_
             match shape {
                 Shape::List => tx.list_push(table, home, End::Back, &[b"x"])?,
                 Shape::Zset => drop(tx.element_put(table, home, b"x", &[0; 8])?),
-                Shape::Hash | Shape::Set => drop(tx.element_put(table, home, b"x", b"")?),
+                Shape::Hash | Shape::Set | Shape::Stream => {
+                    let _new = tx.element_put(table, home, b"x", b"")?;
+                }
             }
             let name = format!("{shape:?}");
             tx.rename(table, b"made", table, name.as_bytes())?;
@@ -404,7 +406,7 @@ fn the_purge_tells_of_keys_past_their_expiry_and_a_renamed_collection_goes_with_
     }
     let mut heard = heard.lock().expect("no panic").clone();
     heard.sort();
-    let names = ["Hash", "List", "Set", "Zset"].map(|n| (1, n.as_bytes().to_vec()));
+    let names = ["Hash", "List", "Set", "Stream", "Zset"].map(|n| (1, n.as_bytes().to_vec()));
     assert_eq!(heard, names);
     assert_eq!(orphan_rows(&core), 0);
     let left = |id| core.heap().lock(id).slots_taken(table);

@@ -283,7 +283,9 @@ fn a_copy_costs_per_element_what_the_original_cost_whatever_its_size() {
                 "{shape:?} of {count}: {steps} steps"
             );
             let names: Vec<Vec<u8>> = match from.elements(TableId(1), id) {
-                Some(elements) if shape == Shape::Zset => in_order_of_scan(&elements),
+                Some(elements) if matches!(shape, Shape::Zset | Shape::Stream) => {
+                    in_order_of_scan(&elements)
+                }
                 Some(elements) => elements
                     .iter()
                     .map(|row| row.field().into_owned())

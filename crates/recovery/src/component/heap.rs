@@ -190,7 +190,7 @@ fn value_of<'a>(
 fn element<'a>(shape: Shape, row: &RowRef<'a>) -> Element<'a> {
     let none = Cow::Borrowed(&[][..]);
     let (name, value, score) = match shape {
-        Shape::Hash => (row.field(), row.value(), 0.0),
+        Shape::Hash | Shape::Stream => (row.field(), row.value(), 0.0),
         Shape::List => (row.value(), none, 0.0),
         Shape::Set => (row.field(), none, 0.0),
         Shape::Zset => (row.field(), none, row.score()),

@@ -123,6 +123,8 @@ pub(crate) struct Data<'a, 'tx> {
     errors: u64,
     /// Whether the client may be kept waiting.
     may_wait: bool,
+    /// Whether it has been waiting, and is tried again.
+    is_retry: bool,
     later: Option<Later>,
     /// The command that runs, and the string that it is about to write, if that is written.
     running: Option<DataFn>,
@@ -199,6 +201,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
             changes: 0,
             errors: 0,
             may_wait: true,
+            is_retry: false,
             later: None,
             running: None,
             prepared: None,
@@ -229,6 +232,16 @@ impl<'a, 'tx> Data<'a, 'tx> {
     /// How many scripts it has run.
     pub(crate) fn scripts_run(&self) -> u32 {
         self.ran.as_ref().map_or(0, |ran| ran.scripts)
+    }
+
+    /// The client has been waiting, and is tried again.
+    pub(crate) fn retry(&mut self) {
+        self.is_retry = true;
+    }
+
+    /// Whether the client has been waiting, and is tried again.
+    pub(crate) fn is_retry(&self) -> bool {
+        self.is_retry
     }
 
     /// The partition of a key.

@@ -18,6 +18,8 @@ pub(crate) enum Class {
     Hash,
     /// Sorted sets.
     SortedSet,
+    /// Streams.
+    Stream,
     /// A key has appeared.
     New,
     /// A key was looked up in vain; it has not changed.
@@ -36,6 +38,7 @@ impl Class {
             Class::Set => class::SET,
             Class::Hash => class::HASH,
             Class::SortedSet => class::ZSET,
+            Class::Stream => class::STREAM,
             Class::New => class::NEW,
             Class::Miss => class::MISS,
             Class::Quiet => 0,

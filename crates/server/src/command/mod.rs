@@ -24,6 +24,7 @@ pub(crate) mod server;
 pub(crate) mod sets;
 pub(crate) mod spec;
 pub(crate) mod steps;
+pub(crate) mod streams;
 pub(crate) mod strings;
 pub(crate) mod table;
 pub(crate) mod wait;

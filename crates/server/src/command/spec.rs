@@ -306,7 +306,9 @@ impl Command {
             Some((_, arity)) if fits(*arity, args.len()) => Ok(()),
             Some((known, _)) => Err(wrong_arity(&format!("{}|{known}", self.name))),
             None => {
-                let word = String::from_utf8_lossy(&word[..word.len().min(128)]);
+                // As in C, where a string ends at its first zero byte.
+                let end = word.iter().take(128).take_while(|byte| **byte != 0).count();
+                let word = String::from_utf8_lossy(&word[..end]);
                 let name = self.name.to_ascii_uppercase();
                 Err(format!("ERR unknown subcommand '{word}'. Try {name} HELP."))
             }

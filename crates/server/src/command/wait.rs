@@ -125,6 +125,7 @@ fn attempt(
     let result = db.transact(&partitions, |tx| {
         replies.buf.truncate(start);
         let mut data = Data::new(state, db, tx, waiter.database);
+        data.retry();
         match shape_of(data.tx, data.table, key)? {
             Some(shape) if shape == Some(waiter.wait.shape) => {}
             Some(_) => return Ok((Try::Passed, None)),

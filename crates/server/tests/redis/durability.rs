@@ -6,7 +6,8 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use tempfile::TempDir;
 
-fn started(dir: &TempDir) -> super::client::Running {
+/// A server over the database in a directory, which is made if it is not there.
+pub fn started(dir: &TempDir) -> super::client::Running {
     let data = small(&dir.path().join("data"));
     let server = Server::start(local(), data, |_| {}).expect("a server");
     let running = super::client::Running {

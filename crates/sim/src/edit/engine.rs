@@ -6,6 +6,7 @@ use perdura_base::num::to_u64;
 
 use super::{Edit, Reply, bytes_of, digest_of};
 use crate::content::Content;
+use crate::streams::StreamModel;
 use crate::value::{Name, Score, Value, digest, name_bytes, score_of};
 
 impl Edit {
@@ -61,6 +62,7 @@ impl Edit {
             }
             Edit::Pop(end, count) => tx.list_pop(table, home, *end, (*count).min(held))?,
             Edit::ScorePop(..)
+            | Edit::Stream(_)
             | Edit::Insert(..)
             | Edit::Replace(..)
             | Edit::Remove(..)
@@ -81,6 +83,13 @@ impl Edit {
             Shape::Set => self.attempt_set(tx, table, key),
             Shape::Zset => self.attempt_zset(tx, table, key),
             Shape::List => self.attempt_list(tx, table, key, held),
+            Shape::Stream => match (self, held) {
+                (Edit::Stream(edit), Some(Value::Stream(model))) => {
+                    edit.run(tx, (table, key), model)
+                }
+                (Edit::Stream(edit), _) => edit.run(tx, (table, key), &StreamModel::default()),
+                _ => Ok(0),
+            },
         }
     }
 

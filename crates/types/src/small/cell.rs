@@ -43,6 +43,13 @@ impl<'a> Cell<'a> {
         }
     }
 
+    /// An integer.
+    pub(crate) fn of_integer(value: i64) -> Cell<'static> {
+        let mut digits = [0; 20];
+        let from = push_digits(&mut digits, value);
+        Cell::Integer(value, digits, from)
+    }
+
     /// What a score cell holds.
     pub(super) fn score(&self) -> f64 {
         match self {
@@ -72,9 +79,7 @@ impl<'a> Cell<'a> {
             raw[..body.len()].copy_from_slice(body);
             i64::from_le_bytes(raw)
         };
-        let mut digits = [0; 20];
-        let from = push_digits(&mut digits, value);
-        Some((Cell::Integer(value, digits, from), end))
+        Some((Cell::of_integer(value), end))
     }
 }
 

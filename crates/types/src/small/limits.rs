@@ -15,6 +15,7 @@ pub(crate) fn may_join(packed: &Packed<'_>, new: New<'_>, packing: Packing) -> b
         Shape::List => (packing.list_entries, u8::MAX),
         Shape::Set => (packing.set_entries, packing.set_bytes),
         Shape::Zset => (packing.zset_entries, packing.zset_bytes),
+        Shape::Stream => (0, 0),
     };
     packed.len() < usize::from(entries) && longest(new) <= usize::from(bytes)
 }

@@ -71,7 +71,7 @@ impl<'a> Packed<'a> {
     pub fn parse(bytes: impl Into<Cow<'a, [u8]>>, shape: Shape) -> Option<Packed<'a>> {
         let bytes = bytes.into();
         let count = *bytes.first()?;
-        if bytes.len() > BYTES_MAX || count > COUNT_MAX {
+        if bytes.len() > BYTES_MAX || count > COUNT_MAX || shape == Shape::Stream {
             return None;
         }
         let mut at = 1;
@@ -157,7 +157,7 @@ impl<'a> Packed<'a> {
 fn two_cells(shape: Shape) -> bool {
     match shape {
         Shape::Hash | Shape::Zset => true,
-        Shape::List | Shape::Set => false,
+        Shape::List | Shape::Set | Shape::Stream => false,
     }
 }
 

@@ -23,7 +23,7 @@ impl Input<'_> {
     fn score(&self, entry: &Entry<'_>) -> f64 {
         let score = match self.shape {
             Shape::Zset => entry.score(),
-            Shape::Hash | Shape::List | Shape::Set => 1.0,
+            Shape::Hash | Shape::List | Shape::Set | Shape::Stream => 1.0,
         };
         score * self.weight
     }

@@ -55,6 +55,7 @@ fn dump_key(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
                     Shape::List => Value::List(Vec::new()),
                     Shape::Set => Value::Set(Vec::new()),
                     Shape::Zset => Value::Zset(Vec::new()),
+                    Shape::Stream => return Err(Fault::WrongType),
                 }
             }
             (Part::Field(field, value), Value::Hash(all)) => {

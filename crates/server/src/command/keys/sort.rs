@@ -128,7 +128,7 @@ fn source<'d>(data: &'d Data<'_, '_>, key: &[u8]) -> Result<Option<(Shape, Sourc
     };
     let shape = match row.kind().shape() {
         Some(shape @ (Shape::List | Shape::Set | Shape::Zset)) => shape,
-        Some(Shape::Hash) | None => return Err(WRONG_TYPE.into()),
+        Some(Shape::Hash | Shape::Stream) | None => return Err(WRONG_TYPE.into()),
     };
     let source = types::open::source(data.tx, data.table, row, shape)?;
     Ok(Some((shape, source)))
@@ -143,7 +143,7 @@ fn elements(data: &Data<'_, '_>, key: &[u8]) -> Result<(Option<Shape>, Texts), S
     for entry in source.iter() {
         match shape {
             Shape::List => texts.push(&entry.item()),
-            Shape::Hash | Shape::Set | Shape::Zset => texts.push(&entry.key()),
+            Shape::Hash | Shape::Set | Shape::Zset | Shape::Stream => texts.push(&entry.key()),
         }
     }
     Ok((Some(shape), texts))

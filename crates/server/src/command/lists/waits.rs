@@ -83,6 +83,7 @@ fn shift_or_wait(
         shape: Shape::List,
         keys: 1..2,
         count: None,
+        paired: Vec::new(),
         timeout,
         nothing: Nothing::Null,
     }))
@@ -120,6 +121,7 @@ fn pop_or_wait(
         shape,
         keys: 1..last,
         count: None,
+        paired: Vec::new(),
         timeout,
         nothing: Nothing::NullArray,
     }))
@@ -151,6 +153,7 @@ fn wait(several: &FromSeveral<'_>, shape: Shape, timeout: Option<Duration>) -> S
         shape,
         keys: several.keys.clone(),
         count: Some(several.keys.start - 1),
+        paired: Vec::new(),
         timeout,
         nothing: Nothing::NullArray,
     })

@@ -23,6 +23,7 @@ pub(crate) fn are_rows(packing: Packing, shape: Shape, elements: u64) -> bool {
         Shape::List => packing.list_entries,
         Shape::Set => packing.set_entries.max(packing.set_integers),
         Shape::Zset => packing.zset_entries,
+        Shape::Stream => 0,
     };
     elements > u64::from(most)
 }
@@ -39,7 +40,7 @@ impl Few {
     pub fn push(&mut self, shape: Shape, entry: &Entry<'_>) {
         match shape {
             Shape::List => self.item(&entry.item()),
-            Shape::Hash => self.named(&entry.key(), &entry.value()),
+            Shape::Hash | Shape::Stream => self.named(&entry.key(), &entry.value()),
             Shape::Set => self.named(&entry.key(), &[]),
             Shape::Zset => self.named(&entry.key(), &entry.score().to_le_bytes()),
         }
@@ -201,7 +202,9 @@ impl Building {
             for text in (at..until).map(|at| texts.get(at)) {
                 match self.shape {
                     Shape::List => few.item(text),
-                    Shape::Hash | Shape::Set | Shape::Zset => few.named(text, &[]),
+                    Shape::Hash | Shape::Set | Shape::Zset | Shape::Stream => {
+                        few.named(text, &[]);
+                    }
                 }
             }
             at = until;

@@ -94,7 +94,9 @@ impl Work for Restoring {
                 to_usize(Building::few(step)),
                 |name, value| match shape {
                     Shape::List => few.item(name),
-                    Shape::Hash | Shape::Set | Shape::Zset => few.named(name, value),
+                    Shape::Hash | Shape::Set | Shape::Zset | Shape::Stream => {
+                        few.named(name, value)
+                    }
                 },
             );
             read.map_err(|error| refusal(&error, payload))?;

@@ -105,7 +105,9 @@ impl Sorted {
         Ok(self.walk.go_on(&source, step, |entry| {
             match shape {
                 Shape::List => self.elements.push(&entry.item()),
-                Shape::Hash | Shape::Set | Shape::Zset => self.elements.push(&entry.key()),
+                Shape::Hash | Shape::Set | Shape::Zset | Shape::Stream => {
+                    self.elements.push(&entry.key());
+                }
             }
             1
         }))

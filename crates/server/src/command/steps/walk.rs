@@ -60,7 +60,7 @@ impl Walk {
             Shape::Hash | Shape::Set if source.len() == self.ranks.end => {
                 self.scan(source, step, f)
             }
-            Shape::List | Shape::Zset if source.len() >= self.ranks.end => {
+            Shape::List | Shape::Zset | Shape::Stream if source.len() >= self.ranks.end => {
                 self.by_rank(source, step, f)
             }
             _ => Progress::Changed,

@@ -1,0 +1,376 @@
+//! XREAD and XREADGROUP: what is new in streams, for everybody or for one consumer of a group.
+//!
+//! XREADGROUP writes what it delivers: the group's place, and two rows for each entry that is to be acknowledged. Its reply
+//! leaves when that is durable, so that a consumer which was told of an entry finds it pending after a crash.
+
+use std::time::Duration;
+
+use super::{Several, collect, consumer, count, reply_entry, reply_id, shown, strict_id};
+use crate::blocking::{Nothing, Wait};
+use crate::command::event::Class;
+use crate::command::flag::{BLOCKING, READ, WRITE};
+use crate::command::spec::{Command, data};
+use crate::command::{Data, Done, Group as Family, Keys, SYNTAX, Stop};
+use crate::engine::Shape;
+use crate::engine::types::number::parse_i64;
+use crate::engine::types::stream::{Consumer, Group, Id, Writing};
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[
+    data(
+        "xread",
+        -4,
+        READ | BLOCKING,
+        Keys::Streams { from: 1 },
+        xread,
+    )
+    .doc(
+        Family::Stream,
+        "5.0.0",
+        "Answers what is new in streams, once there is something.",
+    ),
+    data(
+        "xreadgroup",
+        -7,
+        WRITE | BLOCKING,
+        Keys::Streams { from: 4 },
+        xreadgroup,
+    )
+    .doc(
+        Family::Stream,
+        "5.0.0",
+        "Delivers what is new in streams to a consumer of a group, once there is something.",
+    ),
+];
+
+/// What both commands are asked for.
+#[derive(Default)]
+struct Query<'a> {
+    /// Entries of each stream; 0: all.
+    count: u64,
+    /// Whether to wait, and how long; without a limit if it is `None`.
+    block: Option<Option<Duration>>,
+    /// The group and the consumer.
+    group: Option<(&'a [u8], &'a [u8])>,
+    is_acknowledged: bool,
+    /// The argument of the first key; the ids follow the keys.
+    first: usize,
+    /// How many keys there are.
+    keys: usize,
+}
+
+impl<'a> Query<'a> {
+    fn parse(args: &Args<'a>, has_group: bool) -> Result<Query<'a>, Stop> {
+        let mut query = Query::default();
+        let mut at = 1;
+        while at < args.len() {
+            let (word, more) = (args.at(at), args.len() - 1 - at);
+            let is = |known: &[u8]| word.eq_ignore_ascii_case(known);
+            let only_groups = |option: &str| {
+                let text = format!(
+                    "ERR The {option} option is only supported by XREADGROUP. You called XREAD instead."
+                );
+                if has_group {
+                    Ok(())
+                } else {
+                    Err(Stop::from(text))
+                }
+            };
+            if is(b"BLOCK") && more > 0 {
+                at += 1;
+                query.block = Some(milliseconds(args.at(at))?);
+            } else if is(b"COUNT") && more > 0 {
+                at += 1;
+                query.count = count(args.at(at))?;
+            } else if is(b"STREAMS") && more > 0 {
+                query.first = at + 1;
+                if !more.is_multiple_of(2) {
+                    let text = "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.";
+                    return Err(text.into());
+                }
+                query.keys = more / 2;
+                break;
+            } else if is(b"GROUP") && more >= 2 {
+                only_groups("GROUP")?;
+                query.group = Some((args.at(at + 1), args.at(at + 2)));
+                at += 2;
+            } else if is(b"NOACK") {
+                only_groups("NOACK")?;
+                query.is_acknowledged = true;
+            } else {
+                return Err(SYNTAX.into());
+            }
+            at += 1;
+        }
+        if query.keys == 0 {
+            return Err(SYNTAX.into());
+        }
+        if has_group && query.group.is_none() {
+            return Err("ERR Missing GROUP option for XREADGROUP".into());
+        }
+        Ok(query)
+    }
+
+    /// The keys, each with its id.
+    fn streams(&self, args: &Args<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let pairs = args.from(self.first).zip(args.from(self.first + self.keys));
+        pairs.take(self.keys)
+    }
+
+    /// Has the client wait if it wants to, with the ids that it then asks for.
+    fn wait(&self, ids: Vec<Box<[u8]>>, out: &mut Out<'_>) -> Done {
+        match self.block {
+            None => {
+                out.null_array();
+                Ok(())
+            }
+            Some(timeout) => Err(Stop::Wait(Wait {
+                shape: Shape::Stream,
+                keys: self.first..self.first + self.keys,
+                count: None,
+                paired: ids,
+                timeout,
+                nothing: Nothing::NullArray,
+            })),
+        }
+    }
+}
+
+/// How long BLOCK waits: milliseconds, of which 0 is without a limit.
+fn milliseconds(text: &[u8]) -> Result<Option<Duration>, Stop> {
+    let ms = parse_i64(text).ok_or("ERR timeout is not an integer or out of range")?;
+    let ms = u64::try_from(ms).map_err(|_| "ERR timeout is negative")?;
+    Ok((ms > 0).then(|| Duration::from_millis(ms)))
+}
+
+/// Replies of streams, each under its key: a map in RESP3.
+struct Answers {
+    several: Several,
+}
+
+impl Answers {
+    fn add(&mut self, key: &[u8], entries: Several) {
+        self.several.add(|out| {
+            if !out.resp3 {
+                out.array(2);
+            }
+            out.bulk(key);
+            entries.reply(out);
+        });
+    }
+
+    /// Appends them. Whether there is any.
+    fn reply(self, out: &mut Out<'_>) -> bool {
+        let Several { buf, resp3, count } = self.several;
+        if count == 0 {
+            return false;
+        }
+        match resp3 {
+            true => out.map(count),
+            false => out.array(count),
+        }
+        out.append(buf);
+        true
+    }
+}
+
+/// `XREAD [COUNT count] [BLOCK milliseconds] STREAMS key [key …] id [id …]`
+fn xread(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let query = Query::parse(args, false)?;
+    let mut after = Vec::with_capacity(query.keys);
+    for (key, id) in query.streams(args) {
+        let stream = super::stream(data, key)?;
+        after.push(match id {
+            b"$" => stream.map_or(Id::MIN, |stream| stream.head().last),
+            b">" => {
+                let text = "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.";
+                return Err(text.into());
+            }
+            id => strict_id(id, 0)?,
+        });
+    }
+    let mut answers = Answers {
+        several: Several::new(out),
+    };
+    for ((key, _), after) in query.streams(args).zip(&after) {
+        let Some(stream) = super::open(data.tx, data.table, key)? else {
+            continue;
+        };
+        let mut entries = Several::new(out);
+        if let Some(from) = after.next() {
+            collect(
+                data,
+                &stream,
+                (from, Id::MAX),
+                (query.count, false),
+                &mut entries,
+            )?;
+        }
+        if entries.count > 0 {
+            answers.add(key, entries);
+            data.check_reply(answers.several.buf.len())?;
+        }
+    }
+    if answers.reply(out) {
+        return Ok(());
+    }
+    let ids = after.iter().map(|id| id.to_string().into_bytes().into());
+    query.wait(ids.collect(), out)
+}
+
+/// `XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key …] id [id …]`
+fn xreadgroup(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
+    let query = Query::parse(args, true)?;
+    let (group_name, consumer_name) = query.group.ok_or(SYNTAX)?;
+    let mut asked = Vec::with_capacity(query.keys);
+    for (key, id) in query.streams(args) {
+        let stream = super::stream(data, key)?;
+        let group = match stream {
+            Some(stream) => stream.group(group_name)?,
+            None => None,
+        };
+        if group.is_none() {
+            return Err(no_group(data, key, group_name));
+        }
+        asked.push(match id {
+            b">" => Id::MAX,
+            b"$" => {
+                let text = "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of \
+                            this consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID would \
+                            just return an empty result set.";
+                return Err(text.into());
+            }
+            id => strict_id(id, 0)?,
+        });
+    }
+    let mut answers = Answers {
+        several: Several::new(out),
+    };
+    for ((key, _), after) in query.streams(args).zip(&asked) {
+        let Some(writing) = Writing::open(data.tx, data.table, key)? else {
+            continue;
+        };
+        let Some(mut group) = writing.stream(data.tx)?.group(group_name)? else {
+            continue;
+        };
+        let mut entries = Several::new(out);
+        let mut ids = Vec::new();
+        let is_history = *after != Id::MAX;
+        if !is_history && let Some(from) = group.last.next() {
+            let mut left = if query.count == 0 {
+                u64::MAX
+            } else {
+                query.count
+            };
+            writing
+                .stream(data.tx)?
+                .entries((from, Id::MAX), false, |entry| {
+                    entries.add(|out| reply_entry(out, entry));
+                    data.check_reply(entries.buf.len())?;
+                    ids.push(entry.id);
+                    left -= 1;
+                    Ok::<_, Stop>(left > 0)
+                })?;
+        }
+        if ids.is_empty() && !is_history {
+            continue;
+        }
+        let mut consumer = consumer(data, &writing, &mut group, (key, consumer_name))?;
+        if is_history {
+            entries = history(
+                data,
+                &writing,
+                &group,
+                (&consumer, *after, query.count),
+                entries,
+            )?;
+        }
+        consumer.seen_ms = data.tx.now_ms();
+        deliver(
+            data,
+            &writing,
+            &mut group,
+            &mut consumer,
+            (&ids, query.is_acknowledged),
+        )?;
+        writing.put_consumer(data.tx, &group, &consumer)?;
+        writing.put_group(data.tx, group_name, &group)?;
+        writing.finish(data.tx)?;
+        data.changed(Class::Quiet, "", key);
+        answers.add(key, entries);
+        data.check_reply(answers.several.buf.len())?;
+    }
+    if answers.reply(out) {
+        return Ok(());
+    }
+    query.wait(vec![b">"[..].into(); query.keys], out)
+}
+
+fn no_group(data: &Data<'_, '_>, key: &[u8], group: &[u8]) -> Stop {
+    if data.is_retry() {
+        return "NOGROUP the consumer group this client was blocked on no longer exists".into();
+    }
+    let (key, group) = (shown(key), shown(group));
+    let text = format!(
+        "NOGROUP No such key '{key}' or consumer group '{group}' in XREADGROUP with GROUP option"
+    );
+    text.into()
+}
+
+/// Notes that entries were delivered to a consumer.
+fn deliver(
+    data: &mut Data<'_, '_>,
+    writing: &Writing,
+    group: &mut Group,
+    consumer: &mut Consumer,
+    (ids, is_acknowledged): (&[Id], bool),
+) -> Done {
+    let now = data.tx.now_ms();
+    data.tx.expect_elements(ids.len())?;
+    for id in ids {
+        writing.head.delivered(group, *id);
+        if !is_acknowledged {
+            writing.give(data.tx, group, consumer, (*id, now, 1))?;
+        }
+    }
+    Ok(())
+}
+
+/// What a consumer has not acknowledged, behind an id: delivered once more.
+fn history(
+    data: &mut Data<'_, '_>,
+    writing: &Writing,
+    group: &Group,
+    (consumer, after, max): (&Consumer, Id, u64),
+    mut entries: Several,
+) -> Result<Several, Stop> {
+    let Some(from) = after.next() else {
+        return Ok(entries);
+    };
+    let max = if max == 0 { u64::MAX } else { max };
+    let mut again = Vec::new();
+    {
+        let stream = writing.stream(data.tx)?;
+        for (id, _) in stream.each_id_of(group, consumer, from).zip(0..max) {
+            let before = entries.count;
+            collect(data, &stream, (id, id), (1, false), &mut entries)?;
+            if entries.count > before {
+                again.push(id);
+                continue;
+            }
+            // It was deleted meanwhile.
+            entries.add(|out| {
+                out.array(2);
+                reply_id(out, id);
+                out.null_array();
+            });
+        }
+    }
+    let now = data.tx.now_ms();
+    for id in again {
+        writing.deliver_again(data.tx, group, (id, now))?;
+    }
+    Ok(entries)
+}

@@ -1,0 +1,181 @@
+//! Groups of consumers.
+
+use perdura_base::num::to_u64;
+use perdura_txn::Tx;
+
+use super::{Consumer, Group, Id, Stream, Writing, damaged, rows};
+use crate::Fault;
+
+impl Stream<'_> {
+    /// The group of a name.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn group(&self, name: &[u8]) -> Result<Option<Group>, Fault> {
+        let Some(row) = self.rows.get(&rows::group(name)) else {
+            return Ok(None);
+        };
+        let group = Group::decode(&row.value());
+        group.map(Some).ok_or_else(|| damaged("a group"))
+    }
+
+    /// All groups by name.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn groups(&self) -> Result<Vec<(Vec<u8>, Group)>, Fault> {
+        let groups = self.with_prefix(&[rows::GROUP]).map(|row| {
+            let group = Group::decode(&row.value());
+            let name = row.field().get(1..).map(<[u8]>::to_vec);
+            name.zip(group).ok_or_else(|| damaged("a group"))
+        });
+        groups.collect()
+    }
+
+    /// The consumer of a name.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn consumer(&self, group: &Group, name: &[u8]) -> Result<Option<Consumer>, Fault> {
+        let Some(row) = self.rows.get(&rows::consumer_name(group.number, name)) else {
+            return Ok(None);
+        };
+        let number = row.value().as_ref().try_into().map(u32::from_le_bytes);
+        let number = number.map_err(|_| damaged("the number of a consumer"))?;
+        self.consumer_of(group.number, number).map(Some)
+    }
+
+    /// The consumer of a number.
+    pub(super) fn consumer_of(&self, group: u32, number: u32) -> Result<Consumer, Fault> {
+        let row = self.rows.get(&rows::consumer(group, number));
+        let consumer = row.and_then(|row| Consumer::decode(&row.value()));
+        consumer.ok_or_else(|| damaged("a consumer"))
+    }
+
+    /// All consumers of a group by name.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn consumers(&self, group: &Group) -> Result<Vec<Consumer>, Fault> {
+        let numbers = self.with_prefix(&rows::consumer_names(group.number));
+        let consumers = numbers.map(|row| {
+            let number = row.value().as_ref().try_into().map(u32::from_le_bytes);
+            let number = number.map_err(|_| damaged("the number of a consumer"))?;
+            self.consumer_of(group.number, number)
+        });
+        consumers.collect()
+    }
+}
+
+impl Writing {
+    /// Writes the state of a group.
+    ///
+    /// # Errors
+    /// An abort, to be handed on.
+    pub fn put_group(&self, tx: &mut Tx<'_>, name: &[u8], group: &Group) -> Result<(), Fault> {
+        self.put(tx, &rows::group(name), &group.encode())
+    }
+
+    /// Makes a group, whose name no other one has. It has read up to an id, which were so many entries.
+    ///
+    /// # Errors
+    /// An abort, to be handed on.
+    pub fn make_group(
+        &mut self,
+        tx: &mut Tx<'_>,
+        name: &[u8],
+        (last, read): (Id, Option<u64>),
+    ) -> Result<Group, Fault> {
+        let group = Group {
+            number: self.head.groups,
+            consumers: 0,
+            last,
+            read,
+            pending: 0,
+        };
+        self.head.groups += 1;
+        self.put_group(tx, name, &group)?;
+        Ok(group)
+    }
+
+    /// Removes a group with its consumers and all that is pending in it.
+    ///
+    /// # Errors
+    /// An abort, to be handed on.
+    pub fn destroy_group(&self, tx: &mut Tx<'_>, name: &[u8], group: &Group) -> Result<(), Fault> {
+        for prefix in rows::of_group(group.number) {
+            self.remove_all(tx, &prefix)?;
+        }
+        self.remove(tx, &rows::group(name)).map(drop)
+    }
+
+    /// Removes the rows whose names begin so. Tells how many they were.
+    fn remove_all(&self, tx: &mut Tx<'_>, prefix: &[u8]) -> Result<u64, Fault> {
+        let names: Vec<Vec<u8>> = {
+            let stream = self.stream(tx)?;
+            let rows = stream.with_prefix(prefix);
+            rows.map(|row| row.field().into_owned()).collect()
+        };
+        for name in &names {
+            self.remove(tx, name)?;
+        }
+        Ok(to_u64(names.len()))
+    }
+
+    /// Makes a consumer, whose name no other one of the group has; the group is to be written.
+    ///
+    /// # Errors
+    /// An abort, to be handed on.
+    pub fn make_consumer(
+        &self,
+        tx: &mut Tx<'_>,
+        group: &mut Group,
+        (name, seen_ms): (&[u8], u64),
+    ) -> Result<Consumer, Fault> {
+        let consumer = Consumer {
+            number: group.consumers,
+            seen_ms,
+            pending: 0,
+            name: name.to_vec(),
+        };
+        group.consumers += 1;
+        let number = consumer.number.to_le_bytes();
+        self.put(tx, &rows::consumer_name(group.number, name), &number)?;
+        self.put_consumer(tx, group, &consumer)?;
+        Ok(consumer)
+    }
+
+    /// Writes the state of a consumer.
+    ///
+    /// # Errors
+    /// An abort, to be handed on.
+    pub fn put_consumer(
+        &self,
+        tx: &mut Tx<'_>,
+        group: &Group,
+        consumer: &Consumer,
+    ) -> Result<(), Fault> {
+        let name = rows::consumer(group.number, consumer.number);
+        self.put(tx, &name, &consumer.encode())
+    }
+
+    /// Removes a consumer with all that waits for its acknowledgement; the group is to be written.
+    ///
+    /// # Errors
+    /// An abort, to be handed on.
+    pub fn delete_consumer(
+        &self,
+        tx: &mut Tx<'_>,
+        group: &mut Group,
+        consumer: &Consumer,
+    ) -> Result<(), Fault> {
+        let ids = self.stream(tx)?.ids_of(group, consumer, Id::MIN);
+        for id in ids {
+            let was_pending = self.remove_pending(tx, group, (consumer.number, id))?;
+            debug_assert!(was_pending, "both rows are there or none is");
+        }
+        self.remove(tx, &rows::consumer_name(group.number, &consumer.name))?;
+        let name = rows::consumer(group.number, consumer.number);
+        self.remove(tx, &name).map(drop)
+    }
+}

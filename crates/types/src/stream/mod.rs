@@ -1,0 +1,228 @@
+//! Streams: entries in the order of their ids, and groups of consumers that have read some of them.
+//!
+//! A stream is a collection of rows that are sorted by their names (docs/formats/stream.md): nodes with some entries each, one
+//! for each group and consumer, and two for each entry that was delivered and is not acknowledged. So whatever the stream's
+//! length, a command logs what it changes. A stream has no small form, and may be empty: its head is always there.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`id`] | ids of entries |
+//! | [`node`] | entries packed in a row |
+//! | [`rows`] | the names and values of rows |
+//! | this one | a stream that is being read |
+//! | [`write`] | adding, deleting and trimming entries |
+//! | [`groups`] | groups and their consumers |
+//! | [`pending`] | delivering, acknowledging, claiming |
+//! | [`lag`] | how far a group is behind, as Redis estimates it |
+
+pub mod groups;
+pub mod id;
+pub mod lag;
+pub mod node;
+pub mod pending;
+pub mod rows;
+pub mod write;
+
+pub use id::Id;
+pub use node::{Entry, Node};
+pub use rows::{Consumer, Group, Head, Pending};
+pub use write::{Threshold, Trim, Writing};
+
+use perdura_base::{Error, TableId};
+use perdura_txn::{Elements, Home, RowRef, Shape, Tx};
+
+use crate::Fault;
+use crate::open::{View, view};
+
+/// A stream that is being read.
+pub struct Stream<'a> {
+    rows: Elements<'a>,
+    head: Head,
+}
+
+/// The stream of a key, to be read.
+///
+/// # Errors
+/// [`Fault::WrongType`]; an abort, to be handed on.
+pub fn read<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Stream<'a>>, Fault> {
+    match home_of(tx, table, key)? {
+        Some(home) => Stream::new(tx, table, home).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn home_of(tx: &Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Home>, Fault> {
+    let Some(row) = tx.get(table, key)? else {
+        return Ok(None);
+    };
+    match view(row, Shape::Stream)? {
+        View::Rows(home) => Ok(Some(home)),
+        View::Small(_) => Err(damaged("a header")),
+    }
+}
+
+fn damaged(expected: &str) -> Fault {
+    Fault::Abort(Error::corrupt(
+        "a stream",
+        0,
+        expected,
+        "other bytes",
+        "The key cannot be read; deleting it is safe",
+    ))
+}
+
+/// Whether a name begins so, is before all that do, or behind them.
+fn against(name: &[u8], prefix: &[u8]) -> std::cmp::Ordering {
+    name[..name.len().min(prefix.len())].cmp(prefix)
+}
+
+impl<'a> Stream<'a> {
+    fn new(tx: &'a Tx<'_>, table: TableId, home: Home) -> Result<Stream<'a>, Fault> {
+        Stream::of(tx.elements(table, home)?)
+    }
+
+    /// The stream that is made of these rows.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn of(rows: Elements<'a>) -> Result<Stream<'a>, Fault> {
+        let head = rows
+            .get(rows::HEAD)
+            .and_then(|row| Head::decode(&row.value()));
+        let head = head.ok_or_else(|| damaged("a head"))?;
+        Ok(Stream { rows, head })
+    }
+
+    /// What is true of the whole stream.
+    #[must_use]
+    pub fn head(&self) -> Head {
+        self.head
+    }
+
+    /// How many nodes it has.
+    #[must_use]
+    pub fn nodes(&self) -> u64 {
+        self.rows.len() - self.first_node()
+    }
+
+    /// The rank of the first node.
+    fn first_node(&self) -> u64 {
+        self.rows
+            .partition_point(|_, row| *row.field() < *[rows::NODE].as_slice())
+    }
+
+    /// The rank of the node that has an entry of this id, if there is one; else that of a node beside its place.
+    fn node_of(&self, id: Id) -> u64 {
+        let name = rows::node(id);
+        let behind = self.rows.partition_point(|_, row| *row.field() <= *name);
+        // The row before may be one of a pending entry.
+        match behind.checked_sub(1).and_then(|at| self.rows.at(at)) {
+            Some(row) if rows::node_id(&row.field()).is_some() => behind - 1,
+            _ => behind,
+        }
+    }
+
+    /// Passes the entries from one id to another one, both included, to `f` until it answers false: ascending, or descending
+    /// if `reverse`.
+    ///
+    /// # Errors
+    /// Damage; what `f` returns.
+    pub fn entries<E: From<Fault>>(
+        &self,
+        (from, to): (Id, Id),
+        reverse: bool,
+        mut f: impl FnMut(&Entry<'_>) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        if from > to || self.head.length == 0 {
+            return Ok(());
+        }
+        let first = self.node_of(from);
+        let name = rows::node(to);
+        // A range that ends behind the last node is that of most readers.
+        let last = match self.head.last <= to {
+            true => self.rows.len(),
+            false => self.rows.partition_point(|_, row| *row.field() <= *name),
+        };
+        let mut nodes = self.rows.range(first, last.max(first));
+        let mut in_node = |row: &RowRef<'_>| -> Result<bool, E> {
+            let base = rows::node_id(&row.field());
+            let value = row.value();
+            let node = base.and_then(|base| Node::parse(base, &value));
+            let node = node.ok_or_else(|| damaged("a node"))?;
+            let inside = |entry: &Entry<'_>| from <= entry.id && entry.id <= to;
+            if reverse {
+                let entries: Vec<_> = node.entries().filter(inside).collect();
+                for entry in entries.iter().rev() {
+                    if !f(entry)? {
+                        return Ok(false);
+                    }
+                }
+                return Ok(true);
+            }
+            for entry in node.entries() {
+                if entry.id > to || inside(&entry) && !f(&entry)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        loop {
+            let next = if reverse {
+                nodes.next_back()
+            } else {
+                nodes.next()
+            };
+            match next {
+                Some((_, row)) if in_node(&row)? => {}
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Whether there is an entry of an id.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn contains(&self, id: Id) -> Result<bool, Fault> {
+        let mut found = false;
+        self.entries::<Fault>((id, id), false, |_| {
+            found = true;
+            Ok(false)
+        })?;
+        Ok(found)
+    }
+
+    /// The first id that is there, found in the nodes.
+    fn find_first(&self) -> Result<Id, Fault> {
+        let mut found = Id::MIN;
+        self.entries::<Fault>((Id::MIN, Id::MAX), false, |entry| {
+            found = entry.id;
+            Ok(false)
+        })?;
+        Ok(found)
+    }
+
+    /// The last id that is there; zero if there is none.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn last_there(&self) -> Result<Id, Fault> {
+        let mut found = Id::MIN;
+        self.entries::<Fault>((Id::MIN, Id::MAX), true, |entry| {
+            found = entry.id;
+            Ok(false)
+        })?;
+        Ok(found)
+    }
+
+    /// The rows whose names begin so.
+    fn with_prefix(&self, prefix: &[u8]) -> impl DoubleEndedIterator<Item = RowRef<'a>> + use<'a> {
+        let from = self
+            .rows
+            .partition_point(|_, row| against(&row.field(), prefix).is_lt());
+        let to = self
+            .rows
+            .partition_point(|_, row| against(&row.field(), prefix).is_le());
+        self.rows.range(from, to).map(|(_, row)| row)
+    }
+}

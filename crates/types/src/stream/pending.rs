@@ -1,0 +1,207 @@
+//! Entries that were delivered and are not acknowledged.
+//!
+//! Each is in two rows: one of its group, which says who has it, and one of its consumer, which is a name alone.
+
+use perdura_base::num::to_u64;
+use perdura_txn::Tx;
+
+use super::{Consumer, Group, Id, Pending, Stream, Writing, damaged, rows};
+use crate::Fault;
+
+impl Stream<'_> {
+    /// The pending entry of an id in a group.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn pending(&self, group: &Group, id: Id) -> Result<Option<Pending>, Fault> {
+        let Some(row) = self.rows.get(&rows::pending(group.number, id)) else {
+            return Ok(None);
+        };
+        let pending = Pending::decode(&row.value());
+        pending.map(Some).ok_or_else(|| damaged("a pending entry"))
+    }
+
+    /// Passes what is pending in a group from one id to another one, both included, to `f` until it answers false.
+    ///
+    /// # Errors
+    /// Damage; what `f` returns.
+    pub fn each_pending(
+        &self,
+        group: &Group,
+        (from, to): (Id, Id),
+        reverse: bool,
+        mut f: impl FnMut(Id, Pending) -> Result<bool, Fault>,
+    ) -> Result<(), Fault> {
+        if from > to {
+            return Ok(());
+        }
+        let (from, to) = (
+            rows::pending(group.number, from),
+            rows::pending(group.number, to),
+        );
+        let first = self.rows.partition_point(|_, row| *row.field() < *from);
+        let end = self.rows.partition_point(|_, row| *row.field() <= *to);
+        let mut range = self.rows.range(first, end);
+        loop {
+            let next = if reverse {
+                range.next_back()
+            } else {
+                range.next()
+            };
+            let Some((_, row)) = next else {
+                return Ok(());
+            };
+            let found = rows::pending_id(&row.field()).zip(Pending::decode(&row.value()));
+            let (id, pending) = found.ok_or_else(|| damaged("a pending entry"))?;
+            if !f(id, pending)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The ids that wait for a consumer's acknowledgement, from one on.
+    #[must_use]
+    pub fn ids_of(&self, group: &Group, consumer: &Consumer, from: Id) -> Vec<Id> {
+        self.each_id_of(group, consumer, from).collect()
+    }
+
+    /// The same, one by one.
+    pub fn each_id_of<'s>(
+        &'s self,
+        group: &Group,
+        consumer: &Consumer,
+        from: Id,
+    ) -> impl Iterator<Item = Id> + use<'s> {
+        let name = |id| rows::consumer_pending(group.number, consumer.number, id);
+        let (from, to) = (name(from), name(Id::MAX));
+        let first = self.rows.partition_point(|_, row| *row.field() < *from);
+        let end = self.rows.partition_point(|_, row| *row.field() <= *to);
+        let ids = self.rows.range(first, end);
+        ids.filter_map(|(_, row)| rows::pending_id(&row.field()))
+    }
+
+    /// The name of the consumer that has a pending entry.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn holder(&self, group: &Group, pending: &Pending) -> Result<Consumer, Fault> {
+        self.consumer_of(group.number, pending.consumer)
+    }
+}
+
+impl Writing {
+    /// Gives a consumer an entry, whoever had it. Group and consumer are to be written; the one that had it is.
+    ///
+    /// # Errors
+    /// An abort, to be handed on.
+    pub fn give(
+        &self,
+        tx: &mut Tx<'_>,
+        group: &mut Group,
+        consumer: &mut Consumer,
+        (id, delivered_ms, deliveries): (Id, u64, u64),
+    ) -> Result<(), Fault> {
+        let had = self.stream(tx)?.pending(group, id)?;
+        match had {
+            Some(had) if had.consumer == consumer.number => {}
+            Some(had) => {
+                let mut other = self.stream(tx)?.holder(group, &had)?;
+                other.pending = other.pending.saturating_sub(1);
+                self.put_consumer(tx, group, &other)?;
+                let name = rows::consumer_pending(group.number, other.number, id);
+                self.remove(tx, &name)?;
+                consumer.pending += 1;
+            }
+            None => {
+                group.pending += 1;
+                consumer.pending += 1;
+            }
+        }
+        let pending = Pending {
+            consumer: consumer.number,
+            delivered_ms,
+            deliveries,
+        };
+        self.put(tx, &rows::pending(group.number, id), &pending.encode())?;
+        if had.is_none_or(|had| had.consumer != consumer.number) {
+            let name = rows::consumer_pending(group.number, consumer.number, id);
+            self.put(tx, &name, &[])?;
+        }
+        debug_assert!(
+            consumer.pending <= group.pending,
+            "a part of what is pending"
+        );
+        Ok(())
+    }
+
+    /// Notes that a pending entry was delivered once more, to the consumer that has it.
+    ///
+    /// # Errors
+    /// An abort, to be handed on.
+    pub fn deliver_again(
+        &self,
+        tx: &mut Tx<'_>,
+        group: &Group,
+        (id, delivered_ms): (Id, u64),
+    ) -> Result<(), Fault> {
+        let Some(mut pending) = self.stream(tx)?.pending(group, id)? else {
+            return Ok(());
+        };
+        pending.delivered_ms = delivered_ms;
+        pending.deliveries += 1;
+        self.put(tx, &rows::pending(group.number, id), &pending.encode())
+    }
+
+    /// Takes pending entries out of a group, whoever has them; the group is written. Tells how many there were.
+    ///
+    /// # Errors
+    /// An abort, to be handed on.
+    pub fn acknowledge(
+        &self,
+        tx: &mut Tx<'_>,
+        (name, group): (&[u8], &mut Group),
+        ids: &[Id],
+    ) -> Result<u64, Fault> {
+        // Most acknowledge what one consumer has.
+        let mut holder: Option<Consumer> = None;
+        let before = group.pending;
+        for id in ids {
+            let Some(pending) = self.stream(tx)?.pending(group, *id)? else {
+                continue;
+            };
+            if holder.as_ref().is_none_or(|h| h.number != pending.consumer) {
+                if let Some(done) = holder.take() {
+                    self.put_consumer(tx, group, &done)?;
+                }
+                holder = Some(self.stream(tx)?.holder(group, &pending)?);
+            }
+            let was_pending = self.remove_pending(tx, group, (pending.consumer, *id))?;
+            debug_assert!(was_pending, "it was read");
+            if let Some(holder) = &mut holder {
+                holder.pending = holder.pending.saturating_sub(1);
+            }
+        }
+        if let Some(done) = holder {
+            self.put_consumer(tx, group, &done)?;
+            self.put_group(tx, name, group)?;
+        }
+        Ok(before - group.pending)
+    }
+
+    /// Removes both rows of a pending entry; group and consumer are to be written. Whether there was one.
+    pub(super) fn remove_pending(
+        &self,
+        tx: &mut Tx<'_>,
+        group: &mut Group,
+        (consumer, id): (u32, Id),
+    ) -> Result<bool, Fault> {
+        let was_pending = self.remove(tx, &rows::pending(group.number, id))?;
+        let name = rows::consumer_pending(group.number, consumer, id);
+        let was_there = self.remove(tx, &name)?;
+        debug_assert_eq!(was_pending, was_there, "both rows are there or none is");
+        group.pending = group
+            .pending
+            .saturating_sub(to_u64(usize::from(was_pending)));
+        Ok(was_pending)
+    }
+}
