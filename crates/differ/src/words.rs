@@ -323,7 +323,7 @@ fn sketch(rng: &mut Rng) -> Vec<u8> {
 
 /// A coordinate: on a coarse grid, anywhere, on the edge, and now and then none.
 fn degrees(rng: &mut Rng, most: i32) -> Vec<u8> {
-    const ODD: [&str; 11] = [
+    const ODD: [&str; 12] = [
         "180",
         "-180",
         "85.05112878",
