@@ -245,7 +245,7 @@ fn a_sidecar_knows_the_keys_and_elements_are_found_by_their_rows() {
     wrong[last] ^= 1;
     let (copy, stats, _) = restarted(&heap, Some(&wrong)).expect("sound");
     assert!(stats.sidecar_refused);
-    assert_eq!((copy.lock(P).len(PLAIN), stats.rows), (5, 1205));
+    assert_eq!((copy.lock(P).len(PLAIN), stats.rows), (6, 1506));
 }
 
 #[test]
