@@ -66,6 +66,13 @@ pub fn write(seed: u64, commands: usize, families: &[Family], only: &[String]) -
     }
 }
 
+/// Whether a command is one that keeps scripts or functions.
+fn keeps_scripts(name: &[u8]) -> bool {
+    [&b"FUNCTION"[..], b"SCRIPT"]
+        .iter()
+        .any(|known| name.eq_ignore_ascii_case(known))
+}
+
 impl Writer<'_> {
     fn push(&mut self, unit: Unit) {
         self.commands += unit.len();
@@ -148,7 +155,7 @@ impl Writer<'_> {
             match argv[0].as_slice() {
                 b"@SLEEP" if open => return Vec::new(),
                 // In a block they come before its data commands.
-                b"FUNCTION" | b"SCRIPT" if open => return Vec::new(),
+                name if open && keeps_scripts(name) => return Vec::new(),
                 b"@SLEEP" => unit.push(Step::Sleep(number(&argv[1]))),
                 b"@SCAN" => {
                     argv.remove(0);

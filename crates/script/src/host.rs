@@ -72,16 +72,6 @@ impl Words {
     /// Appends a word.
     pub fn push(&mut self, word: &[u8]) {
         self.bytes.extend_from_slice(word);
-        self.end();
-    }
-
-    /// Appends what `write` writes as a word.
-    pub(crate) fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        write(&mut self.bytes);
-        self.end();
-    }
-
-    fn end(&mut self) {
         self.ends.push(self.bytes.len());
     }
 }

@@ -2,18 +2,17 @@
 
 use crate::from_lua::{Encoder, Protocol};
 use crate::host::{Ask, Host};
-use crate::libraries::number;
 use crate::limits::{Failure, Limits, Stop};
 use crate::shebang::Flags;
 use crate::to_lua;
 use crate::vm::{Library, Vm};
 use crate::watchdog::Watchdog;
-use mlua::{Function, Lua, MultiValue, Table, Value};
+use mlua::{BString, Either, Function, Lua, MultiValue, Table, Value, Variadic};
 use std::cell::RefCell;
 use std::fmt;
 
 /// With more garbage than this after a run it is collected at once, bytes.
-const GARBAGE_BYTES_MAX: usize = 1 << 20;
+const GARBAGE_BYTES_MAX: usize = 4 << 20;
 
 /// The text of a script or a library, and its name.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +25,9 @@ pub struct Code<'a> {
 
 /// A longer reply's buffer is given back, bytes.
 const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// A string of at most so many bytes, with its head, is short.
+const SHORT_BYTES_MAX: usize = 256;
 
 /// What a run is given.
 #[derive(Debug, Clone, Copy)]
@@ -102,12 +104,7 @@ impl Runtime {
         let Some(vm) = &mut self.vm else {
             return Err(self.limits.failure(Stop::Engine));
         };
-        let compiled = vm.script(code.sha, code.text);
-        compiled.map(|_| ()).map_err(|error| {
-            Failure::Script(format!(
-                "ERR Error compiling script (new function): {error}"
-            ))
-        })
+        compiled(vm, code).map(|_| ())
     }
 
     /// Runs a script and appends its reply to `out`.
@@ -121,10 +118,9 @@ impl Runtime {
         host: &mut dyn Host,
         out: &mut Vec<u8>,
     ) -> Result<(), Failure> {
-        self.check_script(code)?;
+        self.check_length(code)?;
         self.guarded(input.seed, |vm, limits| {
-            let compiled = vm.script(code.sha, code.text);
-            let function = compiled.map_err(Failure::Script)?;
+            let function = compiled(vm, code)?;
             let (keys, args) = (sequence(&vm.lua, input.keys), sequence(&vm.lua, input.args));
             let (keys, args) = (keys.map_err(engine)?, args.map_err(engine)?);
             let what = Called {
@@ -194,14 +190,13 @@ impl Runtime {
     ) -> Result<Vec<Registered>, Failure> {
         self.check_length(library)?;
         self.guarded(0, |vm, limits| {
-            let main = vm.library(library.text);
-            let main = main.map_err(|error| {
-                Failure::Script(format!("ERR Error compiling function: {error}"))
-            })?;
             vm.shared.registered.borrow_mut().clear();
+            vm.host.raw_set("loads", true).map_err(engine)?;
             vm.shared.loads.set(true);
-            let set = vm.host.raw_set("loads", true).map_err(engine);
-            let ran = set.and_then(|()| {
+            let main = vm.library(library.text);
+            let main = main
+                .map_err(|error| Failure::Script(format!("ERR Error compiling function: {error}")));
+            let ran = main.and_then(|main| {
                 with_host(vm, host, || {
                     invoke(vm, &main, MultiValue::new(), "user_function")
                 })
@@ -293,6 +288,16 @@ impl Runtime {
     }
 }
 
+/// The function of a script.
+fn compiled(vm: &mut Vm, code: &Code<'_>) -> Result<Function, Failure> {
+    let compiled = vm.script(code.sha, code.text);
+    compiled.map_err(|error| {
+        Failure::Script(format!(
+            "ERR Error compiling script (new function): {error}"
+        ))
+    })
+}
+
 /// What runs, for the text of an error that it does not catch.
 struct Called<'a> {
     name: &'a str,
@@ -355,11 +360,14 @@ fn engine(error: mlua::Error) -> Failure {
 
 /// The table of KEYS or ARGV.
 fn sequence(lua: &Lua, words: &[&[u8]]) -> mlua::Result<Table> {
-    let table = lua.create_table_with_capacity(words.len(), 0)?;
+    let mut texts = Vec::with_capacity(words.len());
     for word in words {
-        table.raw_push(lua.create_string(word)?)?;
+        texts.push(match std::str::from_utf8(word) {
+            Ok(text) => Either::Left(text),
+            Err(_) => Either::Right(lua.create_string(word)?),
+        });
     }
-    Ok(table)
+    lua.create_sequence_from(texts)
 }
 
 /// What a function ends with: a value, or the text of an error and the line.
@@ -397,8 +405,7 @@ fn with_host<R>(
     let mut result = None;
     let scoped = vm.lua.scope(|scope| {
         let host = &host;
-        let ask =
-            scope.create_function(move |lua, words: MultiValue| ask_host(lua, vm, host, words))?;
+        let ask = scope.create_function(move |lua, asked| ask_host(lua, vm, host, asked))?;
         vm.host.raw_set("ask", ask)?;
         result = Some(run());
         vm.host.raw_set("ask", Value::Nil)?;
@@ -410,26 +417,23 @@ fn with_host<R>(
     }
 }
 
-/// Asks the host: what the prelude's `host.ask` does. The first word says what is asked. Returns whether the answer is
-/// an error, and the answer.
+/// What the prelude's `host.ask` returns: how the answer is to be read, and the answer.
+type Answer = (u32, Either<String, Value>);
+
+/// Asks the host: what the prelude's `host.ask` does. The first argument says what is asked.
 fn ask_host(
     lua: &Lua,
     vm: &Vm,
     host: &RefCell<&mut dyn Host>,
-    mut words: MultiValue,
-) -> mlua::Result<(bool, Value)> {
+    (what, words): (u32, Variadic<BString>),
+) -> mlua::Result<Answer> {
     vm.shared.check()?;
-    let ask = match words.pop_front().and_then(|kind| kind.as_u32()) {
-        Some(0) => Ask::Command {
-            resp3: vm.shared.resp3.get(),
-        },
-        Some(1) => Ask::MayRun,
+    let resp3 = vm.shared.resp3.get();
+    let ask = match what {
+        0 => Ask::Command { resp3 },
+        1 => Ask::MayRun,
         _ => Ask::Log,
     };
-    let fail = |text: &str| Ok((true, to_lua::error_table(lua, text.as_bytes())?));
-    if words.is_empty() {
-        return fail("ERR Please specify at least one argument for this redis lib call");
-    }
     let (Ok(mut buffers), Ok(mut host)) = (vm.buffers.try_borrow_mut(), host.try_borrow_mut())
     else {
         return Err(vm.shared.stop(Stop::Engine));
@@ -437,30 +441,43 @@ fn ask_host(
     let (asked, reply) = &mut *buffers;
     asked.clear();
     reply.clear();
-    for word in &words {
-        match word {
-            Value::String(text) => {
-                let text = text.as_bytes();
-                if asked.bytes() + text.len() > vm.shared.build_bytes_max {
-                    return Err(vm.shared.stop(Stop::Memory));
-                }
-                asked.push(&text);
-            }
-            Value::Integer(n) => asked.push_with(|to| number::push_integer(to, *n)),
-            Value::Number(n) => asked.push_with(|to| number::push_general(to, *n, 17)),
-            _ => return fail("ERR Lua redis lib command arguments must be strings or integers"),
+    for word in words.iter() {
+        if asked.bytes() + word.len() > vm.shared.build_bytes_max {
+            return Err(vm.shared.stop(Stop::Memory));
         }
+        asked.push(word);
     }
+    drop(words);
     if host.call(ask, asked, reply).is_err() {
         return Err(vm.shared.stop(Stop::Host));
     }
-    let failed = reply.first() == Some(&b'-');
-    let value = to_lua::convert(lua, reply, vm.shared.resp3.get());
+    let answer = read_answer(lua, reply, resp3);
     if reply.capacity() > KEPT_BYTES_MAX {
         *reply = Vec::new();
     }
-    match value? {
-        Some(value) => Ok((failed, value)),
-        None => Err(vm.shared.stop(Stop::Engine)),
+    answer?.ok_or_else(|| vm.shared.stop(Stop::Engine))
+}
+
+/// An answer in RESP. Short texts need no detour through a handle of the virtual machine.
+fn read_answer(lua: &Lua, reply: &[u8], resp3: bool) -> mlua::Result<Option<Answer>> {
+    if reply == b"+OK\r\n" {
+        return Ok(Some((3, Either::Right(Value::Nil))));
     }
+    let code = match reply.first() {
+        Some(b'+') => 1,
+        Some(b'-') => 2,
+        _ => 0,
+    };
+    if code > 0 {
+        let line = reply.strip_suffix(b"\r\n").and_then(|line| line.get(1..));
+        let text = lua.create_string(line.unwrap_or_default())?;
+        return Ok(Some((code, Either::Right(Value::String(text)))));
+    }
+    if reply.len() <= SHORT_BYTES_MAX
+        && let Some(text) = to_lua::short_text(reply)
+    {
+        return Ok(Some((0, Either::Left(String::from(text)))));
+    }
+    let value = to_lua::convert(lua, reply, resp3)?;
+    Ok(value.map(|value| (0, Either::Right(value))))
 }

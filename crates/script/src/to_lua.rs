@@ -24,6 +24,17 @@ pub(crate) fn convert(lua: &Lua, reply: &[u8], resp3: bool) -> mlua::Result<Opti
     reader.value(0)
 }
 
+/// The text of a whole reply that is a string of UTF-8.
+pub(crate) fn short_text(reply: &[u8]) -> Option<&str> {
+    let behind = reply.strip_prefix(b"$")?;
+    let head = memchr::memchr(b'\r', behind)?;
+    let len = usize::try_from(Reader::number(&behind[..head])?).ok()?;
+    let text = behind.get(head + 2..)?.strip_suffix(b"\r\n")?;
+    std::str::from_utf8(text)
+        .ok()
+        .filter(|text| text.len() == len)
+}
+
 /// A table with a text in field `err`.
 pub(crate) fn error_table(lua: &Lua, text: &[u8]) -> mlua::Result<Value> {
     named(lua, "err", Value::String(lua.create_string(text)?))

@@ -6,7 +6,7 @@ use crate::limits::Stop;
 use crate::random::Random;
 use crate::run::Registered;
 use crate::watchdog::Flag;
-use mlua::chunk::Compiler;
+use mlua::chunk::{Chunk, ChunkMode, Compiler};
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value, VmState};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -178,12 +178,15 @@ impl Vm {
         // Calls of these would not reach what the prelude has in their place, or has not.
         let compiler = Compiler::new().set_disabled_builtins(REPLACED);
         lua.set_compiler(compiler);
+        // The prelude's own calls of the language's functions are fast, too.
+        lua.globals().set_safeenv(true);
         let host = lua.create_table()?;
         let prelude = lua.load(PRELUDE).set_name("=prelude").into_function()?;
         let (run, script_environment, library_environment): (Function, Table, Table) =
             prelude.call((native, host.clone()))?;
-        // The environments resolve the names of a chunk when it is loaded: nothing that they find ever changes, but for
-        // `redis` in libraries, which is looked up at each use because it is not there to be resolved.
+        // Names are resolved when a chunk is compiled, for nothing that scripts find ever changes. In libraries `redis` does:
+        // it is hidden from the compiler, and so looked up at each use.
+        library_environment.set_safeenv(true);
         script_environment.set_safeenv(true);
         let seen = Rc::clone(&shared);
         lua.set_interrupt(move |lua| {
@@ -214,7 +217,8 @@ impl Vm {
         }
         // In front of the first line, so that no line changes its number.
         let text = [b"local KEYS, ARGV = ...; ", code].concat();
-        let compiled = self.compile(&text, "=user_script", &self.script_environment)?;
+        let chunk = self.lua.load(&text[..]).set_name("=user_script");
+        let compiled = self.compile(chunk, &self.script_environment)?;
         if self.scripts.len() >= COMPILED_MAX {
             self.scripts.clear();
         }
@@ -224,13 +228,22 @@ impl Vm {
 
     /// The main function of a library.
     pub(crate) fn library(&self, code: &[u8]) -> Result<Function, String> {
-        self.compile(code, "=user_function", &self.library_environment)
+        let hide = |hidden: bool| {
+            self.host
+                .raw_set("hidden", hidden)
+                .map_err(|e| e.to_string())
+        };
+        hide(true)?;
+        let chunk = self.lua.load(code).set_name("=user_function");
+        let compiled = self.compile(chunk, &self.library_environment);
+        hide(false)?;
+        compiled
     }
 
-    fn compile(&self, text: &[u8], name: &str, environment: &Table) -> Result<Function, String> {
-        let chunk = self.lua.load(text).set_name(name);
-        let chunk = chunk.set_mode(mlua::chunk::ChunkMode::Text);
-        let compiled = chunk.set_environment(environment.clone()).into_function();
+    fn compile(&self, chunk: Chunk<'_>, environment: &Table) -> Result<Function, String> {
+        // A chunk's names are looked up in the globals when it is loaded.
+        let compiled = self.lua.set_globals(environment.clone());
+        let compiled = compiled.and_then(|()| chunk.set_mode(ChunkMode::Text).into_function());
         compiled.map_err(|error| match error {
             mlua::Error::SyntaxError { message, .. } => message,
             other => other.to_string(),

@@ -280,7 +280,8 @@ fn functions_are_loaded_and_called() {
     let source = "#!lua name=lib\nlocal calls = 0\nlocal function f(keys, args)\n  calls = calls + 1\n  return \
                   {redis.call('ECHO', keys[1]), args[1], calls}\nend\nredis.register_function('f', f)\n\
                   redis.register_function{function_name='g', callback=function() return nope end, \
-                  flags={'no-writes'}, description='says nothing'}";
+                  flags={'no-writes'}, description='says nothing'}\nredis.register_function('late', function() local \
+                  r = redis return r.call('ECHO', 'late') end)";
     let header = Header::of_library(source.as_bytes()).expect("a header");
     assert_eq!(header.name, Some(&b"lib"[..]));
     let sha = sha1_hex(source.as_bytes());
@@ -296,7 +297,7 @@ fn functions_are_loaded_and_called() {
         .iter()
         .map(|f| (f.name.as_str(), f.flags.no_writes))
         .collect();
-    assert_eq!(names, [("f", false), ("g", true)]);
+    assert_eq!(names, [("f", false), ("g", true), ("late", false)]);
     let mut call = |name: &str| {
         let input = Input {
             keys: &[b"k"],
@@ -310,6 +311,7 @@ fn functions_are_loaded_and_called() {
             .run_function(&code, name, input, &mut bench.host, &mut out);
         ran.map(|()| String::from_utf8_lossy(&out).into_owned())
     };
+    assert_eq!(call("late"), Ok(bulk("late")));
     assert_eq!(
         call("f"),
         Ok(format!("*3\r\n{}{}:1\r\n", bulk("k"), bulk("a")))
