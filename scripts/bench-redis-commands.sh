@@ -30,12 +30,19 @@ others=(
     # pipeline waits for the disk if one of its sixteen writes. Without a target.
     "pfadd visitors $random"
 )
+# A script of five commands, which both are given before the rounds.
+source="local v = redis.call('GET', KEYS[1]) redis.call('SET', KEYS[1], ARGV[1]) redis.call('INCR', KEYS[2])
+redis.call('EXPIRE', KEYS[2], 1000) return redis.call('GET', KEYS[2])"
 declare -A port target
 
 start_perdura "$work/perdura" "$(free_port)" && port[perdura]=$last_port
 start_redis "$work/redis" "$(free_port)" --appendonly yes --appendfsync everysec &&
     port[redis]=$last_port
-for name in perdura redis; do await "${port[$name]}"; done
+for name in perdura redis; do
+    await "${port[$name]}"
+    sha=$(redis-cli -p "${port[$name]}" script load "$source")
+done
+others+=("EVALSHA $sha 2 key:$random counter:$random value:$random")
 
 for ((round = 1; round <= rounds; round++)); do
     for name in perdura redis; do
@@ -55,6 +62,7 @@ done
 
 for name in SET INCR LPUSH RPOP SADD HSET ZADD MSET GEOADD GEOSEARCH PFADD; do target[$name]=0.8; done
 target[GET]=1
+target[EVALSHA]=0.7
 
 printf 'P%s, %s clients, %s requests of each, %s rounds, medians\n' \
     "$pipeline" "$clients" "$requests" "$rounds"

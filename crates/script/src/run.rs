@@ -417,6 +417,16 @@ fn with_host<R>(
     }
 }
 
+/// What the prelude's `host.ask` is given: what is asked, and words. The first ones come from the stack without a handle
+/// of the virtual machine; the others do not.
+type Asked = (
+    u32,
+    Option<BString>,
+    Option<BString>,
+    Option<BString>,
+    Variadic<BString>,
+);
+
 /// What the prelude's `host.ask` returns: how the answer is to be read, and the answer.
 type Answer = (u32, Either<String, Value>);
 
@@ -425,7 +435,7 @@ fn ask_host(
     lua: &Lua,
     vm: &Vm,
     host: &RefCell<&mut dyn Host>,
-    (what, words): (u32, Variadic<BString>),
+    (what, first, second, third, more): Asked,
 ) -> mlua::Result<Answer> {
     vm.shared.check()?;
     let resp3 = vm.shared.resp3.get();
@@ -441,13 +451,12 @@ fn ask_host(
     let (asked, reply) = &mut *buffers;
     asked.clear();
     reply.clear();
-    for word in words.iter() {
+    for word in [first, second, third].iter().flatten().chain(more.iter()) {
         if asked.bytes() + word.len() > vm.shared.build_bytes_max {
             return Err(vm.shared.stop(Stop::Memory));
         }
         asked.push(word);
     }
-    drop(words);
     if host.call(ask, asked, reply).is_err() {
         return Err(vm.shared.stop(Stop::Host));
     }

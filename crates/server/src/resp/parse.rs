@@ -113,6 +113,13 @@ impl OwnedArgs {
         OwnedArgs::of(args.from(0))
     }
 
+    /// Copies other arguments into the same buffers.
+    pub(crate) fn refill<'a>(&mut self, args: impl Iterator<Item = &'a [u8]>) {
+        self.bytes.clear();
+        self.spans.clear();
+        args.for_each(|arg| self.push(arg));
+    }
+
     /// Copies these arguments.
     pub(crate) fn of<'a>(args: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut owned = OwnedArgs::default();

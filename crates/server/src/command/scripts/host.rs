@@ -40,6 +40,10 @@ pub(super) struct Inner<'h, 'a, 'tx> {
     may: May,
     user: Option<Arc<User>>,
     monitored: bool,
+    /// Until when the time of commands has been counted.
+    clock: Instant,
+    /// The words of the command that runs.
+    words: OwnedArgs,
     /// Why the transaction ends.
     halted: Option<Error>,
 }
@@ -55,6 +59,8 @@ impl<'h, 'a, 'tx> Inner<'h, 'a, 'tx> {
             monitored: !state.monitors.is_empty(),
             data,
             may,
+            clock: Instant::now(),
+            words: OwnedArgs::default(),
             halted: None,
         }
     }
@@ -132,7 +138,7 @@ impl<'h, 'a, 'tx> Inner<'h, 'a, 'tx> {
                 return Ok(());
             }
         };
-        let (begin, database) = (Instant::now(), self.data.database);
+        let database = self.data.database;
         match command.run {
             Run::Data(_) => {
                 self.data.run(command, args, out)?;
@@ -145,8 +151,12 @@ impl<'h, 'a, 'tx> Inner<'h, 'a, 'tx> {
             }
         }
         let counted = Counted::new(slot, command, args);
+        // As in a block, its time is that since the command before it.
+        let now = Instant::now();
+        let took = now.saturating_duration_since(self.clock);
+        self.clock = now;
         let ran: &mut Ran = self.data.ran();
-        ran.note(counted, begin.elapsed(), out.buf);
+        ran.note(counted, took, out.buf);
         if self.monitored {
             ran.show(database, command, args);
         }
@@ -169,18 +179,26 @@ impl<'h, 'a, 'tx> Inner<'h, 'a, 'tx> {
 
 impl Host for Inner<'_, '_, '_> {
     fn call(&mut self, ask: Ask, words: &Words, reply: &mut Vec<u8>) -> Result<(), Halt> {
-        let owned = OwnedArgs::of(words.iter());
-        let args = owned.args();
+        let mut owned = std::mem::take(&mut self.words);
+        owned.refill(words.iter());
+        let done = self.answer(ask, &owned.args(), reply);
+        self.words = owned;
+        done
+    }
+}
+
+impl Inner<'_, '_, '_> {
+    fn answer(&mut self, ask: Ask, args: &Args<'_>, reply: &mut Vec<u8>) -> Result<(), Halt> {
         match ask {
             Ask::Command { resp3 } => {
-                let ran = self.command(&args, &mut Out::new(reply, resp3));
+                let ran = self.command(args, &mut Out::new(reply, resp3));
                 ran.map_err(|error| {
                     self.halted = Some(error);
                     Halt
                 })
             }
             Ask::MayRun => {
-                self.may_run(&args, &mut Out::new(reply, false));
+                self.may_run(args, &mut Out::new(reply, false));
                 Ok(())
             }
             Ask::Log => {
