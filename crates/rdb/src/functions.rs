@@ -21,7 +21,7 @@ pub fn dump_functions<'a>(libraries: impl Iterator<Item = &'a [u8]>) -> Vec<u8> 
 /// The texts of the libraries in a payload.
 ///
 /// # Errors
-/// [`Error::Version`] and [`Error::Checksum`] if the tail is wrong, [`Error::Corrupt`] and [`Error::Truncated`] if
+/// [`Error::Version`](crate::Error::Version) and [`Error::Checksum`](crate::Error::Checksum) if the tail is wrong, [`Error::Corrupt`](crate::Error::Corrupt) and [`Error::Truncated`](crate::Error::Truncated) if
 /// what is before it is.
 pub fn parse_functions(payload: &[u8]) -> Result<Vec<Vec<u8>>> {
     let body = body_of(payload)?;

@@ -10,7 +10,7 @@
 //! | [`node`] | entries packed in a row |
 //! | [`rows`] | the names and values of rows |
 //! | this one | a stream that is being read |
-//! | [`write`] | adding, deleting and trimming entries |
+//! | [`mod@write`] | adding, deleting and trimming entries |
 //! | [`groups`] | groups and their consumers |
 //! | [`pending`] | delivering, acknowledging, claiming |
 //! | [`lag`] | how far a group is behind, as Redis estimates it |

@@ -45,6 +45,11 @@ fn dump_key(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     {
         return Reading::dump(&row).run(data, args, out);
     }
+    if let Some(row) = data.tx.get(data.table, args.at(1))?
+        && row.kind().shape() == Some(Shape::Stream)
+    {
+        return Err("ERR DUMP is not supported for streams".into());
+    }
     let mut value = Value::String(Vec::new());
     let there = visit(data.tx, data.table, args.at(1), |part| {
         match (part, &mut value) {
