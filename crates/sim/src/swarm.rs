@@ -24,6 +24,8 @@ pub struct Swarm {
     pub crashes: u32,
     /// Steps in a life at most.
     pub steps: u32,
+    /// Of the shapes of collections, the first so many are drawn: with streams, or without.
+    pub shapes: usize,
     /// Keys in a database.
     pub keys: u8,
     /// Databases in use.
@@ -188,6 +190,7 @@ impl Swarm {
             options,
             crashes: pick(rng, &[1, 1, 1, 1, 2, 2, 2, 4, 5]),
             steps: if long { 400 } else { pick(rng, &[40, 60, 80]) },
+            shapes: pick_aside(rng, &[4, 5]),
             keys: pick(rng, &[3, 8, 20]),
             databases: pick(rng, &[1, 1, 3]),
             medium: pick(rng, &[0, 10, 40]),
