@@ -121,20 +121,11 @@ impl Runtime {
         self.check_length(code)?;
         self.guarded(input.seed, |vm, limits| {
             let function = compiled(vm, code)?;
-            let (keys, args) = (sequence(&vm.lua, input.keys), sequence(&vm.lua, input.args));
-            let (keys, args) = (keys.map_err(engine)?, args.map_err(engine)?);
             let what = Called {
                 name: code.sha,
                 source: "user_script",
             };
-            call(
-                vm,
-                limits,
-                &function,
-                (keys, args),
-                &what,
-                (input.resp3, host, out),
-            )
+            call(vm, limits, &function, &input, &what, (host, out))
         })
     }
 
@@ -162,20 +153,11 @@ impl Runtime {
             let Some(function) = functions.and_then(|known| known.get(name)).cloned() else {
                 return Err(Failure::Script(String::from("ERR Function not found")));
             };
-            let (keys, args) = (sequence(&vm.lua, input.keys), sequence(&vm.lua, input.args));
-            let (keys, args) = (keys.map_err(engine)?, args.map_err(engine)?);
             let what = Called {
                 name,
                 source: "user_function",
             };
-            call(
-                vm,
-                limits,
-                &function,
-                (keys, args),
-                &what,
-                (input.resp3, host, out),
-            )
+            call(vm, limits, &function, &input, &what, (host, out))
         })
     }
 
@@ -309,10 +291,12 @@ fn call(
     vm: &Vm,
     limits: &Limits,
     function: &Function,
-    (keys, args): (Table, Table),
+    input: &Input<'_>,
     what: &Called<'_>,
-    (client_resp3, host, out): (bool, &mut dyn Host, &mut Vec<u8>),
+    (host, out): (&mut dyn Host, &mut Vec<u8>),
 ) -> Result<(), Failure> {
+    let (keys, args) = (sequence(&vm.lua, input.keys), sequence(&vm.lua, input.args));
+    let (keys, args) = (keys.map_err(engine)?, args.map_err(engine)?);
     let given = MultiValue::from_iter([Value::Table(keys), Value::Table(args)]);
     let ran = with_host(vm, host, || invoke(vm, function, given, what.source));
     stopped(vm, limits)?;
@@ -320,7 +304,7 @@ fn call(
         Ok(value) => {
             let start = out.len();
             let protocol = Protocol {
-                client_resp3,
+                client_resp3: input.resp3,
                 script_resp3: vm.shared.resp3.get(),
             };
             let mut encoder = Encoder::new(out, protocol, limits.reply_bytes);

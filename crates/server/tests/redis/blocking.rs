@@ -1,25 +1,14 @@
 //! Clients that wait for a key: who is served, in which order, and what ends the waiting.
 
-use super::client::{Client, Running, start};
-use std::net::TcpStream;
+use super::client::{Client, start};
 use std::time::{Duration, Instant};
-
-/// A client whose request waits.
-fn waiting(running: &Running, line: &str) -> Client<TcpStream> {
-    let mut client = running.connect();
-    let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-    let before = client.figure("blocked_clients");
-    client.push(&words);
-    running.await_figure("blocked_clients", before + 1);
-    client
-}
 
 #[test]
 fn those_who_wait_for_a_list_are_served_in_the_order_in_which_they_came() {
     let running = start();
-    let mut first = waiting(&running, "BLPOP a b 0");
-    let mut second = waiting(&running, "BRPOP b 0");
-    let mut third = waiting(&running, "BLMPOP 0 2 c b LEFT COUNT 5");
+    let mut first = running.waiting("BLPOP a b 0");
+    let mut second = running.waiting("BRPOP b 0");
+    let mut third = running.waiting("BLMPOP 0 2 c b LEFT COUNT 5");
     let mut pusher = running.connect();
     pusher.expect(&[("RPUSH b 1 2 3 4", ":4")]);
     assert_eq!(first.read(), "[\"b\", \"1\"]");
@@ -31,7 +20,7 @@ fn those_who_wait_for_a_list_are_served_in_the_order_in_which_they_came() {
 #[test]
 fn a_block_serves_those_who_wait_when_it_is_done() {
     let running = start();
-    let mut waiter = waiting(&running, "BLPOP l 0");
+    let mut waiter = running.waiting("BLPOP l 0");
     let mut pusher = running.connect();
     pusher.expect(&[
         ("MULTI", "+OK"),
@@ -43,7 +32,7 @@ fn a_block_serves_those_who_wait_when_it_is_done() {
         ("EXEC", "[:1, :2, \"1\", nil array, nil]"),
     ]);
     assert_eq!(waiter.read(), "[\"l\", \"2\"]");
-    let mut waiter = waiting(&running, "BLPOP l 0");
+    let mut waiter = running.waiting("BLPOP l 0");
     pusher.expect(&[
         ("MULTI", "+OK"),
         ("RPUSH l 1", "+QUEUED"),
@@ -56,9 +45,9 @@ fn a_block_serves_those_who_wait_when_it_is_done() {
 #[test]
 fn what_serves_one_may_serve_the_next() {
     let running = start();
-    let mut last = waiting(&running, "BLPOP c 0");
-    let mut middle = waiting(&running, "BLMOVE b c LEFT RIGHT 0");
-    let mut first = waiting(&running, "BRPOPLPUSH a b 0");
+    let mut last = running.waiting("BLPOP c 0");
+    let mut middle = running.waiting("BLMOVE b c LEFT RIGHT 0");
+    let mut first = running.waiting("BRPOPLPUSH a b 0");
     running.connect().expect(&[("LPUSH a x", ":1")]);
     for waiter in [&mut first, &mut middle] {
         assert_eq!(waiter.read(), "\"x\"");
@@ -69,8 +58,8 @@ fn what_serves_one_may_serve_the_next() {
 #[test]
 fn keys_of_other_types_do_not_wake_anybody() {
     let running = start();
-    let mut list = waiting(&running, "BLPOP k m 0");
-    let mut sorted = waiting(&running, "BZPOPMIN k 0");
+    let mut list = running.waiting("BLPOP k m 0");
+    let mut sorted = running.waiting("BZPOPMIN k 0");
     let mut other = running.connect();
     other.expect(&[("SET k text", "+OK"), ("DEL k", ":1"), ("ZADD k 1 a", ":1")]);
     assert_eq!(sorted.read(), "[\"k\", \"a\", \"1\"]");
@@ -82,7 +71,7 @@ fn keys_of_other_types_do_not_wake_anybody() {
     );
     let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value";
     other.expect(&[("BLPOP k m 0", wrong)]);
-    let mut mover = waiting(&running, "BLMOVE m k LEFT LEFT 0");
+    let mut mover = running.waiting("BLMOVE m k LEFT LEFT 0");
     other.expect(&[("RPUSH m 1", ":1"), ("LLEN m", ":1")]);
     assert_eq!(mover.read(), wrong);
 }
@@ -107,7 +96,7 @@ fn time_unblock_and_hanging_up_end_the_waiting() {
         other.expect(&[(&line, ":1"), (&line, ":0")]);
         assert_eq!(client.read(), reply);
     }
-    drop(waiting(&running, "BLPOP l 0"));
+    drop(running.waiting("BLPOP l 0"));
     running.await_figure("blocked_clients", 0);
     client.expect(&[("RPUSH l 1", ":1"), ("LLEN l", ":1")]);
     client.write(b"BLPOP none 0.05\r\nPING\r\n");

@@ -61,6 +61,16 @@ impl Running {
         Client::new(stream)
     }
 
+    /// A client whose request waits for a key.
+    pub fn waiting(&self, line: &str) -> Client<TcpStream> {
+        let mut client = self.connect();
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let before = client.figure("blocked_clients");
+        client.push(&words);
+        self.await_figure("blocked_clients", before + 1);
+        client
+    }
+
     /// Waits until INFO shows a figure; the client that asks is one of those that it counts.
     pub fn await_figure(&self, name: &str, value: u64) {
         let deadline = Instant::now() + Duration::from_secs(30);

@@ -1,19 +1,9 @@
 //! Streams: who waits for entries, what a group delivers, and what is left of it after a restart.
 
-use super::client::{Client, Running, start};
+use super::client::{Client, start};
 use super::durability::started;
 use std::net::TcpStream;
 use tempfile::TempDir;
-
-/// A client whose request waits.
-fn waiting(running: &Running, line: &str) -> Client<TcpStream> {
-    let mut client = running.connect();
-    let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-    let before = client.figure("blocked_clients");
-    client.push(&words);
-    running.await_figure("blocked_clients", before + 1);
-    client
-}
 
 #[test]
 fn each_reader_that_waits_gets_an_entry_and_one_of_a_group() {
@@ -24,10 +14,10 @@ fn each_reader_that_waits_gets_an_entry_and_one_of_a_group() {
         ("XGROUP CREATE s g $", "+OK"),
         ("XGROUP CREATE t g $ MKSTREAM", "+OK"),
     ]);
-    let mut newest = waiting(&running, "XREAD BLOCK 0 STREAMS t s $ $");
-    let mut behind = waiting(&running, "XREAD COUNT 1 BLOCK 0 STREAMS s 1-1");
-    let mut first = waiting(&running, "XREADGROUP GROUP g a BLOCK 0 STREAMS t s > >");
-    let mut second = waiting(&running, "XREADGROUP GROUP g b BLOCK 0 STREAMS s >");
+    let mut newest = running.waiting("XREAD BLOCK 0 STREAMS t s $ $");
+    let mut behind = running.waiting("XREAD COUNT 1 BLOCK 0 STREAMS s 1-1");
+    let mut first = running.waiting("XREADGROUP GROUP g a BLOCK 0 STREAMS t s > >");
+    let mut second = running.waiting("XREADGROUP GROUP g b BLOCK 0 STREAMS s >");
     adder.expect(&[("XADD s 1-1 f x", "\"1-1\"")]);
     assert_eq!(newest.read(), "[[\"s\", [[\"1-1\", [\"f\", \"x\"]]]]]");
     assert_eq!(first.read(), "[[\"s\", [[\"1-1\", [\"f\", \"x\"]]]]]");
@@ -45,7 +35,7 @@ fn a_group_that_goes_ends_the_waiting_of_its_consumers() {
     let running = start();
     let mut other = running.connect();
     other.expect(&[("XGROUP CREATE s g $ MKSTREAM", "+OK")]);
-    let mut waiter = waiting(&running, "XREADGROUP GROUP g a BLOCK 0 STREAMS s >");
+    let mut waiter = running.waiting("XREADGROUP GROUP g a BLOCK 0 STREAMS s >");
     other.expect(&[("XGROUP DESTROY s g", ":1")]);
     let told = waiter.read();
     assert!(
