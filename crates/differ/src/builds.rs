@@ -18,12 +18,11 @@ use crate::wire::{Wire, encode};
 /// Requests in flight at most.
 const BATCH: usize = 64;
 
-/// Commands whose effect is chance or time, or that are not about data; those that wait; and those that make what is not exported:
-/// streams, and libraries of functions.
-const LEFT_OUT: [&str; 33] = [
+/// Commands whose effect is chance or time, or that are not about data; those that wait; and those that make streams, whose digest
+/// tells how they came about.
+const LEFT_OUT: [&str; 32] = [
     "XADD",
     "XGROUP",
-    "FUNCTION",
     "SPOP",
     "EXPIRE",
     "PEXPIRE",

@@ -26,12 +26,8 @@ pub struct Entry {
 /// What is stepped over because nothing here can hold it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// A stream.
-    Stream,
     /// A value of a module's type.
     Module,
-    /// A library of functions; it has no key.
-    Function,
     /// What a module keeps beside the keys; it has no key.
     ModuleAux,
 }
@@ -41,6 +37,8 @@ pub enum What {
 pub enum Item {
     /// A key.
     Key(Entry),
+    /// The code of a library of functions.
+    Library(Vec<u8>),
     /// Something that is not taken along.
     Skipped {
         /// What it is.
@@ -176,10 +174,7 @@ impl<R: Read> File<R> {
                         source.length()?;
                     }
                 }
-                opcode::FUNCTION => {
-                    source.skip_string()?;
-                    return Ok(Some(self.skipped(What::Function, Vec::new())));
-                }
+                opcode::FUNCTION => return Ok(Some(Item::Library(source.string()?))),
                 opcode::MODULE_AUX => {
                     skip::module_aux(source)?;
                     return Ok(Some(self.skipped(What::ModuleAux, Vec::new())));
@@ -201,7 +196,6 @@ impl<R: Read> File<R> {
                 value,
                 fields_with_deadline,
             }),
-            Found::Stream => self.skipped(What::Stream, key),
             Found::Module => self.skipped(What::Module, key),
         })
     }

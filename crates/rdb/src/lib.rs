@@ -3,9 +3,9 @@
 //! A dump file ("RDB") is a header, then *opcodes* that say something about what follows (the
 //! database, a deadline, a remark) and *keys*: a type byte, the key, the value. The type byte names
 //! an encoding rather than a type: Redis writes a collection as it lies in its memory, and every
-//! generation packed small ones differently. All encodings of strings, lists, sets, sorted sets and
-//! hashes are read, of versions 1 to 12 (Redis 1.0 to 7.4). A DUMP payload is one value in the same
-//! encoding, with version and checksum behind it.
+//! generation packed small ones differently. All encodings of strings, lists, sets, sorted sets,
+//! hashes and streams are read, of versions 1 to 12 (Redis 1.0 to 7.4). A DUMP payload is one value in
+//! the same encoding, with version and checksum behind it.
 //!
 //! # Why not a crate
 //! There is a maintained one, `rdb`. It decodes what Redis writes, but a length in a compressed
@@ -15,10 +15,11 @@
 //!
 //! # Invariants
 //! * No input makes it panic, and memory grows only with bytes that were really read (a compressed
-//!   string: at most 88 times as many, which is what the compression can do).
+//!   string: at most 88 times as many, which is what the compression can do; the entries of a
+//!   stream's node: 128 times, as their fields may be named once).
 //! * One key is in memory at a time.
-//! * What is not understood but can be stepped over (streams, modules' values, functions, deadlines
-//!   of single fields) is reported; what cannot is an error that names the offset.
+//! * What is not understood but can be stepped over (modules' values, deadlines of single fields) is
+//!   reported; what cannot is an error that names the offset.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -26,7 +27,8 @@
 //! | `packed` | the encodings that hold a whole collection in one string |
 //! | `lzf` | the compression of strings |
 //! | `value` | a value from its type byte |
-//! | `skip` | streams and modules' values, stepped over |
+//! | `stream` | streams, read and written |
+//! | `skip` | modules' values, stepped over |
 //! | `file` | header, opcodes, keys, the checksum at the end |
 //! | `functions` | FUNCTION DUMP and RESTORE |
 //! | `payload`, `parts` | DUMP and RESTORE, at once and some elements at a time |
@@ -40,6 +42,7 @@ mod parts;
 mod payload;
 mod skip;
 mod source;
+mod stream;
 mod value;
 
 pub use error::{Error, Result};
@@ -47,6 +50,7 @@ pub use file::{Entry, File, Item, What};
 pub use functions::{dump_functions, parse_functions};
 pub use parts::{CollectionType, Parts};
 pub use payload::{StringPayload, dump, parse_dump};
+pub use stream::{Stream, StreamConsumer, StreamEntry, StreamGroup, StreamId, StreamPending};
 pub use value::Value;
 
 /// A length that the file gives allocates no more than this many bytes; more are allocated as they are read.

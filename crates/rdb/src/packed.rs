@@ -23,6 +23,9 @@ const END: u8 = 0xff;
 /// The number of entries of a listpack or ziplist that has too many to say.
 const COUNT_UNKNOWN: u16 = u16::MAX;
 
+/// A listpack's length and the number of its entries.
+const LISTPACK_HEAD: usize = 6;
+
 /// The first byte of a zipmap's length that does not fit one byte.
 const ZIPMAP_LONG: u8 = 254;
 
@@ -70,6 +73,100 @@ fn framed(
     Ok(entries)
 }
 
+/// A listpack that is being written. Its texts stay texts: readers take one that looks like a number for that number.
+pub struct ListpackWriter {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl ListpackWriter {
+    pub fn new() -> Self {
+        ListpackWriter {
+            bytes: vec![0; LISTPACK_HEAD],
+            count: 0,
+        }
+    }
+
+    pub fn text(&mut self, text: &[u8]) {
+        let begin = self.bytes.len();
+        match (u16::try_from(text.len()), u32::try_from(text.len())) {
+            (Ok(short @ 0..=0x3f), _) => self.bytes.push(0x80 | short.to_le_bytes()[0]),
+            (Ok(middle @ 0..=0xfff), _) => {
+                self.bytes
+                    .extend_from_slice(&(0xe000 | middle).to_be_bytes());
+            }
+            (_, long) => {
+                self.bytes.push(0xf0);
+                let long = long.unwrap_or(u32::MAX);
+                self.bytes.extend_from_slice(&long.to_le_bytes());
+            }
+        }
+        self.bytes.extend_from_slice(text);
+        self.end_entry(begin);
+    }
+
+    pub fn number(&mut self, number: i64) {
+        let begin = self.bytes.len();
+        let bytes = number.to_le_bytes();
+        match (
+            u8::try_from(number),
+            i16::try_from(number),
+            i32::try_from(number),
+        ) {
+            (Ok(small @ 0..=0x7f), ..) => self.bytes.push(small),
+            (_, Ok(_), _) => {
+                self.bytes.push(0xf1);
+                self.bytes.extend_from_slice(&bytes[..2]);
+            }
+            (_, _, Ok(_)) => {
+                self.bytes.push(0xf3);
+                self.bytes.extend_from_slice(&bytes[..4]);
+            }
+            _ => {
+                self.bytes.push(0xf4);
+                self.bytes.extend_from_slice(&bytes);
+            }
+        }
+        self.end_entry(begin);
+    }
+
+    pub fn count(&mut self, count: usize) {
+        self.number(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Puts the entry's own length behind it: seven bits a byte, the highest first, all but the first with a mark.
+    fn end_entry(&mut self, begin: usize) {
+        let len = self.bytes.len() - begin;
+        for at in (0..len_bytes(len)).rev() {
+            let bits = (len >> (7 * at)).to_le_bytes()[0] & 0x7f;
+            let is_first = at + 1 == len_bytes(len);
+            self.bytes.push(if is_first { bits } else { bits | 0x80 });
+        }
+        self.count += 1;
+    }
+
+    pub fn end(mut self) -> Vec<u8> {
+        self.bytes.push(END);
+        let total = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
+        let count = u16::try_from(self.count).unwrap_or(COUNT_UNKNOWN);
+        self.bytes[..4].copy_from_slice(&total.to_le_bytes());
+        self.bytes[4..LISTPACK_HEAD].copy_from_slice(&count.to_le_bytes());
+        self.bytes
+    }
+}
+
+/// Bytes of the length that stands behind an entry of a listpack. The bounds are those of Redis, which gives up one value at each
+/// of them but the first.
+fn len_bytes(len: usize) -> usize {
+    match len {
+        0..=127 => 1,
+        128..16_383 => 2,
+        16_383..2_097_151 => 3,
+        2_097_151..268_435_455 => 4,
+        _ => 5,
+    }
+}
+
 /// A listpack's entries.
 pub fn listpack(bytes: &[u8]) -> Entries {
     let mut reader = Reader::new(bytes);
@@ -106,16 +203,8 @@ fn listpack_entry(reader: &mut Reader<'_>) -> Option<Vec<u8>> {
         0xf4 => text(signed::<8>(reader)?),
         _ => return None,
     };
-    // The entry's own length, seven bits a byte, for walking backwards. The bounds are those of
-    // Redis, which gives up one value at each of them but the first.
-    let behind = match reader.at() - begin {
-        0..=127 => 1,
-        128..16_383 => 2,
-        16_383..2_097_151 => 3,
-        2_097_151..268_435_455 => 4,
-        _ => 5,
-    };
-    reader.bytes(behind)?;
+    // The entry's own length, for walking backwards.
+    reader.bytes(len_bytes(reader.at() - begin))?;
     Some(value)
 }
 
@@ -278,6 +367,40 @@ mod tests {
             &"y".repeat(256),
         ];
         assert_eq!(texts(listpack(&packed)), expected);
+    }
+
+    #[test]
+    fn what_is_written_as_a_listpack_is_read() {
+        let mut node = ListpackWriter::new();
+        let mut expected = Vec::new();
+        let numbers = [
+            0,
+            127,
+            128,
+            -1,
+            i64::from(i16::MIN),
+            40_000,
+            i64::MAX,
+            i64::MIN,
+        ];
+        for number in numbers {
+            node.number(number);
+            expected.push(number.to_string());
+        }
+        for len in [
+            0, 1, 63, 64, 122, 123, 4095, 4096, 16_377, 16_378, 2_097_160,
+        ] {
+            node.text("y".repeat(len).as_bytes());
+            expected.push("y".repeat(len));
+        }
+        assert_eq!(texts(listpack(&node.end())), expected);
+        let mut many = ListpackWriter::new();
+        (0..70_000).for_each(|_| many.count(5));
+        assert_eq!(listpack(&many.end()).unwrap().len(), 70_000);
+        // As Redis writes it: a length of 200 behind an entry is 1, then 72 with a mark.
+        let mut long = ListpackWriter::new();
+        long.text(&[b'z'; 198]);
+        assert_eq!(long.end()[6 + 200..], [1, 72 | 0x80, END]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::source::{BUFFER_BYTES, CRC64, Source};
+use crate::stream;
 use crate::value::{self, Found, Value, plain};
 use crate::{VERSION_MAX, VERSION_WRITTEN};
 use crc::{Digest, Table};
@@ -85,6 +86,10 @@ pub fn dump(value: &Value) -> Vec<u8> {
                 put_string(&mut out, value);
             }
         }
+        Value::Stream(all) => {
+            out.push(stream::WRITTEN);
+            stream::put(&mut out, all);
+        }
     }
     sealed(out)
 }
@@ -110,7 +115,12 @@ pub fn put_string(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// A length in its shortest form.
-fn put_length(out: &mut Vec<u8>, len: usize) {
+pub fn put_length(out: &mut Vec<u8>, len: usize) {
+    put_number(out, u64::try_from(len).unwrap_or(u64::MAX));
+}
+
+/// A number as lengths are written.
+pub fn put_number(out: &mut Vec<u8>, len: u64) {
     match (u8::try_from(len), u16::try_from(len), u32::try_from(len)) {
         (Ok(short @ 0..=0x3f), _, _) => out.push(short),
         (_, Ok(middle @ 0..=0x3fff), _) => {
@@ -122,7 +132,7 @@ fn put_length(out: &mut Vec<u8>, len: usize) {
         }
         _ => {
             out.push(0x81);
-            out.extend_from_slice(&u64::try_from(len).unwrap_or(u64::MAX).to_be_bytes());
+            out.extend_from_slice(&len.to_be_bytes());
         }
     }
 }
@@ -160,8 +170,8 @@ pub fn parse_dump(payload: &[u8]) -> Result<Value> {
     let kind = source.byte()?;
     let value = match value::read(&mut source, kind)? {
         Found::Value(value, _) => value,
-        Found::Stream | Found::Module => {
-            return Err(source.corrupt("streams and modules' values cannot be kept here"));
+        Found::Module => {
+            return Err(source.corrupt("modules' values cannot be kept here"));
         }
     };
     if usize::try_from(source.position()) != Ok(body.len()) {

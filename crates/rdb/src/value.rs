@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::packed::{self, Entries};
 use crate::skip;
 use crate::source::Source;
+use crate::stream::{self, Stream};
 
 /// A key's value.
 ///
@@ -23,6 +24,8 @@ pub enum Value {
     Zset(Vec<(Vec<u8>, f64)>),
     /// A hash's fields and values.
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
+    /// A stream, or a piece of one.
+    Stream(Stream),
 }
 
 impl Value {
@@ -35,10 +38,11 @@ impl Value {
             Value::Set(_) => "set",
             Value::Zset(_) => "zset",
             Value::Hash(_) => "hash",
+            Value::Stream(_) => "stream",
         }
     }
 
-    /// How many elements it has; a string is one.
+    /// How many elements it has; a string is one, and a stream's are its entries.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -46,13 +50,14 @@ impl Value {
             Value::List(items) | Value::Set(items) => items.len(),
             Value::Zset(pairs) => pairs.len(),
             Value::Hash(pairs) => pairs.len(),
+            Value::Stream(stream) => stream.entries.len(),
         }
     }
 
-    /// Whether it is a collection without elements, which Redis never has.
+    /// Whether it is a collection without elements, which Redis never has. A stream may be without entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len() == 0 && !matches!(self, Value::Stream(_))
     }
 }
 
@@ -60,8 +65,6 @@ impl Value {
 pub enum Found {
     /// A value, and how many of a hash's fields have a deadline of their own, which is lost.
     Value(Value, u64),
-    /// A stream, stepped over.
-    Stream,
     /// A module's value, stepped over.
     Module,
 }
@@ -103,10 +106,7 @@ pub fn read<R: Read>(source: &mut Source<R>, kind: u8) -> Result<Found> {
             let nodes = each(source, ziplist_node)?;
             Value::List(nodes.into_iter().flatten().collect())
         }
-        15 | 19 | 21 => {
-            skip::stream(source, kind)?;
-            return Ok(Found::Stream);
-        }
+        15 | 19 | 21 => Value::Stream(stream::read(source, kind)?),
         16 => Value::Hash(pairs(source, packed::listpack)?),
         17 => Value::Zset(packed_scores(source, packed::listpack)?),
         18 => {

@@ -1,6 +1,9 @@
 //! Whole dump files and payloads, right and wrong.
 
-use perdura_rdb::{Entry, Error, File, Item, Value, What, dump, parse_dump};
+use perdura_rdb::{
+    Entry, Error, File, Item, Stream, StreamConsumer, StreamEntry, StreamGroup, StreamId,
+    StreamPending, Value, What, dump, parse_dump,
+};
 
 /// The checksum of dumps, bit by bit.
 fn crc64(bytes: &[u8]) -> u64 {
@@ -45,6 +48,10 @@ fn string(text: &str) -> Vec<u8> {
 
 fn strings(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
+
+fn id_bytes((ms, seq): StreamId) -> Vec<u8> {
+    [ms.to_be_bytes(), seq.to_be_bytes()].concat()
 }
 
 /// A dump with everything that can be in one.
@@ -109,15 +116,16 @@ fn everything() -> Vec<u8> {
         // A stream without entries, with one group and one consumer.
         vec![19],
         string("st"),
-        vec![0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+        vec![0, 0, 5, 7, 0, 0, 5, 7, 1, 1],
         string("group"),
-        vec![0, 0, 0, 1],
-        vec![0; 24],
+        vec![5, 7, 0, 1],
+        id_bytes((5, 7)),
+        vec![9, 0, 0, 0, 0, 0, 0, 0],
         vec![1, 1],
         string("consumer"),
-        vec![0; 8],
+        vec![8, 0, 0, 0, 0, 0, 0, 0],
         vec![1],
-        vec![0; 16],
+        id_bytes((5, 7)),
         // A module's value.
         vec![7],
         string("mod"),
@@ -128,6 +136,32 @@ fn everything() -> Vec<u8> {
         vec![0],
     ];
     file(12, &body.concat())
+}
+
+fn consumer(name: &str, seen_ms: u64, pending: &[(StreamId, u64, u64)]) -> StreamConsumer {
+    let pending = pending
+        .iter()
+        .map(|&(id, delivered_ms, deliveries)| StreamPending {
+            id,
+            delivered_ms,
+            deliveries,
+        });
+    StreamConsumer {
+        name: name.as_bytes().to_vec(),
+        seen_ms,
+        pending: pending.collect(),
+    }
+}
+
+fn entry(id: StreamId, texts: &[&str]) -> StreamEntry {
+    let pairs = texts.chunks(2).map(|pair| {
+        let [field, value] = [pair[0], pair[1]].map(|text| text.as_bytes().to_vec());
+        (field, value)
+    });
+    StreamEntry {
+        id,
+        pairs: pairs.collect(),
+    }
 }
 
 #[test]
@@ -154,7 +188,7 @@ fn everything_in_a_dump_is_read_or_named() {
             name: b"redis-ver".to_vec(),
             text: b"7.0.15".to_vec(),
         },
-        skipped(What::Function, 0, ""),
+        Item::Library(b"#!lua name=lib".to_vec()),
         Item::Size { db: 3, keys: 9 },
         key(
             "s",
@@ -179,7 +213,22 @@ fn everything_in_a_dump_is_read_or_named() {
             Value::Hash(vec![pair("f", "v"), pair("g", "w")]),
         ),
         key("q", None, Value::List(strings(&["plain", "5"]))),
-        skipped(What::Stream, 3, "st"),
+        key(
+            "st",
+            None,
+            Value::Stream(Stream {
+                entries: Vec::new(),
+                last: (5, 7),
+                deleted_max: (5, 7),
+                added: 1,
+                groups: vec![StreamGroup {
+                    name: b"group".to_vec(),
+                    last: (5, 7),
+                    read: Some(0),
+                    consumers: vec![consumer("consumer", 8, &[((5, 7), 9, 1)])],
+                }],
+            }),
+        ),
         skipped(What::Module, 3, "mod"),
     ];
     assert_eq!(items, expected);
@@ -256,6 +305,188 @@ fn payloads_round_trip() {
     for value in values {
         assert_eq!(parse_dump(&dump(&value)).unwrap(), value);
     }
+    for seed in 0..500 {
+        let value = Value::Stream(any_stream(&mut fastrand::Rng::with_seed(seed)));
+        assert_eq!(parse_dump(&dump(&value)).unwrap(), value, "seed {seed}");
+    }
+}
+
+/// A stream of some nodes, with groups of which some have entries that were deleted.
+fn any_stream(rng: &mut fastrand::Rng) -> Stream {
+    let mut stream = Stream::default();
+    let texts = [
+        "",
+        "f",
+        "12",
+        "-7",
+        "a longer text, which is no number",
+        "007",
+    ];
+    let word = |rng: &mut fastrand::Rng| rng.choice(texts).unwrap();
+    for _ in 0..rng.usize(..400) {
+        let (ms, seq) = stream.last;
+        stream.last = match rng.u8(..4) {
+            0 => (ms + rng.u64(1..1 << 50), rng.u64(..)),
+            _ => (ms + u64::from(seq == u64::MAX), seq.wrapping_add(1)),
+        };
+        let words: Vec<&str> = match rng.u8(..3) {
+            0 => (0..2 * rng.usize(1..4)).map(|_| word(rng)).collect(),
+            _ => vec!["field", word(rng), "other", word(rng)],
+        };
+        stream.entries.push(entry(stream.last, &words));
+    }
+    stream.entries.retain(|_| rng.u8(..8) > 0);
+    stream.added = rng.u64(..);
+    stream.deleted_max = (rng.u64(..), rng.u64(..));
+    for group in 0..rng.usize(..4) {
+        let name = format!("group {group}").into_bytes();
+        let mut ids: Vec<StreamId> = (0..rng.u64(..50)).map(|n| (n / 5, n % 5)).collect();
+        rng.shuffle(&mut ids);
+        let consumers = (0..rng.usize(..4)).map(|number| {
+            let mut own = ids.split_off(ids.len().saturating_sub(rng.usize(..20)));
+            own.sort_unstable();
+            let pending = own.into_iter().map(|id| (id, rng.u64(..), rng.u64(..)));
+            let pending: Vec<_> = pending.collect();
+            consumer(&number.to_string(), rng.u64(..), &pending)
+        });
+        let consumers = consumers.collect();
+        stream.groups.push(StreamGroup {
+            name,
+            last: (rng.u64(..), rng.u64(..)),
+            read: Some(rng.u64(..)).filter(|read| read % 3 > 0),
+            consumers,
+        });
+    }
+    stream
+}
+
+#[test]
+fn older_and_newer_streams_say_less_and_more() {
+    let group = [
+        vec![1],
+        string("g"),
+        vec![5, 1, 1],
+        id_bytes((5, 1)),
+        vec![9, 0, 0, 0, 0, 0, 0, 0, 2, 1],
+        string("c"),
+        vec![8, 0, 0, 0, 0, 0, 0, 0],
+    ];
+    let node = [vec![1, 16], id_bytes((5, 1)), vec![29], unhex(ONE_ENTRY)].concat();
+    let of_old = [vec![15], node, vec![1, 5, 1], group.concat()].concat();
+    let tail = [vec![1], id_bytes((5, 1))].concat();
+    let old = sealed(&[of_old.clone(), tail.clone()].concat());
+    let Ok(Value::Stream(stream)) = parse_dump(&old) else {
+        panic!("{:?}", parse_dump(&old));
+    };
+    assert_eq!(stream.entries, [entry((5, 1), &["f", "v"])]);
+    assert_eq!((stream.added, stream.deleted_max), (1, (0, 0)));
+    assert_eq!(stream.groups[0].read, Some(1), "found, as Redis does it");
+    assert_eq!(
+        stream.groups[0].consumers,
+        [consumer("c", 8, &[((5, 1), 9, 2)])]
+    );
+    // The same of version 7.2: the ids behind the last one, what was read, when the consumer was active.
+    let mut new = of_old;
+    new[0] = 21;
+    let at = new.len() - group.concat().len();
+    new.splice(at..at, [5, 1, 0, 0, 1]);
+    let at = new.iter().rposition(|byte| *byte == b'g').unwrap() + 3;
+    new.insert(at, 1);
+    new.extend_from_slice(&[7; 8]);
+    new.extend_from_slice(&tail);
+    assert_eq!(parse_dump(&sealed(&new)).unwrap(), Value::Stream(stream));
+}
+
+/// A node of one entry with a field.
+const ONE_ENTRY: &str = "1d0000000a0001010001010181660200010201000100018176020401ff";
+
+#[test]
+fn damaged_streams_are_refused() {
+    let sound = Stream {
+        entries: vec![entry((1, 1), &["f", "v"]), entry((1, 2), &["f", "w"])],
+        last: (1, 2),
+        deleted_max: (0, 0),
+        added: 2,
+        groups: vec![StreamGroup {
+            name: b"g".to_vec(),
+            last: (1, 2),
+            read: Some(2),
+            consumers: vec![
+                consumer("a", 5, &[((1, 1), 6, 1)]),
+                consumer("b", 5, &[((1, 2), 6, 1)]),
+            ],
+        }],
+    };
+    assert!(parse_dump(&dump(&Value::Stream(sound.clone()))).is_ok());
+    let damages: [fn(&mut Stream); 6] = [
+        |stream| stream.last = (1, 1),
+        |stream| stream.entries.swap(0, 1),
+        |stream| stream.entries[0].id = (0, 0),
+        |stream| stream.groups.push(stream.groups[0].clone()),
+        |stream| stream.groups[0].consumers[1].name = b"a".to_vec(),
+        |stream| stream.groups[0].consumers[1].pending[0].id = (1, 1),
+    ];
+    for (number, damage) in damages.iter().enumerate() {
+        let mut stream = sound.clone();
+        damage(&mut stream);
+        let parsed = parse_dump(&dump(&Value::Stream(stream)));
+        assert!(
+            matches!(parsed, Err(Error::Corrupt { .. })),
+            "{number}: {parsed:?}"
+        );
+    }
+    // An entry that is pending and that no consumer has.
+    let mut body = dump(&Value::Stream(Stream {
+        groups: vec![StreamGroup {
+            name: b"g".to_vec(),
+            last: (0, 0),
+            read: None,
+            consumers: Vec::new(),
+        }],
+        ..Stream::default()
+    }));
+    body.truncate(body.len() - 12);
+    body.push(1);
+    body.extend_from_slice(&[0; 25]);
+    body.push(0);
+    assert!(matches!(
+        parse_dump(&sealed(&body)),
+        Err(Error::Corrupt { .. })
+    ));
+    // A name of a million bytes that each of a thousand entries has: unpacked it is far more than what was read.
+    let names = vec![b'n'; 1_000_000];
+    let mut node = vec![0; 6];
+    node.extend_from_slice(&[0xf1, 0xe8, 3, 3, 0, 1, 1, 1, 0xf0]);
+    node.extend_from_slice(&1_000_000_u32.to_le_bytes());
+    node.extend_from_slice(&names);
+    node.extend_from_slice(&[0; 3]);
+    node.extend_from_slice(&[0, 1]);
+    for seq in 0..1000_u16 {
+        node.extend_from_slice(&[2, 1, 0, 1, 0xf1]);
+        node.extend_from_slice(&seq.to_le_bytes());
+        node.extend_from_slice(&[3, 0, 1, 4, 1]);
+    }
+    node.push(255);
+    let total = u32::try_from(node.len()).unwrap();
+    node[..4].copy_from_slice(&total.to_le_bytes());
+    node[4..6].copy_from_slice(&[255; 2]);
+    let body = [
+        vec![19, 1, 16],
+        id_bytes((1, 1)),
+        [&[0x80][..], &total.to_be_bytes()].concat(),
+        node,
+        vec![0x43, 0xe8, 1, 0x47, 0xd0, 1, 1, 0, 0, 0x43, 0xe8, 0],
+    ];
+    let text = parse_dump(&sealed(&body.concat())).unwrap_err().to_string();
+    assert!(text.contains("a node of a stream is damaged"), "{text}");
+}
+
+/// A payload of this type byte and value.
+fn sealed(body: &[u8]) -> Vec<u8> {
+    let mut bytes = [body, &[10, 0]].concat();
+    let sum = crc64(&bytes);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    bytes
 }
 
 #[test]
@@ -310,17 +541,51 @@ const REAL: &[Known] = &[
         "111717000000040081610283312e350481620283696e6604ff0a00cbfa382510d6d632",
         || Value::Zset(vec![(b"a".to_vec(), 1.5), (b"b".to_vec(), f64::INFINITY)]),
     ),
+    (
+        "130110000000000000000100000000000000014054540000001f0003010101020181660281670200010201000100018176\
+         020a010501020100010101817702ded402050101010401dfff020101856f746865720681780206010201\
+         0501dfff02817902817a020501ff03060001010500040203677270010281ffffffffffffffff02000000\
+         00000000010000000000000001f33d8f14a201000001000000000000000100000000000000020068e5cf\
+         8b010000070205616c696365f33d8f14a2010000010000000000000001000000000000000103626f6206\
+         3e8f14a201000001000000000000000100000000000000020374776f060081ffffffffffffffff00000a\
+         008bec6bba9c0f82e1",
+        || {
+            Value::Stream(Stream {
+                entries: vec![
+                    entry((1, 1), &["f", "v", "g", "10"]),
+                    entry((1, 2), &["f", "w", "g", "-300"]),
+                    entry((6, 0), &["f", "y", "g", "z"]),
+                ],
+                last: (6, 0),
+                deleted_max: (5, 0),
+                added: 4,
+                groups: vec![
+                    StreamGroup {
+                        name: b"grp".to_vec(),
+                        last: (1, 2),
+                        read: None,
+                        consumers: vec![
+                            consumer("alice", ALICE_MS, &[((1, 1), ALICE_MS, 1)]),
+                            consumer("bob", ALICE_MS + 19, &[((1, 2), 1_700_000_000_000, 7)]),
+                        ],
+                    },
+                    StreamGroup {
+                        name: b"two".to_vec(),
+                        last: (6, 0),
+                        read: None,
+                        consumers: Vec::new(),
+                    },
+                ],
+            })
+        },
+    ),
 ];
+
+const ALICE_MS: u64 = 1_795_641_261_555;
 
 #[test]
 fn wrong_payloads_are_refused_each_for_its_reason() {
     let right = dump(&Value::String(b"v".to_vec()));
-    let sealed = |body: &[u8]| {
-        let mut bytes = [body, &[10, 0]].concat();
-        let sum = crc64(&bytes);
-        bytes.extend_from_slice(&sum.to_le_bytes());
-        bytes
-    };
     assert_eq!(sealed(&[0, 1, b'v']), right);
     for len in 0..right.len() {
         assert!(parse_dump(&right[..len]).is_err());

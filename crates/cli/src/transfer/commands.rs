@@ -2,6 +2,9 @@
 
 use perdura_rdb::Value;
 
+use super::Part;
+use super::streams::{commands_of_end, put_end, put_entries};
+
 /// The most elements in one command.
 const ELEMENTS_MAX: usize = 512;
 /// A command is closed when it has so many bytes.
@@ -55,14 +58,35 @@ pub fn put_string(
     put(out, &words);
 }
 
-/// Appends a command that says when a key expires.
-pub fn put_expiry(out: &mut Vec<u8>, key: &[u8], at_ms: i64) {
-    put(out, &[b"PEXPIREAT", key, at_ms.to_string().as_bytes()]);
+/// Appends a command that loads a library of functions.
+pub fn put_library(out: &mut Vec<u8>, code: &[u8], replace: bool) {
+    match replace {
+        true => put(out, &[b"FUNCTION", b"LOAD", b"REPLACE", code]),
+        false => put(out, &[b"FUNCTION", b"LOAD", code]),
+    }
+}
+
+/// Appends the commands for a piece of a key under this name, with its deadline if it is the last piece, and says how many they
+/// are.
+pub fn put_part(out: &mut Vec<u8>, name: &[u8], part: &Part<'_>) -> usize {
+    let mut commands = put_elements(out, name, part.value);
+    if !part.last {
+        return commands;
+    }
+    if let Value::Stream(stream) = part.value {
+        let is_empty = part.first && stream.entries.is_empty();
+        commands += put_end(out, name, stream, is_empty);
+    }
+    if let Some(at) = part.expires_at_ms {
+        put(out, &[b"PEXPIREAT", name, at.to_string().as_bytes()]);
+        commands += 1;
+    }
+    commands
 }
 
 /// Appends the commands that add a collection's elements to a key, and says how many they are. Large
 /// ones take several, so that no command is larger than any server's limit.
-pub fn put_elements(out: &mut Vec<u8>, key: &[u8], value: &Value) -> usize {
+fn put_elements(out: &mut Vec<u8>, key: &[u8], value: &Value) -> usize {
     match value {
         Value::String(bytes) => {
             put_string(out, key, bytes, None, false);
@@ -87,6 +111,7 @@ pub fn put_elements(out: &mut Vec<u8>, key: &[u8], value: &Value) -> usize {
             put_word(words, value);
             2
         }),
+        Value::Stream(stream) => put_entries(out, key, &stream.entries),
     }
 }
 
@@ -128,12 +153,17 @@ pub fn bytes(value: &Value) -> usize {
         Value::List(items) | Value::Set(items) => sum(items),
         Value::Zset(pairs) => pairs.iter().map(|(member, _)| member.len() + 8).sum(),
         Value::Hash(pairs) => pairs.iter().map(|(a, b)| a.len() + b.len()).sum(),
+        Value::Stream(stream) => stream.entries.iter().map(|one| 16 + one.bytes()).sum(),
     }
 }
 
-/// Whether a value is made by one command.
+/// Whether a value is made by one command, or a stream by some.
 pub fn is_single(value: &Value) -> bool {
-    value.len() <= ELEMENTS_MAX && bytes(value) < BYTES_ENOUGH
+    let commands = match value {
+        Value::Stream(stream) => stream.entries.len() + commands_of_end(stream),
+        _ => value.len(),
+    };
+    commands <= ELEMENTS_MAX && bytes(value) < BYTES_ENOUGH
 }
 
 #[cfg(test)]

@@ -35,11 +35,13 @@ pub fn read(
     while let Some(item) = file.next_item().with_context(|| name.clone())? {
         match item {
             Item::Key(entry) => key(&entry, databases, sink, read)?,
+            Item::Library(code) => {
+                read.libraries += 1;
+                sink.library(&code)?;
+            }
             Item::Skipped { what, db, key } => {
                 let why = match what {
-                    What::Stream => "a stream",
                     What::Module => "a value of a module",
-                    What::Function => "a library of functions",
                     What::ModuleAux => "data of a module",
                 };
                 if databases.target(db).is_some() {

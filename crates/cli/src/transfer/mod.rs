@@ -31,6 +31,7 @@ pub mod embedded;
 pub mod progress;
 pub mod report;
 pub mod scan;
+pub mod streams;
 pub mod target;
 
 use anyhow::Result;
@@ -55,10 +56,21 @@ pub struct Part<'a> {
     pub expires_at_ms: Option<i64>,
 }
 
-/// Where keys go.
+impl Part<'_> {
+    /// Whether a key that is made twice, as SCAN may name it twice, is what it is when it is made once. A list would be twice as
+    /// long, and a stream refuses an id that it has.
+    pub fn is_harmless_twice(&self) -> bool {
+        !matches!(self.value, Value::List(_) | Value::Stream(_))
+    }
+}
+
+/// Where keys go, and libraries of functions.
 pub trait Sink {
     /// Takes a piece. What becomes of it may show later.
     fn part(&mut self, part: &Part<'_>) -> Result<()>;
+
+    /// Takes the code of a library.
+    fn library(&mut self, code: &[u8]) -> Result<()>;
 }
 
 /// Which databases are taken, and to where: all to their own numbers, or those that are named.

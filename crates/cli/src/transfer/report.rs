@@ -78,7 +78,9 @@ pub struct Read {
     pub expired: u64,
     /// Keys that vanished while they were read.
     pub vanished: u64,
-    /// What no command here can make: streams, modules' values, functions.
+    /// Libraries of functions handed on.
+    pub libraries: u64,
+    /// What no command here can make: modules' values.
     pub unsupported: Lefts,
     /// Fields of hashes whose own deadlines were left behind.
     pub fields_with_deadline: u64,
@@ -130,9 +132,11 @@ impl Read {
 pub struct Written {
     /// Keys acknowledged.
     pub keys: ByType,
-    /// Keys that were there already and were left as they are.
+    /// Libraries of functions acknowledged.
+    pub libraries: u64,
+    /// Keys and libraries that were there already and were left as they are.
     pub kept: u64,
-    /// Keys refused.
+    /// Keys and libraries refused.
     pub refused: Lefts,
 }
 
@@ -181,6 +185,13 @@ impl Report {
                 counted.get(kind).copied().unwrap_or(0).to_string()
             });
             let _ = writeln!(out, "{kind:<8} {read:>12} {written:>12} {counted:>12}");
+        }
+        if self.read.libraries > 0 {
+            let (read, written) = (self.read.libraries, self.written.libraries);
+            let _ = writeln!(
+                out,
+                "libraries of functions: {read} read, {written} written"
+            );
         }
         if self.written.kept > 0 {
             let _ = writeln!(out, "there before, left as they are: {}", self.written.kept);

@@ -7,14 +7,14 @@
 //! SCAN may name a key twice, which is harmless as long as writing a key twice gives the same: for
 //! lists the target must delete first.
 
-use anyhow::{Context, Result, bail};
-use perdura_rdb::Value;
+use anyhow::{Context, Result, bail, ensure};
+use perdura_rdb::{Stream, Value};
 
 use super::client::{Connection, Reply};
 use super::commands::{bytes, put};
 use super::progress::Line;
 use super::report::{ByType, Read};
-use super::{Databases, Part, Sink, now_ms};
+use super::{Databases, Part, Sink, now_ms, streams};
 
 /// Keys that SCAN is asked for at once.
 const KEYS_A_STEP: &[u8] = b"500";
@@ -22,6 +22,8 @@ const KEYS_A_STEP: &[u8] = b"500";
 const PIECE: usize = 512;
 /// The same, as SCAN commands want it.
 const PIECE_TEXT: &[u8] = b"512";
+/// Stands for a cursor behind the last entry of a stream: what is beside the entries is still to be read.
+const END_OF_STREAM: &[u8] = b"end";
 /// Values asked for at once.
 const KEYS_AT_ONCE: usize = 100;
 /// Bytes of strings asked for at once: the server holds its replies until we read them.
@@ -46,6 +48,7 @@ enum Kind {
     Set,
     Zset,
     Hash,
+    Stream,
 }
 
 /// The databases of a server that have keys, and how many.
@@ -69,7 +72,7 @@ pub fn read(
     sink: &mut dyn Sink,
     read: &mut Read,
 ) -> Result<()> {
-    note_functions(connection, read)?;
+    libraries(connection, sink, read)?;
     let all = keyspace(connection)?;
     let chosen: Vec<(u64, u64, u64)> = all
         .into_iter()
@@ -97,10 +100,9 @@ pub fn read(
     Ok(())
 }
 
-/// Notes the libraries of functions of a server. One that knows no functions, or does not list them
-/// to this user, has none to be named.
-fn note_functions(connection: &mut Connection, read: &mut Read) -> Result<()> {
-    connection.send(&[b"FUNCTION", b"LIST"])?;
+/// Hands on the libraries of functions of a server. One that knows no functions, or does not list them to this user, has none.
+fn libraries(connection: &mut Connection, sink: &mut dyn Sink, read: &mut Read) -> Result<()> {
+    connection.send(&[b"FUNCTION", b"LIST", b"WITHCODE"])?;
     let Reply::Array(libraries) = connection.receive()? else {
         return Ok(());
     };
@@ -108,12 +110,11 @@ fn note_functions(connection: &mut Connection, read: &mut Read) -> Result<()> {
         let Reply::Array(fields) = library else {
             continue;
         };
-        let named = |pair: &&[Reply]| matches!(&pair[0], Reply::Bulk(Some(word)) if word == b"library_name");
-        let name = match fields.chunks_exact(2).find(named) {
-            Some([_, Reply::Bulk(Some(name))]) => name.as_slice(),
-            _ => b"",
-        };
-        read.unsupported.add(0, name, "a library of functions");
+        let named = |pair: &&[Reply]| matches!(&pair[0], Reply::Bulk(Some(word)) if word == b"library_code");
+        if let Some([_, Reply::Bulk(Some(code))]) = fields.chunks_exact(2).find(named) {
+            read.libraries += 1;
+            sink.library(code)?;
+        }
     }
     Ok(())
 }
@@ -227,6 +228,7 @@ fn heads(
             "set" => Kind::Set,
             "zset" => Kind::Zset,
             "hash" => Kind::Hash,
+            "stream" => Kind::Stream,
             "none" => {
                 read.vanished += 1;
                 continue;
@@ -303,6 +305,16 @@ impl Step<'_> {
             }
         }
         for (head, mut cursor, value) in more {
+            let value = match value {
+                Some(Value::Stream(mut stream)) if cursor == END_OF_STREAM => {
+                    match streams::read_end(self.connection, &head.key, &mut stream)? {
+                        true => drop(self.hand_on(head, &Value::Stream(stream), true, true)?),
+                        false => self.read.vanished += 1,
+                    }
+                    continue;
+                }
+                value => value,
+            };
             let mut from = value.as_ref().map_or(0, Value::len);
             let mut first = value.is_none();
             if let Some(value) = value
@@ -311,11 +323,8 @@ impl Step<'_> {
                 continue;
             }
             loop {
-                let mut request = Vec::new();
-                ask(&mut request, head, &cursor, from);
-                self.connection.send_bytes(&request)?;
-                let reply = self.connection.receive()?;
-                let (next, value) = piece(head.kind, reply)
+                let (next, value) = self
+                    .next_piece(head, &cursor, from)
                     .with_context(|| format!("key '{}'", head.key.escape_ascii()))?;
                 from += value.len();
                 let last = next == b"0";
@@ -328,6 +337,20 @@ impl Step<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Asks for the piece of a key at a cursor. What is beside the entries of a stream is a piece of its own.
+    fn next_piece(&mut self, head: &Head, cursor: &[u8], from: usize) -> Result<(Vec<u8>, Value)> {
+        if cursor == END_OF_STREAM {
+            let mut end = Stream::default();
+            let is_there = streams::read_end(self.connection, &head.key, &mut end)?;
+            ensure!(is_there, "it vanished while it was read; stop the writers");
+            return Ok((b"0".to_vec(), Value::Stream(end)));
+        }
+        let mut request = Vec::new();
+        ask(&mut request, head, cursor, from);
+        self.connection.send_bytes(&request)?;
+        piece(head.kind, self.connection.receive()?)
     }
 
     /// Answers whether the rest of the key is wanted, too.
@@ -368,6 +391,10 @@ fn ask(out: &mut Vec<u8>, head: &Head, cursor: &[u8], from: usize) {
         Kind::Set => scan(out, b"SSCAN"),
         Kind::Zset => scan(out, b"ZSCAN"),
         Kind::Hash => scan(out, b"HSCAN"),
+        Kind::Stream => {
+            let begin = if cursor == b"0" { b"-" } else { cursor };
+            put(out, &[b"XRANGE", key, begin, b"+", b"COUNT", PIECE_TEXT]);
+        }
         Kind::List => {
             let (begin, end) = (from.to_string(), (from + PIECE - 1).to_string());
             put(out, &[b"LRANGE", key, begin.as_bytes(), end.as_bytes()]);
@@ -397,6 +424,20 @@ fn piece(kind: Kind, reply: Reply) -> Result<(Vec<u8>, Value)> {
                 b"more".to_vec()
             };
             (cursor, Value::List(items))
+        }
+        Kind::Stream => {
+            let entries = streams::entries(reply).context(strange)?;
+            let cursor = match entries.last() {
+                Some(last) if entries.len() == PIECE => {
+                    streams::text(streams::behind(last.id)).into_bytes()
+                }
+                _ => END_OF_STREAM.to_vec(),
+            };
+            let piece = Stream {
+                entries,
+                ..Stream::default()
+            };
+            (cursor, Value::Stream(piece))
         }
         Kind::Set => {
             let (cursor, members) = cursor_and_strings(reply).context(strange)?;

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use perdura_rdb::Value;
 
 use super::client::{Connection, Receiver, Reply, Sender};
-use super::commands::{is_single, put, put_elements, put_expiry, put_string};
+use super::commands::{is_single, put, put_library, put_part, put_string};
 use super::report::Written;
 use super::{Part, Sink, UNFINISHED};
 
@@ -50,14 +50,25 @@ pub enum Present {
     Kept,
 }
 
+/// What is whole with the last of some replies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whole {
+    Nothing,
+    /// A key of this type.
+    Key(&'static str),
+    /// A library of functions, which may be there already.
+    Library {
+        may_be_there: bool,
+    },
+}
+
 /// What replies are expected.
 struct Expected {
     db: u64,
     key: Vec<u8>,
     /// How many.
     replies: usize,
-    /// The type of the key that is whole with the last of them.
-    whole: Option<&'static str>,
+    whole: Whole,
     /// Who wants to know whether every piece of the key was taken.
     verdict: Option<SyncSender<bool>>,
 }
@@ -136,6 +147,13 @@ impl Target {
         Ok(())
     }
 
+    fn flush_if_full(&mut self) -> Result<()> {
+        match self.out.len() >= BATCH_BYTES {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
     /// A request that belongs to no key.
     fn aside(&mut self, db: u64, words: &[&[u8]]) {
         put(&mut self.out, words);
@@ -143,7 +161,7 @@ impl Target {
             db,
             key: ASIDE.to_vec(),
             replies: 1,
-            whole: None,
+            whole: Whole::Nothing,
             verdict: None,
         });
     }
@@ -156,7 +174,10 @@ impl Target {
     }
 
     fn expect(&mut self, part: &Part<'_>, replies: usize) {
-        let whole = part.last.then(|| part.value.type_name());
+        let whole = match part.last {
+            true => Whole::Key(part.value.type_name()),
+            false => Whole::Nothing,
+        };
         self.expected.push(Expected {
             db: part.db,
             key: part.key.to_vec(),
@@ -173,21 +194,18 @@ impl Target {
             put_string(&mut self.out, part.key, value, part.expires_at_ms, kept);
             return self.expect(part, 1);
         }
-        let is_list = matches!(part.value, Value::List(_));
-        let delete = self.present == Present::Replaced || (is_list && self.may_repeat);
-        let alone = !delete && !kept && part.expires_at_ms.is_none();
-        if alone {
-            let commands = put_elements(&mut self.out, part.key, part.value);
+        let delete =
+            self.present == Present::Replaced || (self.may_repeat && !part.is_harmless_twice());
+        let is_one_command =
+            !matches!(part.value, Value::Stream(_)) && part.expires_at_ms.is_none();
+        if !delete && !kept && is_one_command {
+            let commands = put_part(&mut self.out, part.key, part);
             return self.expect(part, commands);
         }
         put(&mut self.out, &[b"MULTI"]);
         let name = if kept { UNFINISHED } else { part.key };
         put(&mut self.out, &[b"DEL", name]);
-        let mut commands = 3 + put_elements(&mut self.out, name, part.value);
-        if let Some(at) = part.expires_at_ms {
-            put_expiry(&mut self.out, name, at);
-            commands += 1;
-        }
+        let mut commands = 3 + put_part(&mut self.out, name, part);
         if kept {
             put(&mut self.out, &[b"RENAMENX", name, part.key]);
             commands += 1;
@@ -203,14 +221,10 @@ impl Target {
             put(&mut self.out, &[b"DEL", UNFINISHED]);
             commands += 1;
         }
-        commands += put_elements(&mut self.out, UNFINISHED, part.value);
+        commands += put_part(&mut self.out, UNFINISHED, part);
         if !part.last {
             self.expect(part, commands);
             return Ok(());
-        }
-        if let Some(at) = part.expires_at_ms {
-            put_expiry(&mut self.out, UNFINISHED, at);
-            commands += 1;
         }
         // Only what is whole gets its name, so the replies are waited for.
         let (verdict, heard) = sync_channel(1);
@@ -218,7 +232,7 @@ impl Target {
             db: part.db,
             key: part.key.to_vec(),
             replies: commands,
-            whole: None,
+            whole: Whole::Nothing,
             verdict: Some(verdict),
         });
         self.flush()?;
@@ -253,10 +267,23 @@ impl Sink for Target {
         } else {
             self.large(part)?;
         }
-        if self.out.len() >= BATCH_BYTES {
-            self.flush()?;
-        }
-        Ok(())
+        self.flush_if_full()
+    }
+
+    fn library(&mut self, code: &[u8]) -> Result<()> {
+        put_library(&mut self.out, code, self.present == Present::Replaced);
+        // Its first line has its name.
+        let name = code.split(|byte| *byte == b'\n').next();
+        self.expected.push(Expected {
+            db: 0,
+            key: name.unwrap_or_default().to_vec(),
+            replies: 1,
+            whole: Whole::Library {
+                may_be_there: self.present == Present::Kept,
+            },
+            verdict: None,
+        });
+        self.flush_if_full()
     }
 }
 
@@ -283,12 +310,17 @@ fn read_replies(
             last = Some(reply);
         }
         if let Some(text) = error {
+            let kept = Whole::Library { may_be_there: true };
+            if expected.whole == kept && text.ends_with("already exists") {
+                written.kept += 1;
+                continue;
+            }
             if !refused {
                 written
                     .refused
                     .add(expected.db, &expected.key, text.clone());
             }
-            refused = expected.whole.is_none();
+            refused = expected.whole == Whole::Nothing;
             let hope = !FATAL.iter().any(|word| text.starts_with(word)) && expected.key != ASIDE;
             if !hope && fatal.is_none() {
                 fatal = Some(text);
@@ -304,14 +336,12 @@ fn read_replies(
         if let Some(verdict) = expected.verdict {
             let _ = verdict.send(!take(&mut refused));
         }
-        let Some(kind) = expected.whole else { continue };
-        if take(&mut refused) {
-            continue;
-        }
-        if was_there(last) {
-            written.kept += 1;
-        } else {
-            *written.keys.entry(kind.to_owned()).or_default() += 1;
+        match expected.whole {
+            Whole::Nothing => {}
+            Whole::Library { .. } => written.libraries += 1,
+            Whole::Key(_) if take(&mut refused) => {}
+            Whole::Key(_) if was_there(last) => written.kept += 1,
+            Whole::Key(kind) => *written.keys.entry(kind.to_owned()).or_default() += 1,
         }
     }
     match fatal {

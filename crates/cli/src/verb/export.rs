@@ -11,7 +11,7 @@ use crate::exit::{Incomplete, Usage};
 use crate::offline::peek;
 use crate::transfer::address::Address;
 use crate::transfer::client::Connection;
-use crate::transfer::commands::{put, put_elements, put_expiry, put_string};
+use crate::transfer::commands::{put, put_library, put_part, put_string};
 use crate::transfer::embedded::Embedded;
 use crate::transfer::report::Read;
 use crate::transfer::{Databases, Part, Sink, database_pair, scan};
@@ -89,10 +89,11 @@ fn export(mut source: Connection, args: &Args) -> Result<()> {
     scan::read(&mut source, &databases, &mut commands, &mut read)?;
     commands.out.flush()?;
     let mut text = format!(
-        "{} keys, {} elements, {} bytes\n",
+        "{} keys, {} elements, {} bytes, {} libraries of functions\n",
         read.total(),
         read.elements,
-        read.bytes
+        read.bytes,
+        read.libraries
     );
     read.put_left(&mut text);
     eprint!("{text}");
@@ -118,19 +119,22 @@ impl<W: Write> Sink for Commands<W> {
             self.selected = Some(part.db);
             put(out, &[b"SELECT", part.db.to_string().as_bytes()]);
         }
-        // SCAN may name a key twice, and a list would then be twice as long.
-        let is_list = matches!(part.value, Value::List(_));
-        if part.first && (self.replace || is_list) {
+        if part.first && (self.replace || !part.is_harmless_twice()) {
             put(out, &[b"DEL", part.key]);
         }
         if let Value::String(value) = part.value {
             put_string(out, part.key, value, part.expires_at_ms, false);
         } else {
-            put_elements(out, part.key, part.value);
-            if let Some(at) = part.expires_at_ms.filter(|_| part.last) {
-                put_expiry(out, part.key, at);
-            }
+            put_part(out, part.key, part);
         }
         self.out.write_all(out).context("writing to stdout")
+    }
+
+    fn library(&mut self, code: &[u8]) -> Result<()> {
+        self.request.clear();
+        put_library(&mut self.request, code, self.replace);
+        self.out
+            .write_all(&self.request)
+            .context("writing to stdout")
     }
 }

@@ -18,8 +18,8 @@ use crate::transfer::{Databases, UNFINISHED, database_pair, dump_file, scan};
 
 /// Take over the data of a Redis: from a dump file, or from a running server.
 ///
-/// Keys of all types with their deadlines, into a stopped database or a running server. Streams,
-/// modules' values and functions are left behind and named. From a running server keys are read by
+/// Keys of all types with their deadlines, and libraries of functions, into a stopped database or a
+/// running server. Modules' values are left behind and named. From a running server keys are read by
 /// SCAN, which any server allows, but which is no snapshot: stop the writers first, or import a dump
 /// file (`redis-cli --rdb FILE` writes one).
 #[derive(Debug, Parser)]

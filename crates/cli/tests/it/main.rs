@@ -35,6 +35,7 @@ mod support;
 mod texts;
 mod thin;
 mod transfer;
+mod transfer_streams;
 mod typed_benches;
 mod update_bench;
 mod verbs;

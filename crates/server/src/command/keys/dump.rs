@@ -4,7 +4,7 @@ use crate::command::event::Class;
 use crate::command::flag::{DANGEROUS, DENY_OOM, READ, WRITE};
 use crate::command::spec::{Command, ONE, data};
 use crate::command::steps::{Reading, Restoring};
-use crate::command::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop};
+use crate::command::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop, streams};
 use crate::engine::types::{Fault, Part, hash, list, set, visit, zset};
 use crate::engine::{End, Kind, Shape};
 use crate::number::parse_i64;
@@ -48,7 +48,11 @@ fn dump_key(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     if let Some(row) = data.tx.get(data.table, args.at(1))?
         && row.kind().shape() == Some(Shape::Stream)
     {
-        return Err("ERR DUMP is not supported for streams".into());
+        match streams::dump::taken(data, args.at(1))? {
+            Some(stream) => out.bulk(&dump(&Value::Stream(stream))),
+            None => out.null(),
+        }
+        return Ok(());
     }
     let mut value = Value::String(Vec::new());
     let there = visit(data.tx, data.table, args.at(1), |part| {
@@ -236,6 +240,7 @@ fn write(data: &mut Data<'_, '_>, key: &[u8], value: &Value) -> Done {
         Value::Zset(all) => {
             zset::store(tx, table, key, all)?;
         }
+        Value::Stream(stream) => streams::dump::made(data, key, stream)?,
     }
     Ok(())
 }

@@ -9,9 +9,11 @@
 //! | [`pending`] | XACK, XPENDING |
 //! | [`claim`] | XCLAIM, XAUTOCLAIM |
 //! | [`info`] | XINFO |
+//! | [`dump`] | what DUMP and RESTORE have of a stream |
 
 pub(crate) mod add;
 pub(crate) mod claim;
+pub(crate) mod dump;
 pub(crate) mod group;
 pub(crate) mod info;
 pub(crate) mod pending;

@@ -1,0 +1,273 @@
+//! Streams: the commands that make one, and those that read one.
+//!
+//! Entries come by XADD with their ids. At the end stand the last id, the greatest deleted one and how many were added (XSETID),
+//! the groups and consumers (XGROUP), and what is pending (XCLAIM FORCE), as Redis itself writes a stream into its log of
+//! commands. XCLAIM makes nothing pending whose entry was deleted.
+
+use std::collections::HashMap;
+
+use anyhow::{Context, Result, bail};
+use perdura_rdb::{Stream, StreamConsumer, StreamEntry, StreamGroup, StreamId, StreamPending};
+
+use super::client::{Connection, Reply};
+use super::commands::put;
+use super::now_ms;
+
+/// Pending entries asked for at once.
+const PENDING_AT_ONCE: usize = 512;
+
+/// An id as clients write it.
+pub fn text((ms, seq): StreamId) -> String {
+    format!("{ms}-{seq}")
+}
+
+fn parse(text: &[u8]) -> Option<StreamId> {
+    let (ms, seq) = std::str::from_utf8(text).ok()?.split_once('-')?;
+    Some((ms.parse().ok()?, seq.parse().ok()?))
+}
+
+/// The id behind one, as old servers want the begin of a range.
+pub fn behind((ms, seq): StreamId) -> StreamId {
+    match seq.checked_add(1) {
+        Some(seq) => (ms, seq),
+        None => (ms.saturating_add(1), 0),
+    }
+}
+
+/// How many commands the end of a stream takes.
+pub fn commands_of_end(stream: &Stream) -> usize {
+    let of_consumer = |consumer: &StreamConsumer| 1 + consumer.pending.len();
+    let of_group = |group: &StreamGroup| 1 + group.consumers.iter().map(of_consumer).sum::<usize>();
+    1 + stream.groups.iter().map(of_group).sum::<usize>()
+}
+
+/// Appends the commands that add entries, and says how many they are.
+pub fn put_entries(out: &mut Vec<u8>, key: &[u8], entries: &[StreamEntry]) -> usize {
+    for entry in entries {
+        let id = text(entry.id);
+        let mut words = vec![b"XADD", key, id.as_bytes()];
+        for (field, value) in &entry.pairs {
+            words.extend([&field[..], &value[..]]);
+        }
+        put(out, &words);
+    }
+    entries.len()
+}
+
+/// Appends the commands for what is beside the entries, and says how many they are. `is_empty`: the stream has none, and is not
+/// there yet.
+pub fn put_end(out: &mut Vec<u8>, key: &[u8], stream: &Stream, is_empty: bool) -> usize {
+    if is_empty {
+        put(out, &[b"XADD", key, b"MAXLEN", b"0", b"0-1", b"x", b"y"]);
+    }
+    let (added, deleted_max) = (stream.added.to_string(), text(stream.deleted_max));
+    let last = text(stream.last);
+    let mut words = vec![&b"XSETID"[..], key, last.as_bytes()];
+    // Servers before 7.0 do not know these words.
+    let counted = stream.entries.len() + usize::from(is_empty);
+    if stream.deleted_max != (0, 0) || usize::try_from(stream.added) != Ok(counted) {
+        words.extend([&b"ENTRIESADDED"[..], added.as_bytes()]);
+        words.extend([&b"MAXDELETEDID"[..], deleted_max.as_bytes()]);
+    }
+    put(out, &words);
+    for group in &stream.groups {
+        put_group(out, key, group);
+    }
+    commands_of_end(stream) + usize::from(is_empty)
+}
+
+fn put_group(out: &mut Vec<u8>, key: &[u8], group: &StreamGroup) {
+    let (name, last) = (&group.name[..], text(group.last));
+    let read = group.read.map(|read| read.to_string());
+    let mut words = vec![&b"XGROUP"[..], b"CREATE", key, name, last.as_bytes()];
+    if let Some(read) = &read {
+        words.extend([&b"ENTRIESREAD"[..], read.as_bytes()]);
+    }
+    put(out, &words);
+    for consumer in &group.consumers {
+        put(
+            out,
+            &[b"XGROUP", b"CREATECONSUMER", key, name, &consumer.name],
+        );
+        for one in &consumer.pending {
+            let (id, time) = (text(one.id), one.delivered_ms.to_string());
+            let deliveries = one.deliveries.to_string();
+            put(
+                out,
+                &[
+                    b"XCLAIM",
+                    key,
+                    name,
+                    &consumer.name,
+                    b"0",
+                    id.as_bytes(),
+                    b"TIME",
+                    time.as_bytes(),
+                    b"RETRYCOUNT",
+                    deliveries.as_bytes(),
+                    b"FORCE",
+                    b"JUSTID",
+                ],
+            );
+        }
+    }
+}
+
+/// Entries from the reply to XRANGE.
+pub fn entries(reply: Reply) -> Option<Vec<StreamEntry>> {
+    let Reply::Array(entries) = reply else {
+        return None;
+    };
+    let entry = |reply| {
+        let Reply::Array(parts) = reply else {
+            return None;
+        };
+        let [Reply::Bulk(Some(id)), Reply::Array(words)] = &parts[..] else {
+            return None;
+        };
+        let pairs = words.chunks_exact(2).map(|pair| match pair {
+            [Reply::Bulk(Some(field)), Reply::Bulk(Some(value))] => {
+                Some((field.clone(), value.clone()))
+            }
+            _ => None,
+        });
+        Some(StreamEntry {
+            id: parse(id)?,
+            pairs: pairs.collect::<Option<_>>()?,
+        })
+    };
+    entries.into_iter().map(entry).collect()
+}
+
+/// The fields of a reply of XINFO, by name.
+struct Info(HashMap<Vec<u8>, Reply>);
+
+impl Info {
+    fn new(reply: Reply) -> Result<Info> {
+        let Reply::Array(words) = reply else {
+            bail!("XINFO gave {reply:?}");
+        };
+        let mut fields = HashMap::new();
+        let mut words = words.into_iter();
+        while let (Some(Reply::Bulk(Some(name))), Some(value)) = (words.next(), words.next()) {
+            fields.insert(name, value);
+        }
+        Ok(Info(fields))
+    }
+
+    fn text(&self, name: &str) -> Option<&[u8]> {
+        match self.0.get(name.as_bytes()) {
+            Some(Reply::Bulk(Some(text))) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        u64::try_from(self.0.get(name.as_bytes())?.number()?).ok()
+    }
+
+    fn id(&self, name: &str) -> Option<StreamId> {
+        parse(self.text(name)?)
+    }
+}
+
+fn infos(reply: Reply) -> Result<Vec<Info>> {
+    match reply {
+        Reply::Array(all) => all.into_iter().map(Info::new).collect(),
+        other => bail!("XINFO gave {other:?}"),
+    }
+}
+
+/// Asks for what is beside the entries of a stream, and puts it into its last piece. `false`: the stream has vanished.
+pub fn read_end(connection: &mut Connection, key: &[u8], stream: &mut Stream) -> Result<bool> {
+    connection.send(&[b"XINFO", b"STREAM", key])?;
+    let reply = connection.receive()?;
+    if reply.error().is_some() {
+        return Ok(false);
+    }
+    let head = Info::new(reply)?;
+    stream.last = head
+        .id("last-generated-id")
+        .context("a stream has no last id")?;
+    // Servers before 7.0 do not say these.
+    stream.deleted_max = head.id("max-deleted-entry-id").unwrap_or_default();
+    let added = head.number("entries-added").or(head.number("length"));
+    stream.added = added.context("a stream has no length")?;
+    for group in infos(connection.ask(&[b"XINFO", b"GROUPS", key])?)? {
+        stream.groups.push(read_group(connection, key, &group)?);
+    }
+    Ok(true)
+}
+
+fn read_group(connection: &mut Connection, key: &[u8], group: &Info) -> Result<StreamGroup> {
+    let name = group.text("name").context("a group has no name")?;
+    let mut consumers: Vec<StreamConsumer> = Vec::new();
+    let now = u64::try_from(now_ms()).unwrap_or(0);
+    for consumer in infos(connection.ask(&[b"XINFO", b"CONSUMERS", key, name])?)? {
+        let idle = consumer.number("idle").unwrap_or(0);
+        consumers.push(StreamConsumer {
+            name: consumer
+                .text("name")
+                .context("a consumer has no name")?
+                .to_vec(),
+            seen_ms: now.saturating_sub(idle),
+            pending: Vec::new(),
+        });
+    }
+    let mut from = (0, 0);
+    let mut more = true;
+    while more {
+        let (start, count) = (text(from), PENDING_AT_ONCE.to_string());
+        let words: [&[u8]; 6] = [
+            b"XPENDING",
+            key,
+            name,
+            start.as_bytes(),
+            b"+",
+            count.as_bytes(),
+        ];
+        let Reply::Array(all) = connection.ask(&words)? else {
+            bail!("XPENDING gave something else");
+        };
+        more = all.len() == PENDING_AT_ONCE;
+        for one in all {
+            let (holder, pending) = pending(one, now).context("XPENDING gave something else")?;
+            from = behind(pending.id);
+            // A consumer that came meanwhile is left behind: nothing here is a snapshot.
+            if let Some(consumer) = consumers.iter_mut().find(|one| one.name == holder) {
+                consumer.pending.push(pending);
+            }
+        }
+    }
+    Ok(StreamGroup {
+        name: name.to_vec(),
+        last: group
+            .id("last-delivered-id")
+            .context("a group has no last id")?,
+        read: group.number("entries-read"),
+        consumers,
+    })
+}
+
+/// Who has a pending entry, and what is known of it.
+fn pending(reply: Reply, now: u64) -> Option<(Vec<u8>, StreamPending)> {
+    let Reply::Array(parts) = reply else {
+        return None;
+    };
+    let [
+        Reply::Bulk(Some(id)),
+        Reply::Bulk(Some(holder)),
+        idle,
+        deliveries,
+    ] = &parts[..]
+    else {
+        return None;
+    };
+    let number = |reply: &Reply| u64::try_from(reply.number()?).ok();
+    let pending = StreamPending {
+        id: parse(id)?,
+        delivered_ms: now.saturating_sub(number(idle)?),
+        deliveries: number(deliveries)?,
+    };
+    Some((holder.clone(), pending))
+}
