@@ -228,6 +228,40 @@ pub enum Flaw {
     LogCutBeforeRun,
     /// A run is cut when its workspace is full, and not at an epoch's end.
     RunCutInsideEpoch,
+    /// An acknowledged entry stays pending by its consumer: one of its two rows is left.
+    AcknowledgedRowKept,
+    /// A consumer of a stream's group goes, and what it had stays pending in the group.
+    DeletedConsumerRowsKept,
+    /// A group of a stream goes, and its consumers and pending entries stay.
+    DestroyedGroupRowsKept,
+    /// The group's last id is written only where the count of pending entries has changed, too.
+    GroupLastNotWritten,
+    /// A node of a stream grows, and its length in use stays that of before the entry.
+    GrownNodeTorn,
+    /// An entry that begins a new node does not count for the stream's length.
+    NewNodeNotCounted,
+    /// Nodes that trimming removes still count for the stream's length.
+    TrimNotCounted,
+    /// An entry that a consumer claims stays pending by the one that had it, too.
+    ClaimedRowKept,
+    /// The first entry of a stream is deleted, and the head still names it.
+    FirstIdStale,
+    /// What a script has done before it passes a limit is kept, as if it had ended with an error.
+    LimitKeepsHalf,
+    /// The same of a script that is killed.
+    HaltKeepsHalf,
+    /// A script that runs again has other random numbers.
+    RerunWithOtherSeed,
+    /// A transaction that runs again has another time.
+    RerunAtOtherTime,
+    /// A transaction that runs again begins on what it had changed before.
+    RerunOverHalf,
+    /// What a script had published before it ran again is sent, too.
+    MessageOfRerunKept,
+    /// A library of functions is kept in memory, and its row is not written.
+    LibraryNotWritten,
+    /// A waiting consumer is told of an entry before its delivery is durable.
+    DeliveryShownEarly,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -374,6 +408,35 @@ impl Flaw {
         Flaw::RunCutInsideEpoch,
     ];
 
+    /// The flaws of streams.
+    pub const STREAMS: [Flaw; 9] = [
+        Flaw::AcknowledgedRowKept,
+        Flaw::DeletedConsumerRowsKept,
+        Flaw::DestroyedGroupRowsKept,
+        Flaw::GroupLastNotWritten,
+        Flaw::GrownNodeTorn,
+        Flaw::NewNodeNotCounted,
+        Flaw::TrimNotCounted,
+        Flaw::ClaimedRowKept,
+        Flaw::FirstIdStale,
+    ];
+
+    /// The flaws of scripts, and of transactions that run again.
+    pub const SCRIPTS: [Flaw; 5] = [
+        Flaw::LimitKeepsHalf,
+        Flaw::HaltKeepsHalf,
+        Flaw::RerunWithOtherSeed,
+        Flaw::RerunAtOtherTime,
+        Flaw::RerunOverHalf,
+    ];
+
+    /// The flaws of the server, which no simulated run reaches.
+    pub const SERVER: [Flaw; 3] = [
+        Flaw::MessageOfRerunKept,
+        Flaw::LibraryNotWritten,
+        Flaw::DeliveryShownEarly,
+    ];
+
     /// The flaws that only steal mode has a place for.
     pub const STEAL: [Flaw; 6] = [
         Flaw::NoClr,
@@ -392,6 +455,9 @@ const _: () = assert!(
         + Flaw::ARCHIVE.len()
         + Flaw::LOG_SOURCE.len()
         + Flaw::RESTORE.len()
+        + Flaw::STREAMS.len()
+        + Flaw::SCRIPTS.len()
+        + Flaw::SERVER.len()
         + Flaw::STEAL.len()
         == Flaw::NoEpochs as usize + 1,
     "every flaw is on a list"

@@ -37,6 +37,7 @@ pub use host::{Ask, Halt, Host, Words};
 pub use limits::{Failure, Limits};
 pub use run::{Code, Input, Registered, Runtime};
 pub use shebang::{Flags, Header, HeaderError};
+pub use watchdog::Alarm;
 
 /// The SHA-1 of a text as 40 lower-case hexadecimal digits: the name of a script.
 pub fn sha1_hex(text: &[u8]) -> String {

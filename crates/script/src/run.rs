@@ -6,8 +6,9 @@ use crate::limits::{Failure, Limits, Stop};
 use crate::shebang::Flags;
 use crate::to_lua;
 use crate::vm::{Library, Vm};
-use crate::watchdog::Watchdog;
+use crate::watchdog::{Alarm, Watchdog};
 use mlua::{BString, Either, Function, Lua, MultiValue, Table, Value, Variadic};
+use perdura_base::flaw::{Flaw, armed};
 use std::cell::RefCell;
 use std::fmt;
 
@@ -77,6 +78,17 @@ impl Runtime {
             vm: None,
             watchdog: None,
         }
+    }
+
+    /// One whose runs have all the time until the alarm rings: for a simulator, which has no other clock than its own.
+    pub fn with_alarm(limits: Limits) -> (Self, Alarm) {
+        let (watchdog, alarm) = Watchdog::by_hand();
+        let runtime = Runtime {
+            limits,
+            vm: None,
+            watchdog: Some(watchdog),
+        };
+        (runtime, alarm)
     }
 
     /// What a run may take.
@@ -248,6 +260,11 @@ impl Runtime {
         };
         let used = vm.lua.used_memory();
         let limited = used + self.limits.memory_bytes;
+        let seed = if armed(Flaw::RerunWithOtherSeed) {
+            seed ^ number
+        } else {
+            seed
+        };
         vm.shared.begin(number, seed, used, limited);
         let ran = match vm.lua.set_memory_limit(limited) {
             Ok(_) => run(vm, &self.limits),
@@ -258,6 +275,10 @@ impl Runtime {
         let ran = match ran {
             // A run that was stopped has not ended well, whatever it says.
             Ok(_) if stopped != Stop::No => Err(self.limits.failure(stopped)),
+            Err(Failure::Limit(text)) if armed(Flaw::LimitKeepsHalf) => Err(Failure::Script(text)),
+            Err(Failure::Halted) if armed(Flaw::HaltKeepsHalf) => {
+                Err(Failure::Script(String::from("ERR the script was ended")))
+            }
             other => other,
         };
         let clean = matches!(ran, Ok(_) | Err(Failure::Script(_) | Failure::Halted));

@@ -38,11 +38,43 @@ impl Flag {
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    /// `None`: nobody counts, and no run begins.
+    keeper: Option<Keeper>,
     runs: u64,
 }
 
+/// Who counts the time.
+#[derive(Debug)]
+enum Keeper {
+    Thread(JoinHandle<()>),
+    Alarm,
+}
+
+/// Ends runs by hand: what counts time in a [`Runtime`](crate::Runtime) without a watchdog's thread.
+#[derive(Debug, Clone)]
+pub struct Alarm(Arc<Shared>);
+
+impl Alarm {
+    /// The time of the run that is on is up.
+    pub fn ring(&self) {
+        self.0.stopped.store(self.0.running.load(SeqCst), SeqCst);
+    }
+}
+
 impl Watchdog {
+    /// One without a thread: time is up when the alarm rings.
+    pub(crate) fn by_hand() -> (Self, Alarm) {
+        let shared = Arc::<Shared>::default();
+        let alarm = Alarm(Arc::clone(&shared));
+        let keeper = Some(Keeper::Alarm);
+        let watchdog = Watchdog {
+            shared,
+            keeper,
+            runs: 0,
+        };
+        (watchdog, alarm)
+    }
+
     /// Starts one that allows each run so much time.
     pub(crate) fn start(time: Duration) -> Self {
         let shared = Arc::new(Shared::default());
@@ -52,8 +84,7 @@ impl Watchdog {
             .spawn(move || watch(&theirs, time));
         Watchdog {
             shared,
-            // Without a thread no script runs: see `begin`.
-            thread: thread.ok(),
+            keeper: thread.ok().map(Keeper::Thread),
             runs: 0,
         }
     }
@@ -65,10 +96,12 @@ impl Watchdog {
 
     /// A run begins. Returns its number, never 0; nothing if there is no thread to watch it.
     pub(crate) fn begin(&mut self) -> Option<u64> {
-        let thread = self.thread.as_ref()?;
+        let keeper = self.keeper.as_ref()?;
         self.runs += 1;
         self.shared.running.store(self.runs, SeqCst);
-        if self.shared.parked.load(SeqCst) {
+        if let Keeper::Thread(thread) = keeper
+            && self.shared.parked.load(SeqCst)
+        {
             thread.thread().unpark();
         }
         Some(self.runs)
@@ -83,7 +116,7 @@ impl Watchdog {
 impl Drop for Watchdog {
     fn drop(&mut self) {
         self.shared.ended.store(true, SeqCst);
-        if let Some(thread) = self.thread.take() {
+        if let Some(Keeper::Thread(thread)) = self.keeper.take() {
             thread.thread().unpark();
             // A panic of the thread would be a fault of this module; nothing is left to be done about it here.
             drop(thread.join());

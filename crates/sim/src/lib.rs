@@ -16,6 +16,7 @@
 //! | `over_core` | what the worlds of the product's engine have in common |
 //! | `other_image` | the newest image damaged: the other one stands in |
 //! | [`steps`] | the steps of a life |
+//! | `scripts` | operations that a script asks for |
 //! | `ops`, `edit` | the operations of transactions, on the engine and on the model |
 //! | `scanning`, `drafting` | the models of a scan and of a draft, which continue between other steps |
 //! | `faults` | plans faults |
@@ -52,6 +53,7 @@ mod product;
 pub mod report;
 pub mod run;
 mod scanning;
+mod scripts;
 mod steal;
 pub mod steps;
 pub mod streams;

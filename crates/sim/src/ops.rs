@@ -426,7 +426,12 @@ fn draw_of_collections(rng: &mut Rng, swarm: &Swarm, live: &State, place: Place)
         13 if rng.u8(0..4) == 0 => Op::Flush(place.0),
         14 if swarm.databases > 1 => Op::Swap(place.0, (place.0 + 1) % swarm.databases),
         _ => {
-            let any = Shape::ALL[rng.usize(0..swarm.shapes)];
+            let drawn = Shape::ALL[rng.usize(0..swarm.shapes)];
+            let any = if swarm.streams_alone {
+                Shape::Stream
+            } else {
+                drawn
+            };
             let there = live.get(&place).and_then(|row| row.value.shape());
             let shape = there.filter(|_| rng.u8(0..8) > 0).unwrap_or(any);
             Op::Edit(place, Edit::draw(rng, swarm, shape))

@@ -93,5 +93,5 @@ fn mode_of(seed: u64, options: &CrashOptions) -> Mode {
 fn run_executor(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
     let mut rng = Rng::with_seed(scramble(seed));
     let swarm = Swarm::draw(&mut rng, options.streams, options.profile);
-    World::new(seed, rng, swarm).run_to_end()
+    World::new(seed, rng, swarm.with_scripts_and_streams(seed)).run_to_end()
 }

@@ -2,6 +2,7 @@
 
 mod draft;
 mod scan;
+mod script;
 mod snapshot;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -25,6 +26,9 @@ impl World {
     pub(crate) fn draw_step(&mut self) -> Check {
         let odds = self.swarm.odds.all();
         match self.machine.draw_kind(&odds) {
+            0 if self.swarm.scripts > 0 && self.script_rng.u8(0..100) < self.swarm.scripts => {
+                self.transact_script()
+            }
             0 => self.transact(true),
             1 => self.transact(false),
             2 => {

@@ -9,6 +9,7 @@ use perdura::{CoreOptions, OrphanLimits};
 use perdura_device::CrashProfile;
 use perdura_recovery::{Level, Schedule};
 
+use crate::content::scramble;
 use crate::machine::Course;
 
 /// The character of a run.
@@ -26,6 +27,10 @@ pub struct Swarm {
     pub steps: u32,
     /// Of the shapes of collections, the first so many are drawn: with streams, or without.
     pub shapes: usize,
+    /// Whether new collections are streams, whatever is drawn.
+    pub streams_alone: bool,
+    /// Odds that a transaction is a script, of 100.
+    pub scripts: u8,
     /// Keys in a database.
     pub keys: u8,
     /// Databases in use.
@@ -191,6 +196,8 @@ impl Swarm {
             crashes: pick(rng, &[1, 1, 1, 1, 2, 2, 2, 4, 5]),
             steps: if long { 400 } else { pick(rng, &[40, 60, 80]) },
             shapes: pick_aside(rng, &[4, 5]),
+            streams_alone: false,
+            scripts: 0,
             keys: pick(rng, &[3, 8, 20]),
             databases: pick(rng, &[1, 1, 3]),
             medium: pick(rng, &[0, 10, 40]),
@@ -224,6 +231,23 @@ impl Swarm {
             profile,
         }
     }
+    /// The same with scripts in the runs of some seeds, and with streams alone in those of others. The seed decides beside all
+    /// that is drawn, so that the seeds of old findings keep their runs.
+    pub(crate) fn with_scripts_and_streams(self, seed: u64) -> Swarm {
+        let aside = scramble(seed ^ 0x5c71_9700);
+        let scripts = if aside.is_multiple_of(3) { 40 } else { 0 };
+        if !(aside >> 32).is_multiple_of(8) {
+            return Swarm { scripts, ..self };
+        }
+        Swarm {
+            scripts,
+            streams_alone: true,
+            keys: 3,
+            collections: 95,
+            ..self
+        }
+    }
+
     /// What its lives have in common with those of every world.
     pub(crate) fn course(&self) -> Course {
         Course {

@@ -104,7 +104,7 @@ impl Value {
     #[must_use]
     pub fn is_in(&self, source: &Source<'_>) -> bool {
         if let (Value::Stream(model), Source::Rows(rows)) = (self, source) {
-            return Stream::of(*rows).is_ok_and(|stream| model.is(&stream));
+            return Stream::of(*rows).is_ok_and(|stream| model.is(&stream, source.len()));
         }
         let same_count = usize::try_from(source.len()).is_ok_and(|len| len == self.len());
         if !same_count || source.iter().count() != self.len() {

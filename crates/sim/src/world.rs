@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 use fastrand::Rng;
 use perdura::{Core, CoreOptions};
 
+use crate::content::scramble;
 use crate::drafting::Drafting;
 use crate::machine::Machine;
 use crate::model::{Model, State};
@@ -25,6 +26,8 @@ pub struct World {
     /// Whether the last life ended with the anchor's mark of a clean shutdown, if that is known.
     pub(crate) closed_cleanly: Option<bool>,
     pub(crate) purge_turn: u64,
+    /// What scripts are drawn from.
+    pub(crate) script_rng: Rng,
     pub(crate) scratch: Vec<u8>,
 }
 
@@ -96,6 +99,7 @@ impl World {
             snapshots: Vec::new(),
             closed_cleanly: Some(false),
             purge_turn: 0,
+            script_rng: Rng::with_seed(scramble(seed)),
             scratch: Vec::new(),
         }
     }

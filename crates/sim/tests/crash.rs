@@ -51,6 +51,22 @@ fn crashes_meet_collections_of_rows_homes_abroad_orphans_scans_and_drafts() {
 }
 
 #[test]
+fn scripts_run_again_and_end_in_each_way() {
+    let report = runs(1, 100);
+    for mark in [
+        "script",
+        "script_error",
+        "script_killed",
+        "script_memory",
+        "script_reply",
+        "script_rerun",
+        "script_time",
+    ] {
+        assert!(report.reached.contains_key(mark), "{mark} never came");
+    }
+}
+
+#[test]
 fn the_same_seeds_give_the_same_trace() {
     let first = runs(77, 40);
     assert_eq!(first.trace, runs(77, 40).trace);
@@ -75,13 +91,22 @@ fn every_seeded_bug_is_caught() {
 }
 
 #[test]
+fn every_seeded_bug_of_streams_and_scripts_is_caught() {
+    let flaws: Vec<Flaw> = Flaw::STREAMS.into_iter().chain(Flaw::SCRIPTS).collect();
+    each_is_caught(Mode::Executor, &flaws, || None);
+}
+
+#[test]
 fn every_seeded_bug_has_a_row_in_the_document() {
     let document = include_str!("../../../docs/simulator.md");
     let all = Flaw::ALL
         .iter()
         .chain(&Flaw::TABLES)
         .chain(&Flaw::ORDERED)
-        .chain(&Flaw::ARCHIVE);
+        .chain(&Flaw::ARCHIVE)
+        .chain(&Flaw::STREAMS)
+        .chain(&Flaw::SCRIPTS)
+        .chain(&Flaw::SERVER);
     for flaw in all {
         assert!(document.contains(&format!("\n| {flaw:?} |")), "{flaw:?}");
     }

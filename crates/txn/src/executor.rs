@@ -256,6 +256,7 @@ impl Executor {
                     let is_new = missing.iter().all(|id| !parts.contains(id));
                     assert!(is_new, "what it missed was not latched");
                     manner.says = manner.says.widened(&missing)?;
+                    manner.now_ms += u64::from(armed(Flaw::RerunAtOtherTime));
                     if runs == RUNS_MAX {
                         parts = PartitionSet::all(self.heap.geometry().partitions);
                     } else {
@@ -313,7 +314,9 @@ impl Executor {
         let by_engine = result.is_err() && marks.panic_is_the_engines();
         // The attempt has missed a latch: its result does not count, even if it is a panic.
         if !missing.is_empty() && !by_engine {
-            self.undo(guards, undo);
+            if !armed(Flaw::RerunOverHalf) {
+                self.undo(guards, undo);
+            }
             return Outcome::Missed(missing);
         }
         if typed.used_pages() && !by_engine && !armed(Flaw::CommandReadPages) {

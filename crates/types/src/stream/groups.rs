@@ -1,5 +1,6 @@
 //! Groups of consumers.
 
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_txn::Tx;
 
@@ -73,6 +74,12 @@ impl Writing {
     /// # Errors
     /// An abort, to be handed on.
     pub fn put_group(&self, tx: &mut Tx<'_>, name: &[u8], group: &Group) -> Result<(), Fault> {
+        if armed(Flaw::GroupLastNotWritten)
+            && let Some(written) = self.stream(tx)?.group(name)?
+            && (written.pending, written.consumers) == (group.pending, group.consumers)
+        {
+            return Ok(());
+        }
         self.put(tx, &rows::group(name), &group.encode())
     }
 
@@ -103,8 +110,10 @@ impl Writing {
     /// # Errors
     /// An abort, to be handed on.
     pub fn destroy_group(&self, tx: &mut Tx<'_>, name: &[u8], group: &Group) -> Result<(), Fault> {
-        for prefix in rows::of_group(group.number) {
-            self.remove_all(tx, &prefix)?;
+        let prefixes = rows::of_group(group.number);
+        let left = usize::from(armed(Flaw::DestroyedGroupRowsKept));
+        for prefix in prefixes.iter().skip(left) {
+            self.remove_all(tx, prefix)?;
         }
         self.remove(tx, &rows::group(name)).map(drop)
     }
@@ -171,6 +180,11 @@ impl Writing {
     ) -> Result<(), Fault> {
         let ids = self.stream(tx)?.ids_of(group, consumer, Id::MIN);
         for id in ids {
+            if armed(Flaw::DeletedConsumerRowsKept) {
+                let name = rows::consumer_pending(group.number, consumer.number, id);
+                self.remove(tx, &name)?;
+                continue;
+            }
             let was_pending = self.remove_pending(tx, group, (consumer.number, id))?;
             debug_assert!(was_pending, "both rows are there or none is");
         }

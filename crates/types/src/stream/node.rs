@@ -5,6 +5,7 @@
 //! entry that is appended changes those bytes alone.
 
 use perdura_base::cursor::{Reader, Writer};
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::{to_u64, to_usize};
 
 use super::id::Id;
@@ -271,9 +272,12 @@ pub fn append(value: &mut Vec<u8>, base: Id, id: Id, fields: &[&[u8]]) -> bool {
     let Some(room) = NODE_BYTES.iter().find(|bytes| **bytes >= end.max(room)) else {
         return false;
     };
+    let grows = *room > value.len();
     value.resize(*room, 0);
     value[used..end].copy_from_slice(&entry);
-    set_used(value, end);
+    if !(grows && armed(Flaw::GrownNodeTorn)) {
+        set_used(value, end);
+    }
     set_counts(value, live + 1, count + 1);
     true
 }

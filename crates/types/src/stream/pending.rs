@@ -2,6 +2,7 @@
 //!
 //! Each is in two rows: one of its group, which says who has it, and one of its consumer, which is a name alone.
 
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_txn::Tx;
 
@@ -109,7 +110,9 @@ impl Writing {
                 other.pending = other.pending.saturating_sub(1);
                 self.put_consumer(tx, group, &other)?;
                 let name = rows::consumer_pending(group.number, other.number, id);
-                self.remove(tx, &name)?;
+                if !armed(Flaw::ClaimedRowKept) {
+                    self.remove(tx, &name)?;
+                }
                 consumer.pending += 1;
             }
             None => {
@@ -197,8 +200,10 @@ impl Writing {
     ) -> Result<bool, Fault> {
         let was_pending = self.remove(tx, &rows::pending(group.number, id))?;
         let name = rows::consumer_pending(group.number, consumer, id);
-        let was_there = self.remove(tx, &name)?;
-        debug_assert_eq!(was_pending, was_there, "both rows are there or none is");
+        if !armed(Flaw::AcknowledgedRowKept) {
+            let was_there = self.remove(tx, &name)?;
+            debug_assert_eq!(was_pending, was_there, "both rows are there or none is");
+        }
         group.pending = group
             .pending
             .saturating_sub(to_u64(usize::from(was_pending)));

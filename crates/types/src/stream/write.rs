@@ -1,6 +1,7 @@
 //! Adding, deleting and trimming entries.
 
 use perdura_base::TableId;
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_txn::{Home, Shape, Tx};
 
@@ -133,6 +134,9 @@ impl Writing {
         if self.head.length == 0 {
             self.head.first = id;
         }
+        if base == id && self.head.length > 0 && armed(Flaw::NewNodeNotCounted) {
+            return Ok(());
+        }
         self.head.length += 1;
         Ok(())
     }
@@ -155,7 +159,7 @@ impl Writing {
         };
         self.replace(tx, base, (left > 0).then_some(&value))?;
         self.head.length -= 1;
-        if id == self.head.first {
+        if id == self.head.first && !armed(Flaw::FirstIdStale) {
             self.head.first = self.stream(tx)?.find_first()?;
         }
         self.head.deleted_max = self.head.deleted_max.max(id);
@@ -199,8 +203,11 @@ impl Writing {
             };
             if is_all {
                 self.replace(tx, base, None)?;
-                self.head.length -= live;
                 trimmed += live;
+                if armed(Flaw::TrimNotCounted) {
+                    break;
+                }
+                self.head.length -= live;
                 continue;
             }
             if trim.is_rough {

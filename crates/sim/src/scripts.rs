@@ -1,0 +1,260 @@
+//! Scripts: a transaction whose operations a script in Luau asks for, one by one, and that ends well, with an error, at a
+//! limit or by a kill.
+//!
+//! The script is run by the crate that the server runs scripts with, in a transaction of the engine. It declares its first
+//! key or none, so the engine undoes it and runs it again with more partitions. Each run must then ask for the same, at the
+//! same time. One that ends with an error keeps what it has done. One that passes a limit or is killed has done nothing.
+
+use std::cell::RefCell;
+
+use fastrand::Rng;
+use perdura::{Core, Error, Renewal, Tx};
+use perdura_base::num::to_usize;
+use perdura_script::{Alarm, Ask, Code, Failure, Halt, Host, Input, Limits, Runtime, Words};
+
+use crate::ops::{Op, View, perform};
+use crate::report::Check;
+
+/// Asks for operations in an order of chance. What it asks for as its last thing ends it in one of the ways.
+const SOURCE: &[u8] = include_bytes!("scripts.luau");
+/// Its name, to be compiled by.
+const NAME: &str = "5c71";
+/// Limits that are soon passed. Time is up when the alarm rings.
+const LIMITS: Limits = Limits {
+    memory_bytes: 4 << 20,
+    time: std::time::Duration::from_secs(1),
+    reply_bytes: 4096,
+    source_bytes: 1 << 16,
+};
+thread_local! {
+    /// What runs scripts, for all runs of this thread: no script leaves anything to the next.
+    static RUNTIME: RefCell<(Runtime, Alarm)> = RefCell::new(Runtime::with_alarm(LIMITS));
+}
+
+/// How a script ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// By itself.
+    Well,
+    /// With an error that it does not catch: what it has done stands.
+    Error,
+    /// It runs for too long.
+    Time,
+    /// It needs too much memory.
+    Memory,
+    /// Its reply is too long.
+    Reply,
+    /// It is killed.
+    Kill,
+}
+
+impl Ending {
+    pub(crate) fn draw(rng: &mut Rng) -> Ending {
+        match rng.u8(0..32) {
+            0..=2 => Ending::Error,
+            3..=5 => Ending::Time,
+            6..=8 => Ending::Kill,
+            9 | 10 => Ending::Reply,
+            11 => Ending::Memory,
+            _ => Ending::Well,
+        }
+    }
+
+    /// Whether nothing of the script may stay.
+    pub(crate) fn undoes(self) -> bool {
+        !matches!(self, Ending::Well | Ending::Error)
+    }
+
+    /// What the report counts it as.
+    pub(crate) fn mark(self) -> &'static str {
+        match self {
+            Ending::Well => "script",
+            Ending::Error => "script_error",
+            Ending::Time => "script_time",
+            Ending::Memory => "script_memory",
+            Ending::Reply => "script_reply",
+            Ending::Kill => "script_killed",
+        }
+    }
+}
+
+/// A script that is to be run, perhaps several times.
+pub(crate) struct Script {
+    /// What it may ask for.
+    pub ops: Vec<Op>,
+    /// How it ends.
+    pub ending: Ending,
+    /// It asks for so many operations before it ends.
+    pub calls: usize,
+    /// Where its random numbers begin.
+    pub seed: u64,
+    /// What it has asked for in its longest run.
+    asked: Vec<usize>,
+    /// How often it was run.
+    pub runs: u64,
+}
+
+impl Script {
+    pub(crate) fn draw(rng: &mut Rng, ops: Vec<Op>) -> Script {
+        Script {
+            ending: Ending::draw(rng),
+            calls: rng.usize(0..=2 * ops.len()),
+            seed: rng.u64(..),
+            asked: Vec::new(),
+            runs: 0,
+            ops,
+        }
+    }
+
+    /// What it asked for.
+    pub(crate) fn done(&self) -> Vec<Op> {
+        self.asked.iter().map(|at| self.ops[*at].clone()).collect()
+    }
+
+    /// Runs it in a transaction, which began at a time. The inner error is a contradiction.
+    pub(crate) fn run(
+        &mut self,
+        core: &Core,
+        (tx, renewal): (&mut Tx<'_>, &mut Renewal),
+        (view, now_ms): (&mut View<'_>, u64),
+        scratch: &mut Vec<u8>,
+    ) -> Result<Check, Error> {
+        self.runs += 1;
+        if tx.now_ms() != now_ms {
+            return Ok(Err("a script runs again at another time".to_owned()));
+        }
+        let [count, calls] = [self.ops.len(), self.calls].map(|n| n.to_string());
+        let ending = format!("{:?}", self.ending);
+        let args = [&count, &calls, &ending].map(String::as_bytes);
+        let input = Input {
+            keys: &[],
+            args: &args,
+            seed: self.seed,
+            resp3: false,
+        };
+        let code = Code {
+            sha: NAME,
+            text: SOURCE,
+        };
+        let mut reply = Vec::new();
+        let (ran, inside) = RUNTIME.with_borrow_mut(|(runtime, alarm)| {
+            let mut inside = Inside {
+                core,
+                tx,
+                renewal,
+                view,
+                scratch,
+                alarm,
+                ops: &self.ops,
+                before: &self.asked,
+                asked: Vec::new(),
+                halted: None,
+                wrong: None,
+            };
+            let ran = runtime.run_script(&code, input, &mut inside, &mut reply);
+            (ran, (inside.asked, inside.halted, inside.wrong))
+        });
+        let (asked, halted, wrong) = inside;
+        if let Some(wrong) = wrong {
+            return Ok(Err(wrong));
+        }
+        if self.asked.len() <= asked.len() {
+            self.asked = asked;
+        }
+        match ran {
+            Err(Failure::Halted) => Err(halted.unwrap_or_else(killed)),
+            Err(Failure::Limit(text)) => Err(Error::Usage(text)),
+            Ok(()) if self.ending == Ending::Well => Ok(match reply == self.reply() {
+                true => Ok(()),
+                false => Err(format!("a script answers {}", reply.escape_ascii())),
+            }),
+            Err(Failure::Script(text)) if self.ending == Ending::Error => {
+                Ok(match text.contains("enough") {
+                    true => Ok(()),
+                    false => Err(format!("a script ends with {text}")),
+                })
+            }
+            other => Ok(Err(format!("a script ends with {other:?}"))),
+        }
+    }
+
+    /// What it answers: the sum of the numbers of what it asked for.
+    fn reply(&self) -> Vec<u8> {
+        let sum: usize = self.asked.iter().map(|at| at + 1).sum();
+        format!(":{sum}\r\n").into_bytes()
+    }
+}
+
+fn killed() -> Error {
+    Error::Usage("the script was killed".into())
+}
+
+/// The inside of a transaction in which a script runs.
+struct Inside<'a, 't, 'v> {
+    core: &'a Core,
+    tx: &'a mut Tx<'t>,
+    renewal: &'a mut Renewal,
+    view: &'a mut View<'v>,
+    scratch: &'a mut Vec<u8>,
+    alarm: &'a Alarm,
+    ops: &'a [Op],
+    /// What the longest run before this one asked for.
+    before: &'a [usize],
+    asked: Vec<usize>,
+    halted: Option<Error>,
+    wrong: Option<String>,
+}
+
+impl Inside<'_, '_, '_> {
+    fn op(&mut self, number: usize) -> Result<(), Halt> {
+        let at = number - 1;
+        let before = self.before.get(self.asked.len());
+        if before.is_some_and(|before| *before != at) {
+            self.wrong = Some("a script asks for something else when it runs again".to_owned());
+            return Err(Halt);
+        }
+        self.asked.push(at);
+        let op = std::slice::from_ref(&self.ops[at]);
+        match perform(
+            self.core,
+            self.tx,
+            op,
+            self.view,
+            self.scratch,
+            self.renewal,
+        ) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(wrong)) => {
+                self.wrong = Some(wrong);
+                Err(Halt)
+            }
+            Err(error) => {
+                self.halted = Some(error);
+                Err(Halt)
+            }
+        }
+    }
+}
+
+impl Host for Inside<'_, '_, '_> {
+    fn call(&mut self, ask: Ask, words: &Words, reply: &mut Vec<u8>) -> Result<(), Halt> {
+        debug_assert!(matches!(ask, Ask::Command { .. }));
+        let number = words.get(1).and_then(|text| std::str::from_utf8(text).ok());
+        let number = number.and_then(|text| text.parse().ok());
+        match (words.get(0), number) {
+            (Some(b"op"), Some(number)) => {
+                self.op(to_usize(number))?;
+                reply.extend_from_slice(format!(":{number}\r\n").as_bytes());
+            }
+            (Some(b"ring"), _) => {
+                self.alarm.ring();
+                reply.extend_from_slice(b"+OK\r\n");
+            }
+            _ => {
+                self.halted = Some(killed());
+                return Err(Halt);
+            }
+        }
+        Ok(())
+    }
+}
