@@ -234,7 +234,7 @@ impl Swarm {
     /// The same with scripts in the runs of some seeds, and with streams alone in those of others. The seed decides beside all
     /// that is drawn, so that the seeds of old findings keep their runs.
     pub(crate) fn with_scripts_and_streams(self, seed: u64) -> Swarm {
-        let aside = scramble(seed ^ 0x5c71_9700);
+        let aside = scramble(seed ^ 0x5c71_9726);
         let scripts = if aside.is_multiple_of(3) { 40 } else { 0 };
         if !(aside >> 32).is_multiple_of(8) {
             return Swarm { scripts, ..self };

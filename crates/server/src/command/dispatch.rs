@@ -22,6 +22,7 @@ use crate::resp::reply::Out;
 use crate::session::{Mute, Session};
 use crate::state::{Stage, State};
 use crate::stats::Counted;
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::KEY_BYTES_MAX;
 use std::time::Duration;
 
@@ -395,6 +396,7 @@ pub(crate) fn run_data(
     let mut partitions = PartitionSet::empty();
     add_partitions(db, command, args, &mut partitions);
     let start = replies.buf.len();
+    let mut kept = Vec::new();
     let result = db.try_transact_at(&partitions, state.wall_ms(), |tx| {
         // The engine may run this again: then the first reply never was.
         replies.buf.truncate(start);
@@ -402,11 +404,18 @@ pub(crate) fn run_data(
         if begun.vainly >= BEGINNINGS {
             data.hurry();
         }
-        data.run(
+        let done = data.run(
             command,
             args,
             &mut Out::new(&mut replies.buf, session.resp3),
-        )?;
+        );
+        if armed(Flaw::MessageOfRerunKept) {
+            kept.append(&mut data.ran().messages);
+            if done.is_ok() {
+                data.ran().messages.append(&mut kept);
+            }
+        }
+        done?;
         data.finish()
     });
     match result {

@@ -9,6 +9,7 @@ use crate::connection::Connection;
 use crate::engine::{Epoch, Error, Kind, PartitionSet, Shape, TableId, Tx};
 use crate::resp::reply::Out;
 use crate::state::{Stage, State};
+use perdura_base::flaw::{Flaw, armed};
 use std::time::Instant;
 
 /// How one more try went.
@@ -154,7 +155,12 @@ fn attempt(
         }
     };
     state.newest = state.newest.max(epoch);
-    answer(state, connection, start, epoch);
+    let shown = if armed(Flaw::DeliveryShownEarly) {
+        Epoch(0)
+    } else {
+        epoch
+    };
+    answer(state, connection, start, shown);
     (Try::Served, outcome)
 }
 

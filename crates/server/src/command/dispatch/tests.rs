@@ -1,9 +1,12 @@
-//! What a command leaves beside its reply, looked at before the loop has heard of the disk.
+//! What a command leaves beside its reply, looked at before the loop has heard of the disk. Seeded bugs show that these tests
+//! would notice.
 
 use crate::engine::{Db, Options};
 use crate::options::ServerOptions;
 use crate::state::{Stage, State};
 use crate::testbed::{self, Testbed};
+use perdura_base::flaw::{Flaw, arm};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Sends a line and says whether what the client is owed then waits, and waits for the disk
@@ -16,20 +19,121 @@ fn send(state: &mut State, client: usize, line: &str) -> (bool, bool) {
     (replies.waits(), replies.waits_firmly())
 }
 
-#[test]
-fn waitaof_waits_firmly_for_the_newest_write_of_another_client() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let mut options = Options::new(dir.path().join("data"));
+/// Sends words and returns what the client is owed then.
+fn ask(state: &mut State, client: usize, words: &[&str]) -> String {
+    let mut request = format!("*{}\r\n", words.len());
+    for word in words {
+        request += &format!("${}\r\n{word}\r\n", word.len());
+    }
+    let mut connection = state.connections.take(client).expect("a client");
+    connection.take(state, request.as_bytes());
+    let replies = std::mem::take(&mut connection.replies);
+    state.connections.put(client, connection);
+    String::from_utf8_lossy(&replies.buf).into_owned()
+}
+
+/// A server with a database and two clients, which runs no loop.
+fn ready(around: &Testbed, dir: &Path) -> State {
+    let mut options = Options::new(dir.join("data"));
     options.segment_bytes = 4 << 20;
     let db = Db::open(options.clone()).expect("a database");
-    let around = Testbed::new();
     let mut state = around.state(ServerOptions::default(), options, Arc::new(|_| {}));
     state.stage = Stage::Ready(db);
+    state.load_functions().expect("functions");
     for id in [1, 2] {
         let index = state.connections.reserve();
         let connection = testbed::connection(&state, testbed::socket(), index, id);
         state.connections.put(index, connection);
-        send(&mut state, index, "CLIENT DURABILITY mem");
+    }
+    state
+}
+
+/// Whether a test holds, and does not with a bug.
+fn notices(flaw: Flaw, holds: fn() -> bool) {
+    assert!(holds(), "without {flaw:?}");
+    arm(Some(flaw));
+    let held = holds();
+    arm(None);
+    assert!(!held, "{flaw:?} is not noticed");
+}
+
+/// A script is run again when it uses a key that it did not declare.
+#[test]
+fn what_a_script_publishes_is_sent_once_although_it_runs_again() {
+    notices(Flaw::MessageOfRerunKept, || {
+        let dir = tempfile::tempdir().expect("a directory");
+        let around = Testbed::new();
+        let mut state = ready(&around, dir.path());
+        ask(&mut state, 0, &["SUBSCRIBE", "channel"]);
+        let script = "redis.call('PUBLISH', 'channel', 'once') for i = 1, 20 do redis.call('SET', 'k' .. i, i) end";
+        let reply = ask(&mut state, 1, &["EVAL", script, "0"]);
+        assert_eq!(reply, "$-1\r\n");
+        let connection = state.connections.get(0).expect("a client");
+        let told = String::from_utf8_lossy(&connection.replies.buf).into_owned();
+        told.matches("once").count() == 1
+    });
+}
+
+#[test]
+fn a_waiting_consumer_is_told_of_an_entry_when_its_delivery_is_durable() {
+    notices(Flaw::DeliveryShownEarly, || {
+        let dir = tempfile::tempdir().expect("a directory");
+        let around = Testbed::new();
+        let mut state = ready(&around, dir.path());
+        let made = ask(
+            &mut state,
+            0,
+            &["XGROUP", "CREATE", "s", "g", "$", "MKSTREAM"],
+        );
+        assert_eq!(made, "+OK\r\n");
+        let read = [
+            "XREADGROUP",
+            "GROUP",
+            "g",
+            "c",
+            "BLOCK",
+            "0",
+            "STREAMS",
+            "s",
+            ">",
+        ];
+        assert_eq!(ask(&mut state, 0, &read), "");
+        ask(&mut state, 1, &["XADD", "s", "*", "field", "entry"]);
+        let replies = &state.connections.get(0).expect("a client").replies;
+        let told = String::from_utf8_lossy(&replies.buf).into_owned();
+        assert!(told.contains("entry"), "{told}");
+        replies.waits_firmly()
+    });
+}
+
+#[test]
+fn a_library_is_there_after_a_restart() {
+    notices(Flaw::LibraryNotWritten, || {
+        let dir = tempfile::tempdir().expect("a directory");
+        let around = Testbed::new();
+        let mut state = ready(&around, dir.path());
+        let library = "#!lua name=mine\nredis.register_function('f', function() return 7 end)";
+        let name = ask(&mut state, 0, &["FUNCTION", "LOAD", library]);
+        assert_eq!(name, "$4\r\nmine\r\n");
+        assert_eq!(ask(&mut state, 0, &["FCALL", "f", "0"]), ":7\r\n");
+        state
+            .db()
+            .expect("a database")
+            .checkpoint()
+            .expect("all is durable");
+        drop(state);
+        let mut state = ready(&around, dir.path());
+        ask(&mut state, 0, &["FCALL", "f", "0"]) == ":7\r\n"
+    });
+}
+
+#[test]
+fn waitaof_waits_firmly_for_the_newest_write_of_another_client() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let around = Testbed::new();
+    let mut state = ready(&around, dir.path());
+    for client in [0, 1] {
+        send(&mut state, client, "CLIENT DURABILITY mem");
     }
     assert_eq!(send(&mut state, 0, "WAITAOF 1 0 0"), (false, false));
     assert_eq!(send(&mut state, 1, "SET k v"), (true, false));
