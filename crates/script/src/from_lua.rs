@@ -11,8 +11,8 @@
 //! | anything else | nothing |
 
 use crate::libraries::number;
-use crate::to_lua::as_double;
-use mlua::{LuaString, Table, Value};
+use crate::stack::{At, Item, Stack};
+use crate::vm::Shared;
 
 /// Deeper tables are no reply.
 const DEPTH_MAX: usize = 512;
@@ -26,69 +26,55 @@ pub(crate) struct Protocol {
     pub(crate) script_resp3: bool,
 }
 
-/// The reply would be too long.
+/// Why there is no reply.
 #[derive(Debug)]
-pub(crate) struct TooLong;
+pub(crate) enum Unsent {
+    /// It would be too long.
+    TooLong,
+    /// The run must end.
+    Ended,
+}
 
-/// Appends a reply.
-pub(crate) struct Encoder<'a> {
+/// The bytes of a reply.
+struct Bytes<'a> {
     out: &'a mut Vec<u8>,
     protocol: Protocol,
     /// The buffer may become so long.
     end: usize,
+}
+
+/// Appends a reply.
+pub(crate) struct Encoder<'a, 'c> {
+    stack: &'a mut Stack<'c>,
+    shared: &'a Shared,
+    to: Bytes<'a>,
     depth: usize,
 }
 
-impl<'a> Encoder<'a> {
-    /// One that appends at most so many bytes.
-    pub(crate) fn new(out: &'a mut Vec<u8>, protocol: Protocol, bytes_max: usize) -> Self {
-        let end = out.len().saturating_add(bytes_max);
-        Encoder {
-            out,
-            protocol,
-            end,
-            depth: 0,
-        }
-    }
-
-    /// Appends a value.
-    pub(crate) fn push(&mut self, value: &Value) -> Result<(), TooLong> {
-        match value {
-            Value::String(text) => self.bulk(&text.as_bytes())?,
-            Value::Integer(n) => self.integer(*n),
-            Value::Number(n) => self.integer(number::truncate(*n)),
-            Value::Boolean(yes) => self.boolean(*yes),
-            Value::Table(table) => self.table(table)?,
-            _ => self.null(),
-        }
-        self.check(0)
-    }
-
-    fn check(&self, more: usize) -> Result<(), TooLong> {
+impl Bytes<'_> {
+    fn check(&self, more: usize) -> Result<(), Unsent> {
         if self.out.len().saturating_add(more) > self.end {
-            return Err(TooLong);
+            return Err(Unsent::TooLong);
         }
         Ok(())
     }
 
     fn head(&mut self, kind: u8, n: usize) {
+        self.integer(kind, i64::try_from(n).unwrap_or(i64::MAX));
+    }
+
+    fn integer(&mut self, kind: u8, n: i64) {
         self.out.push(kind);
-        number::push_integer(self.out, i64::try_from(n).unwrap_or(i64::MAX));
+        number::push_integer(self.out, n);
         self.out.extend_from_slice(b"\r\n");
     }
 
-    fn bulk(&mut self, text: &[u8]) -> Result<(), TooLong> {
+    fn bulk(&mut self, text: &[u8]) -> Result<(), Unsent> {
         self.check(text.len())?;
         self.head(b'$', text.len());
         self.out.extend_from_slice(text);
         self.out.extend_from_slice(b"\r\n");
         Ok(())
-    }
-
-    fn integer(&mut self, n: i64) {
-        self.out.push(b':');
-        number::push_integer(self.out, n);
-        self.out.extend_from_slice(b"\r\n");
     }
 
     fn null(&mut self) {
@@ -111,8 +97,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// A line of text, in which line ends become blanks.
-    fn line(&mut self, kind: u8, text: &LuaString) -> Result<(), TooLong> {
-        let text = text.as_bytes();
+    fn line(&mut self, kind: u8, text: &[u8]) -> Result<(), Unsent> {
         self.check(text.len())?;
         self.out.push(kind);
         let shown = text
@@ -123,55 +108,25 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    fn table(&mut self, table: &Table) -> Result<(), TooLong> {
-        let field = |name: &str| table.raw_get::<Value>(name).unwrap_or(Value::Nil);
-        if let Value::String(text) = field("err") {
-            return self.line(b'-', &text);
-        }
-        if let Value::String(text) = field("ok") {
-            return self.line(b'+', &text);
-        }
-        match field("double") {
-            Value::Integer(n) => return self.double(as_double(n)),
-            Value::Number(n) => return self.double(n),
-            _ => {}
-        }
-        if let Value::Table(map) = field("map") {
-            return self.map(&map);
-        }
-        if let Value::Table(set) = field("set") {
-            return self.set(&set);
-        }
-        if let Value::String(text) = field("big_number") {
-            return if self.protocol.client_resp3 {
-                self.line(b'(', &text)
-            } else {
-                self.bulk(&text.as_bytes())
-            };
-        }
-        if let Value::Table(verbatim) = field("verbatim_string") {
-            let part = |name: &str| verbatim.raw_get::<LuaString>(name).ok();
-            if let (Some(string), Some(format)) = (part("string"), part("format")) {
-                return self.verbatim(&format.as_bytes(), &string.as_bytes());
-            }
-        }
-        self.array(table)
-    }
-
-    fn double(&mut self, n: f64) -> Result<(), TooLong> {
+    fn double(&mut self, n: f64) -> Result<(), Unsent> {
         let mut text = Vec::new();
         number::push_general(&mut text, n, 17);
         if self.protocol.client_resp3 {
-            self.out.push(b',');
-            self.out.append(&mut text);
-            self.out.extend_from_slice(b"\r\n");
-            Ok(())
+            self.line(b',', &text)
         } else {
             self.bulk(&text)
         }
     }
 
-    fn verbatim(&mut self, format: &[u8], string: &[u8]) -> Result<(), TooLong> {
+    fn big_number(&mut self, text: &[u8]) -> Result<(), Unsent> {
+        if self.protocol.client_resp3 {
+            self.line(b'(', text)
+        } else {
+            self.bulk(text)
+        }
+    }
+
+    fn verbatim(&mut self, format: &[u8], string: &[u8]) -> Result<(), Unsent> {
         if !self.protocol.client_resp3 {
             return self.bulk(string);
         }
@@ -187,14 +142,90 @@ impl<'a> Encoder<'a> {
         self.out.extend_from_slice(b"\r\n");
         Ok(())
     }
+}
+
+impl<'a, 'c> Encoder<'a, 'c> {
+    /// One that appends at most so many bytes.
+    pub(crate) fn new(
+        stack: &'a mut Stack<'c>,
+        shared: &'a Shared,
+        out: &'a mut Vec<u8>,
+        protocol: Protocol,
+        bytes_max: usize,
+    ) -> Self {
+        let end = out.len().saturating_add(bytes_max);
+        Encoder {
+            stack,
+            shared,
+            to: Bytes { out, protocol, end },
+            depth: 0,
+        }
+    }
+
+    /// Appends the value at a position.
+    pub(crate) fn push(&mut self, at: At) -> Result<(), Unsent> {
+        match self.stack.item(at) {
+            Item::Text(text) => self.to.bulk(text)?,
+            Item::Number(n) => self.to.integer(b':', number::truncate(n)),
+            Item::Boolean(yes) => self.to.boolean(yes),
+            Item::Table => {
+                let len = self.stack.len();
+                self.table(at)?;
+                self.stack.cut(len);
+            }
+            Item::Nothing => self.to.null(),
+        }
+        self.to.check(0)
+    }
+
+    /// Leaves above the stack what it has looked at.
+    fn table(&mut self, at: At) -> Result<(), Unsent> {
+        if self.shared.check().is_err() {
+            return Err(Unsent::Ended);
+        }
+        let field = self.stack.len() + 1;
+        self.stack.get_field(at, c"err");
+        if let Item::Text(text) = self.stack.item(field) {
+            return self.to.line(b'-', text);
+        }
+        self.stack.get_field(at, c"ok");
+        if let Item::Text(text) = self.stack.item(field + 1) {
+            return self.to.line(b'+', text);
+        }
+        self.stack.get_field(at, c"double");
+        if let Item::Number(n) = self.stack.item(field + 2) {
+            return self.to.double(n);
+        }
+        self.stack.get_field(at, c"map");
+        if self.stack.item(field + 3) == Item::Table {
+            return self.pairs(field + 3, true);
+        }
+        self.stack.get_field(at, c"set");
+        if self.stack.item(field + 4) == Item::Table {
+            return self.pairs(field + 4, false);
+        }
+        self.stack.get_field(at, c"big_number");
+        if let Item::Text(text) = self.stack.item(field + 5) {
+            return self.to.big_number(text);
+        }
+        self.stack.get_field(at, c"verbatim_string");
+        if self.stack.item(field + 6) == Item::Table {
+            self.stack.get_field(field + 6, c"format");
+            self.stack.get_field(field + 6, c"string");
+            let parts = (self.stack.item(field + 7), self.stack.item(field + 8));
+            if let (Item::Text(format), Item::Text(string)) = parts {
+                return self.to.verbatim(format, string);
+            }
+        }
+        self.stack.cut(field - 1);
+        self.items(at)
+    }
 
     /// Goes one table deeper.
-    fn deeper(
-        &mut self,
-        push: impl FnOnce(&mut Self) -> Result<(), TooLong>,
-    ) -> Result<(), TooLong> {
+    fn deeper(&mut self, push: impl FnOnce(&mut Self) -> Result<(), Unsent>) -> Result<(), Unsent> {
         if self.depth == DEPTH_MAX {
-            self.out
+            self.to
+                .out
                 .extend_from_slice(b"-ERR reached lua stack limit\r\n");
             return Ok(());
         }
@@ -204,51 +235,55 @@ impl<'a> Encoder<'a> {
         pushed
     }
 
-    fn map(&mut self, map: &Table) -> Result<(), TooLong> {
-        let pairs = entries(map);
+    /// The pairs of a table: a map, or the keys alone as a set.
+    fn pairs(&mut self, at: At, has_values: bool) -> Result<(), Unsent> {
+        let key = self.stack.len() + 1;
+        let (mut count, mut from) = (0, 0);
+        while let Some(next) = self.stack.next_pair(at, from) {
+            self.stack.cut(key - 1);
+            (count, from) = (count + 1, next);
+        }
         self.deeper(|this| {
-            if this.protocol.client_resp3 {
-                this.head(b'%', pairs.len());
-            } else {
-                this.head(b'*', pairs.len() * 2);
+            match (has_values, this.to.protocol.client_resp3) {
+                (true, true) => this.to.head(b'%', count),
+                (true, false) => this.to.head(b'*', count * 2),
+                (false, true) => this.to.head(b'~', count),
+                (false, false) => this.to.head(b'*', count),
             }
-            pairs.iter().try_for_each(|(key, value)| {
+            let mut from = 0;
+            while let Some(next) = this.stack.next_pair(at, from) {
                 this.push(key)?;
-                this.push(value)
-            })
-        })
-    }
-
-    fn set(&mut self, set: &Table) -> Result<(), TooLong> {
-        let pairs = entries(set);
-        self.deeper(|this| {
-            let kind = if this.protocol.client_resp3 {
-                b'~'
-            } else {
-                b'*'
-            };
-            this.head(kind, pairs.len());
-            pairs.iter().try_for_each(|(key, _)| this.push(key))
-        })
-    }
-
-    fn array(&mut self, table: &Table) -> Result<(), TooLong> {
-        self.deeper(|this| {
-            let mut items = Vec::with_capacity(table.raw_len());
-            // The head says how many there are up to the first nil.
-            while let Ok(item) = table.raw_get::<Value>(items.len() + 1)
-                && !item.is_nil()
-            {
-                items.push(item);
+                if has_values {
+                    this.push(key + 1)?;
+                }
+                this.stack.cut(key - 1);
+                from = next;
             }
-            this.head(b'*', items.len());
-            items.iter().try_for_each(|item| this.push(item))
+            Ok(())
         })
     }
-}
 
-/// What a table holds.
-fn entries(table: &Table) -> Vec<(Value, Value)> {
-    let pairs = table.pairs::<Value, Value>();
-    pairs.filter_map(Result::ok).collect()
+    /// The items of a table up to the first nil.
+    fn items(&mut self, at: At) -> Result<(), Unsent> {
+        let item = self.stack.len() + 1;
+        self.deeper(|this| {
+            let mut count = 0;
+            loop {
+                this.stack.get_index(at, count + 1);
+                let ends = this.stack.is_nil(item);
+                this.stack.cut(item - 1);
+                if ends {
+                    break;
+                }
+                count += 1;
+            }
+            this.to.head(b'*', count);
+            for index in 1..=count {
+                this.stack.get_index(at, index);
+                this.push(item)?;
+                this.stack.cut(item - 1);
+            }
+            Ok(())
+        })
+    }
 }

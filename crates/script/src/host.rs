@@ -71,7 +71,12 @@ impl Words {
 
     /// Appends a word.
     pub fn push(&mut self, word: &[u8]) {
-        self.bytes.extend_from_slice(word);
+        self.push_with(|bytes| bytes.extend_from_slice(word));
+    }
+
+    /// Appends a word that a function writes behind the words before it.
+    pub(crate) fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.bytes);
         self.ends.push(self.bytes.len());
     }
 }

@@ -22,6 +22,7 @@
 //! in every process, and its interrupt reaches pattern matching and sorting. What differs from Lua 5.1 as Redis has it is
 //! listed in `docs/redis.md`.
 
+mod bridge;
 mod from_lua;
 mod host;
 mod libraries;
@@ -29,6 +30,7 @@ mod limits;
 mod random;
 mod run;
 mod shebang;
+mod stack;
 mod to_lua;
 mod vm;
 mod watchdog;

@@ -1,19 +1,14 @@
 //! Runs scripts and functions, one after the other.
 
-use crate::from_lua::{Encoder, Protocol};
-use crate::host::{Ask, Host};
+use crate::from_lua::Unsent;
+use crate::host::Host;
 use crate::limits::{Failure, Limits, Stop};
 use crate::shebang::Flags;
-use crate::to_lua;
 use crate::vm::{Library, Vm};
 use crate::watchdog::{Alarm, Watchdog};
-use mlua::{BString, Either, Function, Lua, MultiValue, Table, Value, Variadic};
+use mlua::{Function, Value};
 use perdura_base::flaw::{Flaw, armed};
-use std::cell::RefCell;
 use std::fmt;
-
-/// With more garbage than this after a run it is collected at once, bytes.
-const GARBAGE_BYTES_MAX: usize = 4 << 20;
 
 /// The text of a script or a library, and its name.
 #[derive(Debug, Clone, Copy)]
@@ -23,12 +18,6 @@ pub struct Code<'a> {
     /// The text without its header; see [`Header::code`](crate::Header::code).
     pub text: &'a [u8],
 }
-
-/// A longer reply's buffer is given back, bytes.
-const KEPT_BYTES_MAX: usize = 64 << 10;
-
-/// A string of at most so many bytes, with its head, is short.
-const SHORT_BYTES_MAX: usize = 256;
 
 /// What a run is given.
 #[derive(Debug, Clone, Copy)]
@@ -136,6 +125,7 @@ impl Runtime {
             let what = Called {
                 name: code.sha,
                 source: "user_script",
+                runner: &vm.run_script,
             };
             call(vm, limits, &function, &input, &what, (host, out))
         })
@@ -168,6 +158,7 @@ impl Runtime {
             let what = Called {
                 name,
                 source: "user_function",
+                runner: &vm.run_library,
             };
             call(vm, limits, &function, &input, &what, (host, out))
         })
@@ -190,11 +181,8 @@ impl Runtime {
             let main = vm.library(library.text);
             let main = main
                 .map_err(|error| Failure::Script(format!("ERR Error compiling function: {error}")));
-            let ran = main.and_then(|main| {
-                with_host(vm, host, || {
-                    invoke(vm, &main, MultiValue::new(), "user_function")
-                })
-            });
+            let ran =
+                main.and_then(|main| vm.bridge.with_host(host, || invoke(&vm.run_library, &main)));
             vm.shared.loads.set(false);
             let unset = vm.host.raw_set("loads", Value::Nil).map_err(engine);
             let registered = vm.shared.registered.take();
@@ -282,9 +270,8 @@ impl Runtime {
             other => other,
         };
         let clean = matches!(ran, Ok(_) | Err(Failure::Script(_) | Failure::Halted));
-        let collects = clean && stopped != Stop::Memory;
-        let collected = || vm.extra_bytes() <= GARBAGE_BYTES_MAX || vm.lua.gc_collect().is_ok();
-        if !collects || !collected() {
+        let stays = clean && stopped != Stop::Memory;
+        if !stays || vm.give_back().is_err() {
             self.vm = None;
         }
         ran
@@ -305,6 +292,8 @@ fn compiled(vm: &mut Vm, code: &Code<'_>) -> Result<Function, Failure> {
 struct Called<'a> {
     name: &'a str,
     source: &'a str,
+    /// What runs it.
+    runner: &'a Function,
 }
 
 /// Calls a function with KEYS and ARGV and appends its reply.
@@ -316,34 +305,22 @@ fn call(
     what: &Called<'_>,
     (host, out): (&mut dyn Host, &mut Vec<u8>),
 ) -> Result<(), Failure> {
-    let (keys, args) = (sequence(&vm.lua, input.keys), sequence(&vm.lua, input.args));
-    let (keys, args) = (keys.map_err(engine)?, args.map_err(engine)?);
-    let given = MultiValue::from_iter([Value::Table(keys), Value::Table(args)]);
-    let ran = with_host(vm, host, || invoke(vm, function, given, what.source));
+    vm.bridge
+        .give(input, limits.reply_bytes, std::mem::take(out));
+    let ran = vm.bridge.with_host(host, || invoke(what.runner, function));
+    let (reply, unsent) = vm.bridge.take();
+    *out = reply;
     stopped(vm, limits)?;
-    match ran? {
-        Ok(value) => {
-            let start = out.len();
-            let protocol = Protocol {
-                client_resp3: input.resp3,
-                script_resp3: vm.shared.resp3.get(),
-            };
-            let mut encoder = Encoder::new(out, protocol, limits.reply_bytes);
-            let encoded = encoder.push(&value);
-            if encoded.is_err() {
-                out.truncate(start);
-                out.shrink_to(start + KEPT_BYTES_MAX);
-                stopped(vm, limits)?;
-                return Err(limits.long_reply());
-            }
-            Ok(())
-        }
-        Err((text, line)) => {
-            let at = line.map_or(String::new(), |line| {
-                format!(", on @{}:{line}.", what.source)
-            });
-            Err(Failure::Script(format!("{text} script: {}{at}", what.name)))
-        }
+    if let Err((text, line)) = ran? {
+        let at = line.map_or(String::new(), |line| {
+            format!(", on @{}:{line}.", what.source)
+        });
+        return Err(Failure::Script(format!("{text} script: {}{at}", what.name)));
+    }
+    match unsent {
+        None => Ok(()),
+        Some(Unsent::TooLong) => Err(limits.long_reply()),
+        Some(Unsent::Ended) => Err(limits.failure(Stop::Engine)),
     }
 }
 
@@ -363,33 +340,13 @@ fn engine(error: mlua::Error) -> Failure {
     }
 }
 
-/// The table of KEYS or ARGV.
-fn sequence(lua: &Lua, words: &[&[u8]]) -> mlua::Result<Table> {
-    let mut texts = Vec::with_capacity(words.len());
-    for word in words {
-        texts.push(match std::str::from_utf8(word) {
-            Ok(text) => Either::Left(text),
-            Err(_) => Either::Right(lua.create_string(word)?),
-        });
-    }
-    lua.create_sequence_from(texts)
-}
-
-/// What a function ends with: a value, or the text of an error and the line.
-type Ended = Result<Value, (String, Option<u64>)>;
+/// What a function ends with: nothing, or the text of an error and the line.
+type Ended = Result<(), (String, Option<u64>)>;
 
 /// Calls a function through the prelude, which says where it fails.
-fn invoke(
-    vm: &Vm,
-    function: &Function,
-    mut given: MultiValue,
-    source: &str,
-) -> Result<Ended, Failure> {
-    given.push_front(Value::Function(function.clone()));
-    given.push_front(Value::String(vm.lua.create_string(source).map_err(engine)?));
-    let ended: mlua::Result<(Value, Value)> = vm.run.call(given);
-    match ended {
-        Ok((Value::Nil, result)) => Ok(Ok(result)),
+fn invoke(runner: &Function, function: &Function) -> Result<Ended, Failure> {
+    match runner.call::<(Value, Value)>(function) {
+        Ok((Value::Nil, _)) => Ok(Ok(())),
         Ok((Value::String(text), line)) => {
             let text = String::from_utf8_lossy(&text.as_bytes()).into_owned();
             Ok(Err((text, line.as_u64())))
@@ -398,100 +355,4 @@ fn invoke(
         Ok(_) => Ok(Err((String::from("ERR the script has failed"), None))),
         Err(error) => Err(engine(error)),
     }
-}
-
-/// Runs something during which `redis.call` and its kin reach the host.
-fn with_host<R>(
-    vm: &Vm,
-    host: &mut dyn Host,
-    run: impl FnOnce() -> Result<R, Failure>,
-) -> Result<R, Failure> {
-    let host = RefCell::new(host);
-    let mut result = None;
-    let scoped = vm.lua.scope(|scope| {
-        let host = &host;
-        let ask = scope.create_function(move |lua, asked| ask_host(lua, vm, host, asked))?;
-        vm.host.raw_set("ask", ask)?;
-        result = Some(run());
-        vm.host.raw_set("ask", Value::Nil)?;
-        Ok(())
-    });
-    match result {
-        Some(result) => scoped.map_err(engine).and(result),
-        None => Err(scoped.map_or_else(engine, |()| Failure::Halted)),
-    }
-}
-
-/// What the prelude's `host.ask` is given: what is asked, and words. The first ones come from the stack without a handle
-/// of the virtual machine; the others do not.
-type Asked = (
-    u32,
-    Option<BString>,
-    Option<BString>,
-    Option<BString>,
-    Variadic<BString>,
-);
-
-/// What the prelude's `host.ask` returns: how the answer is to be read, and the answer.
-type Answer = (u32, Either<String, Value>);
-
-/// Asks the host: what the prelude's `host.ask` does. The first argument says what is asked.
-fn ask_host(
-    lua: &Lua,
-    vm: &Vm,
-    host: &RefCell<&mut dyn Host>,
-    (what, first, second, third, more): Asked,
-) -> mlua::Result<Answer> {
-    vm.shared.check()?;
-    let resp3 = vm.shared.resp3.get();
-    let ask = match what {
-        0 => Ask::Command { resp3 },
-        1 => Ask::MayRun,
-        _ => Ask::Log,
-    };
-    let (Ok(mut buffers), Ok(mut host)) = (vm.buffers.try_borrow_mut(), host.try_borrow_mut())
-    else {
-        return Err(vm.shared.stop(Stop::Engine));
-    };
-    let (asked, reply) = &mut *buffers;
-    asked.clear();
-    reply.clear();
-    for word in [first, second, third].iter().flatten().chain(more.iter()) {
-        if asked.bytes() + word.len() > vm.shared.build_bytes_max {
-            return Err(vm.shared.stop(Stop::Memory));
-        }
-        asked.push(word);
-    }
-    if host.call(ask, asked, reply).is_err() {
-        return Err(vm.shared.stop(Stop::Host));
-    }
-    let answer = read_answer(lua, reply, resp3);
-    if reply.capacity() > KEPT_BYTES_MAX {
-        *reply = Vec::new();
-    }
-    answer?.ok_or_else(|| vm.shared.stop(Stop::Engine))
-}
-
-/// An answer in RESP. Short texts need no detour through a handle of the virtual machine.
-fn read_answer(lua: &Lua, reply: &[u8], resp3: bool) -> mlua::Result<Option<Answer>> {
-    if reply == b"+OK\r\n" {
-        return Ok(Some((3, Either::Right(Value::Nil))));
-    }
-    let code = match reply.first() {
-        Some(b'+') => 1,
-        Some(b'-') => 2,
-        _ => 0,
-    };
-    if code > 0 {
-        let line = reply.strip_suffix(b"\r\n").and_then(|line| line.get(1..));
-        let text = lua.create_string(line.unwrap_or_default())?;
-        return Ok(Some((code, Either::Right(Value::String(text)))));
-    }
-    if reply.len() <= SHORT_BYTES_MAX
-        && let Some(text) = to_lua::short_text(reply)
-    {
-        return Ok(Some((0, Either::Left(String::from(text)))));
-    }
-    let value = to_lua::convert(lua, reply, resp3)?;
-    Ok(value.map(|value| (0, Either::Right(value))))
 }

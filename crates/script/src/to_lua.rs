@@ -9,50 +9,37 @@
 //! | RESP3 double, big number, verbatim string, map, set | table with field `double`, `big_number`, `verbatim_string`, `map`, `set` |
 //! | RESP3 boolean | boolean |
 
-use mlua::{Lua, Table, Value};
+use crate::stack::{At, Stack};
+use std::ffi::CStr;
 
 /// Deeper replies are not read.
 const DEPTH_MAX: usize = 64;
 
-/// The value of a whole reply. `None`: the bytes are no reply.
-pub(crate) fn convert(lua: &Lua, reply: &[u8], resp3: bool) -> mlua::Result<Option<Value>> {
+/// Pushes the value of a whole reply. `None`: the bytes are no reply, and anything may have been pushed.
+pub(crate) fn push(stack: &mut Stack<'_>, reply: &[u8], resp3: bool) -> Option<()> {
     let mut reader = Reader {
-        lua,
+        stack,
         rest: reply,
         resp3,
     };
     reader.value(0)
 }
 
-/// The text of a whole reply that is a string of UTF-8.
-pub(crate) fn short_text(reply: &[u8]) -> Option<&str> {
-    let behind = reply.strip_prefix(b"$")?;
-    let head = memchr::memchr(b'\r', behind)?;
-    let len = usize::try_from(Reader::number(&behind[..head])?).ok()?;
-    let text = behind.get(head + 2..)?.strip_suffix(b"\r\n")?;
-    std::str::from_utf8(text)
-        .ok()
-        .filter(|text| text.len() == len)
+/// Pushes a table with a text in a field.
+pub(crate) fn push_named(stack: &mut Stack<'_>, field: &CStr, text: &[u8]) {
+    stack.push_table(0, 1);
+    let table = stack.len();
+    stack.push_text(text);
+    stack.set_field(table, field);
 }
 
-/// A table with a text in field `err`.
-pub(crate) fn error_table(lua: &Lua, text: &[u8]) -> mlua::Result<Value> {
-    named(lua, "err", Value::String(lua.create_string(text)?))
-}
-
-fn named(lua: &Lua, field: &str, value: Value) -> mlua::Result<Value> {
-    let table = lua.create_table_with_capacity(0, 1)?;
-    table.raw_set(field, value)?;
-    Ok(Value::Table(table))
-}
-
-struct Reader<'a> {
-    lua: &'a Lua,
+struct Reader<'a, 's, 'c> {
+    stack: &'s mut Stack<'c>,
     rest: &'a [u8],
     resp3: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Reader<'a, '_, '_> {
     /// The bytes up to a line's end.
     fn line(&mut self) -> Option<&'a [u8]> {
         let end = memchr::memchr(b'\r', self.rest)?;
@@ -73,87 +60,96 @@ impl<'a> Reader<'a> {
         Some(text)
     }
 
-    fn nothing(&self) -> Value {
+    fn push_nothing(&mut self) {
         if self.resp3 {
-            Value::Nil
+            self.stack.push_nil();
         } else {
-            Value::Boolean(false)
+            self.stack.push_boolean(false);
         }
     }
 
-    fn value(&mut self, depth: usize) -> mlua::Result<Option<Value>> {
-        let Some((kind, behind)) = self.rest.split_first() else {
-            return Ok(None);
-        };
+    /// Pushes the next value.
+    fn value(&mut self, depth: usize) -> Option<()> {
+        let (kind, behind) = self.rest.split_first()?;
         self.rest = behind;
-        let Some(line) = self.line().filter(|_| depth < DEPTH_MAX) else {
-            return Ok(None);
-        };
-        let lua = self.lua;
-        let text = |bytes: &[u8]| lua.create_string(bytes).map(Value::String);
-        let value = match kind {
-            b'+' => named(lua, "ok", text(line)?)?,
-            b'-' => error_table(lua, line)?,
-            b':' => match Self::number(line) {
-                Some(n) => Value::Number(as_double(n)),
-                None => return Ok(None),
-            },
-            b'_' => self.nothing(),
-            b'#' => Value::Boolean(line == b"t"),
-            b',' => named(lua, "double", Value::Number(double(line)))?,
-            b'(' => named(lua, "big_number", text(line)?)?,
-            b'$' | b'*' if line == b"-1" => self.nothing(),
-            b'$' => match self.bulk(line) {
-                Some(bytes) => text(bytes)?,
-                None => return Ok(None),
-            },
-            b'=' => match self.bulk(line).and_then(|bytes| bytes.split_at_checked(4)) {
-                Some((format, string)) => {
-                    let table = lua.create_table_with_capacity(0, 2)?;
-                    table.raw_set("format", text(&format[..3])?)?;
-                    table.raw_set("string", text(string)?)?;
-                    named(lua, "verbatim_string", Value::Table(table))?
-                }
-                None => return Ok(None),
-            },
-            b'*' | b'~' | b'%' | b'>' => {
-                let Some(len) = Self::number(line).and_then(|n| usize::try_from(n).ok()) else {
-                    return Ok(None);
-                };
-                match self.aggregate(*kind, len, depth)? {
-                    Some(table) if *kind == b'~' => named(lua, "set", Value::Table(table))?,
-                    Some(table) if *kind == b'%' => named(lua, "map", Value::Table(table))?,
-                    Some(table) => Value::Table(table),
-                    None => return Ok(None),
-                }
+        let line = self.line().filter(|_| depth < DEPTH_MAX)?;
+        match kind {
+            b'+' => push_named(self.stack, c"ok", line),
+            b'-' => push_named(self.stack, c"err", line),
+            b':' => self.stack.push_number(as_double(Self::number(line)?)),
+            b'_' => self.push_nothing(),
+            b'#' => self.stack.push_boolean(line == b"t"),
+            b',' => {
+                let table = self.open();
+                self.stack.push_number(double(line));
+                self.stack.set_field(table, c"double");
             }
-            _ => return Ok(None),
-        };
-        Ok(Some(value))
+            b'(' => push_named(self.stack, c"big_number", line),
+            b'$' | b'*' if line == b"-1" => self.push_nothing(),
+            b'$' => {
+                let text = self.bulk(line)?;
+                self.stack.push_text(text);
+            }
+            b'=' => {
+                let (format, string) = self.bulk(line)?.split_at_checked(4)?;
+                let table = self.open();
+                self.stack.push_table(0, 2);
+                for (field, text) in [(c"format", &format[..3]), (c"string", string)] {
+                    self.stack.push_text(text);
+                    self.stack.set_field(table + 1, field);
+                }
+                self.stack.set_field(table, c"verbatim_string");
+            }
+            b'*' | b'>' => {
+                let len = usize::try_from(Self::number(line)?).ok()?;
+                self.items(len, depth)?;
+            }
+            b'~' | b'%' => {
+                let len = usize::try_from(Self::number(line)?).ok()?;
+                self.pairs(len, depth, *kind == b'%')?;
+            }
+            _ => return None,
+        }
+        Some(())
     }
 
-    fn aggregate(&mut self, kind: u8, len: usize, depth: usize) -> mlua::Result<Option<Table>> {
-        // No more room than the bytes can fill: the shortest reply has three.
-        let room = len.min(self.rest.len() / 3 + 1);
-        let table = if kind == b'*' || kind == b'>' {
-            self.lua.create_table_with_capacity(room, 0)?
-        } else {
-            self.lua.create_table_with_capacity(0, room)?
-        };
+    /// Pushes an empty table for one field.
+    fn open(&mut self) -> At {
+        self.stack.push_table(0, 1);
+        self.stack.len()
+    }
+
+    /// No more room than the bytes can fill: the shortest reply has three.
+    fn room(&self, len: usize) -> usize {
+        len.min(self.rest.len() / 3 + 1)
+    }
+
+    fn items(&mut self, len: usize, depth: usize) -> Option<()> {
+        self.stack.push_table(self.room(len), 0);
+        let table = self.stack.len();
         for index in 1..=len {
-            let Some(first) = self.value(depth + 1)? else {
-                return Ok(None);
-            };
-            match kind {
-                b'~' => table.raw_set(first, true)?,
-                b'%' => match self.value(depth + 1)? {
-                    Some(second) => table.raw_set(first, second)?,
-                    None => return Ok(None),
-                },
-                _ => table.raw_set(index, first)?,
-            }
+            self.value(depth + 1)?;
+            self.stack.set_index(table, index);
         }
-        Ok(Some(table))
+        Some(())
+    }
+
+    /// Pushes a table whose field `map` or `set` is the table of the pairs.
+    fn pairs(&mut self, len: usize, depth: usize, has_values: bool) -> Option<()> {
+        let table = self.open();
+        self.stack.push_table(0, self.room(len));
+        for _ in 0..len {
+            self.value(depth + 1)?;
+            if has_values {
+                self.value(depth + 1)?;
+            } else {
+                self.stack.push_boolean(true);
+            }
+            self.stack.set_pair(table + 1);
+        }
+        self.stack
+            .set_field(table, if has_values { c"map" } else { c"set" });
+        Some(())
     }
 }
 

@@ -1,13 +1,13 @@
 //! The virtual machine: Luau with the prelude run and the sandbox closed.
 
-use crate::host::Words;
+use crate::bridge::Bridge;
 use crate::libraries;
 use crate::limits::Stop;
 use crate::random::Random;
 use crate::run::Registered;
 use crate::watchdog::Flag;
 use mlua::chunk::{Chunk, ChunkMode, Compiler};
-use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value, VmState};
+use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -39,6 +39,10 @@ const REPLACED: [&str; 17] = [
     "bit32.rrotate",
     "vector.create",
 ];
+/// A run leaves at most so much more memory in use than there was, unless all of it is needed, bytes.
+const LEFT_BYTES_MAX: usize = 896 << 10;
+/// So often is garbage collected after a run: each time the stack, if it is long, becomes half as long.
+const COLLECTIONS_MAX: usize = 8;
 /// With less memory left than this garbage is not collected any more, bytes.
 const COLLECTED_LEAST: usize = 2 << 20;
 
@@ -99,23 +103,22 @@ impl Shared {
         self.check()
     }
 
-    /// Collects all garbage once much of the memory is used: Luau's own collector takes steps of one size, which long
-    /// strings outrun, and the allocator only fails.
-    fn collect_garbage(&self, lua: &Lua) -> mlua::Result<()> {
-        if lua.used_memory() < self.collect_at.get() {
-            return Ok(());
-        }
-        lua.gc_collect()?;
-        let used = lua.used_memory();
-        let left = self.end_bytes.get().saturating_sub(used);
+    /// Whether all garbage is to be collected, with so many bytes in use: Luau's own collector takes steps of one size,
+    /// which long strings outrun, and the allocator only fails.
+    pub(crate) fn collects_at(&self, used_bytes: usize) -> bool {
+        used_bytes >= self.collect_at.get()
+    }
+
+    /// All garbage has been collected, and so many bytes are in use. Says when it is the next time.
+    pub(crate) fn collected(&self, used_bytes: usize) {
+        let left = self.end_bytes.get().saturating_sub(used_bytes);
         // Each time half of what is left; near the end there is nothing to be gained.
         let next = if left < COLLECTED_LEAST {
             usize::MAX
         } else {
-            used + left / 2
+            used_bytes + left / 2
         };
         self.collect_at.set(next);
-        Ok(())
     }
 
     /// A run begins, which may use memory up to `end_bytes`.
@@ -130,6 +133,9 @@ impl Shared {
     }
 }
 
+/// What the prelude returns: what runs scripts and libraries, and their environments.
+type Closed = (Function, Function, Table, Table);
+
 /// The compiled functions of a library by name.
 pub(crate) type Library = HashMap<String, Function>;
 
@@ -137,9 +143,11 @@ pub(crate) type Library = HashMap<String, Function>;
 pub(crate) struct Vm {
     pub(crate) lua: Lua,
     pub(crate) shared: Rc<Shared>,
-    /// Runs a function and says where it failed.
-    pub(crate) run: Function,
-    /// Where the functions of the run are put that end with it.
+    /// Runs a function of a script and says where it failed.
+    pub(crate) run_script: Function,
+    /// Runs a function of a library and says where it failed.
+    pub(crate) run_library: Function,
+    /// What the prelude reads of the host.
     pub(crate) host: Table,
     script_environment: Table,
     library_environment: Table,
@@ -147,10 +155,10 @@ pub(crate) struct Vm {
     scripts: HashMap<String, Function>,
     /// Libraries by the SHA-1 of their code.
     pub(crate) libraries: HashMap<String, Library>,
-    /// Memory in use when it was new, bytes.
-    pub(crate) base_bytes: usize,
-    /// The words of the command that a script runs now, and its reply.
-    pub(crate) buffers: RefCell<(Words, Vec<u8>)>,
+    /// Memory that was in use after the last collection, and what has been compiled since, bytes.
+    kept_bytes: Cell<usize>,
+    /// Behind the machine, which has its address.
+    pub(crate) bridge: Rc<Bridge>,
 }
 
 impl Vm {
@@ -181,32 +189,29 @@ impl Vm {
         // The prelude's own calls of the language's functions are fast, too.
         lua.globals().set_safeenv(true);
         let host = lua.create_table()?;
+        let bridge = Bridge::new(&lua, &shared, &host)?;
         let prelude = lua.load(PRELUDE).set_name("=prelude").into_function()?;
-        let (run, script_environment, library_environment): (Function, Table, Table) =
+        let (run_script, run_library, script_environment, library_environment): Closed =
             prelude.call((native, host.clone()))?;
         // Names are resolved when a chunk is compiled, for nothing that scripts find ever changes. In libraries `redis` does:
         // it is hidden from the compiler, and so looked up at each use.
         library_environment.set_safeenv(true);
         script_environment.set_safeenv(true);
-        let seen = Rc::clone(&shared);
-        lua.set_interrupt(move |lua| {
-            seen.check()?;
-            seen.collect_garbage(lua)?;
-            Ok(VmState::Continue)
-        });
+        bridge.interrupt(&lua)?;
         lua.gc_collect()?;
-        let base_bytes = lua.used_memory();
+        let kept_bytes = Cell::new(lua.used_memory());
         Ok(Vm {
             lua,
             shared,
-            run,
+            run_script,
+            run_library,
             host,
             script_environment,
             library_environment,
             scripts: HashMap::new(),
             libraries: HashMap::new(),
-            base_bytes,
-            buffers: RefCell::default(),
+            kept_bytes,
+            bridge,
         })
     }
 
@@ -218,7 +223,10 @@ impl Vm {
         // In front of the first line, so that no line changes its number.
         let text = [b"local KEYS, ARGV = ...; ", code].concat();
         let chunk = self.lua.load(&text[..]).set_name("=user_script");
+        let before = self.lua.used_memory();
         let compiled = self.compile(chunk, &self.script_environment)?;
+        let grown = self.lua.used_memory().saturating_sub(before);
+        self.kept_bytes.set(self.kept_bytes.get() + grown);
         if self.scripts.len() >= COMPILED_MAX {
             self.scripts.clear();
         }
@@ -250,8 +258,23 @@ impl Vm {
         })
     }
 
-    /// Bytes in use beyond those of a new virtual machine.
-    pub(crate) fn extra_bytes(&self) -> usize {
-        self.lua.used_memory().saturating_sub(self.base_bytes)
+    /// Collects what a run has left, if it is much.
+    pub(crate) fn give_back(&self) -> mlua::Result<()> {
+        let mut used = self.lua.used_memory();
+        let kept = self.kept_bytes.get();
+        for _ in 0..COLLECTIONS_MAX {
+            if used <= kept.saturating_add(LEFT_BYTES_MAX) {
+                return Ok(());
+            }
+            self.lua.gc_collect()?;
+            let left = self.lua.used_memory();
+            let (before, gained) = (used, used.saturating_sub(left));
+            used = left;
+            if gained < before / 16 {
+                break;
+            }
+        }
+        self.kept_bytes.set(used);
+        Ok(())
     }
 }

@@ -158,3 +158,13 @@ fn a_host_that_halts_cannot_be_stopped_by_pcall() {
         bench.host.seen
     );
 }
+
+#[test]
+fn a_panic_of_the_host_goes_on_behind_the_machine() {
+    for source in ["redis.call('PANIC')", "pcall(redis.call, 'PANIC') return 1"] {
+        let mut bench = Bench::new();
+        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.run(source)));
+        let panic = ran.expect_err("the panic");
+        assert_eq!(panic.downcast_ref(), Some(&"the host has panicked"));
+    }
+}

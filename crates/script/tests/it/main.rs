@@ -29,6 +29,7 @@ impl Host for Echo {
             }
             b"RAW" => reply.extend_from_slice(words.get(1).unwrap_or(b"")),
             b"HALT" => return Err(Halt),
+            b"PANIC" => panic!("the host has panicked"),
             _ => reply.extend_from_slice(b"-ERR unknown\r\n"),
         }
         Ok(())

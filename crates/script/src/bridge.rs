@@ -1,0 +1,405 @@
+//! The functions of Rust that every script calls: it runs commands through them, is given KEYS and ARGV, and leaves its
+//! reply.
+//!
+//! They work on the machine's stack ([`Stack`]). All other native functions go through mlua.
+//!
+//! # How a run ends early
+//! What no script may catch is raised as a light userdata, the address of the bridge, which the prelude's `pcall` knows
+//! from all values that scripts have. Why the run ends is in [`Shared`]. A panic of the host is kept, ends the run, and
+//! goes on when the machine has returned: it may not unwind through the machine.
+//!
+//! # Unsafe code
+//! The functions find their bridge through a pointer: in an upvalue, and for the interrupt in the data of the thread. It
+//! points into a box that the virtual machine owns beside the machine's state and drops after it. The host is borrowed for
+//! one run, which [`Bridge::with_host`] makes sure of.
+#![allow(unsafe_code)]
+
+use crate::from_lua::{Encoder, Protocol, Unsent};
+use crate::host::{Ask, Host, Words};
+use crate::libraries::number;
+use crate::limits::Stop;
+use crate::run::Input;
+use crate::stack::{Item, Stack};
+use crate::to_lua;
+use crate::vm::Shared;
+use mlua::{Function, Lua, Table, ffi};
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::ffi::{CStr, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+/// A longer buffer of a command's reply is given back, bytes.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+const UNASKED: &[u8] = b"ERR Please specify at least one argument for this redis lib call";
+const NOT_WORDS: &[u8] = b"ERR Lua redis lib command arguments must be strings or integers";
+
+/// How a native function ends.
+enum End {
+    /// With the values above its arguments, so many.
+    Values(c_int),
+    /// With the last value as an error.
+    Error,
+    /// With the run.
+    Run,
+}
+
+/// What a run reads and leaves.
+#[derive(Default)]
+struct Run {
+    /// KEYS, and then ARGV.
+    words: Words,
+    /// How many of the words are keys. `None`: the run is given nothing, and has no reply.
+    keys: Option<usize>,
+    resp3: bool,
+    /// The reply, behind what its buffer held before.
+    out: Vec<u8>,
+    reply_bytes_max: usize,
+    unsent: Option<Unsent>,
+}
+
+/// What the native functions work with.
+pub(crate) struct Bridge {
+    shared: Rc<Shared>,
+    host: Cell<Option<NonNull<dyn Host>>>,
+    /// A panic of the host.
+    panic: Cell<Option<Box<dyn Any + Send>>>,
+    run: RefCell<Run>,
+    /// The words of the command that a script runs now, and its reply.
+    buffers: RefCell<(Words, Vec<u8>)>,
+}
+
+impl Bridge {
+    /// Makes the functions, and puts them into the table that the prelude is given.
+    pub(crate) fn new(lua: &Lua, shared: &Rc<Shared>, table: &Table) -> mlua::Result<Rc<Self>> {
+        let bridge = Rc::new(Bridge {
+            shared: Rc::clone(shared),
+            host: Cell::new(None),
+            panic: Cell::new(None),
+            run: RefCell::default(),
+            buffers: RefCell::default(),
+        });
+        let address = Rc::as_ptr(&bridge).cast_mut().cast();
+        let functions: [(&CStr, ffi::lua_CFunction); 6] = [
+            (c"call", call),
+            (c"pcall", pcall),
+            (c"may_run", may_run),
+            (c"log", log),
+            (c"given", given),
+            (c"done", done),
+        ];
+        for (name, function) in functions {
+            // SAFETY: pushes a pointer and a closure over it, for which mlua has made room; the name is static, and the
+            // functions take their upvalue for the address of a bridge.
+            let made: Function = unsafe {
+                lua.exec_raw((), |state| {
+                    ffi::lua_pushlightuserdata(state, address);
+                    ffi::lua_pushcclosured(state, function, name.as_ptr(), 1);
+                })?
+            };
+            table.raw_set(name.to_str().unwrap_or_default(), made)?;
+        }
+        Ok(bridge)
+    }
+
+    /// Sets the machine's interrupt, which ends runs.
+    pub(crate) fn interrupt(&self, lua: &Lua) -> mlua::Result<()> {
+        let address: *const Bridge = self;
+        // SAFETY: mlua uses neither the data of the thread, which is the machine's only one, nor the interrupt, unless it is
+        // asked to.
+        unsafe {
+            lua.exec_raw((), |state| {
+                ffi::lua_setthreaddata(state, address.cast_mut().cast());
+                (*ffi::lua_callbacks(state)).interrupt = Some(interrupt);
+            })
+        }
+    }
+
+    /// Gives the next run its KEYS and ARGV, and a buffer for its reply.
+    pub(crate) fn give(&self, input: &Input<'_>, reply_bytes_max: usize, out: Vec<u8>) {
+        let mut run = self.run.borrow_mut();
+        run.words.clear();
+        for word in input.keys.iter().chain(input.args) {
+            run.words.push(word);
+        }
+        run.keys = Some(input.keys.len());
+        run.resp3 = input.resp3;
+        run.out = out;
+        run.reply_bytes_max = reply_bytes_max;
+        run.unsent = None;
+    }
+
+    /// Takes the buffer with the reply back, and why it has none.
+    pub(crate) fn take(&self) -> (Vec<u8>, Option<Unsent>) {
+        let mut run = self.run.borrow_mut();
+        run.keys = None;
+        (std::mem::take(&mut run.out), run.unsent.take())
+    }
+
+    /// Runs something during which `redis.call` and its kin reach the host.
+    pub(crate) fn with_host<R>(&self, host: &mut dyn Host, run: impl FnOnce() -> R) -> R {
+        struct Lent<'b>(&'b Bridge);
+        impl Drop for Lent<'_> {
+            fn drop(&mut self) {
+                self.0.host.set(None);
+            }
+        }
+        let lent = Lent(self);
+        let host: NonNull<dyn Host + '_> = NonNull::from(host);
+        // SAFETY: only the lifetime becomes longer, and `lent` takes the pointer away before the borrow ends, also when
+        // `run` panics.
+        let host: NonNull<dyn Host> = unsafe { std::mem::transmute(host) };
+        self.host.set(Some(host));
+        let ran = run();
+        drop(lent);
+        if let Some(panic) = self.panic.take() {
+            resume_unwind(panic);
+        }
+        ran
+    }
+
+    /// The run ends for this reason, if it has no other.
+    fn stop(&self, why: Stop) -> End {
+        self.shared.stop(why);
+        End::Run
+    }
+
+    /// Asks the host with the arguments of the function, and pushes the answer. Whether it is an error, as a table.
+    fn ask(&self, stack: &mut Stack<'_>, ask: Ask) -> Result<bool, End> {
+        if self.shared.check().is_err() {
+            return Err(End::Run);
+        }
+        let mut buffers = self.buffers.borrow_mut();
+        let (words, reply) = &mut *buffers;
+        words.clear();
+        reply.clear();
+        if stack.len() == 0 {
+            to_lua::push_named(stack, c"err", UNASKED);
+            return Ok(true);
+        }
+        for at in 1..=stack.len() {
+            let fits = match stack.item(at) {
+                Item::Text(text) => {
+                    words.bytes().saturating_add(text.len()) <= self.shared.build_bytes_max && {
+                        words.push(text);
+                        true
+                    }
+                }
+                Item::Number(n) => {
+                    words.push_with(|to| push_number(to, n));
+                    words.bytes() <= self.shared.build_bytes_max
+                }
+                _ => {
+                    to_lua::push_named(stack, c"err", NOT_WORDS);
+                    return Ok(true);
+                }
+            };
+            if !fits {
+                return Err(self.stop(Stop::Memory));
+            }
+        }
+        // While it is asked it is not there for another call.
+        let Some(mut host) = self.host.take() else {
+            return Err(self.stop(Stop::Engine));
+        };
+        let answered = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: `with_host` holds the only borrow of the host and waits; the pointer is there only while it does, and
+            // this call has taken it.
+            let host = unsafe { host.as_mut() };
+            host.call(ask, words, reply)
+        }));
+        self.host.set(Some(host));
+        match answered {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err(self.stop(Stop::Host)),
+            Err(panic) => {
+                self.panic.set(Some(panic));
+                return Err(self.stop(Stop::Engine));
+            }
+        }
+        let resp3 = matches!(ask, Ask::Command { resp3: true });
+        let pushed = to_lua::push(stack, reply, resp3);
+        let is_error = reply.first() == Some(&b'-');
+        if reply.capacity() > KEPT_BYTES_MAX {
+            *reply = Vec::new();
+        }
+        match pushed {
+            Some(()) => Ok(is_error),
+            None => Err(self.stop(Stop::Engine)),
+        }
+    }
+
+    fn command(&self) -> Ask {
+        Ask::Command {
+            resp3: self.shared.resp3.get(),
+        }
+    }
+
+    /// Pushes the tables of KEYS and ARGV.
+    fn push_given(&self, stack: &mut Stack<'_>) -> End {
+        let run = self.run.borrow();
+        let Some(keys) = run.keys else {
+            return End::Values(0);
+        };
+        let begin = stack.len();
+        stack.push_table(keys, 0);
+        stack.push_table(run.words.len() - keys, 0);
+        for (at, word) in run.words.iter().enumerate() {
+            stack.push_text(word);
+            match at.checked_sub(keys) {
+                None => stack.set_index(begin + 1, at + 1),
+                Some(arg) => stack.set_index(begin + 2, arg + 1),
+            }
+        }
+        End::Values(2)
+    }
+
+    /// Makes the reply of the function's argument.
+    fn reply(&self, stack: &mut Stack<'_>) -> End {
+        let mut run = self.run.borrow_mut();
+        let run = &mut *run;
+        if run.keys.is_some() {
+            let protocol = Protocol {
+                client_resp3: run.resp3,
+                script_resp3: self.shared.resp3.get(),
+            };
+            let start = run.out.len();
+            let encoded = Encoder::new(
+                stack,
+                &self.shared,
+                &mut run.out,
+                protocol,
+                run.reply_bytes_max,
+            )
+            .push(1);
+            if let Err(why) = encoded {
+                run.out.truncate(start);
+                run.out.shrink_to(start + KEPT_BYTES_MAX);
+                run.unsent = Some(why);
+            }
+        }
+        End::Values(0)
+    }
+}
+
+/// A number as a word, as C's `%.17g` writes it.
+fn push_number(to: &mut Vec<u8>, n: f64) {
+    match number::whole(n) {
+        // Up to here a double has all digits, and a zero may have a sign.
+        Some(whole) if whole != 0 && n.abs() < 1e16 => number::push_integer(to, whole),
+        _ => number::push_general(to, n, 17),
+    }
+}
+
+/// Runs a native function for the machine.
+///
+/// # Safety
+/// The machine calls one of the functions below with `state`: its first upvalue is the address of a bridge that is there.
+unsafe fn enter(
+    state: *mut ffi::lua_State,
+    run: impl FnOnce(&Bridge, &mut Stack<'_>) -> End,
+) -> c_int {
+    // SAFETY: see above; the machine waits for this function.
+    let (bridge, mut stack) = unsafe {
+        let address = ffi::lua_tolightuserdata(state, ffi::lua_upvalueindex(1));
+        (&*address.cast::<Bridge>(), Stack::new(state))
+    };
+    match run(bridge, &mut stack) {
+        End::Values(count) => count,
+        // SAFETY: raises the last value; nothing here has to be dropped.
+        End::Error => unsafe { ffi::lua_error(state) },
+        // SAFETY: as above.
+        End::Run => unsafe { end_run(state, bridge) },
+    }
+}
+
+/// Raises what no script may catch.
+///
+/// # Safety
+/// The machine has called a native function or its interrupt with `state`.
+unsafe fn end_run(state: *mut ffi::lua_State, bridge: &Bridge) -> ! {
+    let address: *const Bridge = bridge;
+    // SAFETY: makes room and raises what it pushes. Nothing reads through the address.
+    unsafe {
+        ffi::lua_rawcheckstack(state, 1);
+        ffi::lua_pushlightuserdata(state, address.cast_mut().cast());
+        ffi::lua_error(state)
+    }
+}
+
+/// What a command's reply is to the script: its value, or an error to be raised.
+fn raised(is_error: Result<bool, End>) -> End {
+    match is_error {
+        Ok(true) => End::Error,
+        Ok(false) => End::Values(1),
+        Err(end) => end,
+    }
+}
+
+unsafe extern "C-unwind" fn call(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: the machine calls this with the upvalue that `Bridge::new` gave it.
+    unsafe {
+        enter(state, |bridge, stack| {
+            raised(bridge.ask(stack, bridge.command()))
+        })
+    }
+}
+
+unsafe extern "C-unwind" fn pcall(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        enter(state, |bridge, stack| {
+            match bridge.ask(stack, bridge.command()) {
+                Ok(_) => End::Values(1),
+                Err(end) => end,
+            }
+        })
+    }
+}
+
+unsafe extern "C-unwind" fn may_run(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        enter(state, |bridge, stack| {
+            raised(bridge.ask(stack, Ask::MayRun))
+        })
+    }
+}
+
+unsafe extern "C-unwind" fn log(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: as above.
+    unsafe { enter(state, |bridge, stack| raised(bridge.ask(stack, Ask::Log))) }
+}
+
+unsafe extern "C-unwind" fn given(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: as above.
+    unsafe { enter(state, Bridge::push_given) }
+}
+
+unsafe extern "C-unwind" fn done(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: as above.
+    unsafe { enter(state, Bridge::reply) }
+}
+
+/// What the machine calls at each call and each loop's end: ends a run whose time is over, and collects garbage.
+unsafe extern "C-unwind" fn interrupt(state: *mut ffi::lua_State, collecting: c_int) {
+    // Within the collector nothing may be raised.
+    if collecting >= 0 {
+        return;
+    }
+    // SAFETY: the data of the thread is the address of the bridge, or nothing yet.
+    let bridge = unsafe { ffi::lua_getthreaddata(state).cast::<Bridge>().as_ref() };
+    let Some(bridge) = bridge else { return };
+    if bridge.shared.stopped() != Stop::No {
+        // SAFETY: the machine has called its interrupt.
+        unsafe { end_run(state, bridge) }
+    }
+    // SAFETY: as above.
+    let mut stack = unsafe { Stack::new(state) };
+    if bridge.shared.collects_at(stack.memory_bytes()) {
+        stack.collect_garbage();
+        bridge.shared.collected(stack.memory_bytes());
+    }
+}
