@@ -32,6 +32,8 @@ mod run;
 mod shebang;
 mod stack;
 mod to_lua;
+#[cfg(test)]
+mod twin;
 mod vm;
 mod watchdog;
 

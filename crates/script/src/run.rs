@@ -10,6 +10,9 @@ use mlua::{Function, Value};
 use perdura_base::flaw::{Flaw, armed};
 use std::fmt;
 
+/// The text of an error that a script does not catch is cut off here, bytes.
+const ERROR_BYTES_MAX: usize = 64 << 10;
+
 /// The text of a script or a library, and its name.
 #[derive(Debug, Clone, Copy)]
 pub struct Code<'a> {
@@ -348,8 +351,10 @@ fn invoke(runner: &Function, function: &Function) -> Result<Ended, Failure> {
     match runner.call::<(Value, Value)>(function) {
         Ok((Value::Nil, _)) => Ok(Ok(())),
         Ok((Value::String(text), line)) => {
-            let text = String::from_utf8_lossy(&text.as_bytes()).into_owned();
-            Ok(Err((text, line.as_u64())))
+            let text = text.as_bytes();
+            let shown = &text[..text.len().min(ERROR_BYTES_MAX)];
+            let shown = String::from_utf8_lossy(shown).into_owned();
+            Ok(Err((shown, line.as_u64())))
         }
         Ok((Value::Error(error), _)) => Err(engine(*error)),
         Ok(_) => Ok(Err((String::from("ERR the script has failed"), None))),

@@ -15,6 +15,8 @@
 //! ```text
 //! PERDURA_FUZZ_INPUTS=10000000 cargo test -p perdura-server --lib fuzz -- --nocapture
 //! ```
+//!
+//! `PERDURA_FUZZ_ONLY=youngest` leaves all commands out but streams, places, estimates, scripts and tracking.
 
 use crate::command::steps::Steps;
 use crate::command::table;
@@ -52,7 +54,45 @@ const WORDS: &str = "\
     RESET FILTERBY ACLCAT PATTERN MODULE __keyspace@0__:k \
     FROMMEMBER FROMLONLAT BYRADIUS BYBOX ANY WITHDIST WITHHASH WITHCOORD STOREDIST km 180 -85.05 13.36 \
     GETREG DECODE ENCODING TODENSE HYLL \
-    REDIRECT BCAST PREFIX OPTIN OPTOUT NOLOOP";
+    REDIRECT BCAST PREFIX OPTIN OPTOUT NOLOOP \
+    STREAMS GROUP CONSUMER > * 1-1 5-* 0-0 1-0 2-18446744073709551615 (1-1 ~ = MINID NOMKSTREAM MKSTREAM NOACK BLOCK \
+    IDLE TIME RETRYCOUNT FORCE JUSTID LASTID ENTRIESREAD ENTRIESADDED MAXDELETEDID FULL CREATE SETID g g1 c1 \
+    LOAD FLUSH DUMP RESTORE APPEND LIBRARYNAME WITHCODE lib f g_ro";
+
+/// Scripts that run commands with what they are given, and some that end badly.
+const SCRIPTS: [&str; 20] = [
+    "return 1",
+    "return redis.call(ARGV[1], KEYS[1])",
+    "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))",
+    "return redis.pcall(unpack(ARGV))",
+    "return {redis.pcall(unpack(ARGV)), redis.pcall(unpack(ARGV))}",
+    "redis.setresp(3) return redis.call(unpack(ARGV))",
+    "return {KEYS, ARGV, #KEYS, {map = {a = 1}}, {set = {b = true}}, {double = 1.5}}",
+    "return redis.call('XADD', KEYS[1], '*', unpack(ARGV))",
+    "return redis.call('XRANGE', KEYS[1], '-', '+')",
+    "for i = 1, 20 do redis.call('XADD', KEYS[1], '*', 'i', i) end return redis.call('XLEN', KEYS[1])",
+    "redis.call('SET', KEYS[1], ARGV[1]) error(ARGV[1])",
+    "redis.call('SET', KEYS[1], 1) return redis.call('LPUSH', KEYS[1], 1)",
+    "return cmsgpack.unpack(ARGV[1])",
+    "return cjson.decode(ARGV[1])",
+    "return {struct.unpack(ARGV[1], ARGV[2])}",
+    "return {err = ARGV[1]}",
+    "return redis.status_reply(ARGV[1])",
+    "return string.rep('x', 2^30)",
+    "#!lua flags=no-writes\nreturn redis.call(unpack(ARGV))",
+    "return redis.call('PFADD', KEYS[1], unpack(ARGV)) + redis.call('PFCOUNT', KEYS[1])",
+];
+
+/// A library of functions.
+const LIBRARY: &str = "#!lua name=lib\n\
+    redis.register_function('f', function(keys, args) return redis.call(unpack(args)) end) \
+    redis.register_function{function_name = 'g_ro', callback = function(keys, args) return redis.call('GET', keys[1]) end, \
+    flags = {'no-writes'}}";
+
+/// What the names of the youngest commands begin with.
+const YOUNGEST: [&str; 8] = [
+    "x", "geo", "pf", "eval", "fcall", "function", "script", "client",
+];
 
 struct Fuzz {
     rng: Rng,
@@ -81,8 +121,10 @@ impl Drop for Fuzz {
 }
 
 impl Fuzz {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, youngest: bool) -> Self {
+        let is_young = |name: &str| YOUNGEST.iter().any(|begin| name.starts_with(begin));
         let mut names: Vec<_> = table::all()
+            .filter(|command| !youngest || is_young(command.name))
             .map(|command| {
                 let words = command.words.iter().map(|(word, _)| *word).collect();
                 (command.name, command.arity, words)
@@ -135,6 +177,9 @@ impl Fuzz {
             let chosen = often[self.rng.usize(..often.len())];
             return chosen.iter().map(|word| word.as_bytes().to_vec()).collect();
         }
+        if self.rng.u8(..12) == 0 {
+            return self.script();
+        }
         let at = self.rng.usize(..self.names.len());
         let (name, arity, words) = &self.names[at];
         let mut words_of = vec![name.as_bytes().to_vec()];
@@ -157,6 +202,39 @@ impl Fuzz {
             words_of.push(word);
         }
         words_of
+    }
+
+    /// A request that runs a script or a function, with some keys and words.
+    fn script(&mut self) -> Vec<Vec<u8>> {
+        let (command, what) = match self.rng.u8(..16) {
+            0 => {
+                return [&b"FUNCTION"[..], b"LOAD", b"REPLACE", LIBRARY.as_bytes()]
+                    .map(<[u8]>::to_vec)
+                    .to_vec();
+            }
+            1 => ("FCALL", "f"),
+            2 => ("FCALL_RO", "g_ro"),
+            3 => ("EVAL_RO", SCRIPTS[self.rng.usize(..SCRIPTS.len())]),
+            _ => ("EVAL", SCRIPTS[self.rng.usize(..SCRIPTS.len())]),
+        };
+        let (keys, args) = (self.rng.usize(..3), self.rng.usize(..5));
+        let mut words = vec![
+            command.as_bytes().to_vec(),
+            what.as_bytes().to_vec(),
+            keys.to_string().into_bytes(),
+        ];
+        words.extend((0..keys).map(|_| format!("k{}", self.rng.u8(..8)).into_bytes()));
+        for nth in 0..args {
+            words.push(if nth == 0 && self.rng.bool() {
+                self.names[self.rng.usize(..self.names.len())]
+                    .0
+                    .as_bytes()
+                    .to_vec()
+            } else {
+                self.word()
+            });
+        }
+        words
     }
 
     fn make(&mut self) {
@@ -328,7 +406,7 @@ impl Fuzz {
     }
 }
 
-fn run(seed: u64, inputs: u64) {
+fn run(seed: u64, inputs: u64, youngest: bool) {
     let dir = tempfile::tempdir().expect("a directory");
     let mut options = Options::new(dir.path().join("data"));
     options.partitions = 16;
@@ -338,7 +416,7 @@ fn run(seed: u64, inputs: u64) {
     options.value_bytes_max = 64 << 10;
     let db = Db::open(options.clone()).expect("a database");
     let around = Testbed::new();
-    let mut fuzz = Fuzz::new(seed);
+    let mut fuzz = Fuzz::new(seed, youngest);
     let mut slowest = (Duration::ZERO, 0, Vec::new());
     let began = Instant::now();
     while fuzz.number < inputs {
@@ -408,5 +486,6 @@ fn run(seed: u64, inputs: u64) {
 fn no_input_makes_it_panic() {
     let number = |name: &str| std::env::var(name).ok()?.parse().ok();
     let inputs = number("PERDURA_FUZZ_INPUTS").unwrap_or(30_000);
-    run(number("PERDURA_FUZZ_SEED").unwrap_or(1), inputs);
+    let youngest = std::env::var("PERDURA_FUZZ_ONLY").is_ok_and(|only| only == "youngest");
+    run(number("PERDURA_FUZZ_SEED").unwrap_or(1), inputs, youngest);
 }

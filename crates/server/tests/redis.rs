@@ -15,6 +15,7 @@ mod redis {
     pub mod durability;
     pub mod estimates;
     pub mod functions;
+    pub mod hostile;
     pub mod limits;
     pub mod lists;
     pub mod passwords;

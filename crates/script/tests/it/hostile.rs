@@ -160,6 +160,18 @@ fn a_host_that_halts_cannot_be_stopped_by_pcall() {
 }
 
 #[test]
+fn the_text_of_an_error_is_cut_off() {
+    let mut bench = Bench::new();
+    let text = bench.error("error({err = string.rep('x', 2^22)})");
+    assert!(text.len() < (64 << 10) + 100, "{}", text.len());
+    assert!(
+        text.ends_with("x script: SHA, on @user_script:1."),
+        "{}",
+        &text[text.len() - 100..]
+    );
+}
+
+#[test]
 fn a_panic_of_the_host_goes_on_behind_the_machine() {
     for source in ["redis.call('PANIC')", "pcall(redis.call, 'PANIC') return 1"] {
         let mut bench = Bench::new();

@@ -1,5 +1,6 @@
 //! Scripts without a server: a host that knows a few commands.
 
+mod fuzz;
 mod hostile;
 mod libraries;
 mod runs;
