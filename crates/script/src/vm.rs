@@ -20,9 +20,18 @@ const REDIS_VERSION_NUMBER: u32 = 0x0007_000F;
 /// A virtual machine keeps so many compiled scripts; then it forgets all of them.
 const COMPILED_MAX: usize = 4096;
 /// Functions that the compiler knows and that scripts do not have, or have another one of.
-const REPLACED: [&str; 17] = [
+const REPLACED: [&str; 26] = [
     "tostring",
     "typeof",
+    "rawlen",
+    "math.clamp",
+    "math.sign",
+    "math.round",
+    "math.lerp",
+    "math.isnan",
+    "math.isinf",
+    "math.isfinite",
+    "table.unpack",
     "bit32.arshift",
     "bit32.band",
     "bit32.bnot",

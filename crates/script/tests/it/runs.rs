@@ -235,6 +235,9 @@ fn nothing_leaves_the_sandbox_or_stays_in_it() {
     for source in [
         "return bit32.band(1, 1)",
         "return typeof(1)",
+        "return rawlen({})",
+        "return math.sign(1)",
+        "return table.unpack({1})",
         "return vector.create(1, 2, 3)",
         "rawset(_G, 'x', 1)",
         "_G.x = 1",
