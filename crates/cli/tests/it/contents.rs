@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use crate::model::{Bytes, Entry, Value};
-use crate::requests::names;
+use crate::requests::{SKETCH, names};
+use crate::sketch_model;
+use crate::stream_model::{GROUP, Group, Stream, id};
 use crate::support::{Client, Reply, request};
 
 /// Keys by database and name.
@@ -60,6 +62,9 @@ fn one_database(
 }
 
 fn value(client: &mut Client, name: &[u8], kind: &str) -> std::io::Result<Value> {
+    if kind == "stream" {
+        return stream(client, name).map(Value::Stream);
+    }
     let (all, count): (&[&[u8]], &[u8]) = match kind {
         "string" => (&[b"GET", name], b"STRLEN"),
         "hash" => (&[b"HGETALL", name], b"HLEN"),
@@ -73,7 +78,13 @@ fn value(client: &mut Client, name: &[u8], kind: &str) -> std::io::Result<Value>
     let (value, len) = match (kind, all) {
         ("string", Reply::Bulk(Some(bytes))) => {
             let len = bytes.len();
-            (Value::String(bytes), len)
+            let is_sketch = name.split(|byte| *byte == b':').nth(1);
+            let is_sketch = is_sketch.is_some_and(|name| name[0] == SKETCH as u8);
+            let value = match is_sketch {
+                true => Value::Sketch(sketch_model::read(&bytes)),
+                false => Value::String(bytes),
+            };
+            (value, len)
         }
         (_, Reply::Array(replies)) => {
             let words: Vec<Bytes> = replies.into_iter().map(bulk).collect();
@@ -88,6 +99,74 @@ fn value(client: &mut Client, name: &[u8], kind: &str) -> std::io::Result<Value>
         )));
     }
     Ok(value)
+}
+
+/// A stream: all entries in both orders, their count, and what is pending in the group.
+fn stream(client: &mut Client, name: &[u8]) -> std::io::Result<Stream> {
+    let requests: [&[&[u8]]; 5] = [
+        &[b"XRANGE", name, b"-", b"+"],
+        &[b"XREVRANGE", name, b"+", b"-"],
+        &[b"XLEN", name],
+        &[b"XINFO", b"STREAM", name],
+        &[b"XINFO", b"GROUPS", name],
+    ];
+    client.send(&requests.map(request).concat())?;
+    let entries = array(client.reply()?);
+    let mut backward = array(client.reply()?);
+    backward.reverse();
+    let len = client.reply()?;
+    let info = pairs(client.reply()?);
+    let groups = array(client.reply()?);
+    let wrong = |what: &str| {
+        let name = name.escape_ascii();
+        std::io::Error::other(format!("stream '{name}': {what}"))
+    };
+    if entries != backward || len != Reply::Number(i64::try_from(entries.len()).unwrap()) {
+        return Err(wrong("its entries differ by order or count"));
+    }
+    let entries = entries.into_iter().map(|entry| {
+        let [at, fields] = array(entry).try_into().expect("an entry");
+        (id(&bulk(at)), array(fields).into_iter().map(bulk).collect())
+    });
+    let mut stream = Stream {
+        entries: entries.collect(),
+        last: id(&bulk(info["last-generated-id"].clone())),
+        group: None,
+    };
+    for group in groups {
+        let group = pairs(group);
+        client.send(&request(&[b"XPENDING", name, GROUP, b"-", b"+", b"100000"]))?;
+        let pending = array(client.reply()?).into_iter().map(|held| {
+            let [at, consumer, _, deliveries] = array(held).try_into().expect("a pending entry");
+            let Reply::Number(deliveries) = deliveries else {
+                panic!("{deliveries:?} is no number")
+            };
+            (id(&bulk(at)), (bulk(consumer), deliveries))
+        });
+        let pending: BTreeMap<_, _> = pending.collect();
+        if group["pending"] != Reply::Number(i64::try_from(pending.len()).unwrap()) {
+            return Err(wrong("what is pending differs from its count"));
+        }
+        let last = id(&bulk(group["last-delivered-id"].clone()));
+        stream.group = Some(Group { last, pending });
+    }
+    Ok(stream)
+}
+
+fn array(reply: Reply) -> Vec<Reply> {
+    match reply {
+        Reply::Array(replies) => replies,
+        other => panic!("{other:?} is no array"),
+    }
+}
+
+fn pairs(reply: Reply) -> BTreeMap<String, Reply> {
+    let words = array(reply);
+    let pair = |pair: &[Reply]| {
+        let name = String::from_utf8(bulk(pair[0].clone())).unwrap();
+        (name, pair[1].clone())
+    };
+    words.chunks(2).map(pair).collect()
 }
 
 fn collection(name: &[u8], kind: &str, words: Vec<Bytes>) -> (Value, usize) {

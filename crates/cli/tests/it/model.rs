@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use crate::sketch_model::{self, Sketch};
+use crate::stream_model::Stream;
 use crate::support::Reply;
 
 /// A string of the protocol.
@@ -14,6 +16,11 @@ pub type Words = Vec<Bytes>;
 
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
+const LATE_ID: &str =
+    "ERR The ID specified in XADD is equal or smaller than the target stream top item";
+const NO_KEY: &str = "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use \
+                      the MKSTREAM option to create an empty stream automatically.";
+
 /// A key's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
@@ -22,12 +29,14 @@ pub enum Value {
     List(VecDeque<Bytes>),
     Set(BTreeSet<Bytes>),
     Zset(BTreeMap<Bytes, i64>),
+    Stream(Stream),
+    Sketch(Sketch),
 }
 
 impl Value {
     fn is_empty(&self) -> bool {
         match self {
-            Value::String(_) => false,
+            Value::String(_) | Value::Stream(_) | Value::Sketch(_) => false,
             Value::Hash(fields) => fields.is_empty(),
             Value::List(items) => items.is_empty(),
             Value::Set(members) => members.is_empty(),
@@ -45,6 +54,8 @@ impl Value {
             Value::List(items) => ("list", items.len()),
             Value::Set(members) => ("set", members.len()),
             Value::Zset(members) => ("zset", members.len()),
+            Value::Stream(stream) => return format!("{stream:?}"),
+            Value::Sketch(sketch) => ("sketch", sketch.len()),
         };
         format!("a {kind} of {len}")
     }
@@ -68,15 +79,15 @@ pub struct Model {
 /// The counter that all clients increment.
 pub const SHARED: &[u8] = b"shared";
 
-fn number(number: usize) -> Reply {
+pub fn number(number: usize) -> Reply {
     Reply::Number(i64::try_from(number).unwrap())
 }
 
-fn ok() -> Reply {
+pub fn ok() -> Reply {
     Reply::Status("OK".into())
 }
 
-fn parsed(word: &[u8]) -> i64 {
+pub fn parsed(word: &[u8]) -> i64 {
     std::str::from_utf8(word).unwrap().parse().unwrap()
 }
 
@@ -92,6 +103,19 @@ fn stretch(start: &[u8], stop: &[u8], len: usize) -> (usize, usize) {
     let to = (position(parsed(stop), len) + 1).clamp(0, i64::try_from(len).unwrap());
     let from = usize::try_from(from).unwrap().min(len);
     (from, usize::try_from(to).unwrap().max(from))
+}
+
+/// The cell of a longitude and a latitude in whole degrees: 26 bits of each by turns, the latitude's first.
+fn cell([longitude, latitude]: [i64; 2]) -> i64 {
+    /// The greatest latitude, and what a degree has of the same parts.
+    const LATITUDE_MAX: i64 = 8_505_112_878;
+    const DEGREE: i64 = 100_000_000;
+    let north = ((latitude * DEGREE + LATITUDE_MAX) << 26) / (2 * LATITUDE_MAX);
+    let east = ((longitude + 180) << 26) / 360;
+    let bit = |of: i64, bit: i64| (of >> bit) & 1;
+    (0..26).fold(0, |cell, n| {
+        cell | (bit(north, n) << (2 * n)) | (bit(east, n) << (2 * n + 1))
+    })
 }
 
 macro_rules! opened {
@@ -175,7 +199,11 @@ impl Model {
             b"RENAME" | b"RENAMENX" | b"COPY" | b"MOVE" => self.carry(words),
             b"HSET" | b"HDEL" => self.hash(words),
             b"SADD" | b"SREM" | b"SMOVE" => self.set(words),
-            b"ZADD" | b"ZREM" | b"ZINCRBY" | b"ZPOPMIN" | b"ZREMRANGEBYRANK" => self.zset(words),
+            b"ZADD" | b"ZREM" | b"ZINCRBY" | b"ZPOPMIN" | b"ZREMRANGEBYRANK" | b"GEOADD" => {
+                self.zset(words)
+            }
+            [b'X', ..] => self.stream(words),
+            b"PFADD" | b"PFMERGE" => self.sketch(words),
             _ => self.list(words),
         }
     }
@@ -270,6 +298,15 @@ impl Model {
                 }
                 number(members.len() - before)
             }
+            b"GEOADD" => {
+                let members = made!(self, key, Zset);
+                let before = members.len();
+                for place in rest.chunks(3) {
+                    let degrees = [&place[0], &place[1]].map(|word| parsed(word));
+                    members.insert(place[2].clone(), cell(degrees));
+                }
+                number(members.len() - before)
+            }
             b"ZINCRBY" => {
                 let score = made!(self, key, Zset).entry(rest[1].clone()).or_default();
                 *score += parsed(&rest[0]);
@@ -303,6 +340,70 @@ impl Model {
                 number(to - from)
             }
         }
+    }
+
+    fn stream(&mut self, words: &Words) -> Reply {
+        let (key, rest) = (&words[1], &words[2..]);
+        let no_group = |text: &str| Reply::Error(format!("NOGROUP No such {text}"));
+        let named = key.escape_ascii().to_string();
+        match (words[0].as_slice(), rest[0].as_slice()) {
+            (b"XADD", first) => {
+                let (most, rest) = match first {
+                    b"MAXLEN" => (Some(parsed(&rest[1])), &rest[2..]),
+                    _ => (None, rest),
+                };
+                let ms = parsed(&rest[0][..rest[0].len() - 2]);
+                let stream = made!(self, key, Stream);
+                let Some(id) = stream.next(ms) else {
+                    return Reply::Error(LATE_ID.into());
+                };
+                let reply = stream.add(id, &rest[1..]);
+                most.map(|most| stream.trim(most));
+                reply
+            }
+            (b"XGROUP", b"CREATE") => made!(self, key, Stream).make_group(),
+            (b"XGROUP", _) => match opened!(self, key, Stream) {
+                None => Reply::Error(NO_KEY.into()),
+                Some(stream) => stream.delete_consumer(&rest[2]).unwrap_or_else(|| {
+                    no_group(&format!("consumer group 'g' for key name '{named}'"))
+                }),
+            },
+            (b"XREADGROUP", consumer) => {
+                let stream = opened!(self, key, Stream);
+                let told =
+                    stream.and_then(|stream| stream.deliver(key, consumer, parsed(&rest[1])));
+                let text =
+                    format!("key '{named}' or consumer group 'g' in XREADGROUP with GROUP option");
+                told.unwrap_or_else(|| no_group(&text))
+            }
+            (name, _) => match opened!(self, key, Stream) {
+                None => number(0),
+                Some(stream) if name == b"XDEL" => stream.delete(rest),
+                Some(stream) if name == b"XTRIM" => stream.trim(parsed(&rest[1])),
+                Some(stream) => stream.acknowledge(&rest[1..]),
+            },
+        }
+    }
+
+    fn sketch(&mut self, words: &Words) -> Reply {
+        let (key, rest) = (&words[1], &words[2..]);
+        if words[0] == b"PFADD" {
+            let is_new = !self.keys.contains_key(&(0, key.clone()));
+            let sketch = made!(self, key, Sketch);
+            let changed = rest
+                .iter()
+                .filter(|element| sketch_model::add(sketch, element));
+            return number(usize::from(changed.count() > 0 || is_new));
+        }
+        let mut merged = Sketch::new();
+        for key in &words[1..] {
+            let sketch = opened!(self, key, Sketch);
+            for (register, value) in sketch.into_iter().flat_map(|sketch| sketch.iter()) {
+                sketch_model::raise(&mut merged, *register, *value);
+            }
+        }
+        *made!(self, key, Sketch) = merged;
+        ok()
     }
 
     fn list(&mut self, words: &Words) -> Reply {

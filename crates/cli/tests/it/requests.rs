@@ -6,12 +6,15 @@
 //! ones behind for the purge.
 
 use crate::model::{Bytes, SHARED, Words};
+use crate::stream_model::GROUP;
 use crate::support::{Client, Reply, request};
 
 /// Names of each kind that a client has.
 const NAMES: u64 = 7;
-/// What names are for: strings, hashes, lists, sets, sorted sets.
-const KINDS: [char; 5] = ['s', 'h', 'l', 'e', 'z'];
+/// What names are for: strings, hashes, lists, sets, sorted sets and places, streams.
+const KINDS: [char; 6] = ['s', 'h', 'l', 'e', 'z', 'x'];
+/// What the names of HyperLogLogs begin with: these keys have no other type, for their bytes are those of a string.
+pub const SKETCH: char = 'p';
 /// Different fields, items and members.
 const ELEMENTS: u64 = 400;
 /// A deadline that no test reaches, in milliseconds: the year 2096.
@@ -22,6 +25,7 @@ pub fn names(client: usize) -> Vec<Bytes> {
     let counters = (0..4).map(|n| format!("{client}:n{n}").into_bytes());
     KINDS
         .iter()
+        .chain(&[SKETCH])
         .flat_map(|kind| (0..NAMES).map(move |n| format!("{client}:{kind}{n}").into_bytes()))
         .chain(counters)
         .collect()
@@ -53,7 +57,7 @@ impl Op {
     }
 
     pub fn put(&self, out: &mut Vec<u8>) {
-        let mut one = |words: &[&[u8]]| out.extend(request(words));
+        let mut one = |words: &[&[u8]]| out.extend(request(&as_sent(words)));
         let is_multi = matches!(self, Op::Multi(_));
         if is_multi {
             one(&[b"MULTI"]);
@@ -78,6 +82,25 @@ impl Op {
     }
 }
 
+/// The words of a request, of which the key is the first here, as they are sent.
+fn as_sent<'w>(words: &[&'w [u8]]) -> Vec<&'w [u8]> {
+    match words {
+        [b"XGROUP", key, verb, rest @ ..] => [&[b"XGROUP", *verb, *key], rest].concat(),
+        [b"XREADGROUP", key, consumer, most] => vec![
+            b"XREADGROUP",
+            b"GROUP",
+            GROUP,
+            consumer,
+            b"COUNT",
+            most,
+            b"STREAMS",
+            key,
+            b">",
+        ],
+        _ => words.to_vec(),
+    }
+}
+
 struct Draw<'a> {
     rng: &'a mut fastrand::Rng,
     client: usize,
@@ -86,11 +109,13 @@ struct Draw<'a> {
 impl Draw<'_> {
     fn words(&mut self) -> Words {
         match self.rng.u8(..100) {
-            0..15 => self.string(),
-            15..30 => self.hash(),
-            30..48 => self.list(),
-            48..60 => self.set(),
-            60..78 => self.zset(),
+            0..13 => self.string(),
+            13..25 => self.hash(),
+            25..40 => self.list(),
+            40..50 => self.set(),
+            50..62 => self.zset(),
+            62..78 => self.stream(),
+            78..84 => self.sketch(),
             _ => self.whole_key(),
         }
     }
@@ -234,6 +259,12 @@ impl Draw<'_> {
                 words.extend([draw.number(), draw.element()]);
             }),
             5..7 => self.with_elements("ZREM", 'z', |draw, words| words.push(draw.element())),
+            7 if self.rng.bool() => self.with_elements("GEOADD", 'z', |draw, words| {
+                let (longitude, latitude) = (draw.rng.i16(-180..180), draw.rng.i16(-85..86));
+                let place = [longitude, latitude].map(|degrees| degrees.to_string().into_bytes());
+                words.extend(place);
+                words.push(draw.element());
+            }),
             7 => vec![b"ZINCRBY".to_vec(), key, self.number(), self.element()],
             8 => vec![b"ZPOPMIN".to_vec(), key],
             _ => {
@@ -241,6 +272,83 @@ impl Draw<'_> {
                 let to = from + self.rng.i64(0..5);
                 let word = |number: i64| number.to_string().into_bytes();
                 vec![b"ZREMRANGEBYRANK".to_vec(), key, word(from), word(to)]
+            }
+        }
+    }
+
+    /// The id of an entry, which may be there.
+    fn id(&mut self) -> Bytes {
+        let ms = self.rng.u8(1..4);
+        format!("{ms}-{}", self.rng.u8(..40)).into_bytes()
+    }
+
+    fn stream(&mut self) -> Words {
+        let key = self.key('x');
+        let word = |number: u8| number.to_string().into_bytes();
+        let group = || GROUP.to_vec();
+        let consumer = |draw: &mut Self| vec![b'c', b'0' + draw.rng.u8(..3)];
+        match self.rng.u8(..16) {
+            0..6 => {
+                let mut words = vec![b"XADD".to_vec(), key];
+                if self.rng.u8(..4) == 0 {
+                    words.extend([b"MAXLEN".to_vec(), word(self.rng.u8(..60))]);
+                }
+                // Seldom a later one, so that most ids still ascend.
+                let ms = 1 + self.rng.u8(..40) / 39 + self.rng.u8(..40) / 39;
+                words.push(format!("{ms}-*").into_bytes());
+                for _ in 0..self.rng.usize(1..4) {
+                    let field = format!("field {}", self.rng.u8(..3)).into_bytes();
+                    words.extend([field, self.value()]);
+                }
+                words
+            }
+            6 | 7 => {
+                let mut words = vec![b"XDEL".to_vec(), key];
+                (0..self.rng.usize(1..6)).for_each(|_| words.push(self.id()));
+                words
+            }
+            8 => {
+                let most = word(self.rng.u8(..60));
+                vec![b"XTRIM".to_vec(), key, b"MAXLEN".to_vec(), most]
+            }
+            9 => {
+                let [create, from, make] = [&b"CREATE"[..], b"0", b"MKSTREAM"].map(<[u8]>::to_vec);
+                vec![b"XGROUP".to_vec(), key, create, group(), from, make]
+            }
+            10 => {
+                let name = consumer(self);
+                vec![
+                    b"XGROUP".to_vec(),
+                    key,
+                    b"DELCONSUMER".to_vec(),
+                    group(),
+                    name,
+                ]
+            }
+            11..14 => {
+                let (name, most) = (consumer(self), word(self.rng.u8(1..12)));
+                vec![b"XREADGROUP".to_vec(), key, name, most]
+            }
+            _ => {
+                let mut words = vec![b"XACK".to_vec(), key, group()];
+                (0..self.rng.usize(1..12)).for_each(|_| words.push(self.id()));
+                words
+            }
+        }
+    }
+
+    fn sketch(&mut self) -> Words {
+        let name = |draw: &mut Self| {
+            format!("{}:{SKETCH}{}", draw.client, draw.rng.u64(..NAMES)).into_bytes()
+        };
+        let key = name(self);
+        match self.rng.u8(..10) {
+            0 => vec![b"DEL".to_vec(), key],
+            1..3 => vec![b"PFMERGE".to_vec(), key, name(self), name(self)],
+            _ => {
+                let mut words = vec![b"PFADD".to_vec(), key];
+                (0..self.count()).for_each(|_| words.push(self.element()));
+                words
             }
         }
     }
