@@ -69,8 +69,6 @@ pub(crate) fn empty(seed: u64, streams: u8) -> World {
     let swarm = Swarm {
         options,
         disks_apart: false,
-        // Without streams: the seeds of old findings keep their runs.
-        shapes: 4,
         keys: 4,
         databases: 1,
         medium: 5,

@@ -50,12 +50,13 @@ pub(crate) enum Ending {
 
 impl Ending {
     pub(crate) fn draw(rng: &mut Rng) -> Ending {
-        match rng.u8(0..32) {
-            0..=2 => Ending::Error,
-            3..=5 => Ending::Time,
-            6..=8 => Ending::Kill,
-            9 | 10 => Ending::Reply,
-            11 => Ending::Memory,
+        // A limit costs a virtual machine, and making another one is most of what scripts cost.
+        match rng.u8(0..128) {
+            0..=11 => Ending::Error,
+            12..=23 => Ending::Kill,
+            24..=26 => Ending::Time,
+            27 | 28 => Ending::Reply,
+            29 => Ending::Memory,
             _ => Ending::Well,
         }
     }

@@ -262,7 +262,7 @@ fn swept(seed: u64, streams: u8, age: Age) {
 /// In databases of several seeds; not in all of them there are such blocks.
 fn all_salvaged(age: Age, blocks: Blocks) {
     let mut suited = 0;
-    for seed in 1..20 {
+    for seed in 1..24 {
         let Ok(flipped) = flips(seed, 1 + u8::from(seed % 2 == 0), age, blocks) else {
             continue;
         };

@@ -17,7 +17,7 @@ use crate::report::Check;
 /// Where [`flips`] looks for blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blocks {
-    /// Between begin and end of the only image.
+    /// Between begin and end of the only image, where the log is there from its beginning.
     OfTheWindow,
     /// Behind the older image, in a life that has ended; the newest image's directory is gone.
     OfAnEndedLife,
@@ -37,6 +37,18 @@ pub fn flips(seed: u64, streams: u8, age: Age, blocks: Blocks) -> Check<Swept> {
     let mut files = subject.now.clone();
     let (from, to, life, behind) = match blocks {
         Blocks::OfTheWindow => {
+            let begins = |stream| {
+                let first = SegmentId {
+                    stream: StreamId(stream),
+                    start: Pos(0),
+                    incarnation: anchor.incarnation,
+                };
+                files.contains_key(&first.path())
+            };
+            // The image alone would be left, with transactions in part.
+            if !(0..anchor.streams).all(begins) {
+                return Err("the log's beginning is gone".into());
+            }
             let image = anchor.image(slot);
             (
                 &image.cover.begin,
