@@ -10,6 +10,7 @@ use crate::collection::{Collection, Index};
 use crate::element_key::ElementKey;
 use crate::entry::Entry;
 use crate::hash_index::{HashIndex, Place};
+use crate::name_place::place_of;
 use crate::order;
 use crate::order::OrderIndex;
 use crate::pages::Pages;
@@ -136,6 +137,18 @@ impl<'a> Elements<'a> {
         let rank = rank_of(self.pages, order, score, member);
         debug_assert!(rank < order.len(), "a member that is there has a rank");
         Some(rank)
+    }
+
+    /// How many parts of a stream have names before this one, whether it is there or not. Rows are read only where names have one
+    /// score.
+    #[must_use]
+    pub fn names_before(&self, name: &[u8]) -> u64 {
+        match &self.collection.index {
+            Index::Scores(_, order) if self.shape() == Shape::Stream => {
+                rank_of(self.pages, order, place_of(name), name)
+            }
+            Index::Scores(..) | Index::Names(_) | Index::Items(_) => 0,
+        }
     }
 
     /// How many members `pred` holds for, which are the first ones and no others. Each question

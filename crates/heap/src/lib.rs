@@ -63,6 +63,7 @@ mod lists;
 mod marks;
 mod members;
 pub mod memory;
+mod name_place;
 mod narrow;
 mod ops;
 mod order;

@@ -16,6 +16,7 @@ use crate::element_key::ElementKey;
 use crate::elements::rank_of;
 use crate::geometry::KeyHash;
 use crate::index::Table;
+use crate::name_place::place_of;
 use crate::ops::Op;
 use crate::order::OrderIndex;
 use crate::pages::Pages;
@@ -105,7 +106,7 @@ impl Partition {
         let fault = |what: &str| misused(id, collection, what);
         let found = table.collections.get(collection);
         let found = found.ok_or_else(|| fault("there is none"))?;
-        let score = check_value(found.shape, value).map_err(fault)?;
+        let score = check_value(found.shape, (field, value)).map_err(fault)?;
         let old = found.find(pages, key.bytes(), hash);
         let old_score = score.and(old).map(|(_, row)| score_of(pages, row));
         let old = old.map(|(entry, row)| (entry, chain_of(&row)));
@@ -213,7 +214,10 @@ fn unrank(
 }
 
 /// The score, if there is to be one; or what is wrong with the value.
-pub(crate) fn check_value(shape: Shape, value: &[u8]) -> Result<Option<f64>, &'static str> {
+pub(crate) fn check_value(
+    shape: Shape,
+    (field, value): (&[u8], &[u8]),
+) -> Result<Option<f64>, &'static str> {
     match shape {
         Shape::Hash => Ok(None),
         Shape::Set if value.is_empty() => Ok(None),
@@ -222,7 +226,7 @@ pub(crate) fn check_value(shape: Shape, value: &[u8]) -> Result<Option<f64>, &'s
             Ok(score) if !score.is_nan() => Ok(Some(score)),
             _ => Err("a score is a number of eight bytes"),
         },
-        Shape::Stream => Ok(Some(0.0)),
+        Shape::Stream => Ok(Some(place_of(field))),
         Shape::List => Err("a list has no names"),
     }
 }

@@ -7,6 +7,7 @@ use perdura_page::{Home, Kind, Place, Row, Shape, kind};
 
 use crate::cells::chain_of;
 use crate::chain::{Pieces, ValueCursor};
+use crate::name_place::place_of;
 use crate::pages::Pages;
 
 /// Two varints, of 16 and of 64 bits.
@@ -62,11 +63,11 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// Of a member of a sorted set: its score. A part of a stream has 0: its name alone is its place.
+    /// Of a member of a sorted set: its score. Of a part of a stream: one that its name gives, which is its place.
     #[must_use]
     pub fn score(&self) -> f64 {
         if self.row.kind == Kind::Element(Shape::Stream) {
-            return 0.0;
+            return place_of(&self.field());
         }
         let bytes = self.value_slice().and_then(|value| value.first_chunk());
         let bytes = bytes.copied().unwrap_or_else(|| {

@@ -71,9 +71,13 @@ fn damaged(expected: &str) -> Fault {
     ))
 }
 
-/// Whether a name begins so, is before all that do, or behind them.
-fn against(name: &[u8], prefix: &[u8]) -> std::cmp::Ordering {
-    name[..name.len().min(prefix.len())].cmp(prefix)
+/// The first name behind all that begin so.
+fn behind(prefix: &[u8]) -> rows::Name {
+    let last = prefix.iter().rposition(|byte| *byte < u8::MAX);
+    let last = last.expect("the kind of a row is not the greatest byte");
+    let mut name = rows::Name::from_slice(&prefix[..=last]);
+    name[last] += 1;
+    name
 }
 
 impl<'a> Stream<'a> {
@@ -107,14 +111,19 @@ impl<'a> Stream<'a> {
 
     /// The rank of the first node.
     fn first_node(&self) -> u64 {
-        self.rows
-            .partition_point(|_, row| *row.field() < *[rows::NODE].as_slice())
+        self.rows.names_before(&[rows::NODE])
+    }
+
+    /// How many rows have this name or one before it.
+    fn names_up_to(&self, name: &[u8]) -> u64 {
+        let mut next = rows::Name::from_slice(name);
+        next.push(0);
+        self.rows.names_before(&next)
     }
 
     /// The rank of the node that has an entry of this id, if there is one; else that of a node beside its place.
     fn node_of(&self, id: Id) -> u64 {
-        let name = rows::node(id);
-        let behind = self.rows.partition_point(|_, row| *row.field() <= *name);
+        let behind = self.names_up_to(&rows::node(id));
         // The row before may be one of a pending entry.
         match behind.checked_sub(1).and_then(|at| self.rows.at(at)) {
             Some(row) if rows::node_id(&row.field()).is_some() => behind - 1,
@@ -137,11 +146,10 @@ impl<'a> Stream<'a> {
             return Ok(());
         }
         let first = self.node_of(from);
-        let name = rows::node(to);
         // A range that ends behind the last node is that of most readers.
         let last = match self.head.last <= to {
             true => self.rows.len(),
-            false => self.rows.partition_point(|_, row| *row.field() <= *name),
+            false => self.names_up_to(&rows::node(to)),
         };
         let mut nodes = self.rows.range(first, last.max(first));
         let mut in_node = |row: &RowRef<'_>| -> Result<bool, E> {
@@ -217,12 +225,8 @@ impl<'a> Stream<'a> {
 
     /// The rows whose names begin so.
     fn with_prefix(&self, prefix: &[u8]) -> impl DoubleEndedIterator<Item = RowRef<'a>> + use<'a> {
-        let from = self
-            .rows
-            .partition_point(|_, row| against(&row.field(), prefix).is_lt());
-        let to = self
-            .rows
-            .partition_point(|_, row| against(&row.field(), prefix).is_le());
+        let from = self.rows.names_before(prefix);
+        let to = self.rows.names_before(&behind(prefix));
         self.rows.range(from, to).map(|(_, row)| row)
     }
 }

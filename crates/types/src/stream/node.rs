@@ -73,6 +73,18 @@ fn read_text<'n>(r: &mut Reader<'n>) -> Option<Cell<'n>> {
     })
 }
 
+/// Steps over a text.
+fn skip_text(r: &mut Reader<'_>) -> Option<()> {
+    let lead = r.u8()?;
+    let len = match lead {
+        0..=SHORT_MAX => usize::from(lead),
+        LONG => r.varint_usize()?,
+        129..=WIDE_MAX => usize::from(lead - LONG),
+        INLINE.. => 0,
+    };
+    r.bytes(len).map(drop)
+}
+
 /// A node that is being read.
 #[derive(Debug, Clone, Copy)]
 pub struct Node<'n> {
@@ -96,7 +108,7 @@ impl<'n> Node<'n> {
         let mut r = Reader::new(used);
         r.bytes(HEAD_BYTES)?;
         for _ in 0..r.varint()? {
-            read_text(&mut r)?;
+            skip_text(&mut r)?;
         }
         Some(Node {
             base,
@@ -160,7 +172,7 @@ impl<'n> Node<'n> {
         };
         let pairs_at = at + r.at();
         for _ in 0..if is_same { len } else { len.checked_mul(2)? } {
-            read_text(&mut r)?;
+            skip_text(&mut r)?;
         }
         let entry = Entry {
             id: Id { ms, seq },

@@ -40,8 +40,8 @@ impl Stream<'_> {
             rows::pending(group.number, from),
             rows::pending(group.number, to),
         );
-        let first = self.rows.partition_point(|_, row| *row.field() < *from);
-        let end = self.rows.partition_point(|_, row| *row.field() <= *to);
+        let first = self.rows.names_before(&from);
+        let end = self.names_up_to(&to);
         let mut range = self.rows.range(first, end);
         loop {
             let next = if reverse {
@@ -75,8 +75,8 @@ impl Stream<'_> {
     ) -> impl Iterator<Item = Id> + use<'s> {
         let name = |id| rows::consumer_pending(group.number, consumer.number, id);
         let (from, to) = (name(from), name(Id::MAX));
-        let first = self.rows.partition_point(|_, row| *row.field() < *from);
-        let end = self.rows.partition_point(|_, row| *row.field() <= *to);
+        let first = self.rows.names_before(&from);
+        let end = self.names_up_to(&to);
         let ids = self.rows.range(first, end);
         ids.filter_map(|(_, row)| rows::pending_id(&row.field()))
     }

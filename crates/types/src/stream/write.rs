@@ -87,9 +87,10 @@ impl Writing {
     /// # Errors
     /// An abort, to be handed on.
     pub fn stream<'a>(&self, tx: &'a Tx<'_>) -> Result<Stream<'a>, Fault> {
-        let mut stream = Stream::new(tx, self.table, self.home)?;
-        stream.head = self.head;
-        Ok(stream)
+        Ok(Stream {
+            rows: tx.elements(self.table, self.home)?,
+            head: self.head,
+        })
     }
 
     pub(super) fn put(&self, tx: &mut Tx<'_>, name: &[u8], value: &[u8]) -> Result<(), Fault> {

@@ -224,17 +224,18 @@ fn xread(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
 fn xreadgroup(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let query = Query::parse(args, true)?;
     let (group_name, consumer_name) = query.group.ok_or(SYNTAX)?;
-    let mut asked = Vec::with_capacity(query.keys);
+    let mut asked: Vec<(&[u8], Writing, Group, Id)> = Vec::with_capacity(query.keys);
     for (key, id) in query.streams(args) {
-        let stream = super::stream(data, key)?;
-        let group = match stream {
-            Some(stream) => stream.group(group_name)?,
+        let writing = Writing::open(data.tx, data.table, key)?;
+        data.looked_up(writing.is_some());
+        let group = match &writing {
+            Some(writing) => writing.stream(data.tx)?.group(group_name)?,
             None => None,
         };
-        if group.is_none() {
+        let Some((writing, group)) = writing.zip(group) else {
             return Err(no_group(data, key, group_name));
-        }
-        asked.push(match id {
+        };
+        let after = match id {
             b">" => Id::MAX,
             b"$" => {
                 let text = "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of \
@@ -243,21 +244,24 @@ fn xreadgroup(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Do
                 return Err(text.into());
             }
             id => strict_id(id, 0)?,
-        });
+        };
+        asked.push((key, writing, group, after));
     }
     let mut answers = Answers {
         several: Several::new(out),
     };
-    for ((key, _), after) in query.streams(args).zip(&asked) {
-        let Some(writing) = Writing::open(data.tx, data.table, key)? else {
-            continue;
-        };
-        let Some(mut group) = writing.stream(data.tx)?.group(group_name)? else {
-            continue;
-        };
+    let mut done: Vec<&[u8]> = Vec::with_capacity(query.keys);
+    for (key, writing, mut group, after) in asked {
+        // A stream that is named twice has changed in between.
+        if done.contains(&key)
+            && let Some(changed) = writing.stream(data.tx)?.group(group_name)?
+        {
+            group = changed;
+        }
+        done.push(key);
         let mut entries = Several::new(out);
         let mut ids = Vec::new();
-        let is_history = *after != Id::MAX;
+        let is_history = after != Id::MAX;
         if !is_history && let Some(from) = group.last.next() {
             let mut left = if query.count == 0 {
                 u64::MAX
@@ -283,7 +287,7 @@ fn xreadgroup(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Do
                 data,
                 &writing,
                 &group,
-                (&consumer, *after, query.count),
+                (&consumer, after, query.count),
                 entries,
             )?;
         }
