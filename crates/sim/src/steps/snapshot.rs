@@ -27,6 +27,11 @@ fn partitions(heap: &Heap) -> impl Iterator<Item = PartitionId> {
     (0..heap.geometry().partitions).map(PartitionId)
 }
 
+/// Whether a page has anything but its checkpoint epoch: one that an undone transaction had made has not.
+fn is_page(bytes: &[u8]) -> bool {
+    bytes.iter().skip(EPOCH_BYTES).any(|byte| *byte != 0)
+}
+
 impl Reading {
     fn begin(core: &perdura::Core) -> Reading {
         let heap = core.heap();
@@ -36,7 +41,7 @@ impl Reading {
             let part = heap.lock(id);
             for local in 0..part.pages() {
                 let bytes = part.page_bytes(local).unwrap_or_default();
-                if bytes.iter().any(|byte| *byte != 0) {
+                if is_page(bytes) {
                     pages.insert((id, local), bytes[EPOCH_BYTES..].to_vec());
                 }
             }
@@ -62,7 +67,7 @@ impl Reading {
         let fail = |error: &perdura::Error| format!("a snapshot cannot be read: {error}");
         for id in partitions(heap) {
             let take = |local, bytes: &[u8]| {
-                if bytes.iter().any(|byte| *byte != 0) {
+                if is_page(bytes) {
                     found.insert((id, local), bytes[EPOCH_BYTES..].to_vec());
                 }
             };
