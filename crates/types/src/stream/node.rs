@@ -17,6 +17,15 @@ pub const NODE_ENTRIES_MAX: u16 = 100;
 /// The values of nodes have these lengths, unless one entry alone is longer: their rows fill their slots.
 pub const NODE_BYTES: [usize; 5] = [120, 248, 488, 968, 1888];
 
+/// The longest value of a node whose entries take so many bytes each. A write copies the node and looks for what has changed, so
+/// that nodes of small entries are shorter, as long as they hold eight.
+fn longest(entry_bytes: usize) -> usize {
+    match entry_bytes.saturating_mul(8) <= NODE_BYTES[3] {
+        true => NODE_BYTES[3],
+        false => NODE_BYTES[4],
+    }
+}
+
 /// Bytes before the names of the first entry's fields.
 const HEAD_BYTES: usize = 8;
 /// The entry is deleted.
@@ -244,12 +253,8 @@ pub fn new_node(fields: &[&[u8]], is_first: bool) -> Vec<u8> {
     put_entry(&mut value, (0, 0), fields, true);
     set_head(&mut value, 1, 1);
     let used = value.len();
-    let sizes = if is_first {
-        &NODE_BYTES[..]
-    } else {
-        &NODE_BYTES[4..]
-    };
-    let room = sizes.iter().find(|bytes| **bytes >= used);
+    let room = if is_first { used } else { longest(used) };
+    let room = NODE_BYTES.iter().find(|bytes| **bytes >= room.max(used));
     value.resize(room.copied().unwrap_or(used), 0);
     debug_assert!(Node::parse(Id::MIN, &value).is_some_and(|node| node.is_whole()));
     value
@@ -281,7 +286,9 @@ pub fn append(value: &mut Vec<u8>, base: Id, id: Id, fields: &[&[u8]]) -> bool {
     let mut entry = Vec::with_capacity(64);
     put_entry(&mut entry, (ms, seq), fields, is_same);
     let end = used + entry.len();
-    let Some(room) = NODE_BYTES.iter().find(|bytes| **bytes >= end.max(room)) else {
+    let most = longest(end / usize::from(count + 1)).max(room);
+    let mut rooms = NODE_BYTES.iter().filter(|bytes| **bytes <= most);
+    let Some(room) = rooms.find(|bytes| **bytes >= end.max(room)) else {
         return false;
     };
     let grows = *room > value.len();
