@@ -116,6 +116,23 @@ fn a_script_in_a_block_is_part_of_it() {
     ]);
 }
 
+/// A queue's program asks in a script what its tasks cost, keys that it does not declare too.
+#[test]
+fn memory_usage_in_a_script_sees_what_the_script_wrote() {
+    let running = start();
+    let mut client = running.connect();
+    client.expect(&[("SET before 1", "+OK")]);
+    let source = "redis.call('SET', 'now', string.rep('x', 1000)) local now, before, none = \
+                  redis.call('MEMORY', 'USAGE', 'now'), redis.call('MEMORY', 'usage', 'before', 'SAMPLES', 1), \
+                  redis.call('MEMORY', 'USAGE', 'none') return {now > 1000, before > 0 and before < 100, none}";
+    assert_eq!(eval(&mut client, source), "[:1, :1, nil]");
+    let reply = eval(
+        &mut client,
+        "return redis.call('MEMORY', 'USAGE', 'now', 'SAMPLES')",
+    );
+    assert!(reply.starts_with("-ERR syntax error"), "{reply}");
+}
+
 #[test]
 fn what_a_script_may_not_do_is_refused_with_the_words_of_redis() {
     let running = start();
@@ -126,6 +143,10 @@ fn what_a_script_may_not_do_is_refused_with_the_words_of_redis() {
             "This Redis command is not allowed from script",
         ),
         ("'MULTI'", "This Redis command is not allowed from script"),
+        (
+            "'MEMORY', 'STATS'",
+            "This Redis command is not allowed from script",
+        ),
         (
             "'EVAL', 'return 1', 0",
             "This Redis command is not allowed from script",

@@ -5,6 +5,7 @@ use super::eval::May;
 use super::plain;
 use super::ran::Ran;
 use crate::acl::{Denied, Reason, User};
+use crate::command::server::memory::usage_within;
 use crate::command::{Command, Data, Run, flag};
 use crate::engine::Error;
 use crate::resp::parse::{Args, OwnedArgs};
@@ -33,6 +34,11 @@ const WAITING: [&str; 6] = [
 
 /// The lowest level that `redis.log` writes: a notice.
 const LOGGED_FROM: u8 = b'2';
+
+/// The one word of MEMORY that is allowed in scripts: queues ask how large they are.
+fn is_memory_usage(command: &Command, args: &Args<'_>) -> bool {
+    command.name == "memory" && args.at(1).eq_ignore_ascii_case(b"usage")
+}
 
 /// What a script runs in.
 pub(super) struct Inner<'h, 'a, 'tx> {
@@ -145,6 +151,9 @@ impl<'h, 'a, 'tx> Inner<'h, 'a, 'tx> {
                 self.data.check_reply(out.buf.len())?;
             }
             Run::Plain(_) if plain::run(self.data, command, args, out) => {}
+            Run::Plain(_) if is_memory_usage(command, args) => {
+                usage_within(self.data.tx, self.data.table, args, out)?;
+            }
             Run::Plain(_) => {
                 out.error(NOT_ALLOWED);
                 return Ok(());

@@ -8,6 +8,7 @@ use crate::command::{Cx, Group, NOT_INTEGER, SYNTAX};
 use crate::engine::{Error, RowRef, TableId, Tx};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
+use crate::resp::reply::Out;
 
 const WORDS: &[(&str, i8)] = &[
     ("doctor", 2),
@@ -57,21 +58,14 @@ fn memory(cx: &mut Cx<'_>, args: &Args<'_>) {
 
 /// `MEMORY USAGE key [SAMPLES count]`
 fn usage(cx: &mut Cx<'_>, args: &Args<'_>) {
-    let samples = match args.len() {
-        3 => SAMPLES,
-        5 if args.at(3).eq_ignore_ascii_case(b"SAMPLES") => match parse_i64(args.at(4)) {
-            None => return cx.out.error(NOT_INTEGER),
-            Some(..0) => return cx.out.error(SYNTAX),
-            Some(0) => i64::MAX,
-            Some(count) => count,
-        },
-        _ => return cx.out.error(SYNTAX),
+    let samples = match samples(args) {
+        Ok(samples) => samples,
+        Err(error) => return cx.out.error(error),
     };
     let Some(db) = cx.state.db().cloned() else {
         return cx.out.null();
     };
     let (key, database) = (args.at(2), cx.session.database);
-    let samples = usize::try_from(samples).unwrap_or(usize::MAX);
     let partitions = std::iter::once(db.partition_of(key)).collect();
     let cost = db.transact(&partitions, |tx| {
         cost(tx, db.database(database), key, samples)
@@ -79,13 +73,46 @@ fn usage(cx: &mut Cx<'_>, args: &Args<'_>) {
     match cost {
         Ok((cost, ticket)) => {
             cx.effects.epoch = cx.effects.epoch.max(ticket.epoch);
-            match cost {
-                Some(bytes) => cx.out.count(bytes),
-                None => cx.out.null(),
-            }
+            answer(cost, &mut cx.out);
         }
         Err(error) => failed(cx.state, &error, &mut cx.out),
     }
+}
+
+/// `MEMORY USAGE` in a transaction that is already there, which may have written the key.
+pub(crate) fn usage_within(
+    tx: &mut Tx<'_>,
+    table: TableId,
+    args: &Args<'_>,
+    out: &mut Out<'_>,
+) -> Result<(), Error> {
+    match samples(args) {
+        Ok(samples) => answer(cost(tx, table, args.at(2), samples)?, out),
+        Err(error) => out.error(error),
+    }
+    Ok(())
+}
+
+fn answer(cost: Option<u64>, out: &mut Out<'_>) {
+    match cost {
+        Some(bytes) => out.count(bytes),
+        None => out.null(),
+    }
+}
+
+/// The most elements to look at. The error is a reply.
+fn samples(args: &Args<'_>) -> Result<usize, &'static str> {
+    let samples = match args.len() {
+        3 => SAMPLES,
+        5 if args.at(3).eq_ignore_ascii_case(b"SAMPLES") => match parse_i64(args.at(4)) {
+            None => return Err(NOT_INTEGER),
+            Some(..0) => return Err(SYNTAX),
+            Some(0) => i64::MAX,
+            Some(count) => count,
+        },
+        _ => return Err(SYNTAX),
+    };
+    Ok(usize::try_from(samples).unwrap_or(usize::MAX))
 }
 
 fn cost(tx: &mut Tx<'_>, table: TableId, key: &[u8], samples: usize) -> Result<Option<u64>, Error> {
