@@ -2,9 +2,11 @@
 # The tools of Redis against Perdura, unchanged: redis-cli in RESP2 and RESP3 (what it prints must be
 # what it prints beside Redis), the whole default list of redis-benchmark, and a session of redis-py
 # over all types, which is also held against Redis so that it asks for nothing Redis does not do. With go
-# there is also rueidis, whose client-side cache must follow what another client writes.
+# there is also rueidis, whose client-side cache must follow what another client writes. Then programs: the lock of
+# redis-py and RQ, and with PROGRAMS=1 those in other languages (scripts/test-programs.sh), which take four minutes more.
 #
 #   scripts/test-clients.sh
+#   PROGRAMS=1 scripts/test-clients.sh
 #   REDIS_PY=5.0.8 REQUESTS=100000 scripts/test-clients.sh
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -53,3 +55,10 @@ if command -v go >/dev/null; then
 else
     echo "rueidis: skipped, because there is no go"
 fi
+
+if [ -n "${PROGRAMS:-}" ]; then
+    programs=()
+else
+    programs=(lock rq)
+fi
+PERDURA=$perdura "$here/scripts/test-programs.sh" "${programs[@]}"
