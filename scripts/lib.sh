@@ -48,10 +48,11 @@ quiet() {
     die "the machine is $load % busy; figures would mean nothing (BUSY_ANYWAY=1 overrides)"
 }
 
+# Below the ports that the kernel gives to clients: one of theirs stays taken for a minute after its end.
 free_port() {
     local port
     while :; do
-        port=$((20000 + RANDOM % 20000))
+        port=$((20000 + RANDOM % 12000))
         (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
     done
     echo "$port"
