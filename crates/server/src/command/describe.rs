@@ -166,6 +166,22 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, with_flags: bool) {
         let text = "ERR Invalid number of arguments specified for command";
         return cx.out.error(text);
     }
+    if let Keys::Counted { at, dest } = command.keys
+        && parse_i64(request.at(at)).is_none()
+        && let Some(keys) = loosely_counted(&request, at, dest)
+    {
+        cx.out.array(keys.len());
+        for key in keys {
+            if with_flags {
+                cx.out.array(2);
+            }
+            cx.out.bulk(key);
+            if with_flags {
+                cx.out.set(0);
+            }
+        }
+        return;
+    }
     let counted = match command.keys {
         Keys::Counted { at, .. } => {
             let count = parse_i64(request.at(at)).and_then(|n| usize::try_from(n).ok());
@@ -191,6 +207,24 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, with_flags: bool) {
             flags(entry.key_use(&request, n == 0), &mut cx.out);
         }
     }
+}
+
+/// The keys behind a count that is no number to commands, and of which Redis reads here what begins like one, as C's `atoi` does.
+/// `None`: there are none, or fewer arguments.
+fn loosely_counted<'a>(request: &Args<'a>, at: usize, dest: bool) -> Option<Vec<&'a [u8]>> {
+    let text = request.at(at).trim_ascii_start();
+    let digits = text.strip_prefix(b"+").unwrap_or(text);
+    let end = digits.iter().position(|byte| !byte.is_ascii_digit());
+    let count = std::str::from_utf8(&digits[..end.unwrap_or(digits.len())]).ok()?;
+    let count: usize = count.parse().ok()?;
+    if count == 0 || count >= request.len() - at {
+        return None;
+    }
+    let mut keys: Vec<&[u8]> = (at + 1..=at + count).map(|n| request.at(n)).collect();
+    if dest {
+        keys.push(request.at(1));
+    }
+    Some(keys)
 }
 
 fn flags(key: KeyUse, out: &mut Out<'_>) {
