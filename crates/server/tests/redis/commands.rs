@@ -433,6 +433,17 @@ fn elements_are_sorted_by_themselves_and_by_other_keys() {
     client.expect(&[
         ("RPUSH l 3 1 20", ":3"),
         ("SORT l", "[\"1\", \"3\", \"20\"]"),
+        // Zeros are equal, whatever their signs.
+        ("RPUSH zeros 1 0 -0 00", ":4"),
+        ("SORT zeros", "[\"-0\", \"0\", \"00\", \"1\"]"),
+        ("SORT zeros DESC", "[\"1\", \"00\", \"0\", \"-0\"]"),
+        // A count of keys is read as C reads numbers.
+        ("COMMAND GETKEYS EVAL s +1 a b", "[\"a\"]"),
+        (
+            "COMMAND GETKEYS ZUNIONSTORE d 2x a b",
+            "[\"a\", \"b\", \"d\"]",
+        ),
+        ("COMMAND GETKEYS EVAL s 3x a b", "[]"),
         ("SORT l ALPHA DESC LIMIT 0 2", "[\"3\", \"20\"]"),
         ("MSET w_1 9 w_3 5 w_20 7 n_1 one n_3 three", "+OK"),
         (

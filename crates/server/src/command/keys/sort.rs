@@ -222,7 +222,8 @@ impl<'a> Sorting<'a> {
             Some(texts) => texts[a.at].cmp(&texts[b.at]),
             None if self.alpha => element(a).cmp(element(b)),
             None => {
-                let by_number = a.number.total_cmp(&b.number);
+                // Zeros are equal, whatever their signs.
+                let by_number = (a.number + 0.0).total_cmp(&(b.number + 0.0));
                 by_number.then_with(|| element(a).cmp(element(b)))
             }
         };
