@@ -26,6 +26,20 @@ const PENDING: &[(usize, u32)] = &[(4, 7), (8, 42), (8, 10)];
 const CONSUMER_PENDING: &[(usize, u32)] = &[(4, 5), (4, 6), (8, 42), (8, 6)];
 const NODE: &[(usize, u32)] = &[(8, 45), (8, 14)];
 
+const _: () = {
+    let mut kind = 0;
+    while kind < LAYOUTS.len() {
+        let (mut at, mut bits) = (0, KIND_BITS);
+        while at < LAYOUTS[kind].len() {
+            let (bytes, width) = LAYOUTS[kind][at];
+            assert!(bytes <= 8 && width < 64, "a number is read into 64 bits");
+            (at, bits) = (at + 1, bits + width);
+        }
+        assert!(bits <= BITS, "a name's numbers fit its score");
+        kind += 1;
+    }
+};
+
 /// Numbers as one, the first in the highest bits. A number that does not fit is the greatest, and so is all behind it.
 struct Packed {
     bits: u64,

@@ -307,7 +307,9 @@ impl Step<'_> {
         for (head, mut cursor, value) in more {
             let value = match value {
                 Some(Value::Stream(mut stream)) if cursor == END_OF_STREAM => {
-                    match streams::read_end(self.connection, &head.key, &mut stream)? {
+                    let is_there = streams::read_end(self.connection, &head.key, &mut stream)
+                        .with_context(|| format!("key '{}'", head.key.escape_ascii()))?;
+                    match is_there {
                         true => drop(self.hand_on(head, &Value::Stream(stream), true, true)?),
                         false => self.read.vanished += 1,
                     }
@@ -427,11 +429,10 @@ fn piece(kind: Kind, reply: Reply) -> Result<(Vec<u8>, Value)> {
         }
         Kind::Stream => {
             let entries = streams::entries(reply).context(strange)?;
-            let cursor = match entries.last() {
-                Some(last) if entries.len() == PIECE => {
-                    streams::text(streams::behind(last.id)).into_bytes()
-                }
-                _ => END_OF_STREAM.to_vec(),
+            let last = entries.last().filter(|_| entries.len() == PIECE);
+            let cursor = match last.and_then(|last| streams::behind(last.id)) {
+                Some(next) => streams::text(next).into_bytes(),
+                None => END_OF_STREAM.to_vec(),
             };
             let piece = Stream {
                 entries,

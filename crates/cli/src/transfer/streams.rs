@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, Result, bail};
+use perdura::types::stream::Id;
 use perdura_rdb::{Stream, StreamConsumer, StreamEntry, StreamGroup, StreamId, StreamPending};
 
 use super::client::{Connection, Reply};
@@ -18,20 +19,16 @@ const PENDING_AT_ONCE: usize = 512;
 
 /// An id as clients write it.
 pub fn text((ms, seq): StreamId) -> String {
-    format!("{ms}-{seq}")
+    Id { ms, seq }.to_string()
 }
 
 fn parse(text: &[u8]) -> Option<StreamId> {
-    let (ms, seq) = std::str::from_utf8(text).ok()?.split_once('-')?;
-    Some((ms.parse().ok()?, seq.parse().ok()?))
+    Id::parse(text, 0).map(|id| (id.ms, id.seq))
 }
 
-/// The id behind one, as old servers want the begin of a range.
-pub fn behind((ms, seq): StreamId) -> StreamId {
-    match seq.checked_add(1) {
-        Some(seq) => (ms, seq),
-        None => (ms.saturating_add(1), 0),
-    }
+/// The id behind one; `None` behind the last. Servers before 6.2 know no range that leaves its begin out.
+pub fn behind((ms, seq): StreamId) -> Option<StreamId> {
+    Id { ms, seq }.next().map(|id| (id.ms, id.seq))
 }
 
 /// How many commands the end of a stream takes.
@@ -214,9 +211,8 @@ fn read_group(connection: &mut Connection, key: &[u8], group: &Info) -> Result<S
             pending: Vec::new(),
         });
     }
-    let mut from = (0, 0);
-    let mut more = true;
-    while more {
+    let mut next = Some((0, 0));
+    while let Some(from) = next.take() {
         let (start, count) = (text(from), PENDING_AT_ONCE.to_string());
         let words: [&[u8]; 6] = [
             b"XPENDING",
@@ -229,10 +225,10 @@ fn read_group(connection: &mut Connection, key: &[u8], group: &Info) -> Result<S
         let Reply::Array(all) = connection.ask(&words)? else {
             bail!("XPENDING gave something else");
         };
-        more = all.len() == PENDING_AT_ONCE;
+        let is_full = all.len() == PENDING_AT_ONCE;
         for one in all {
             let (holder, pending) = pending(one, now).context("XPENDING gave something else")?;
-            from = behind(pending.id);
+            next = behind(pending.id).filter(|_| is_full);
             // A consumer that came meanwhile is left behind: nothing here is a snapshot.
             if let Some(consumer) = consumers.iter_mut().find(|one| one.name == holder) {
                 consumer.pending.push(pending);

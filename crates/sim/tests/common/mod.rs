@@ -74,6 +74,7 @@ pub fn a_violation_is_replayed(mode: Mode, word: &str, flaw: Flaw, tries: u64) {
 pub fn each_is_caught(mode: Mode, flaws: &[Flaw], also: fn() -> Option<String>) {
     std::panic::set_hook(Box::new(|_| {}));
     let (next, escaped) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let innocent = Mutex::new(Vec::new());
     // What is armed is armed for one thread only.
     let work = || {
         while let Some(flaw) = flaws.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -81,32 +82,49 @@ pub fn each_is_caught(mode: Mode, flaws: &[Flaw], also: fn() -> Option<String>) 
             let start = Instant::now();
             let caught = hunt(mode, also);
             let seconds = start.elapsed().as_secs_f64();
-            println!(
-                "{flaw:?}: {seconds:.2} s, {}",
-                caught.as_deref().unwrap_or("not caught")
-            );
-            if caught.is_none() {
+            arm(None);
+            let Some((seed, what)) = caught else {
+                println!("{flaw:?}: {seconds:.2} s, not caught");
                 escaped.lock().unwrap().push(*flaw);
+                continue;
+            };
+            println!("{flaw:?}: {seconds:.2} s, {what}");
+            // The same without the bug: what is wrong all the time is no catch.
+            let alone = match seed {
+                Some(seed) => runs(mode, seed, 1).violations.is_empty(),
+                None => also().is_none(),
+            };
+            if !alone {
+                innocent.lock().unwrap().push(*flaw);
             }
         }
     };
     std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
-    let escaped = escaped.into_inner().unwrap();
+    let (escaped, innocent) = (
+        escaped.into_inner().unwrap(),
+        innocent.into_inner().unwrap(),
+    );
     assert!(escaped.is_empty(), "not caught: {escaped:?}");
+    assert!(
+        innocent.is_empty(),
+        "found without the bug, too: {innocent:?}"
+    );
 }
 
-fn hunt(mode: Mode, also: fn() -> Option<String>) -> Option<String> {
+/// What is found, and the seed of the run that finds it if it is one.
+fn hunt(mode: Mode, also: fn() -> Option<String>) -> Option<(Option<u64>, String)> {
     let mut seed = 1;
     while seed < HUNT_RUNS {
         let report = runs(mode, seed, BATCH);
         if let Some(violation) = report.violations.first() {
-            return Some(format!("seed {}: {}", violation.seed, violation.what));
+            let what = format!("seed {}: {}", violation.seed, violation.what);
+            return Some((Some(violation.seed), what));
         }
         seed += BATCH;
         if seed == 301
             && let Some(what) = also()
         {
-            return Some(what);
+            return Some((None, what));
         }
     }
     None

@@ -9,7 +9,8 @@
 //! 5 number number id          the same, by its consumer
 //! 6 id                        a node
 //! ```
-//! Groups and consumers have numbers, so that pending entries have short names.
+//! Groups and consumers have numbers, so that pending entries have short names. The heap's `name_place` knows where the numbers
+//! of kinds 4, 5 and 6 are, to tell most names apart without a row: whoever changes a name looks there.
 
 use perdura_base::cursor::{Reader, Writer};
 
