@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct Limits {
     /// Memory of the virtual machine beyond what it has when the run begins, bytes.
     pub memory_bytes: usize,
-    /// How long it may run.
+    /// How long it may run, all of its attempts together.
     pub time: Duration,
     /// The longest reply, bytes.
     pub reply_bytes: usize,

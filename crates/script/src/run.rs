@@ -9,6 +9,7 @@ use crate::watchdog::{Alarm, Watchdog};
 use mlua::{Function, Value};
 use perdura_base::flaw::{Flaw, armed};
 use std::fmt;
+use std::time::Duration;
 
 /// The text of an error that a script does not catch is cut off here, bytes.
 const ERROR_BYTES_MAX: usize = 64 << 10;
@@ -33,6 +34,8 @@ pub struct Input<'a> {
     pub seed: u64,
     /// Whether the client speaks RESP3.
     pub resp3: bool,
+    /// What earlier attempts at the same run took: it has only the rest of its time.
+    pub spent: Duration,
 }
 
 /// A function that a library has registered.
@@ -123,7 +126,7 @@ impl Runtime {
         out: &mut Vec<u8>,
     ) -> Result<(), Failure> {
         self.check_length(code)?;
-        self.guarded(input.seed, |vm, limits| {
+        self.guarded((input.seed, input.spent), |vm, limits| {
             let function = compiled(vm, code)?;
             let what = Called {
                 name: code.sha,
@@ -153,7 +156,7 @@ impl Runtime {
         if !known {
             self.load_library(library, host)?;
         }
-        self.guarded(input.seed, |vm, limits| {
+        self.guarded((input.seed, input.spent), |vm, limits| {
             let functions = vm.libraries.get(library.sha);
             let Some(function) = functions.and_then(|known| known.get(name)).cloned() else {
                 return Err(Failure::Script(String::from("ERR Function not found")));
@@ -177,7 +180,7 @@ impl Runtime {
         host: &mut dyn Host,
     ) -> Result<Vec<Registered>, Failure> {
         self.check_length(library)?;
-        self.guarded(0, |vm, limits| {
+        self.guarded((0, Duration::ZERO), |vm, limits| {
             vm.shared.registered.borrow_mut().clear();
             vm.host.raw_set("loads", true).map_err(engine)?;
             vm.shared.loads.set(true);
@@ -226,9 +229,7 @@ impl Runtime {
 
     /// Makes what runs scripts, if it is not there.
     fn ready(&mut self) -> Result<(), Failure> {
-        let watchdog = self
-            .watchdog
-            .get_or_insert_with(|| Watchdog::start(self.limits.time));
+        let watchdog = self.watchdog.get_or_insert_with(Watchdog::start);
         if self.vm.is_none() {
             self.vm = Some(Vm::new(watchdog.flag(), self.limits.memory_bytes).map_err(engine)?);
         }
@@ -238,14 +239,15 @@ impl Runtime {
     /// Runs something within the limits, and leaves a virtual machine behind that the next run can take.
     fn guarded<R>(
         &mut self,
-        seed: u64,
+        (seed, spent): (u64, Duration),
         run: impl FnOnce(&mut Vm, &Limits) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         self.ready()?;
         let (Some(vm), Some(watchdog)) = (&mut self.vm, &mut self.watchdog) else {
             return Err(self.limits.failure(Stop::Engine));
         };
-        let Some(number) = watchdog.begin() else {
+        let allowed = self.limits.time.saturating_sub(spent);
+        let Some(number) = watchdog.begin(allowed) else {
             let text = "ERR no script runs: the thread that would watch it could not be started";
             return Err(Failure::Limit(String::from(text)));
         };

@@ -299,9 +299,9 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let mut watchdog = Watchdog::start(Duration::from_secs(600));
+        let mut watchdog = Watchdog::start();
         let vm = Vm::new(watchdog.flag(), 64 << 20).expect("a machine");
-        let run = watchdog.begin().expect("a thread");
+        let run = watchdog.begin(Duration::from_secs(600)).expect("a thread");
         vm.shared.begin(run, 1, 0, usize::MAX);
         Bench {
             vm,
@@ -335,6 +335,7 @@ fn values_become_the_replies_of_the_safe_twin() {
             args: &[],
             seed,
             resp3: protocol.0,
+            spent: Duration::ZERO,
         };
         bench.bridge().give(&input, 1 << 20, b"before".to_vec());
         done.call::<()>(&value).expect("a reply");
@@ -391,6 +392,7 @@ fn keys_and_arguments_are_those_of_the_input() {
             args: &words[keys..],
             seed: 0,
             resp3: false,
+            spent: Duration::ZERO,
         };
         bench.bridge().give(&input, 0, Vec::new());
         let tables: (Vec<LuaString>, Vec<LuaString>) = given.call(()).expect("two tables");

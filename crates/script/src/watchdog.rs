@@ -17,6 +17,8 @@ const IDLE_TICKS: u32 = 200;
 struct Shared {
     /// The number of the run that is on, 0 for none.
     running: AtomicU64,
+    /// How long the newest run may take, nanoseconds; stored before its number.
+    allowed: AtomicU64,
     /// The number of the run that must end.
     stopped: AtomicU64,
     parked: AtomicBool,
@@ -75,13 +77,13 @@ impl Watchdog {
         (watchdog, alarm)
     }
 
-    /// Starts one that allows each run so much time.
-    pub(crate) fn start(time: Duration) -> Self {
+    /// Starts one.
+    pub(crate) fn start() -> Self {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name(String::from("script-watchdog"))
-            .spawn(move || watch(&theirs, time));
+            .spawn(move || watch(&theirs));
         Watchdog {
             shared,
             keeper: thread.ok().map(Keeper::Thread),
@@ -94,10 +96,12 @@ impl Watchdog {
         Flag(Arc::clone(&self.shared))
     }
 
-    /// A run begins. Returns its number, never 0; nothing if there is no thread to watch it.
-    pub(crate) fn begin(&mut self) -> Option<u64> {
+    /// A run begins that may take so long. Returns its number, never 0; nothing if there is no thread to watch it.
+    pub(crate) fn begin(&mut self, allowed: Duration) -> Option<u64> {
         let keeper = self.keeper.as_ref()?;
         self.runs += 1;
+        let nanoseconds = u64::try_from(allowed.as_nanos()).unwrap_or(u64::MAX);
+        self.shared.allowed.store(nanoseconds, SeqCst);
         self.shared.running.store(self.runs, SeqCst);
         if let Keeper::Thread(thread) = keeper
             && self.shared.parked.load(SeqCst)
@@ -124,15 +128,18 @@ impl Drop for Watchdog {
     }
 }
 
-fn watch(shared: &Shared, time: Duration) {
+fn watch(shared: &Shared) {
     let (mut seen, mut since, mut idle) = (0, Instant::now(), 0);
+    let mut allowed = Duration::ZERO;
     while !shared.ended.load(SeqCst) {
         let running = shared.running.load(SeqCst);
         if running == 0 {
             idle += 1;
         } else if running != seen {
             (seen, since, idle) = (running, Instant::now(), 0);
-        } else if since.elapsed() >= time {
+            // If this is the time of a later run already, that run is found at the next look.
+            allowed = Duration::from_nanos(shared.allowed.load(SeqCst));
+        } else if since.elapsed() >= allowed {
             shared.stopped.store(running, SeqCst);
         }
         if idle < IDLE_TICKS {

@@ -11,7 +11,7 @@ use crate::resp::parse::OwnedArgs;
 use crate::tracking::Reads;
 use crate::watch::Own;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// When a write is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,6 +125,8 @@ pub(crate) struct Session {
     pub proof: Proof,
     /// Whether its next request waits for a password to be tried or hashed.
     pub asks: bool,
+    /// What its next request has taken before it was kept back for the log.
+    pub spent: Duration,
     /// Whether its next request is kept back by CLIENT PAUSE.
     pub in_pause: bool,
     /// Whether it is spared when clients' buffers take too much.
@@ -164,6 +166,7 @@ impl Session {
             wrong: 0,
             proof: Proof::default(),
             asks: false,
+            spent: Duration::ZERO,
             in_pause: false,
             no_evict: false,
             reads: Reads::None,

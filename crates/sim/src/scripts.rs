@@ -6,6 +6,7 @@
 //! same time. One that ends with an error keeps what it has done. One that passes a limit or is killed has done nothing.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
 use fastrand::Rng;
 use perdura::{Core, Error, Renewal, Tx};
@@ -132,6 +133,7 @@ impl Script {
             args: &args,
             seed: self.seed,
             resp3: false,
+            spent: Duration::ZERO,
         };
         let code = Code {
             sha: NAME,

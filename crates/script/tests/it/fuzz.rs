@@ -235,6 +235,7 @@ fn run(seed: u64, inputs: u64) {
             args: &[&source.bytes, format.as_bytes()],
             seed: number,
             resp3: source.rng.bool(),
+            spent: Duration::ZERO,
         };
         let code = Code {
             sha,

@@ -2,7 +2,7 @@
 //! back, and the next script runs.
 
 use crate::{Bench, limits};
-use perdura_script::{Failure, Limits};
+use perdura_script::{Code, Failure, Input, Limits, sha1_hex};
 use std::time::{Duration, Instant};
 
 /// How late a run may end, behind its limit.
@@ -183,5 +183,32 @@ fn a_panic_of_the_host_goes_on_behind_the_machine() {
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.run(source)));
         let panic = ran.expect_err("the panic");
         assert_eq!(panic.downcast_ref(), Some(&"the host has panicked"));
+    }
+}
+
+#[test]
+fn an_attempt_has_the_time_that_earlier_ones_left() {
+    let time = Duration::from_secs(60);
+    let mut bench = Bench::with(Limits { time, ..limits() });
+    let text = b"while true do end";
+    let code = Code {
+        sha: &sha1_hex(text),
+        text,
+    };
+    for spent in [time - Duration::from_millis(50), time, 2 * time] {
+        let input = Input {
+            keys: &[],
+            args: &[],
+            seed: 0,
+            resp3: false,
+            spent,
+        };
+        let begin = Instant::now();
+        let ran = bench
+            .runtime
+            .run_script(&code, input, &mut bench.host, &mut Vec::new());
+        let took = begin.elapsed();
+        assert!(matches!(ran, Err(Failure::Limit(_))), "{ran:?}");
+        assert!(took < time / 2, "{took:?} after {spent:?}");
     }
 }

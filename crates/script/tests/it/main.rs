@@ -78,6 +78,7 @@ impl Bench {
             args: &args.iter().map(|arg| arg.as_bytes()).collect::<Vec<_>>(),
             seed: 7,
             resp3,
+            spent: Duration::ZERO,
         };
         let mut out = Vec::new();
         self.runtime

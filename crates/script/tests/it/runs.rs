@@ -2,6 +2,7 @@
 
 use crate::{Bench, bulk};
 use perdura_script::{Code, Failure, Header, Input, sha1_hex};
+use std::time::Duration;
 
 #[test]
 fn values_become_replies() {
@@ -307,6 +308,7 @@ fn functions_are_loaded_and_called() {
             args: &[b"a"],
             seed: 0,
             resp3: false,
+            spent: Duration::ZERO,
         };
         let mut out = Vec::new();
         let ran = bench
@@ -332,6 +334,7 @@ fn functions_are_loaded_and_called() {
         args: &[],
         seed: 0,
         resp3: false,
+        spent: Duration::ZERO,
     };
     let mut out = Vec::new();
     let ran = bench

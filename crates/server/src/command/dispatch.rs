@@ -161,6 +161,7 @@ fn consume(
     if let After::Behind(bytes) = after {
         return keep_back(state, session, replies, start, bytes);
     }
+    session.spent = Duration::ZERO;
     state.newest = state.newest.max(epoch);
     let rest = if firm {
         Rest::firm(epoch)
@@ -198,14 +199,14 @@ fn consume(
 #[cold]
 fn keep_back(
     state: &mut State,
-    session: &Session,
+    session: &mut Session,
     replies: &mut Replies,
     start: usize,
     bytes: usize,
 ) -> After {
     replies.buf.truncate(start);
-    // Its time counts for its client's turn.
-    state.tick();
+    // Its time counts for its client's turn, and for its limit if it runs a script.
+    session.spent += state.tick();
     state.stats.commands -= 1;
     state.end_running();
     state.keep_back_for_log(session.seat, bytes);

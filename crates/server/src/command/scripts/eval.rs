@@ -9,6 +9,7 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use perdura_script::{Code, Failure, Flags, Header, Input, Runtime, sha1_hex};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Redis's text for a SHA-1 that is none of a script.
 const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
@@ -137,17 +138,21 @@ pub(super) fn carry_out(
     let state = data.state();
     let words: Vec<&[u8]> = args.from(3).collect();
     let (keys, args) = words.split_at(keys);
+    let nth = data.scripts_run();
     let input = Input {
         keys,
         args,
-        seed: state.seed_of(data.scripts_run()),
+        seed: state.seed_of(nth),
         resp3: out.resp3,
+        spent: state.scripts.spent(nth),
     };
     let before = data.database;
     let may_wait = data.set_may_wait(false);
     let start = out.buf.len();
     let mut host = Inner::new(data, may);
+    let begin = Instant::now();
     let ran = with_runtime(|runtime| run(runtime, input, &mut host, out.buf));
+    state.scripts.note_spent(nth, begin.elapsed());
     let ran =
         ran.unwrap_or_else(|| Err(Failure::Script(String::from("ERR a script runs already"))));
     let halted = host.end();

@@ -34,11 +34,12 @@ use crate::session::Session;
 use crate::state::State;
 use cache::Cache;
 use functions::Functions;
+use perdura_base::num::to_usize;
 use perdura_script::{Limits, Runtime};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The keys of scripts and functions.
 const COUNTED: Keys = Keys::Counted { at: 2, dest: false };
@@ -135,19 +136,42 @@ pub(crate) struct Scripts {
     client: String,
     /// How many have run; the seed of the next comes from it.
     runs: u64,
+    /// What each script of the running request took, all of its attempts together.
+    spent: RefCell<Vec<Duration>>,
     /// What a monitor is shown of the scripts that have run, until it has been shown them.
     shown: VecDeque<Vec<String>>,
 }
 
 impl Scripts {
-    /// A client is about to run scripts.
+    /// A client is about to run scripts, maybe the one that was kept back for the log.
     pub(crate) fn enter(&mut self, session: &Session, now: Instant) {
+        let spent = self.spent.get_mut();
+        spent.clear();
+        spent.push(session.spent);
         if !session.user.unlimited() {
             self.client = super::connection::client::line(session, now);
         }
         self.caller = Some(Arc::clone(&session.user));
         self.runs += 1;
         self.shown.clear();
+    }
+
+    /// What the `nth` script of the running request took in the attempts before.
+    pub(crate) fn spent(&self, nth: u32) -> Duration {
+        let spent = self.spent.borrow();
+        spent
+            .get(to_usize(u64::from(nth)))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// An attempt at the `nth` script of the running request has ended.
+    fn note_spent(&self, nth: u32, took: Duration) {
+        let (nth, mut spent) = (to_usize(u64::from(nth)), self.spent.borrow_mut());
+        if nth >= spent.len() {
+            spent.resize(nth + 1, Duration::ZERO);
+        }
+        spent[nth] += took;
     }
 
     /// Who runs a script, and the client as CLIENT LIST shows it.

@@ -124,3 +124,35 @@ fn exec_is_kept_back_as_a_whole_before_the_first_of_its_commands_runs() {
     let replies = format!("*{COPIES}\r\n{}", "+OK\r\n".repeat(COPIES));
     assert_eq!(bed.replies(READER), replies);
 }
+
+#[test]
+fn a_script_that_was_kept_back_has_only_the_rest_of_its_time() {
+    let mut bed = with_string();
+    let head = "*3\r\n$4\r\nEVAL\r\n";
+    let source =
+        "redis.call('COPY', 'ones', 'copy') redis.call('COPY', 'ones', 'more') while true do end";
+    let request = format!("{head}${}\r\n{source}\r\n$1\r\n0", source.len());
+    bed.send(READER, &request);
+    assert!(bed.is_kept_back(READER), "there was room at once");
+    let mut connection = bed.state.connections.take(READER).expect("a client");
+    assert!(
+        connection.session.spent > Duration::ZERO,
+        "its attempt took time"
+    );
+    connection.session.spent = Duration::from_secs(3600);
+    bed.state.connections.put(READER, connection);
+    let mut longest = Duration::ZERO;
+    while bed.is_kept_back(READER) {
+        bed.await_log(READER);
+        let begin = Instant::now();
+        bed.send(READER, "");
+        longest = longest.max(begin.elapsed());
+    }
+    let reply = bed.replies(READER);
+    assert!(reply.contains("longer than the 1000 ms"), "{reply}");
+    assert!(longest < Duration::from_secs(1), "it had {longest:?} more");
+    // The next one has all of it.
+    let connection = bed.state.connections.take(READER).expect("a client");
+    assert_eq!(connection.session.spent, Duration::ZERO);
+    bed.state.connections.put(READER, connection);
+}
