@@ -262,6 +262,16 @@ pub enum Flaw {
     LibraryNotWritten,
     /// A waiting consumer is told of an entry before its delivery is durable.
     DeliveryShownEarly,
+    /// A tree writes a page whose newest operation is not stable.
+    PageBeyondStableLog,
+    /// A tree's page that has changed since it was copied counts as written.
+    DirtiedSinceWritten,
+    /// The restart of a tree counts pages as written that it has not finished with.
+    RestartTellsWrites,
+    /// The analysis of a tree begins with the first Δ whose TC-LSN is above the redo start, as printed.
+    DeltasByStableEnd,
+    /// An entry of the dirty page table keeps the lastLSN that it was made with, as printed.
+    LastNotRefreshed,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -437,6 +447,15 @@ impl Flaw {
         Flaw::DeliveryShownEarly,
     ];
 
+    /// The flaws of the tree: the model of its restart arms them.
+    pub const TREE: [Flaw; 5] = [
+        Flaw::PageBeyondStableLog,
+        Flaw::DirtiedSinceWritten,
+        Flaw::RestartTellsWrites,
+        Flaw::DeltasByStableEnd,
+        Flaw::LastNotRefreshed,
+    ];
+
     /// The flaws that only steal mode has a place for.
     pub const STEAL: [Flaw; 6] = [
         Flaw::NoClr,
@@ -458,6 +477,7 @@ const _: () = assert!(
         + Flaw::STREAMS.len()
         + Flaw::SCRIPTS.len()
         + Flaw::SERVER.len()
+        + Flaw::TREE.len()
         + Flaw::STEAL.len()
         == Flaw::NoEpochs as usize + 1,
     "every flaw is on a list"

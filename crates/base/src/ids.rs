@@ -1,8 +1,8 @@
 //! Ids are newtypes, so that an epoch is never compared with a checkpoint epoch by accident.
 //!
-//! There are exactly three clocks: the commit epoch [`Epoch`] (durability and order across
-//! streams), the checkpoint epoch [`CkptEpoch`] (a page's tag), and the update number [`Useq`]
-//! (order within one page).
+//! There are exactly four clocks: the commit epoch [`Epoch`] (durability and order across
+//! streams), the checkpoint epoch [`CkptEpoch`] (a page's tag), the update number [`Useq`]
+//! (order within one page), and the operation's number [`Gsn`] (order of what a tree is asked for).
 
 use std::fmt;
 
@@ -55,6 +55,15 @@ id!(
     /// A page of the heap. `chunk = id / chunk_pages`; the chunk belongs to partition
     /// `chunk % partitions`.
     PageId(u32)
+);
+id!(
+    /// The number of an operation on a tree or of one of its records, dense over all streams of the log from 1
+    /// on: the LSN of the literature. Zero means "before the first".
+    Gsn(u64)
+);
+id!(
+    /// A page of a tree, by its place in the tree's file.
+    Pid(u32)
 );
 id!(
     /// A slot within a page.

@@ -16,7 +16,7 @@ pub mod partset;
 
 pub use error::{Corruption, Error, Result};
 pub use ids::{
-    CkptEpoch, Epoch, ImageSlot, Incarnation, PageId, PartitionId, Pos, SlotId, StreamId, TableId,
-    TxnId, Useq, Uuid,
+    CkptEpoch, Epoch, Gsn, ImageSlot, Incarnation, PageId, PartitionId, Pid, Pos, SlotId, StreamId,
+    TableId, TxnId, Useq, Uuid,
 };
 pub use partset::PartitionSet;

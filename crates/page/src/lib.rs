@@ -11,6 +11,7 @@
 //! | [`digest`] | the XOR-linear digest of a page or of a record, and how it is bound to its page |
 //! | [`record`] | the log record: the differences of one transaction |
 //! | [`txn_record`] | the log records of transactions that interleave |
+//! | [`tree_record`] | the log records of a tree in pages on disk: what it made dirty and what it wrote |
 //! | [`ordered`] | the log's frames of commands and of rows' changes, which have an order |
 //!
 //! Nothing here owns memory, takes a latch or knows what a transaction is.
@@ -19,11 +20,13 @@ pub mod chunks;
 pub mod class;
 pub mod diff;
 pub mod digest;
+mod fields;
 pub mod kind;
 pub mod layout;
 pub mod ordered;
 pub mod record;
 pub mod row;
+pub mod tree_record;
 pub mod txn_record;
 
 pub use chunks::Chunks;

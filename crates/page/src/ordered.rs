@@ -1,11 +1,12 @@
 #![doc = include_str!("../../../docs/formats/ordered.md")]
 
-use std::fmt;
-
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::limits::PARTITIONS_MAX;
 use perdura_base::num::to_u64;
 use perdura_base::{PartitionId, TableId};
+
+pub use crate::fields::Malformed;
+use crate::fields::{Fields, malformed};
 
 /// A partition, and the transaction's number in it.
 pub type Part = (PartitionId, u64);
@@ -19,21 +20,6 @@ const COLUMNS: u8 = 2;
 const REPLACE: u8 = 3;
 const CREATE_TABLE: u8 = 4;
 const DROP_TABLE: u8 = 5;
-
-/// The first byte of a frame that is not as the format says, and what should have been there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Malformed {
-    /// Its offset in the payload.
-    pub at: usize,
-    /// What was expected there.
-    pub expected: &'static str,
-}
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "byte {}: expected {}", self.at, self.expected)
-    }
-}
 
 /// What a frame of either kind begins with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -256,38 +242,6 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.put(bytes);
 }
 
-fn malformed(at: usize, expected: &'static str) -> Malformed {
-    Malformed { at, expected }
-}
-
-/// A reader that says where it failed, and at what.
-#[derive(Debug, Clone)]
-struct Fields<'a> {
-    reader: Reader<'a>,
-}
-
-impl<'a> Fields<'a> {
-    fn take<T>(
-        &mut self,
-        what: &'static str,
-        read: impl FnOnce(&mut Reader<'a>) -> Option<T>,
-    ) -> Result<T, Malformed> {
-        let at = self.reader.at();
-        read(&mut self.reader).ok_or(malformed(at, what))
-    }
-
-    fn varint_u32(&mut self, what: &'static str) -> Result<u32, Malformed> {
-        self.take(what, |r| r.varint().and_then(|v| u32::try_from(v).ok()))
-    }
-
-    fn bytes(&mut self, what: &'static str) -> Result<&'a [u8], Malformed> {
-        self.take(what, |r| {
-            let len = r.varint_usize()?;
-            r.bytes(len)
-        })
-    }
-}
-
 /// A frame's payload, its head read and its body not yet.
 #[derive(Debug, Clone)]
 pub struct OrderedPayload<'a> {
@@ -302,9 +256,7 @@ impl<'a> OrderedPayload<'a> {
     /// # Errors
     /// The first byte that is out of place.
     pub fn decode(payload: &'a [u8]) -> Result<OrderedPayload<'a>, Malformed> {
-        let mut r = Fields {
-            reader: Reader::new(payload),
-        };
+        let mut r = Fields::new(payload);
         let hashed = match r.take("flags", Reader::u8)? {
             0 => false,
             HASHED => true,

@@ -13,12 +13,13 @@ use anyhow::{Context, Result};
 const LEAF: u8 = 7;
 
 /// Every crate of the core with its layer. What is not here is a leaf.
-const CORE: [(&str, u8); 11] = [
+const CORE: [(&str, u8); 12] = [
     ("perdura-base", 0),
     ("perdura-page", 1),
     ("perdura-device", 1),
     ("perdura-wal", 2),
     ("perdura-heap", 3),
+    ("perdura-tree", 3),
     ("perdura-archive", 3),
     ("perdura-txn", 4),
     ("perdura-types", 5),
@@ -27,13 +28,8 @@ const CORE: [(&str, u8); 11] = [
     ("perdura", 6),
 ];
 
-/// The places that are kept for crates to come: a paged tree as a second data component. A crate that is
-/// here moves to the table above when it is made.
-const TO_COME: [(&str, u8); 1] = [("perdura-tree", 3)];
-
 fn layer(package: &str) -> u8 {
     CORE.iter()
-        .chain(&TO_COME)
         .find(|(name, _)| *name == package)
         .map_or(LEAF, |(_, layer)| *layer)
 }

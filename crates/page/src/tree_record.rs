@@ -1,0 +1,266 @@
+#![doc = include_str!("../../../docs/formats/tree-record.md")]
+
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::num::to_u64;
+use perdura_base::{Gsn, Pid};
+
+pub use crate::fields::Malformed;
+use crate::fields::{Fields, malformed};
+
+const DELTA: u8 = 1;
+const WRITES: u8 = 2;
+const REDO_START: u8 = 3;
+const CHECKPOINT: u8 = 4;
+
+const WITH_LSNS: u8 = 1;
+
+/// What the tree notes of an interval: the paper's Δ-log record.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Delta {
+    /// The number of the first note.
+    pub first_note: u64,
+    /// EOSL when it was cut: each operation up to it is noted here or before.
+    pub tc_lsn: Gsn,
+    /// EOSL when the first written page was noted; `tc_lsn` if there is none.
+    pub fw_lsn: Gsn,
+    /// How many of `dirty` were noted before that.
+    pub first_dirty: usize,
+    /// DirtySet: the page of each update, in their order.
+    pub dirty: Vec<Pid>,
+    /// WrittenSet: pages that were written durably and had not changed since.
+    pub written: Vec<Pid>,
+    /// The number of each update in `dirty`, if they are logged.
+    pub lsns: Option<Vec<Gsn>>,
+}
+
+/// The pages that were written in an interval: the paper's BW-log record.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Writes {
+    /// The end of the stable log when the first of them was noted.
+    pub fw_lsn: Gsn,
+    /// WrittenSet.
+    pub written: Vec<Pid>,
+}
+
+/// The end of a checkpoint: the paper's eCkpt.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EndCheckpoint {
+    /// The number of its redo start.
+    pub rssp: Gsn,
+    /// The dirty pages, ascending, each with the number below which no update is missing on disk.
+    pub dirty: Vec<(Pid, Gsn)>,
+}
+
+/// A record of the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TreeRecord {
+    /// Δ.
+    Delta(Delta),
+    /// BW.
+    Writes(Writes),
+    /// RSSP: what was changed by operations below its number will be durable when the checkpoint ends.
+    RedoStart,
+    /// eCkpt.
+    EndCheckpoint(EndCheckpoint),
+}
+
+impl TreeRecord {
+    /// Appends the record with its number.
+    ///
+    /// # Panics
+    /// If it says what no tree can have seen: then its writer noted things out of order.
+    pub fn encode(&self, out: &mut Vec<u8>, gsn: Gsn) {
+        assert!(gsn > Gsn(0), "numbers begin at 1");
+        let mut head = |kind| {
+            out.put_u8(kind);
+            out.put_varint(gsn.0);
+        };
+        match self {
+            TreeRecord::Delta(delta) => {
+                assert_eq!(delta.fault(gsn), None, "{delta:?} of {gsn}");
+                head(DELTA);
+                out.put_u8(delta.lsns.as_ref().map_or(0, |_| WITH_LSNS));
+                out.put_varint(delta.first_note);
+                out.put_varint(delta.tc_lsn.0);
+                out.put_varint(delta.fw_lsn.0);
+                out.put_varint(to_u64(delta.first_dirty));
+                put_pids(out, &delta.dirty);
+                put_pids(out, &delta.written);
+                for lsn in delta.lsns.iter().flatten() {
+                    assert!((Gsn(1)..gsn).contains(lsn), "{lsn} in {gsn}");
+                    out.put_varint(lsn.0);
+                }
+            }
+            TreeRecord::Writes(writes) => {
+                assert!(writes.fw_lsn < gsn && !writes.written.is_empty());
+                head(WRITES);
+                out.put_varint(writes.fw_lsn.0);
+                put_pids(out, &writes.written);
+            }
+            TreeRecord::RedoStart => head(REDO_START),
+            TreeRecord::EndCheckpoint(end) => {
+                assert!(end.rssp < gsn, "a checkpoint ends behind its begin");
+                assert!(end.dirty.is_sorted_by(|a, b| a.0 < b.0), "pages ascend");
+                head(CHECKPOINT);
+                out.put_varint(end.rssp.0);
+                out.put_varint(to_u64(end.dirty.len()));
+                for (pid, r_lsn) in &end.dirty {
+                    assert!(
+                        (end.rssp..gsn).contains(r_lsn) && *r_lsn > end.rssp,
+                        "{pid}: {r_lsn} in {gsn}"
+                    );
+                    out.put_varint(u64::from(pid.0));
+                    out.put_varint(r_lsn.0);
+                }
+            }
+        }
+    }
+
+    /// Reads a record and its number.
+    ///
+    /// # Errors
+    /// The first byte that is out of place.
+    pub fn decode(payload: &[u8]) -> Result<(Gsn, TreeRecord), Malformed> {
+        let mut r = Fields::new(payload);
+        let kind = r.take("the kind of a tree's record", Reader::u8)?;
+        let gsn = lsn(&mut r, "a number of at least 1", Gsn(u64::MAX))?;
+        let record = match kind {
+            DELTA => TreeRecord::Delta(Delta::decode(&mut r, gsn)?),
+            WRITES => {
+                let fw_lsn = below(&mut r, "an end of the stable log below the record", gsn)?;
+                let at = r.reader.at();
+                let written = pids(&mut r)?;
+                if written.is_empty() {
+                    return Err(malformed(at, "written pages"));
+                }
+                TreeRecord::Writes(Writes { fw_lsn, written })
+            }
+            REDO_START => TreeRecord::RedoStart,
+            CHECKPOINT => TreeRecord::EndCheckpoint(EndCheckpoint::decode(&mut r, gsn)?),
+            _ => return Err(malformed(0, "the kind of a tree's record")),
+        };
+        match r.reader.remaining() {
+            0 => Ok((gsn, record)),
+            _ => Err(malformed(r.reader.at(), "the record's end")),
+        }
+    }
+}
+
+impl Delta {
+    /// What is wrong with the fields, of a record of that number.
+    fn fault(&self, gsn: Gsn) -> Option<&'static str> {
+        let holds = [
+            (
+                self.tc_lsn < gsn,
+                "an end of the stable log below the record",
+            ),
+            (self.fw_lsn <= self.tc_lsn, "a first write no later than it"),
+            (
+                self.first_dirty <= self.dirty.len(),
+                "no more notes before the first write than there are",
+            ),
+            (
+                !self.written.is_empty()
+                    || (self.first_dirty == self.dirty.len() && self.fw_lsn == self.tc_lsn),
+                "no first write where nothing was written",
+            ),
+            (
+                self.lsns
+                    .as_ref()
+                    .is_none_or(|lsns| lsns.len() == self.dirty.len()),
+                "a number for each note",
+            ),
+        ];
+        holds
+            .iter()
+            .find(|(holds, _)| !holds)
+            .map(|(_, expected)| *expected)
+    }
+
+    fn decode(r: &mut Fields<'_>, gsn: Gsn) -> Result<Delta, Malformed> {
+        let flags = r.take("flags that this build knows", |r| {
+            r.u8().filter(|flags| flags & !WITH_LSNS == 0)
+        })?;
+        let at = r.reader.at();
+        let first_note = r.take("the number of a note", Reader::varint)?;
+        let tc_lsn = Gsn(r.take("an end of the stable log", Reader::varint)?);
+        let fw_lsn = Gsn(r.take("an end of the stable log", Reader::varint)?);
+        let first_dirty = r.take("a count of notes", Reader::varint_usize)?;
+        let dirty = pids(r)?;
+        let written = pids(r)?;
+        let numbers = || {
+            let number = |_| lsn(r, "the number of an update", gsn);
+            (0..dirty.len()).map(number).collect()
+        };
+        let lsns: Option<Result<_, _>> = (flags == WITH_LSNS).then(numbers);
+        let delta = Delta {
+            first_note,
+            tc_lsn,
+            fw_lsn,
+            first_dirty,
+            dirty,
+            written,
+            lsns: lsns.transpose()?,
+        };
+        match delta.fault(gsn) {
+            None => Ok(delta),
+            Some(expected) => Err(malformed(at, expected)),
+        }
+    }
+}
+
+impl EndCheckpoint {
+    fn decode(r: &mut Fields<'_>, gsn: Gsn) -> Result<EndCheckpoint, Malformed> {
+        let rssp = below(r, "a redo start below the record", gsn)?;
+        let count = count(r, 2)?;
+        let mut dirty: Vec<(Pid, Gsn)> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let last = dirty.last().map(|(pid, _)| pid.0);
+            let pid = r.take("a page above the one before it", |r| {
+                let pid = u32::try_from(r.varint()?).ok()?;
+                last.is_none_or(|last| pid > last).then_some(Pid(pid))
+            })?;
+            let r_lsn = r.take("the number of an update behind the redo start", |r| {
+                let r_lsn = Gsn(r.varint()?);
+                (r_lsn > rssp && r_lsn < gsn).then_some(r_lsn)
+            })?;
+            dirty.push((pid, r_lsn));
+        }
+        Ok(EndCheckpoint { rssp, dirty })
+    }
+}
+
+fn put_pids(out: &mut Vec<u8>, pids: &[Pid]) {
+    out.put_varint(to_u64(pids.len()));
+    for pid in pids {
+        out.put_varint(u64::from(pid.0));
+    }
+}
+
+/// A count of things that take so many bytes at least: not more than there is room for.
+fn count(r: &mut Fields<'_>, bytes_min: usize) -> Result<usize, Malformed> {
+    r.take("a count of no more than follow", |r| {
+        let count = r.varint_usize()?;
+        (count <= r.remaining() / bytes_min).then_some(count)
+    })
+}
+
+fn pids(r: &mut Fields<'_>) -> Result<Vec<Pid>, Malformed> {
+    let count = count(r, 1)?;
+    let pid = |_| r.varint_u32("a page").map(Pid);
+    (0..count).map(pid).collect()
+}
+
+/// A number of at least 1 that is below `end`.
+fn lsn(r: &mut Fields<'_>, what: &'static str, end: Gsn) -> Result<Gsn, Malformed> {
+    r.take(what, |r| {
+        r.varint()
+            .map(Gsn)
+            .filter(|lsn| (Gsn(1)..end).contains(lsn))
+    })
+}
+
+/// A number below `end`, or 0.
+fn below(r: &mut Fields<'_>, what: &'static str, end: Gsn) -> Result<Gsn, Malformed> {
+    r.take(what, |r| r.varint().map(Gsn).filter(|lsn| *lsn < end))
+}

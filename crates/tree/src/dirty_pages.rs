@@ -1,0 +1,86 @@
+//! The dirty page table of a restart: which pages may lack operations on disk, and from which number on.
+
+use crate::monitor::PidMap;
+use perdura_base::{Gsn, Pid};
+
+/// What is known of a page that may have been dirty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// No operation below it is missing on disk.
+    pub r_lsn: Gsn,
+    /// The newest update as far as the analysis knows it: a number, and for Δ records the number of its note.
+    pub(crate) last: Gsn,
+    pub(crate) last_note: u64,
+}
+
+/// Why an operation need not be redone, before its page is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Skip {
+    /// Its page was not dirty.
+    Clean,
+    /// Its page became dirty later.
+    BeforeRLsn,
+}
+
+/// The table.
+#[derive(Debug, Clone, Default)]
+pub struct DirtyPages {
+    pub(crate) entries: PidMap<Entry>,
+    /// The table knows of each operation up to this one; the tail behind it is judged by its pages.
+    pub(crate) knows: Gsn,
+    pub(crate) prefetch: Vec<Pid>,
+}
+
+impl DirtyPages {
+    /// The redo test that needs no page: why an operation need not be redone, if the table knows (Algorithm 5, lines 5 to 8;
+    /// Algorithm 1).
+    #[must_use]
+    pub fn skips(&self, pid: Pid, gsn: Gsn) -> Option<Skip> {
+        if gsn > self.knows {
+            return None;
+        }
+        match self.entries.get(&pid) {
+            None => Some(Skip::Clean),
+            Some(entry) if gsn < entry.r_lsn => Some(Skip::BeforeRLsn),
+            Some(_) => None,
+        }
+    }
+
+    /// How many pages it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The page's entry, if it has one.
+    #[must_use]
+    pub fn entry(&self, pid: Pid) -> Option<Entry> {
+        self.entries.get(&pid).copied()
+    }
+
+    /// The operations up to this one are judged by the table.
+    #[must_use]
+    pub fn knows(&self) -> Gsn {
+        self.knows
+    }
+
+    /// The pages in about the order in which a redo needs them (PF-list, appendix A.2). A page may be here that is not in
+    /// the table any more, or more than once.
+    #[must_use]
+    pub fn prefetch(&self) -> &[Pid] {
+        &self.prefetch
+    }
+
+    /// A page that was read has this number: nothing up to it is missing.
+    pub fn raise(&mut self, pid: Pid, plsn: Gsn) {
+        if let Some(entry) = self.entries.get_mut(&pid) {
+            entry.r_lsn = entry.r_lsn.max(Gsn(plsn.0 + 1));
+        }
+    }
+}

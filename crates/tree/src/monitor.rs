@@ -1,0 +1,285 @@
+//! What the tree notes while its pages become dirty and are written, from which a restart learns what it need not read
+//! (section 4.1 of the paper: the Δ-log record; section 3.3: the BW-log record).
+//!
+//! One mutex guards a monitor together with the counter of numbers. What its callers must do:
+//! 1. An operation takes its number, is appended to the log and is noted without leaving the mutex, under its leaf's latch.
+//!    Then the order of the notes is that of the numbers, and what is stable is noted.
+//! 2. A page is copied for a write under its latch when [`may_write`](Monitor::may_write), and
+//!    [`note_written`](Monitor::note_written) is told of it when it is durable.
+//! 3. EOSL is read before the mutex is taken, or while it is held. Read later, it would cover operations that the record
+//!    that is cut does not note.
+//! 4. A Δ and its BW are appended to the log without leaving the mutex in which they were cut, Δ first.
+//!
+//! # Deviations
+//! The paper notes a written page when its I/O completes, and relies on the page being latched until then. Here pages are
+//! copied and written without a latch, so a page that has changed since it was copied is not noted as written.
+//!
+//! ARIES takes the dirty pages of a checkpoint at its begin, so its redo begins before that. Here they are taken at the end,
+//! when each page that was dirty at the begin has been written: none lacks an update from below the redo start, and no
+//! method reads the log before it.
+
+use hashbrown::HashMap;
+use perdura_base::checksum::mix64;
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::num::to_u64;
+use perdura_base::{Gsn, Pid};
+use perdura_page::tree_record::{Delta, EndCheckpoint, Writes};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Hashes the number of a page.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct PidHasher(u64);
+
+impl Hasher for PidHasher {
+    fn finish(&self) -> u64 {
+        mix64(self.0)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0 << 8 | u64::from(*byte);
+        }
+    }
+
+    fn write_u32(&mut self, pid: u32) {
+        self.0 = u64::from(pid);
+    }
+}
+
+/// A map by page.
+pub type PidMap<V> = HashMap<Pid, V, BuildHasherDefault<PidHasher>>;
+
+/// A page that differs from its copy on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dirty {
+    /// No update below it is missing on disk.
+    pub r_lsn: Gsn,
+    /// The highest number of its updates.
+    pub last: Gsn,
+    /// The number of its last note: what tells whether it has changed since it was copied. Numbers of updates do not tell
+    /// that in a restart, which redoes changes of structure first and then older operations.
+    note: u64,
+    /// Whether a checkpoint that is under way has to write it: it was dirty at the redo start.
+    owed: bool,
+}
+
+/// When a Δ is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Notes of dirtied pages.
+    pub notes: usize,
+    /// Written pages.
+    pub written: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            notes: 1000,
+            written: 256,
+        }
+    }
+}
+
+/// What was true when the first write of an interval was noted.
+#[derive(Debug, Clone, Copy)]
+struct FirstWrite {
+    fw_lsn: Gsn,
+    first_dirty: usize,
+}
+
+/// The notes since the last Δ, and the pages that are dirty.
+#[derive(Debug)]
+pub struct Monitor {
+    limits: Limits,
+    pages: PidMap<Dirty>,
+    /// Pages that the checkpoint under way still has to write.
+    owed: usize,
+    /// The redo start of the checkpoint under way.
+    rssp: Option<Gsn>,
+    first_note: u64,
+    dirty: Vec<Pid>,
+    /// The numbers of the notes, if they are logged.
+    lsns: Option<Vec<Gsn>>,
+    written: Vec<Pid>,
+    first_write: Option<FirstWrite>,
+    /// A restart is redoing operations.
+    restarting: bool,
+}
+
+impl Monitor {
+    /// A monitor for a restart, which begins with pages that are all clean, and whose next note has that number. `with_lsns`:
+    /// a Δ has the numbers of the updates, too (appendix D.1 of the paper).
+    #[must_use]
+    pub fn new(limits: Limits, first_note: u64, with_lsns: bool) -> Self {
+        Monitor {
+            limits,
+            pages: PidMap::default(),
+            owed: 0,
+            rssp: None,
+            first_note,
+            dirty: Vec::new(),
+            lsns: with_lsns.then(Vec::new),
+            written: Vec::new(),
+            first_write: None,
+            restarting: true,
+        }
+    }
+
+    /// All operations of the lives before are redone, and the log goes on.
+    pub fn end_restart(&mut self) {
+        assert!(self.restarting, "a restart ends once");
+        self.restarting = false;
+    }
+
+    /// The page, if it is dirty.
+    #[must_use]
+    pub fn dirty(&self, pid: Pid) -> Option<Dirty> {
+        self.pages.get(&pid).copied()
+    }
+
+    /// All dirty pages, in no order.
+    pub fn dirty_pages(&self) -> impl Iterator<Item = (Pid, Dirty)> {
+        self.pages.iter().map(|(pid, dirty)| (*pid, *dirty))
+    }
+
+    /// An update of a page has this number. A restart notes what it redoes, too: the next restart finds the page in
+    /// no other Δ if the operation lies behind the last one of the life before.
+    pub fn note(&mut self, pid: Pid, gsn: Gsn) {
+        assert!(gsn > Gsn(0), "an update of page {pid} has a number");
+        if let Some(lsns) = &mut self.lsns {
+            lsns.push(gsn);
+        }
+        let note = self.first_note + to_u64(self.dirty.len());
+        self.dirty.push(pid);
+        let dirty = self.pages.entry(pid).or_insert(Dirty {
+            r_lsn: gsn,
+            last: gsn,
+            note,
+            owed: false,
+        });
+        debug_assert!(
+            self.restarting || dirty.last <= gsn,
+            "page {pid}: {gsn} behind {}",
+            dirty.last
+        );
+        dirty.r_lsn = dirty.r_lsn.min(gsn);
+        dirty.last = dirty.last.max(gsn);
+        dirty.note = note;
+    }
+
+    /// Whether a page may be written as it is: all that changed it is stable.
+    #[must_use]
+    pub fn may_write(&self, pid: Pid, eosl: Gsn) -> bool {
+        let stable = |dirty: &Dirty| dirty.last <= eosl || armed(Flaw::PageBeyondStableLog);
+        self.pages.get(&pid).is_some_and(stable)
+    }
+
+    /// A page is durable as it was copied. `copied`: what [`dirty`](Self::dirty) said of it then.
+    ///
+    /// A restart writes pages that it has not finished with: operations follow whose numbers are below EOSL. So it does not
+    /// say that it has written them, and the next restart reads some for nothing.
+    pub fn note_written(&mut self, pid: Pid, copied: Dirty, eosl: Gsn) {
+        let found = self.pages.get_mut(&pid);
+        let dirty = found.unwrap_or_else(|| panic!("page {pid} was written twice at a time"));
+        assert!(dirty.note >= copied.note && dirty.r_lsn <= dirty.last);
+        let has_changed = dirty.note > copied.note;
+        if copied.owed {
+            assert!(dirty.owed, "page {pid} was written twice at a time");
+            // It was copied behind the redo start, so nothing that is older is missing.
+            dirty.owed = false;
+            self.owed -= 1;
+            if let Some(rssp) = self.rssp {
+                dirty.r_lsn = dirty.r_lsn.max(Gsn(rssp.0 + 1));
+            }
+        }
+        if !has_changed {
+            if dirty.owed {
+                self.owed -= 1;
+            }
+            self.pages.remove(&pid);
+        }
+        let tells = !has_changed || armed(Flaw::DirtiedSinceWritten);
+        if !tells || self.restarting && !armed(Flaw::RestartTellsWrites) {
+            return;
+        }
+        self.first_write.get_or_insert(FirstWrite {
+            fw_lsn: eosl,
+            first_dirty: self.dirty.len(),
+        });
+        self.written.push(pid);
+    }
+
+    /// Whether a Δ should be cut now.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        let is_full =
+            self.dirty.len() >= self.limits.notes || self.written.len() >= self.limits.written;
+        is_full && !self.restarting
+    }
+
+    /// Cuts the notes: a Δ, and a BW if pages were written. Nothing if there is nothing to tell.
+    #[must_use = "what it tells is noted nowhere else"]
+    pub fn cut(&mut self, eosl: Gsn) -> Option<(Delta, Option<Writes>)> {
+        assert!(!self.restarting, "a restart is not through with its pages");
+        if self.dirty.is_empty() && self.written.is_empty() {
+            return None;
+        }
+        let none = FirstWrite {
+            fw_lsn: eosl,
+            first_dirty: self.dirty.len(),
+        };
+        let first = self.first_write.take().unwrap_or(none);
+        assert!(first.fw_lsn <= eosl, "EOSL never falls");
+        let delta = Delta {
+            first_note: self.first_note,
+            tc_lsn: eosl,
+            fw_lsn: first.fw_lsn,
+            first_dirty: first.first_dirty,
+            dirty: std::mem::take(&mut self.dirty),
+            written: std::mem::take(&mut self.written),
+            lsns: self.lsns.as_mut().map(std::mem::take),
+        };
+        self.first_note += to_u64(delta.dirty.len());
+        let writes = (!delta.written.is_empty()).then(|| Writes {
+            fw_lsn: first.fw_lsn,
+            written: delta.written.clone(),
+        });
+        Some((delta, writes))
+    }
+
+    /// A checkpoint begins: `mark` appends the redo start and returns its number. Without leaving the mutex, so that each
+    /// operation below that number has made its page one that the checkpoint has to write.
+    pub fn begin_checkpoint(&mut self, mark: impl FnOnce() -> Gsn) -> Gsn {
+        assert!(self.rssp.is_none() && !self.restarting && self.owed == 0);
+        let rssp = mark();
+        self.rssp = Some(rssp);
+        self.owed = self.pages.len();
+        for dirty in self.pages.values_mut() {
+            assert!(dirty.last < rssp, "an update behind the redo start");
+            dirty.owed = true;
+        }
+        rssp
+    }
+
+    /// The pages that the checkpoint has to write yet, in no order.
+    pub fn owed(&self) -> impl Iterator<Item = Pid> {
+        let owed = self.pages.iter().filter(|(_, dirty)| dirty.owed);
+        owed.map(|(pid, _)| *pid)
+    }
+
+    /// The checkpoint ends, if all that was changed below its redo start is durable: what its end has to say.
+    pub fn end_checkpoint(&mut self) -> Option<EndCheckpoint> {
+        let rssp = self.rssp.filter(|_| self.owed == 0)?;
+        self.rssp = None;
+        debug_assert_eq!(self.owed().count(), 0);
+        let pages = self.pages.iter();
+        let mut dirty: Vec<(Pid, Gsn)> = pages.map(|(pid, dirty)| (*pid, dirty.r_lsn)).collect();
+        dirty.sort_unstable();
+        assert!(
+            dirty.iter().all(|(_, r_lsn)| *r_lsn > rssp),
+            "what was changed below the redo start is durable"
+        );
+        Some(EndCheckpoint { rssp, dirty })
+    }
+}
