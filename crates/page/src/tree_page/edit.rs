@@ -1,0 +1,277 @@
+//! Changing a page of the tree in memory. Checksums are set when a page is written.
+
+use super::{
+    CELLS, CRC, DATABASE, DEAD, DLSN, ENDLESS, HEADER_BYTES, HIGH, KIND, Kind, LEVEL, LOW, Node,
+    PID, PLSN, SIZES, SLOTS, TABLE, cell_bytes_max, key_bytes_max,
+};
+use perdura_base::checksum::crc32c;
+use perdura_base::cursor::Writer;
+use perdura_base::num::to_u64;
+use perdura_base::{Gsn, Pid, TableId};
+use std::ops::Range;
+
+/// There is no room for the cell: the page has to be split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Full;
+
+/// What a new page is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeSpec<'a> {
+    /// What it is.
+    pub kind: Kind,
+    /// How many levels lie below it.
+    pub level: u8,
+    /// Where it will lie.
+    pub pid: Pid,
+    /// Its table.
+    pub table: TableId,
+    /// First 8 bytes of the database's uuid.
+    pub database: [u8; 8],
+    /// No key is below it.
+    pub low: &'a [u8],
+    /// All keys are below it.
+    pub high: Option<&'a [u8]>,
+}
+
+/// A new page, all of whose room is free.
+///
+/// # Panics
+/// If there is no such page: of another size, with fences that are too long or in the wrong order, or with a level that does not go
+/// with its kind.
+#[must_use]
+pub fn format(page_bytes: usize, spec: &NodeSpec<'_>) -> Box<[u8]> {
+    assert!(page_bytes.is_power_of_two() && SIZES.contains(&page_bytes));
+    assert_eq!(spec.kind == Kind::Inner, spec.level > 0);
+    assert!(spec.high.is_none_or(|high| spec.low < high));
+    let fences = [Some(spec.low), spec.high];
+    let longest = fences.into_iter().flatten().map(<[u8]>::len).max();
+    assert!(longest <= Some(key_bytes_max(page_bytes)));
+    let mut bytes = vec![0; page_bytes].into_boxed_slice();
+    bytes[KIND] = spec.kind.code();
+    bytes[LEVEL] = spec.level;
+    let low = page_bytes - spec.low.len();
+    let high = low - spec.high.map_or(0, <[u8]>::len);
+    bytes[low..].copy_from_slice(spec.low);
+    bytes[high..low].copy_from_slice(spec.high.unwrap_or(b""));
+    let mut node = NodeMut { bytes: &mut bytes };
+    node.put_bytes(PID, &spec.pid.0.to_le_bytes());
+    node.put_bytes(TABLE, &spec.table.0.to_le_bytes());
+    node.put_bytes(DATABASE, &spec.database);
+    node.put_u16(CELLS, high);
+    node.put_u16(LOW, spec.low.len());
+    node.put_u16(HIGH, spec.high.map_or(usize::from(ENDLESS), <[u8]>::len));
+    bytes
+}
+
+/// The shortest key that is above `left` and not above `right`: what parts two leaves.
+///
+/// # Panics
+/// If `left` is not below `right`.
+#[must_use]
+pub fn separator_between<'a>(left: &[u8], right: &'a [u8]) -> &'a [u8] {
+    assert!(left < right);
+    let alike = left.iter().zip(right).take_while(|(l, r)| l == r).count();
+    let separator = &right[..=alike];
+    debug_assert!(left < separator && separator <= right);
+    separator
+}
+
+/// A page that is as the format says, to be changed.
+#[derive(Debug)]
+pub struct NodeMut<'a> {
+    bytes: &'a mut [u8],
+}
+
+impl<'a> NodeMut<'a> {
+    /// A page that [`Node::open`] or [`format`] has vouched for.
+    pub fn over(bytes: &'a mut [u8]) -> Self {
+        NodeMut { bytes }
+    }
+
+    /// The page, to be read.
+    #[must_use]
+    pub fn node(&self) -> Node<'_> {
+        Node { bytes: self.bytes }
+    }
+
+    fn put_bytes(&mut self, at: usize, field: &[u8]) {
+        self.bytes[at..at + field.len()].copy_from_slice(field);
+    }
+
+    fn put_u16(&mut self, at: usize, value: usize) {
+        let value = u16::try_from(value).expect("an offset in a page");
+        self.put_bytes(at, &value.to_le_bytes());
+    }
+
+    /// The newest operation has that number.
+    pub fn set_plsn(&mut self, plsn: Gsn) {
+        assert!(plsn >= self.node().plsn(), "operations come in their order");
+        self.put_bytes(PLSN, &plsn.0.to_le_bytes());
+    }
+
+    /// The newest change of structure has that number.
+    pub fn set_dlsn(&mut self, dlsn: Gsn) {
+        assert!(
+            dlsn >= self.node().dlsn(),
+            "changes of structure come in their order"
+        );
+        self.put_bytes(DLSN, &dlsn.0.to_le_bytes());
+    }
+
+    /// Sets the checksum: the page is about to be written.
+    pub fn seal(&mut self) {
+        let crc = crc32c(&self.bytes[KIND..]);
+        self.put_bytes(CRC, &crc.to_le_bytes());
+    }
+
+    /// Puts a row into a leaf. Whether its key is new.
+    ///
+    /// # Errors
+    /// [`Full`], and nothing has changed.
+    ///
+    /// # Panics
+    /// If the key is not between the fences, or the row is longer than a cell may be.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Full> {
+        assert_eq!(self.node().kind(), Kind::Leaf);
+        let mut cell = Vec::with_capacity(6 + key.len() + value.len());
+        cell.put_varint(to_u64(key.len()));
+        cell.put_varint(to_u64(value.len()));
+        cell.put(key);
+        cell.put(value);
+        assert!(cell.len() <= cell_bytes_max(self.bytes.len()));
+        self.put_cell(key, &cell)
+    }
+
+    /// Puts a child into an inner page. Whether its key is new.
+    ///
+    /// # Errors
+    /// [`Full`], and nothing has changed.
+    ///
+    /// # Panics
+    /// If the key is not between the fences, or longer than it may be.
+    pub fn put_child(&mut self, key: &[u8], child: Pid) -> Result<bool, Full> {
+        assert_eq!(self.node().kind(), Kind::Inner);
+        let mut cell = Vec::with_capacity(8 + key.len());
+        cell.put_varint(to_u64(key.len()));
+        cell.put(key);
+        cell.put_u32(child.0);
+        self.put_cell(key, &cell)
+    }
+
+    fn put_cell(&mut self, key: &[u8], cell: &[u8]) -> Result<bool, Full> {
+        assert!(self.node().covers(key) && key.len() <= key_bytes_max(self.bytes.len()));
+        let found = self.node().find(key);
+        if let Ok(at) = found {
+            let old = self.node().cell(at).bytes;
+            if old == cell.len() {
+                let begin = usize::from(self.node().u16(HEADER_BYTES + 2 * at));
+                self.put_bytes(begin, cell);
+                return Ok(false);
+            }
+            if self.node().room() + old < cell.len() {
+                return Err(Full);
+            }
+            self.remove_at(at);
+        } else if self.node().room() < cell.len() + 2 {
+            return Err(Full);
+        }
+        if self.node().gap() < cell.len() + 2 {
+            self.compact();
+        }
+        let at = found.unwrap_or_else(|at| at);
+        let begin = usize::from(self.node().u16(CELLS)) - cell.len();
+        self.put_bytes(begin, cell);
+        self.put_u16(CELLS, begin);
+        let (slot, end) = (HEADER_BYTES + 2 * at, HEADER_BYTES + 2 * self.node().len());
+        self.bytes.copy_within(slot..end, slot + 2);
+        self.put_u16(slot, begin);
+        self.put_u16(SLOTS, self.node().len() + 1);
+        Ok(found.is_err())
+    }
+
+    /// Removes a key. Whether it was there.
+    pub fn remove(&mut self, key: &[u8]) -> bool {
+        let found = self.node().find(key);
+        if let Ok(at) = found {
+            self.remove_at(at);
+        }
+        found.is_ok()
+    }
+
+    fn remove_at(&mut self, at: usize) {
+        let dead = usize::from(self.node().u16(DEAD)) + self.node().cell(at).bytes;
+        let (slot, end) = (HEADER_BYTES + 2 * at, HEADER_BYTES + 2 * self.node().len());
+        self.bytes.copy_within(slot + 2..end, slot);
+        self.put_u16(SLOTS, self.node().len() - 1);
+        self.put_u16(DEAD, dead);
+    }
+
+    /// Moves the cells together.
+    fn compact(&mut self) {
+        let node = self.node();
+        let (low, high) = (node.low().to_vec(), node.high().map(<[u8]>::to_vec));
+        let page = self.part(0..self.node().len(), node.pid(), (&low, high.as_deref()));
+        self.bytes.copy_from_slice(&page);
+        debug_assert_eq!(self.node().u16(DEAD), 0);
+    }
+
+    /// A page with some of the slots and all else of this one but its place and its fences.
+    fn part(
+        &self,
+        slots: Range<usize>,
+        pid: Pid,
+        (low, high): (&[u8], Option<&[u8]>),
+    ) -> Box<[u8]> {
+        let node = self.node();
+        let database = node.bytes[DATABASE..].first_chunk();
+        let spec = NodeSpec {
+            kind: node.kind(),
+            level: node.level(),
+            pid,
+            table: node.table(),
+            database: *database.expect("a field of the header"),
+            low,
+            high,
+        };
+        let mut bytes = format(self.bytes.len(), &spec);
+        let mut part = NodeMut { bytes: &mut bytes };
+        part.put_bytes(PLSN, &node.plsn().0.to_le_bytes());
+        part.put_bytes(DLSN, &node.dlsn().0.to_le_bytes());
+        let mut begin = part.node().fences();
+        for (to, from) in slots.clone().enumerate() {
+            let cell = node.cell(from).bytes;
+            let at = usize::from(node.u16(HEADER_BYTES + 2 * from));
+            begin -= cell;
+            part.put_bytes(begin, &node.bytes[at..at + cell]);
+            part.put_u16(HEADER_BYTES + 2 * to, begin);
+        }
+        part.put_u16(CELLS, begin);
+        part.put_u16(SLOTS, slots.len());
+        bytes
+    }
+
+    /// The page that takes what is not below `separator`: the right half of a split, at `pid`.
+    ///
+    /// # Panics
+    /// If the separator is not between the fences, or is the low one.
+    #[must_use]
+    pub fn right_of(&self, separator: &[u8], pid: Pid) -> Box<[u8]> {
+        let node = self.node();
+        assert!(node.covers(separator) && separator > node.low());
+        let at = node.find(separator).unwrap_or_else(|at| at);
+        self.part(at..node.len(), pid, (separator, node.high()))
+    }
+
+    /// Drops what is not below `separator`, which becomes the high fence: the left half of a split.
+    ///
+    /// # Panics
+    /// As [`right_of`](Self::right_of).
+    pub fn cut_at(&mut self, separator: &[u8]) {
+        let node = self.node();
+        assert!(node.covers(separator) && separator > node.low());
+        let at = node.find(separator).unwrap_or_else(|at| at);
+        let low = node.low().to_vec();
+        let page = self.part(0..at, node.pid(), (&low, Some(separator)));
+        self.bytes.copy_from_slice(&page);
+    }
+}

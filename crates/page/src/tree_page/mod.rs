@@ -1,0 +1,396 @@
+#![doc = include_str!("../../../../docs/formats/tree-page.md")]
+
+mod edit;
+
+use perdura_base::checksum::crc32c;
+use perdura_base::cursor::Reader;
+use perdura_base::{Gsn, Pid, TableId};
+use std::fmt;
+
+pub use edit::{Full, NodeMut, NodeSpec, format, separator_between};
+
+/// The sizes that a page may have.
+pub const SIZES: std::ops::RangeInclusive<usize> = 512..=32_768;
+/// Bytes in front of the slots.
+pub const HEADER_BYTES: usize = 48;
+
+const CRC: usize = 0;
+const KIND: usize = 4;
+const LEVEL: usize = 5;
+const SLOTS: usize = 6;
+const PID: usize = 8;
+const TABLE: usize = 12;
+const PLSN: usize = 16;
+const DLSN: usize = 24;
+const DATABASE: usize = 32;
+const CELLS: usize = 40;
+const DEAD: usize = 42;
+const LOW: usize = 44;
+const HIGH: usize = 46;
+
+/// Length of the high fence of a page without end.
+const ENDLESS: u16 = u16::MAX;
+
+/// What a page is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Says where the tables begin and which pages are free.
+    Meta,
+    /// Names pages of the level below by their keys.
+    Inner,
+    /// Holds rows.
+    Leaf,
+    /// Holds a piece of a long value.
+    Chain,
+    /// Nothing.
+    Free,
+}
+
+impl Kind {
+    const ALL: [Kind; 5] = [Kind::Meta, Kind::Inner, Kind::Leaf, Kind::Chain, Kind::Free];
+
+    fn code(self) -> u8 {
+        match self {
+            Kind::Meta => 1,
+            Kind::Inner => 2,
+            Kind::Leaf => 3,
+            Kind::Chain => 4,
+            Kind::Free => 5,
+        }
+    }
+
+    fn of_code(code: u8) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.code() == code)
+    }
+}
+
+/// Why bytes are no page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoPage {
+    /// The first byte out of place, from the page's begin.
+    pub at: usize,
+    /// What was expected there.
+    pub expected: &'static str,
+}
+
+impl fmt::Display for NoPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "byte {}: expected {}", self.at, self.expected)
+    }
+}
+
+fn no_page(at: usize, expected: &'static str) -> NoPage {
+    NoPage { at, expected }
+}
+
+/// The longest key of a page of that size.
+#[must_use]
+pub fn key_bytes_max(page_bytes: usize) -> usize {
+    page_bytes / 8
+}
+
+/// The longest cell of a leaf of that size.
+#[must_use]
+pub fn cell_bytes_max(page_bytes: usize) -> usize {
+    page_bytes / 4
+}
+
+/// A page that is as the format says.
+#[derive(Clone, Copy)]
+pub struct Node<'a> {
+    bytes: &'a [u8],
+}
+
+impl fmt::Debug for Node<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node")
+            .field("pid", &self.pid())
+            .field("kind", &self.kind())
+            .field("slots", &self.len())
+            .field("plsn", &self.plsn())
+            .field("dlsn", &self.dlsn())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A slot's cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Cell<'a> {
+    key: &'a [u8],
+    /// The value in a leaf, the child's number in an inner page.
+    rest: &'a [u8],
+    bytes: usize,
+}
+
+impl<'a> Node<'a> {
+    /// Reads a page that was found at `pid` in the tree of `database`, and checks all of it.
+    ///
+    /// # Errors
+    /// The first thing that is not as the format says, the checksum before all others.
+    pub fn open(bytes: &'a [u8], pid: Pid, database: [u8; 8]) -> Result<Node<'a>, NoPage> {
+        let size = bytes.len();
+        if !size.is_power_of_two() || !SIZES.contains(&size) {
+            return Err(no_page(0, "a page of 512 to 32768 bytes, a power of two"));
+        }
+        let node = Node { bytes };
+        if node.u32(CRC) != crc32c(&bytes[KIND..]) {
+            return Err(no_page(CRC, "the checksum of what follows"));
+        }
+        let kind = Kind::of_code(bytes[KIND]).ok_or(no_page(KIND, "a kind of page"))?;
+        let is_node = matches!(kind, Kind::Inner | Kind::Leaf);
+        let holds = [
+            (node.pid() == pid, PID, "the page of this place"),
+            (
+                bytes[DATABASE..CELLS] == database,
+                DATABASE,
+                "a page of this database",
+            ),
+            (
+                (kind == Kind::Inner) == (node.level() > 0),
+                LEVEL,
+                "a level above 0 of an inner page, and of no other",
+            ),
+            (
+                is_node || node.is_bare(),
+                SLOTS,
+                "no slots but in inner pages and leaves",
+            ),
+        ];
+        match holds.iter().find(|(holds, ..)| !holds) {
+            Some((_, at, expected)) => Err(no_page(*at, expected)),
+            None => node.check_cells().map(|()| node),
+        }
+    }
+
+    /// Whether it has neither slots nor cells nor fences.
+    fn is_bare(&self) -> bool {
+        let fields = [SLOTS, DEAD, LOW].map(|at| self.u16(at));
+        fields == [0; 3]
+            && usize::from(self.u16(CELLS)) == self.bytes.len()
+            && self.u16(HIGH) == ENDLESS
+    }
+
+    fn check_cells(&self) -> Result<(), NoPage> {
+        let size = self.bytes.len();
+        let (cells, slots) = (usize::from(self.u16(CELLS)), self.len());
+        let slots_end = HEADER_BYTES + 2 * slots;
+        let key_max = key_bytes_max(size);
+        let high = usize::from(self.u16(HIGH));
+        if usize::from(self.u16(LOW)) > key_max || (high > key_max && self.u16(HIGH) != ENDLESS) {
+            return Err(no_page(LOW, "fences that are no longer than keys"));
+        }
+        if !(slots_end..=self.fences()).contains(&cells) {
+            return Err(no_page(CELLS, "cells between the slots and the fences"));
+        }
+        if self.high().is_some_and(|high| self.low() >= high) {
+            return Err(no_page(LOW, "a low fence below the high one"));
+        }
+        let mut ranges = Vec::with_capacity(slots);
+        let mut before: Option<&[u8]> = None;
+        for at in 0..slots {
+            let slot_at = HEADER_BYTES + 2 * at;
+            let begin = usize::from(self.u16(slot_at));
+            let cell = (begin >= cells).then(|| self.cell_at(begin)).flatten();
+            let cell = cell.ok_or(no_page(slot_at, "the begin of a cell"))?;
+            let is_short = cell.key.len() <= key_max
+                && (self.kind() == Kind::Inner || cell.bytes <= cell_bytes_max(size));
+            if !is_short {
+                return Err(no_page(begin, "a cell that is no longer than allowed"));
+            }
+            if before.is_some_and(|before| before >= cell.key) || !self.covers(cell.key) {
+                return Err(no_page(slot_at, "ascending keys between the fences"));
+            }
+            before = Some(cell.key);
+            ranges.push((begin, begin + cell.bytes));
+        }
+        ranges.sort_unstable();
+        let used: usize = ranges.iter().map(|(begin, end)| end - begin).sum();
+        let is_apart = ranges.windows(2).all(|two| two[0].1 <= two[1].0);
+        let dead = usize::from(self.u16(DEAD));
+        if !is_apart || used + dead != self.fences() - cells {
+            return Err(no_page(DEAD, "cells that lie apart, and what else is dead"));
+        }
+        let begins_at_low = slots > 0 && self.key(0) == self.low();
+        if self.kind() == Kind::Inner && !begins_at_low {
+            return Err(no_page(SLOTS, "a first child at the low fence"));
+        }
+        Ok(())
+    }
+
+    /// The cell that begins there, if one fits before the fences.
+    fn cell_at(&self, begin: usize) -> Option<Cell<'a>> {
+        let mut reader = Reader::new(self.bytes.get(begin..self.fences())?);
+        let key_bytes = reader.varint_usize()?;
+        let rest_bytes = match self.kind() {
+            Kind::Inner => 4,
+            Kind::Meta | Kind::Leaf | Kind::Chain | Kind::Free => reader.varint_usize()?,
+        };
+        Some(Cell {
+            key: reader.bytes(key_bytes)?,
+            rest: reader.bytes(rest_bytes)?,
+            bytes: reader.at(),
+        })
+    }
+
+    fn cell(&self, at: usize) -> Cell<'a> {
+        assert!(at < self.len(), "slot {at} of {}", self.len());
+        let begin = usize::from(self.u16(HEADER_BYTES + 2 * at));
+        let cell = self.cell_at(begin);
+        cell.expect("the page was checked when it was read")
+    }
+
+    /// Where the fences begin, behind the cells.
+    fn fences(&self) -> usize {
+        let high = match self.u16(HIGH) {
+            ENDLESS => 0,
+            high => usize::from(high),
+        };
+        self.bytes.len() - high - usize::from(self.u16(LOW))
+    }
+
+    fn u16(&self, at: usize) -> u16 {
+        u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        let field = self.bytes[at..].first_chunk();
+        u32::from_le_bytes(*field.expect("a field of the header"))
+    }
+
+    fn u64(&self, at: usize) -> u64 {
+        let field = self.bytes[at..].first_chunk();
+        u64::from_le_bytes(*field.expect("a field of the header"))
+    }
+
+    /// Where it lies.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        Pid(self.u32(PID))
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        Kind::of_code(self.bytes[KIND]).unwrap_or(Kind::Free)
+    }
+
+    /// How many levels lie below it.
+    #[must_use]
+    pub fn level(&self) -> u8 {
+        self.bytes[LEVEL]
+    }
+
+    /// Its table.
+    #[must_use]
+    pub fn table(&self) -> TableId {
+        TableId(self.u32(TABLE))
+    }
+
+    /// The number of its newest operation.
+    #[must_use]
+    pub fn plsn(&self) -> Gsn {
+        Gsn(self.u64(PLSN))
+    }
+
+    /// The number of its newest change of structure.
+    #[must_use]
+    pub fn dlsn(&self) -> Gsn {
+        Gsn(self.u64(DLSN))
+    }
+
+    /// How many slots it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        usize::from(self.u16(SLOTS))
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// No key is below it.
+    #[must_use]
+    pub fn low(&self) -> &'a [u8] {
+        let begin = self.bytes.len() - usize::from(self.u16(LOW));
+        &self.bytes[begin..]
+    }
+
+    /// All keys are below it, if there is an end.
+    #[must_use]
+    pub fn high(&self) -> Option<&'a [u8]> {
+        let begin = self.fences();
+        let end = self.bytes.len() - usize::from(self.u16(LOW));
+        (self.u16(HIGH) != ENDLESS).then(|| &self.bytes[begin..end])
+    }
+
+    /// Whether a key belongs between its fences.
+    #[must_use]
+    pub fn covers(&self, key: &[u8]) -> bool {
+        key >= self.low() && self.high().is_none_or(|high| key < high)
+    }
+
+    /// The slot of a key, or where it would be.
+    ///
+    /// # Errors
+    /// It is not there: the slot before which it would be.
+    pub fn find(&self, key: &[u8]) -> Result<usize, usize> {
+        let (mut from, mut to) = (0, self.len());
+        while from < to {
+            let middle = from.midpoint(to);
+            match self.key(middle).cmp(key) {
+                std::cmp::Ordering::Less => from = middle + 1,
+                std::cmp::Ordering::Equal => return Ok(middle),
+                std::cmp::Ordering::Greater => to = middle,
+            }
+        }
+        Err(from)
+    }
+
+    /// The key of a slot.
+    #[must_use]
+    pub fn key(&self, at: usize) -> &'a [u8] {
+        self.cell(at).key
+    }
+
+    /// The value of a leaf's slot.
+    #[must_use]
+    pub fn value(&self, at: usize) -> &'a [u8] {
+        assert_eq!(self.kind(), Kind::Leaf, "values are in leaves");
+        self.cell(at).rest
+    }
+
+    /// The child of an inner page's slot.
+    #[must_use]
+    pub fn child(&self, at: usize) -> Pid {
+        assert_eq!(self.kind(), Kind::Inner, "children are in inner pages");
+        let rest = self.cell(at).rest.first_chunk();
+        Pid(u32::from_le_bytes(*rest.expect("four bytes")))
+    }
+
+    /// The child that holds a key.
+    #[must_use]
+    pub fn child_of(&self, key: &[u8]) -> Pid {
+        assert!(self.covers(key), "the key belongs to another page");
+        let at = self.find(key).unwrap_or_else(|at| at - 1);
+        self.child(at)
+    }
+
+    /// Bytes that a new cell and its slot may take, after the cells have been moved together.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.gap() + usize::from(self.u16(DEAD))
+    }
+
+    /// Bytes between slots and cells.
+    fn gap(&self) -> usize {
+        usize::from(self.u16(CELLS)) - HEADER_BYTES - 2 * self.len()
+    }
+
+    /// Bytes that slots, cells and fences take.
+    #[must_use]
+    pub fn used(&self) -> usize {
+        self.bytes.len() - HEADER_BYTES - self.room()
+    }
+}
