@@ -272,6 +272,12 @@ pub enum Flaw {
     DeltasByStableEnd,
     /// An entry of the dirty page table keeps the lastLSN that it was made with, as printed.
     LastNotRefreshed,
+    /// Pages of a tree are written in their places alone.
+    NoDoubleWrite,
+    /// Pages of a tree are written in their places before their copies are durable.
+    DoubleNotSynced,
+    /// The restart of a tree believes pages that a killed process has written and not synced.
+    PagesBelievedUnwritten,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -456,6 +462,13 @@ impl Flaw {
         Flaw::LastNotRefreshed,
     ];
 
+    /// The flaws of the tree's file: its own tests arm them.
+    pub const TREE_FILE: [Flaw; 3] = [
+        Flaw::NoDoubleWrite,
+        Flaw::DoubleNotSynced,
+        Flaw::PagesBelievedUnwritten,
+    ];
+
     /// The flaws that only steal mode has a place for.
     pub const STEAL: [Flaw; 6] = [
         Flaw::NoClr,
@@ -478,6 +491,7 @@ const _: () = assert!(
         + Flaw::SCRIPTS.len()
         + Flaw::SERVER.len()
         + Flaw::TREE.len()
+        + Flaw::TREE_FILE.len()
         + Flaw::STEAL.len()
         == Flaw::NoEpochs as usize + 1,
     "every flaw is on a list"

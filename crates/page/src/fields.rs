@@ -4,10 +4,10 @@ use std::fmt;
 
 use perdura_base::cursor::Reader;
 
-/// The first byte of a payload that is not as the format says, and what should have been there.
+/// The first byte of what was read that is not as the format says, and what should have been there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed {
-    /// Its offset in the payload.
+    /// Its offset from the begin of what was read.
     pub at: usize,
     /// What was expected there.
     pub expected: &'static str,

@@ -11,6 +11,7 @@
 //! | [`digest`] | the XOR-linear digest of a page or of a record, and how it is bound to its page |
 //! | [`record`] | the log record: the differences of one transaction |
 //! | [`txn_record`] | the log records of transactions that interleave |
+//! | [`tree_double`] | the newest batch of a tree's pages, written before they are written in their places |
 //! | [`tree_page`] | a page of a tree on disk: keys between fences |
 //! | [`tree_record`] | the log records of a tree in pages on disk: what it made dirty and what it wrote |
 //! | [`ordered`] | the log's frames of commands and of rows' changes, which have an order |
@@ -27,6 +28,7 @@ pub mod layout;
 pub mod ordered;
 pub mod record;
 pub mod row;
+pub mod tree_double;
 pub mod tree_page;
 pub mod tree_record;
 pub mod txn_record;

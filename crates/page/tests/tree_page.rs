@@ -1,19 +1,21 @@
-//! The worked example of the tree's page, pages beside a map, and damaged pages.
+//! The worked examples of the tree's page and of its double-write file, pages beside a map, and damaged pages.
 
 use fastrand::Rng;
+use perdura_base::checksum::crc32c;
 use perdura_base::{Gsn, Pid, TableId};
+use perdura_page::tree_double::{BatchHead, HEAD_BYTES};
 use perdura_page::tree_page::{
     Full, Kind, Node, NodeMut, NodeSpec, cell_bytes_max, format, key_bytes_max, separator_between,
 };
 use std::collections::BTreeMap;
 
 const TREE_PAGE_MD: &str = include_str!("../../../docs/formats/tree-page.md");
+const TREE_DOUBLE_MD: &str = include_str!("../../../docs/formats/tree-double.md");
 const DATABASE: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 
-/// The bytes of each hex block of the page.
-fn examples() -> Vec<Vec<u8>> {
-    TREE_PAGE_MD
-        .split("```")
+/// The bytes of each hex block of a format page.
+fn examples(doc: &str) -> Vec<Vec<u8>> {
+    doc.split("```")
         .skip(1)
         .step_by(2)
         .map(|block| block.trim_start_matches("text").split_whitespace())
@@ -47,7 +49,7 @@ fn rows(node: &Node<'_>) -> BTreeMap<Vec<u8>, Vec<u8>> {
 
 #[test]
 fn the_example_of_the_page_round_trips() {
-    let examples = examples();
+    let examples = examples(TREE_PAGE_MD);
     assert_eq!(examples.len(), 2, "a page's begin and its end");
     let mut bytes = format(512, &leaf(b"", Some(b"m")));
     let mut page = NodeMut::over(&mut bytes);
@@ -69,6 +71,38 @@ fn the_example_of_the_page_round_trips() {
     assert_eq!((node.find(b"bc"), node.find(b"b")), (Ok(1), Err(1)));
     assert_eq!((node.low(), node.high()), (&b""[..], Some(&b"m"[..])));
     assert_eq!(node.value(1), b"23");
+}
+
+#[test]
+fn the_example_of_the_double_write_file_round_trips() {
+    let examples = examples(TREE_DOUBLE_MD);
+    assert_eq!(examples.len(), 2, "a head's begin and its end");
+    let head = BatchHead {
+        page_bytes: 512,
+        database: DATABASE,
+        pages: vec![(Pid(3), 0x4433_2211), (Pid(260), 0x8877_6655)],
+    };
+    let mut bytes = vec![0xff; HEAD_BYTES];
+    head.encode(&mut bytes);
+    let (begin, end) = (&examples[0], &examples[1]);
+    assert_eq!(&bytes[..begin.len()], begin);
+    assert_eq!(&bytes[HEAD_BYTES - end.len()..], end);
+    assert_eq!(BatchHead::decode(&bytes), Ok(Some(head)));
+    assert_eq!(BatchHead::decode(&bytes[1..]), Ok(None));
+    for at in 0..HEAD_BYTES {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        assert_eq!(BatchHead::decode(&damaged), Ok(None), "byte {at}");
+        if at < HEAD_BYTES - 4 {
+            // The checksum holds, and what it vouches for is read or refused.
+            let crc = crc32c(&damaged[..HEAD_BYTES - 4]);
+            damaged[HEAD_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+            match BatchHead::decode(&damaged) {
+                Ok(read) => assert!(read.is_some() && (6..36).contains(&at), "byte {at}"),
+                Err(refused) => assert!(refused.at <= at.max(36), "{refused} for byte {at}"),
+            }
+        }
+    }
 }
 
 #[test]

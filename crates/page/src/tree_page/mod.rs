@@ -7,6 +7,9 @@ use perdura_base::cursor::Reader;
 use perdura_base::{Gsn, Pid, TableId};
 use std::fmt;
 
+pub use crate::fields::Malformed;
+use crate::fields::malformed;
+
 pub use edit::{Full, NodeMut, NodeSpec, format, separator_between};
 
 /// The sizes that a page may have.
@@ -64,25 +67,6 @@ impl Kind {
     }
 }
 
-/// Why bytes are no page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoPage {
-    /// The first byte out of place, from the page's begin.
-    pub at: usize,
-    /// What was expected there.
-    pub expected: &'static str,
-}
-
-impl fmt::Display for NoPage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "byte {}: expected {}", self.at, self.expected)
-    }
-}
-
-fn no_page(at: usize, expected: &'static str) -> NoPage {
-    NoPage { at, expected }
-}
-
 /// The longest key of a page of that size.
 #[must_use]
 pub fn key_bytes_max(page_bytes: usize) -> usize {
@@ -127,16 +111,16 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     /// The first thing that is not as the format says, the checksum before all others.
-    pub fn open(bytes: &'a [u8], pid: Pid, database: [u8; 8]) -> Result<Node<'a>, NoPage> {
+    pub fn open(bytes: &'a [u8], pid: Pid, database: [u8; 8]) -> Result<Node<'a>, Malformed> {
         let size = bytes.len();
         if !size.is_power_of_two() || !SIZES.contains(&size) {
-            return Err(no_page(0, "a page of 512 to 32768 bytes, a power of two"));
+            return Err(malformed(0, "a page of 512 to 32768 bytes, a power of two"));
         }
         let node = Node { bytes };
         if node.u32(CRC) != crc32c(&bytes[KIND..]) {
-            return Err(no_page(CRC, "the checksum of what follows"));
+            return Err(malformed(CRC, "the checksum of what follows"));
         }
-        let kind = Kind::of_code(bytes[KIND]).ok_or(no_page(KIND, "a kind of page"))?;
+        let kind = Kind::of_code(bytes[KIND]).ok_or(malformed(KIND, "a kind of page"))?;
         let is_node = matches!(kind, Kind::Inner | Kind::Leaf);
         let holds = [
             (node.pid() == pid, PID, "the page of this place"),
@@ -157,7 +141,7 @@ impl<'a> Node<'a> {
             ),
         ];
         match holds.iter().find(|(holds, ..)| !holds) {
-            Some((_, at, expected)) => Err(no_page(*at, expected)),
+            Some((_, at, expected)) => Err(malformed(*at, expected)),
             None => node.check_cells().map(|()| node),
         }
     }
@@ -170,20 +154,20 @@ impl<'a> Node<'a> {
             && self.u16(HIGH) == ENDLESS
     }
 
-    fn check_cells(&self) -> Result<(), NoPage> {
+    fn check_cells(&self) -> Result<(), Malformed> {
         let size = self.bytes.len();
         let (cells, slots) = (usize::from(self.u16(CELLS)), self.len());
         let slots_end = HEADER_BYTES + 2 * slots;
         let key_max = key_bytes_max(size);
         let high = usize::from(self.u16(HIGH));
         if usize::from(self.u16(LOW)) > key_max || (high > key_max && self.u16(HIGH) != ENDLESS) {
-            return Err(no_page(LOW, "fences that are no longer than keys"));
+            return Err(malformed(LOW, "fences that are no longer than keys"));
         }
         if !(slots_end..=self.fences()).contains(&cells) {
-            return Err(no_page(CELLS, "cells between the slots and the fences"));
+            return Err(malformed(CELLS, "cells between the slots and the fences"));
         }
         if self.high().is_some_and(|high| self.low() >= high) {
-            return Err(no_page(LOW, "a low fence below the high one"));
+            return Err(malformed(LOW, "a low fence below the high one"));
         }
         let mut ranges = Vec::with_capacity(slots);
         let mut before: Option<&[u8]> = None;
@@ -191,14 +175,14 @@ impl<'a> Node<'a> {
             let slot_at = HEADER_BYTES + 2 * at;
             let begin = usize::from(self.u16(slot_at));
             let cell = (begin >= cells).then(|| self.cell_at(begin)).flatten();
-            let cell = cell.ok_or(no_page(slot_at, "the begin of a cell"))?;
+            let cell = cell.ok_or(malformed(slot_at, "the begin of a cell"))?;
             let is_short = cell.key.len() <= key_max
                 && (self.kind() == Kind::Inner || cell.bytes <= cell_bytes_max(size));
             if !is_short {
-                return Err(no_page(begin, "a cell that is no longer than allowed"));
+                return Err(malformed(begin, "a cell that is no longer than allowed"));
             }
             if before.is_some_and(|before| before >= cell.key) || !self.covers(cell.key) {
-                return Err(no_page(slot_at, "ascending keys between the fences"));
+                return Err(malformed(slot_at, "ascending keys between the fences"));
             }
             before = Some(cell.key);
             ranges.push((begin, begin + cell.bytes));
@@ -208,11 +192,14 @@ impl<'a> Node<'a> {
         let is_apart = ranges.windows(2).all(|two| two[0].1 <= two[1].0);
         let dead = usize::from(self.u16(DEAD));
         if !is_apart || used + dead != self.fences() - cells {
-            return Err(no_page(DEAD, "cells that lie apart, and what else is dead"));
+            return Err(malformed(
+                DEAD,
+                "cells that lie apart, and what else is dead",
+            ));
         }
         let begins_at_low = slots > 0 && self.key(0) == self.low();
         if self.kind() == Kind::Inner && !begins_at_low {
-            return Err(no_page(SLOTS, "a first child at the low fence"));
+            return Err(malformed(SLOTS, "a first child at the low fence"));
         }
         Ok(())
     }

@@ -1,0 +1,96 @@
+#![doc = include_str!("../../../docs/formats/tree-double.md")]
+
+use perdura_base::Pid;
+use perdura_base::checksum::crc32c;
+use perdura_base::cursor::Writer;
+use perdura_base::num::to_u32;
+
+use crate::fields::Fields;
+pub use crate::fields::Malformed;
+
+/// Bytes in front of the copies.
+pub const HEAD_BYTES: usize = 4096;
+/// Pages of a batch at most.
+pub const PAGES_MAX: usize = 128;
+
+const MAGIC: &[u8; 4] = b"PDBL";
+const VERSION: u16 = 1;
+const CRC: usize = HEAD_BYTES - 4;
+
+/// What the file says of the newest batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchHead {
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// First 8 bytes of the database's uuid.
+    pub database: [u8; 8],
+    /// The pages, ascending, each with its checksum.
+    pub pages: Vec<(Pid, u32)>,
+}
+
+impl BatchHead {
+    /// Writes the head.
+    ///
+    /// # Panics
+    /// If there is no page, there are too many, or they do not ascend.
+    pub fn encode(&self, out: &mut [u8]) {
+        assert!(out.len() >= HEAD_BYTES);
+        assert!((1..=PAGES_MAX).contains(&self.pages.len()));
+        assert!(self.pages.is_sorted_by(|a, b| a.0 < b.0), "pages ascend");
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        head.put(MAGIC);
+        head.put_u16(VERSION);
+        head.put_u16(u16::try_from(self.pages.len()).unwrap_or(0));
+        head.put_u32(to_u32(self.page_bytes));
+        head.put(&self.database);
+        for (pid, crc) in &self.pages {
+            head.put_u32(pid.0);
+            head.put_u32(*crc);
+        }
+        head.resize(CRC, 0);
+        let crc = crc32c(&head);
+        head.put_u32(crc);
+        out[..HEAD_BYTES].copy_from_slice(&head);
+    }
+
+    /// Reads a head. Nothing: its checksum does not hold, so it never was durable.
+    ///
+    /// # Errors
+    /// The first thing that is not as the format says.
+    pub fn decode(bytes: &[u8]) -> Result<Option<BatchHead>, Malformed> {
+        let Some(head) = bytes.first_chunk::<HEAD_BYTES>() else {
+            return Ok(None);
+        };
+        if head[CRC..] != crc32c(&head[..CRC]).to_le_bytes() {
+            return Ok(None);
+        }
+        let mut r = Fields::new(&head[..CRC]);
+        r.take("the name of a double-write file", |r| {
+            r.array().filter(|magic| magic == MAGIC)
+        })?;
+        r.take("version 1: a newer build wrote it", |r| {
+            r.u16().filter(|version| *version == VERSION)
+        })?;
+        let count = r.take("1 to 128 pages", |r| {
+            let count = usize::from(r.u16()?);
+            (1..=PAGES_MAX).contains(&count).then_some(count)
+        })?;
+        let page_bytes = r.take("bytes of a page", |r| usize::try_from(r.u32()?).ok())?;
+        let database = r.take("a database", |r| r.array())?;
+        let mut pages: Vec<(Pid, u32)> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let last = pages.last().map(|(pid, _)| *pid);
+            let entry = r.take("a page above the one before it", |r| {
+                let entry = (Pid(r.u32()?), r.u32()?);
+                last.is_none_or(|last| entry.0 > last).then_some(entry)
+            })?;
+            pages.push(entry);
+        }
+        r.take("zeros", |r| r.zeros(r.remaining()))?;
+        Ok(Some(BatchHead {
+            page_bytes,
+            database,
+            pages,
+        }))
+    }
+}

@@ -1,0 +1,348 @@
+//! The tree's file: reading pages, and writing them so that no tear can take one (docs/formats/tree-double.md).
+//!
+//! A [`Batch`] is written in steps of one I/O each. A failed write or sync stops the file for good: what is on disk is not
+//! known then, and a restart finds out.
+
+use parking_lot::Mutex;
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::num::to_u64;
+use perdura_base::{Error, Pid, Result};
+use perdura_device::{Access, AlignedBuf, Disk, File, read_exact_at};
+use perdura_page::tree_double::{BatchHead, HEAD_BYTES, PAGES_MAX};
+use perdura_page::tree_page::{Node, SIZES};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The file of pages, in the tree's directory.
+pub const PAGES: &str = "pages";
+/// The double-write file.
+pub const DOUBLE: &str = "double";
+
+/// What a tree's file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// First 8 bytes of the database's uuid.
+    pub database: [u8; 8],
+}
+
+/// The pages and the double-write file.
+pub struct PageFile {
+    shape: Shape,
+    pages: Arc<dyn File>,
+    double: Arc<dyn File>,
+    /// Why nothing more is written.
+    stopped: Mutex<Option<String>>,
+}
+
+impl std::fmt::Debug for PageFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PageFile({})", self.pages.path())
+    }
+}
+
+/// What a restart did to the newest batch.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Repaired {
+    /// Pages that were damaged and are whole again.
+    pub restored: Vec<Pid>,
+    /// Pages that were whole and were made durable.
+    pub rewritten: usize,
+}
+
+impl PageFile {
+    /// Makes the files of a new tree in a directory that exists, with room for `pages` pages.
+    ///
+    /// # Errors
+    /// The disk's; `Usage` for a size that no page has.
+    pub fn create(disk: &dyn Disk, dir: &str, shape: Shape, pages: u32) -> Result<PageFile> {
+        check_size(shape.page_bytes)?;
+        let file = PageFile {
+            shape,
+            pages: disk.create(&format!("{dir}/{PAGES}"), Access::Buffered)?,
+            double: disk.create(&format!("{dir}/{DOUBLE}"), Access::Buffered)?,
+            stopped: Mutex::new(None),
+        };
+        file.grow(pages)?;
+        let double = HEAD_BYTES + PAGES_MAX * shape.page_bytes;
+        file.double.allocate(to_u64(double))?;
+        file.pages.sync()?;
+        file.double.sync()?;
+        disk.sync_dir(dir)?;
+        Ok(file)
+    }
+
+    /// Opens the files of a tree. [`repair`](Self::repair) comes next.
+    ///
+    /// # Errors
+    /// The disk's; `Usage` for a size that no page has.
+    pub fn open(disk: &dyn Disk, dir: &str, shape: Shape) -> Result<PageFile> {
+        check_size(shape.page_bytes)?;
+        Ok(PageFile {
+            shape,
+            pages: disk.open(&format!("{dir}/{PAGES}"), Access::Buffered)?,
+            double: disk.open(&format!("{dir}/{DOUBLE}"), Access::Buffered)?,
+            stopped: Mutex::new(None),
+        })
+    }
+
+    /// Bytes of a page.
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        self.shape.page_bytes
+    }
+
+    /// A page's worth of zeros, to be read into.
+    #[must_use]
+    pub fn buffer(&self) -> AlignedBuf {
+        AlignedBuf::zeroed(self.shape.page_bytes)
+    }
+
+    fn offset(&self, pid: Pid) -> u64 {
+        u64::from(pid.0) * to_u64(self.shape.page_bytes)
+    }
+
+    /// Makes room for so many pages. A full disk is an error after which everything goes on as before.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn grow(&self, pages: u32) -> Result<()> {
+        let len = self.offset(Pid(pages));
+        if self.pages.len()? < len {
+            self.pages.allocate(len)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a page.
+    ///
+    /// # Errors
+    /// The disk's; corruption, if it is not the page that belongs there.
+    pub fn read(&self, pid: Pid, buffer: &mut [u8]) -> Result<()> {
+        assert_eq!(buffer.len(), self.shape.page_bytes, "one page");
+        read_exact_at(&*self.pages, self.offset(pid), buffer)?;
+        let opened = Node::open(buffer, pid, self.shape.database);
+        opened.map(|_| ()).map_err(|malformed| {
+            Error::corrupt(
+                self.pages.path(),
+                self.offset(pid) + to_u64(malformed.at),
+                format!("{} in page {pid}", malformed.expected),
+                "something else",
+                "The page is damaged. What it held can be had from a backup and the log.",
+            )
+        })
+    }
+
+    /// Begins to write a batch. Pages ascend, are sealed, and the file has room for them.
+    ///
+    /// # Panics
+    /// If a page is not sealed or not of this file, or there is none, or there are more than [`PAGES_MAX`].
+    #[must_use = "nothing is written yet"]
+    pub fn begin(&self, pages: &[(Pid, &[u8])]) -> Batch {
+        let size = self.shape.page_bytes;
+        let mut bytes = AlignedBuf::zeroed(HEAD_BYTES + pages.len() * size);
+        let mut head = BatchHead {
+            page_bytes: size,
+            database: self.shape.database,
+            pages: Vec::with_capacity(pages.len()),
+        };
+        for (at, (pid, page)) in pages.iter().enumerate() {
+            let opened = Node::open(page, *pid, self.shape.database);
+            assert!(opened.is_ok(), "page {pid}: {opened:?}");
+            head.pages.push((*pid, checksum(page)));
+            bytes[HEAD_BYTES + at * size..][..size].copy_from_slice(page);
+        }
+        head.encode(&mut bytes);
+        let pids = pages.iter().map(|(pid, _)| *pid).collect();
+        let next = if armed(Flaw::NoDoubleWrite) {
+            Step::InPlace(0)
+        } else {
+            Step::Double
+        };
+        Batch { pids, bytes, next }
+    }
+
+    /// Takes one step of a batch: one I/O. Whether the batch is durable.
+    ///
+    /// # Errors
+    /// The disk's, and from then on always `Stopped`.
+    pub fn step(&self, batch: &mut Batch) -> Result<bool> {
+        if let Some(why) = &*self.stopped.lock() {
+            return Err(Error::Stopped(why.clone()));
+        }
+        let done = self.take_step(batch);
+        if let Err(error) = &done {
+            let why = format!("writing the tree's pages: {error}");
+            *self.stopped.lock() = Some(why);
+        }
+        done
+    }
+
+    fn take_step(&self, batch: &mut Batch) -> Result<bool> {
+        batch.next = match batch.next {
+            Step::Double => {
+                self.double.write_at(0, &batch.bytes)?;
+                Step::SyncDouble
+            }
+            Step::SyncDouble => {
+                if !armed(Flaw::DoubleNotSynced) {
+                    self.double.sync()?;
+                }
+                Step::InPlace(0)
+            }
+            Step::InPlace(from) => {
+                let run = batch.run(from);
+                let begin = HEAD_BYTES + run.start * self.shape.page_bytes;
+                let len = run.len() * self.shape.page_bytes;
+                let offset = self.offset(batch.pids[run.start]);
+                self.pages
+                    .write_at(offset, &batch.bytes[begin..begin + len])?;
+                if run.end < batch.pids.len() {
+                    Step::InPlace(run.end)
+                } else {
+                    Step::SyncPages
+                }
+            }
+            Step::SyncPages => {
+                self.pages.sync()?;
+                Step::Done
+            }
+            Step::Done => Step::Done,
+        };
+        Ok(batch.next == Step::Done)
+    }
+
+    /// Writes a batch, all its steps.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn write(&self, pages: &[(Pid, &[u8])]) -> Result<()> {
+        let mut batch = self.begin(pages);
+        while !self.step(&mut batch)? {}
+        Ok(())
+    }
+
+    /// Makes the newest batch whole and durable, after a crash and before a page is read.
+    ///
+    /// # Errors
+    /// The disk's; corruption, if the double-write file is of another database or of a newer build. A page that stays damaged is
+    /// no error here: reading it is.
+    pub fn repair(&self) -> Result<Repaired> {
+        let mut repaired = Repaired::default();
+        let Some(head) = self.batch_head()? else {
+            return Ok(repaired);
+        };
+        let size = self.shape.page_bytes;
+        let (mut page, mut copy) = (self.buffer(), self.buffer());
+        for (at, (pid, crc)) in head.pages.iter().enumerate() {
+            let is_whole = self.is_whole(*pid, &mut page)?;
+            if !is_whole {
+                let offset = to_u64(HEAD_BYTES + at * size);
+                let got = self.double.read_at(offset, &mut copy)?;
+                let counts = got == size
+                    && checksum(&copy) == *crc
+                    && Node::open(&copy, *pid, self.shape.database).is_ok();
+                if !counts {
+                    continue;
+                }
+                page.copy_from_slice(&copy);
+            }
+            if armed(Flaw::PagesBelievedUnwritten) && is_whole {
+                continue;
+            }
+            self.pages.write_at(self.offset(*pid), &page)?;
+            if is_whole {
+                repaired.rewritten += 1;
+            } else {
+                repaired.restored.push(*pid);
+            }
+        }
+        self.pages.sync()?;
+        Ok(repaired)
+    }
+
+    /// Whether the page in its place is whole.
+    fn is_whole(&self, pid: Pid, page: &mut [u8]) -> Result<bool> {
+        let got = self.pages.read_at(self.offset(pid), page)?;
+        Ok(got == page.len() && Node::open(page, pid, self.shape.database).is_ok())
+    }
+
+    fn batch_head(&self) -> Result<Option<BatchHead>> {
+        let mut bytes = AlignedBuf::zeroed(HEAD_BYTES);
+        let got = self.double.read_at(0, &mut bytes)?;
+        let refused = |at: usize, expected: &str| {
+            Error::corrupt(
+                self.double.path(),
+                to_u64(at),
+                expected,
+                "something else",
+                "Pages that a crash has torn cannot be made whole again. Restore the database, or open it with the build that wrote it.",
+            )
+        };
+        let head = BatchHead::decode(&bytes[..got]);
+        let head = head.map_err(|malformed| refused(malformed.at, malformed.expected))?;
+        match head {
+            Some(head) if head.database != self.shape.database => {
+                Err(refused(12, "the double-write file of this database"))
+            }
+            Some(head) if head.page_bytes != self.shape.page_bytes => {
+                let size = self.shape.page_bytes;
+                Err(refused(8, &format!("pages of {size} bytes")))
+            }
+            head => Ok(head),
+        }
+    }
+}
+
+fn check_size(page_bytes: usize) -> Result<()> {
+    if page_bytes.is_power_of_two() && SIZES.contains(&page_bytes) {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "a page of a tree has 512 to 32768 bytes, a power of two, not {page_bytes}"
+    )))
+}
+
+/// The checksum that a page begins with.
+fn checksum(page: &[u8]) -> u32 {
+    u32::from_le_bytes(*page.first_chunk().expect("a page has a header"))
+}
+
+/// What comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Double,
+    SyncDouble,
+    /// The run of pages that begins there.
+    InPlace(usize),
+    SyncPages,
+    Done,
+}
+
+/// Pages on their way to the disk.
+#[derive(Debug)]
+pub struct Batch {
+    pids: Vec<Pid>,
+    /// The double-write file: head and copies.
+    bytes: AlignedBuf,
+    next: Step,
+}
+
+impl Batch {
+    /// The pages from `from` on that lie side by side: one write.
+    fn run(&self, from: usize) -> Range<usize> {
+        let rest = &self.pids[from..];
+        let side_by_side = rest
+            .windows(2)
+            .take_while(|two| two[0].0 + 1 == two[1].0)
+            .count();
+        from..from + side_by_side + 1
+    }
+
+    /// Its pages.
+    #[must_use]
+    pub fn pids(&self) -> &[Pid] {
+        &self.pids
+    }
+}
