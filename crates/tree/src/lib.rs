@@ -1,12 +1,13 @@
 //! A second data component: tables in pages on disk. It knows keys, pages and the numbers of operations, and no transaction.
 //!
-//! What is here so far decides which operations a restart has to redo, and writes pages. Their pool, and the tree over it, are
-//! not here yet.
+//! What is here so far decides which operations a restart has to redo, and holds and writes pages. The tree over them is not here
+//! yet.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`monitor`] | what is noted while pages become dirty and are written: the records Δ and BW, and which pages are dirty |
 //! | [`dirty_pages`] | the dirty page table of a restart, and the redo test that needs no page |
+//! | [`pool`] | the pages in memory, and the writer |
 //! | [`file`] | reading pages, and writing them so that no tear takes one |
 //! | [`analysis`] | how the table is made: of Δ records, of BW records and operations, or of a checkpoint's pages |
 //!
@@ -18,3 +19,4 @@ pub mod analysis;
 pub mod dirty_pages;
 pub mod file;
 pub mod monitor;
+pub mod pool;

@@ -91,7 +91,7 @@ impl<'a> NodeMut<'a> {
     /// The page, to be read.
     #[must_use]
     pub fn node(&self) -> Node<'_> {
-        Node { bytes: self.bytes }
+        Node::over(self.bytes)
     }
 
     fn put_bytes(&mut self, at: usize, field: &[u8]) {

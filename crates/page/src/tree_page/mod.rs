@@ -146,6 +146,12 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// A page that [`open`](Self::open) or [`format()`] has vouched for.
+    #[must_use]
+    pub fn over(bytes: &'a [u8]) -> Node<'a> {
+        Node { bytes }
+    }
+
     /// Whether it has neither slots nor cells nor fences.
     fn is_bare(&self) -> bool {
         let fields = [SLOTS, DEAD, LOW].map(|at| self.u16(at));

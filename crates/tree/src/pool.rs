@@ -1,0 +1,377 @@
+//! The buffer pool: the pages that are in memory, and the writer that makes the dirty ones clean.
+//!
+//! ```text
+//! pin ──► in memory ──latch, note──► dirty ──write_step: copied, written, synced──► clean ──clock──► evicted
+//! ```
+//! A page stays in memory while it is pinned or dirty. No I/O happens under a latch or a mutex: a page that is being read is in
+//! the way of those alone that want it, and the writer copies pages before it writes them. The pool has no thread: its callers
+//! take the steps.
+//!
+//! # Order of locks
+//! A page's latch; then the frames' mutex; then the monitor's. A page becomes dirty under its exclusive latch and while it is
+//! pinned, so a clean page that nobody has pinned stays clean as long as the frames' mutex is held: that is when it may go.
+
+use crate::file::{Batch, PageFile};
+use crate::monitor::{Dirty, Monitor, PidMap};
+use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use perdura_base::{Gsn, Pid, Result};
+use perdura_device::AlignedBuf;
+use perdura_page::tree_double::PAGES_MAX;
+use perdura_page::tree_page::{Kind, Node, NodeMut};
+
+/// What is in a frame.
+#[derive(Debug, Clone, Copy, Default)]
+struct Slot {
+    page: Option<Pid>,
+    pins: u32,
+    /// It was used since the clock's hand passed.
+    was_used: bool,
+    /// It leads to other pages.
+    is_index: bool,
+    /// It is being read.
+    is_loading: bool,
+}
+
+#[derive(Debug)]
+struct Frames {
+    slots: Vec<Slot>,
+    places: PidMap<usize>,
+    hand: usize,
+    counts: Counts,
+}
+
+/// What the pool has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Leaves that were read.
+    pub data_fetches: u64,
+    /// Pages that lead to others, that were read.
+    pub index_fetches: u64,
+    /// Pages that were evicted.
+    pub evictions: u64,
+    /// Pages that were written.
+    pub writes: u64,
+}
+
+/// A batch that is being written, and what was true of its pages when they were copied.
+#[derive(Debug)]
+struct Writing {
+    batch: Batch,
+    copied: Vec<(Pid, Dirty)>,
+}
+
+/// What a step of the writer did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// No dirty page may be written.
+    Idle,
+    /// More steps follow.
+    Wrote,
+    /// Pages have become clean, or stay dirty because they have changed meanwhile.
+    Cleaned,
+}
+
+/// Pages in memory.
+#[derive(Debug)]
+pub struct Pool {
+    file: PageFile,
+    pages: Vec<RwLock<AlignedBuf>>,
+    frames: Mutex<Frames>,
+    /// A page has been read, or could not be.
+    loaded: Condvar,
+    monitor: Mutex<Monitor>,
+    writing: Mutex<Option<Writing>>,
+}
+
+impl Pool {
+    /// A pool of so many pages over a file.
+    ///
+    /// # Panics
+    /// If there is no page.
+    #[must_use]
+    pub fn new(file: PageFile, pages: usize, monitor: Monitor) -> Pool {
+        assert!(pages > 0, "a pool has pages");
+        Pool {
+            pages: (0..pages).map(|_| RwLock::new(file.buffer())).collect(),
+            frames: Mutex::new(Frames {
+                slots: vec![Slot::default(); pages],
+                places: PidMap::default(),
+                hand: 0,
+                counts: Counts::default(),
+            }),
+            loaded: Condvar::new(),
+            monitor: Mutex::new(monitor),
+            writing: Mutex::new(None),
+            file,
+        }
+    }
+
+    /// The file of its pages.
+    #[must_use]
+    pub fn file(&self) -> &PageFile {
+        &self.file
+    }
+
+    /// What is noted of its pages, under one mutex with the numbers.
+    #[must_use]
+    pub fn monitor(&self) -> &Mutex<Monitor> {
+        &self.monitor
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.frames.lock().counts
+    }
+
+    /// Pins a page, which is read if it is not in memory. Nothing: all frames are pinned or dirty, and
+    /// [`write_step`](Self::write_step) has to make room.
+    ///
+    /// # Errors
+    /// As [`PageFile::read`].
+    pub fn pin(&self, pid: Pid) -> Result<Option<Pinned<'_>>> {
+        let mut frames = self.frames.lock();
+        while let Some(at) = frames.places.get(&pid).copied() {
+            let slot = &mut frames.slots[at];
+            assert_eq!(slot.page, Some(pid), "frame {at}");
+            if !slot.is_loading {
+                slot.pins += 1;
+                slot.was_used = true;
+                return Ok(Some(Pinned { pool: self, at }));
+            }
+            self.loaded.wait(&mut frames);
+        }
+        let Some(at) = self.claim(&mut frames, pid) else {
+            return Ok(None);
+        };
+        frames.slots[at].is_loading = true;
+        drop(frames);
+        let mut page = self.pages[at].write();
+        let read = self.file.read(pid, &mut page);
+        let is_index = read.is_ok() && is_index(Node::over(&page));
+        drop(page);
+        let mut frames = self.frames.lock();
+        self.loaded.notify_all();
+        let Frames {
+            slots,
+            places,
+            counts,
+            ..
+        } = &mut *frames;
+        if let Err(error) = read {
+            slots[at] = Slot::default();
+            places.remove(&pid);
+            return Err(error);
+        }
+        slots[at].is_loading = false;
+        slots[at].is_index = is_index;
+        if is_index {
+            counts.index_fetches += 1;
+        } else {
+            counts.data_fetches += 1;
+        }
+        Ok(Some(Pinned { pool: self, at }))
+    }
+
+    /// Pins a page that is not on disk yet, with these bytes. Nothing: as [`pin`](Self::pin).
+    ///
+    /// # Panics
+    /// If the page is in memory already.
+    pub fn adopt(&self, pid: Pid, bytes: &[u8]) -> Option<Pinned<'_>> {
+        let mut frames = self.frames.lock();
+        assert!(!frames.places.contains_key(&pid), "page {pid} is new");
+        let at = self.claim(&mut frames, pid)?;
+        frames.slots[at].is_index = is_index(Node::over(bytes));
+        frames.slots[at].is_loading = true;
+        drop(frames);
+        self.pages[at].write().copy_from_slice(bytes);
+        let mut frames = self.frames.lock();
+        frames.slots[at].is_loading = false;
+        self.loaded.notify_all();
+        Some(Pinned { pool: self, at })
+    }
+
+    /// Gives a page a frame, pinned once: a free one, or that of a page that is evicted.
+    fn claim(&self, frames: &mut Frames, pid: Pid) -> Option<usize> {
+        let count = frames.slots.len();
+        let monitor = self.monitor.lock();
+        // Once round for those that were not used since, once for those that were, and then for those that lead to others.
+        let found = (0..3 * count).find_map(|step| {
+            let at = frames.hand;
+            frames.hand = (at + 1) % count;
+            let slot = &mut frames.slots[at];
+            let Some(old) = slot.page else {
+                return Some((at, None));
+            };
+            if slot.pins > 0 || slot.is_loading || monitor.dirty(old).is_some() {
+                return None;
+            }
+            let spared = slot.is_index && step < 2 * count;
+            if spared || std::mem::take(&mut slot.was_used) {
+                return None;
+            }
+            Some((at, Some(old)))
+        });
+        drop(monitor);
+        let (at, old) = found?;
+        if let Some(old) = old {
+            frames.places.remove(&old);
+            frames.counts.evictions += 1;
+        }
+        frames.slots[at] = Slot {
+            page: Some(pid),
+            pins: 1,
+            was_used: true,
+            ..Slot::default()
+        };
+        let before = frames.places.insert(pid, at);
+        assert_eq!(before, None, "page {pid} is in one frame");
+        Some(at)
+    }
+
+    /// Takes one step of the writer, of one I/O at most. A batch takes the pages that have been dirty for longest.
+    ///
+    /// # Errors
+    /// As [`PageFile::step`].
+    pub fn write_step(&self, eosl: Gsn) -> Result<Progress> {
+        let mut writing = self.writing.lock();
+        if writing.is_none() {
+            *writing = self.begin_batch(eosl);
+            let began = writing.is_some();
+            return Ok(if began {
+                Progress::Wrote
+            } else {
+                Progress::Idle
+            });
+        }
+        let is_done = match &mut *writing {
+            Some(under_way) => self.file.step(&mut under_way.batch)?,
+            None => false,
+        };
+        if !is_done {
+            return Ok(Progress::Wrote);
+        }
+        let copied = writing.take().map_or_else(Vec::new, |done| done.copied);
+        let mut frames = self.frames.lock();
+        frames.counts.writes += u64::try_from(copied.len()).unwrap_or(0);
+        drop(frames);
+        let mut monitor = self.monitor.lock();
+        for (pid, dirty) in copied {
+            monitor.note_written(pid, dirty, eosl);
+        }
+        Ok(Progress::Cleaned)
+    }
+
+    fn begin_batch(&self, eosl: Gsn) -> Option<Writing> {
+        let monitor = self.monitor.lock();
+        let pages = monitor.dirty_pages();
+        let mut oldest: Vec<(Pid, Dirty)> = pages.filter(|(_, dirty)| dirty.last <= eosl).collect();
+        drop(monitor);
+        oldest.sort_unstable_by_key(|(pid, dirty)| (dirty.r_lsn, *pid));
+        oldest.truncate(PAGES_MAX);
+        oldest.sort_unstable_by_key(|(pid, _)| *pid);
+        let mut copied = Vec::with_capacity(oldest.len());
+        let mut pages = Vec::with_capacity(oldest.len());
+        for (pid, _) in oldest {
+            let Some(pinned) = self.pin_resident(pid) else {
+                continue;
+            };
+            let page = pinned.read();
+            let monitor = self.monitor.lock();
+            // It may have changed since it was chosen. Under its latch nobody changes it now.
+            let dirty = monitor.dirty(pid).filter(|_| monitor.may_write(pid, eosl));
+            drop(monitor);
+            if let Some(dirty) = dirty {
+                let mut copy = page.bytes.to_vec();
+                NodeMut::over(&mut copy).seal();
+                copied.push((pid, dirty));
+                pages.push((pid, copy));
+            }
+        }
+        if pages.is_empty() {
+            return None;
+        }
+        let pages: Vec<(Pid, &[u8])> = pages.iter().map(|(pid, page)| (*pid, &page[..])).collect();
+        Some(Writing {
+            batch: self.file.begin(&pages),
+            copied,
+        })
+    }
+
+    /// Pins a page if it is in memory: all dirty ones are.
+    fn pin_resident(&self, pid: Pid) -> Option<Pinned<'_>> {
+        let mut frames = self.frames.lock();
+        let at = frames.places.get(&pid).copied()?;
+        let slot = &mut frames.slots[at];
+        if slot.is_loading {
+            return None;
+        }
+        slot.pins += 1;
+        Some(Pinned { pool: self, at })
+    }
+}
+
+fn is_index(node: Node<'_>) -> bool {
+    matches!(node.kind(), Kind::Inner | Kind::Meta)
+}
+
+/// A page that stays in memory.
+#[derive(Debug)]
+pub struct Pinned<'p> {
+    pool: &'p Pool,
+    at: usize,
+}
+
+impl<'p> Pinned<'p> {
+    /// Latches it shared.
+    #[must_use]
+    pub fn read(&self) -> Reading<'p> {
+        Reading {
+            bytes: self.pool.pages[self.at].read(),
+        }
+    }
+
+    /// Latches it exclusively.
+    #[must_use]
+    pub fn write(&self) -> Changing<'p> {
+        Changing {
+            bytes: self.pool.pages[self.at].write(),
+        }
+    }
+}
+
+impl Drop for Pinned<'_> {
+    fn drop(&mut self) {
+        let mut frames = self.pool.frames.lock();
+        let slot = &mut frames.slots[self.at];
+        debug_assert!(slot.pins > 0 && slot.page.is_some());
+        slot.pins -= 1;
+    }
+}
+
+/// A page under its shared latch.
+#[derive(Debug)]
+pub struct Reading<'p> {
+    bytes: RwLockReadGuard<'p, AlignedBuf>,
+}
+
+impl Reading<'_> {
+    /// The page.
+    #[must_use]
+    pub fn node(&self) -> Node<'_> {
+        Node::over(&self.bytes)
+    }
+}
+
+/// A page under its exclusive latch.
+#[derive(Debug)]
+pub struct Changing<'p> {
+    bytes: RwLockWriteGuard<'p, AlignedBuf>,
+}
+
+impl Changing<'_> {
+    /// The page.
+    pub fn node(&mut self) -> NodeMut<'_> {
+        NodeMut::over(&mut self.bytes)
+    }
+}

@@ -1,0 +1,226 @@
+//! The pool in few frames: what is read is what was last written, in one thread and in several.
+
+use fastrand::Rng;
+use perdura_base::{Gsn, Pid, TableId};
+use perdura_device::{Disk, MemDisk};
+use perdura_page::tree_page::{Kind, NodeMut, NodeSpec, format};
+use perdura_tree::file::{PageFile, Shape};
+use perdura_tree::monitor::{Limits, Monitor};
+use perdura_tree::pool::{Pinned, Pool, Progress};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const SHAPE: Shape = Shape {
+    page_bytes: 512,
+    database: *b"database",
+};
+const DIR: &str = "tree";
+
+fn page(pid: Pid, kind: Kind) -> Box<[u8]> {
+    let spec = NodeSpec {
+        kind,
+        level: u8::from(kind == Kind::Inner),
+        pid,
+        table: TableId(1),
+        database: SHAPE.database,
+        low: b"",
+        high: None,
+    };
+    let mut bytes = format(SHAPE.page_bytes, &spec);
+    let mut page = NodeMut::over(&mut bytes);
+    let put = match kind {
+        Kind::Inner => page.put_child(b"", Pid(1)),
+        _ => page.put(b"count", &0u64.to_le_bytes()),
+    };
+    assert_eq!(put, Ok(true));
+    page.seal();
+    bytes
+}
+
+/// Pages of which the first one is an inner page.
+fn files(pages: u32) -> (Arc<dyn Disk>, PageFile) {
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+    disk.make_dir(DIR).expect("a directory");
+    let file = PageFile::create(&*disk, DIR, SHAPE, pages).expect("files");
+    let made: Vec<_> = (0..pages)
+        .map(|pid| {
+            let kind = if pid == 0 { Kind::Inner } else { Kind::Leaf };
+            (Pid(pid), page(Pid(pid), kind))
+        })
+        .collect();
+    for part in made.chunks(100) {
+        let part: Vec<_> = part.iter().map(|(pid, page)| (*pid, &**page)).collect();
+        file.write(&part).expect("pages");
+    }
+    (disk, file)
+}
+
+fn pool(file: PageFile, frames: usize) -> Pool {
+    let mut monitor = Monitor::new(Limits::default(), 0, false);
+    monitor.end_restart();
+    Pool::new(file, frames, monitor)
+}
+
+/// Adds one to a page, whose new number `count` gives.
+fn add(pool: &Pool, pinned: &Pinned<'_>, pid: Pid, numbers: &AtomicU64) {
+    let mut latched = pinned.write();
+    let mut node = latched.node();
+    let value = node.node().value(0).first_chunk().expect("eight bytes");
+    let next = u64::from_le_bytes(*value) + 1;
+    let mut monitor = pool.monitor().lock();
+    let gsn = Gsn(numbers.fetch_add(1, Ordering::SeqCst) + 1);
+    monitor.note(pid, gsn);
+    node.set_plsn(gsn);
+    drop(monitor);
+    assert_eq!(node.put(b"count", &next.to_le_bytes()), Ok(false));
+}
+
+fn count(pinned: &Pinned<'_>) -> u64 {
+    let latched = pinned.read();
+    let value = latched.node().value(0).first_chunk().expect("eight bytes");
+    u64::from_le_bytes(*value)
+}
+
+/// Writes until nothing is dirty.
+fn flush(pool: &Pool) {
+    while pool.write_step(Gsn(u64::MAX)).expect("a step") != Progress::Idle {}
+}
+
+#[test]
+fn what_is_read_is_what_was_last_written_however_few_frames_there_are() {
+    for seed in 0..60 {
+        let mut rng = Rng::with_seed(seed);
+        let pages = rng.u32(2..80);
+        let frames = rng.usize(2..30);
+        let (disk, file) = files(pages);
+        let pool = pool(file, frames);
+        let numbers = AtomicU64::new(0);
+        let mut counts = vec![0; pages as usize];
+        let mut eosl = 0;
+        for _ in 0..2000 {
+            if rng.u8(..3) == 0 {
+                eosl = rng.u64(eosl..=numbers.load(Ordering::SeqCst));
+                pool.write_step(Gsn(eosl)).expect("a step");
+            }
+            let pid = rng.u32(1..pages);
+            let pinned = loop {
+                match pool.pin(Pid(pid)).expect("a page") {
+                    Some(pinned) => break pinned,
+                    // All are dirty: the log has to go on, and the writer.
+                    None => {
+                        eosl = numbers.load(Ordering::SeqCst);
+                        pool.write_step(Gsn(eosl)).expect("a step");
+                    }
+                }
+            };
+            assert_eq!(count(&pinned), counts[pid as usize], "page {pid}");
+            if rng.bool() {
+                add(&pool, &pinned, Pid(pid), &numbers);
+                counts[pid as usize] += 1;
+            }
+        }
+        flush(&pool);
+        assert_eq!(pool.monitor().lock().dirty_pages().count(), 0);
+        let again = self::pool(PageFile::open(&*disk, DIR, SHAPE).expect("files"), 2);
+        for pid in 1..pages {
+            let pinned = again.pin(Pid(pid)).expect("a page").expect("a frame");
+            assert_eq!(count(&pinned), counts[pid as usize], "page {pid} on disk");
+        }
+    }
+}
+
+#[test]
+fn a_page_that_leads_to_others_stays_while_leaves_can_go() {
+    let (_disk, file) = files(50);
+    let pool = pool(file, 4);
+    drop(pool.pin(Pid(0)).expect("a page"));
+    for pid in (1..50).cycle().take(500) {
+        drop(pool.pin(Pid(pid)).expect("a page").expect("a frame"));
+    }
+    drop(pool.pin(Pid(0)).expect("a page"));
+    let counts = pool.counts();
+    assert_eq!((counts.index_fetches, counts.data_fetches), (1, 500));
+    assert_eq!(counts.evictions, 497);
+}
+
+#[test]
+fn a_pinned_page_and_a_dirty_one_stay_and_a_new_one_finds_no_frame() {
+    let (_disk, file) = files(8);
+    let pool = pool(file, 2);
+    let numbers = AtomicU64::new(0);
+    let first = pool.pin(Pid(1)).expect("a page").expect("a frame");
+    let second = pool.pin(Pid(2)).expect("a page").expect("a frame");
+    add(&pool, &second, Pid(2), &numbers);
+    assert!(pool.pin(Pid(3)).expect("no fault").is_none());
+    drop(second);
+    assert!(pool.pin(Pid(3)).expect("no fault").is_none(), "2 is dirty");
+    assert!(pool.adopt(Pid(9), &page(Pid(9), Kind::Leaf)).is_none());
+    assert_eq!(pool.write_step(Gsn(0)).expect("a step"), Progress::Idle);
+    flush(&pool);
+    assert!(pool.pin(Pid(3)).expect("no fault").is_some());
+    drop(first);
+    let new = pool.adopt(Pid(9), &page(Pid(9), Kind::Leaf));
+    assert_eq!(count(&new.expect("a frame")), 0);
+}
+
+#[test]
+fn a_damaged_page_is_an_error_and_its_frame_is_free_again() {
+    let (disk, file) = files(8);
+    let pages = disk.open("tree/pages", perdura_device::Access::Buffered);
+    pages
+        .expect("a file")
+        .write_at(3 * 512 + 100, b"x")
+        .expect("a write");
+    let pool = pool(file, 1);
+    for _ in 0..3 {
+        let error = pool.pin(Pid(3)).expect_err("damage").to_string();
+        assert!(error.contains("in page 3"), "{error}");
+        assert!(pool.pin(Pid(4)).expect("a page").is_some());
+    }
+}
+
+#[test]
+fn threads_that_add_and_one_that_writes_lose_nothing() {
+    const PAGES: u32 = 40;
+    const ADDS: u64 = 20_000;
+    let (disk, file) = files(PAGES);
+    let pool = pool(file, 12);
+    let (numbers, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|threads| {
+        let adders: Vec<_> = (0..3)
+            .map(|seed| {
+                let (pool, numbers) = (&pool, &numbers);
+                threads.spawn(move || {
+                    let mut rng = Rng::with_seed(seed);
+                    let mut left = ADDS;
+                    while left > 0 {
+                        let pid = Pid(rng.u32(1..PAGES));
+                        let Some(pinned) = pool.pin(pid).expect("a page") else {
+                            std::thread::yield_now();
+                            continue;
+                        };
+                        add(pool, &pinned, pid, numbers);
+                        left -= 1;
+                    }
+                })
+            })
+            .collect();
+        threads.spawn(|| {
+            while !done.load(Ordering::SeqCst) {
+                let eosl = Gsn(numbers.load(Ordering::SeqCst));
+                pool.write_step(eosl).expect("a step");
+            }
+        });
+        for adder in adders {
+            adder.join().expect("a thread");
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+    flush(&pool);
+    let again = self::pool(PageFile::open(&*disk, DIR, SHAPE).expect("files"), 4);
+    let total: u64 = (1..PAGES)
+        .map(|pid| count(&again.pin(Pid(pid)).expect("a page").expect("a frame")))
+        .sum();
+    assert_eq!(total, 3 * ADDS);
+    assert!(pool.counts().evictions > 0, "{:?}", pool.counts());
+}
