@@ -75,6 +75,9 @@ has() {
     done
 }
 
+# end_of FILE: the end of what a program said, without the frames of Java's stacks.
+end_of() { grep -v $'^\tat ' "$1" | tail -n 40; }
+
 # beside COMMAND ...: once beside Redis, so that it asks for nothing that Redis does not do, and once beside Perdura.
 beside() {
     local port
@@ -84,8 +87,8 @@ beside() {
     running[0]=$!
     timeout 300 "$@" "${ours[@]}" >"$work/perdura.output" 2>&1 </dev/null &
     running[1]=$!
-    wait "${running[0]}" || { tail -n 40 "$work/redis.output"; die "$program fails beside Redis"; }
-    wait "${running[1]}" || { tail -n 40 "$work/perdura.output"; die "$program fails beside Perdura"; }
+    wait "${running[0]}" || { end_of "$work/redis.output"; die "$program fails beside Redis"; }
+    wait "${running[1]}" || { end_of "$work/perdura.output"; die "$program fails beside Perdura"; }
     running=()
     tail -n 1 "$work/perdura.output"
 }

@@ -115,7 +115,7 @@ fn a_leaf_is_a_map_that_fills_and_splits() {
         let mut splits = 0;
         for gsn in 1..400 {
             let key: Vec<u8> = (0..rng.usize(0..6)).map(|_| rng.u8(b'a'..b'e')).collect();
-            let key_bytes = key.len() + rng.usize(..=key_bytes_max(size) - 6) / 8;
+            let key_bytes = key.len() + rng.usize(..=key_bytes_max(size) - 6) / 4;
             let key = [&key[..], &vec![b'x'; key_bytes - key.len()]].concat();
             let mut page = NodeMut::over(&mut bytes);
             if !page.node().covers(&key) {
@@ -131,6 +131,7 @@ fn a_leaf_is_a_map_that_fills_and_splits() {
                     Ok(new) => assert_eq!(new, map.insert(key, value).is_none()),
                     Err(Full) => {
                         assert!(before < key.len() + value.len() + 8, "there was room");
+                        assert!(!NodeMut::over(&mut bytes).node().has_room_for(&key, &value));
                         split(&mut bytes, &mut map, &mut rng);
                         splits += 1;
                     }
@@ -139,7 +140,7 @@ fn a_leaf_is_a_map_that_fills_and_splits() {
             NodeMut::over(&mut bytes).set_plsn(Gsn(gsn));
             let node = reopen(&mut bytes);
             assert_eq!(rows(&node), map);
-            assert_eq!(node.used() + node.room() + 48, size);
+            assert!(node.used() + node.room() + 48 <= size);
         }
         assert!(splits > 0 || size == 32_768, "round {round}");
     }
@@ -216,7 +217,8 @@ fn read_all(node: &Node<'_>) {
         match node.kind() {
             Kind::Leaf => assert!(node.value(at).len() < node.used()),
             Kind::Inner => assert_eq!(node.child_of(node.key(at)), node.child(at)),
-            Kind::Meta | Kind::Chain | Kind::Free => unreachable!("they have no slots"),
+            Kind::Meta => assert!(node.value(at).len() < node.used()),
+            Kind::Chain | Kind::Free => unreachable!("they have no slots"),
         }
     }
 }

@@ -124,7 +124,7 @@ impl<'a> NodeMut<'a> {
         self.put_bytes(CRC, &crc.to_le_bytes());
     }
 
-    /// Puts a row into a leaf. Whether its key is new.
+    /// Puts a row into a leaf or the meta page. Whether its key is new.
     ///
     /// # Errors
     /// [`Full`], and nothing has changed.
@@ -132,7 +132,7 @@ impl<'a> NodeMut<'a> {
     /// # Panics
     /// If the key is not between the fences, or the row is longer than a cell may be.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Full> {
-        assert_eq!(self.node().kind(), Kind::Leaf);
+        assert!(matches!(self.node().kind(), Kind::Leaf | Kind::Meta));
         let mut cell = Vec::with_capacity(6 + key.len() + value.len());
         cell.put_varint(to_u64(key.len()));
         cell.put_varint(to_u64(value.len()));

@@ -3,7 +3,8 @@
 mod edit;
 
 use perdura_base::checksum::crc32c;
-use perdura_base::cursor::Reader;
+use perdura_base::cursor::{Reader, varint_len};
+use perdura_base::num::to_u64;
 use perdura_base::{Gsn, Pid, TableId};
 use std::fmt;
 
@@ -70,13 +71,20 @@ impl Kind {
 /// The longest key of a page of that size.
 #[must_use]
 pub fn key_bytes_max(page_bytes: usize) -> usize {
-    page_bytes / 8
+    page_bytes / 16
 }
 
 /// The longest cell of a leaf of that size.
 #[must_use]
 pub fn cell_bytes_max(page_bytes: usize) -> usize {
     page_bytes / 4
+}
+
+/// Bytes of a leaf's cell.
+#[must_use]
+pub fn cell_bytes(key: &[u8], value: &[u8]) -> usize {
+    let lengths = [key, value].map(|part| varint_len(to_u64(part.len())) + part.len());
+    lengths[0] + lengths[1]
 }
 
 /// A page that is as the format says.
@@ -121,7 +129,7 @@ impl<'a> Node<'a> {
             return Err(malformed(CRC, "the checksum of what follows"));
         }
         let kind = Kind::of_code(bytes[KIND]).ok_or(malformed(KIND, "a kind of page"))?;
-        let is_node = matches!(kind, Kind::Inner | Kind::Leaf);
+        let is_node = matches!(kind, Kind::Meta | Kind::Inner | Kind::Leaf);
         let holds = [
             (node.pid() == pid, PID, "the page of this place"),
             (
@@ -137,7 +145,7 @@ impl<'a> Node<'a> {
             (
                 is_node || node.is_bare(),
                 SLOTS,
-                "no slots but in inner pages and leaves",
+                "no slots but in meta, inner and leaf pages",
             ),
         ];
         match holds.iter().find(|(holds, ..)| !holds) {
@@ -347,10 +355,10 @@ impl<'a> Node<'a> {
         self.cell(at).key
     }
 
-    /// The value of a leaf's slot.
+    /// The value of a slot of a leaf or of the meta page.
     #[must_use]
     pub fn value(&self, at: usize) -> &'a [u8] {
-        assert_eq!(self.kind(), Kind::Leaf, "values are in leaves");
+        assert_ne!(self.kind(), Kind::Inner, "an inner page has children");
         self.cell(at).rest
     }
 
@@ -370,10 +378,23 @@ impl<'a> Node<'a> {
         self.child(at)
     }
 
-    /// Bytes that a new cell and its slot may take, after the cells have been moved together.
+    /// Bytes that a new cell and its slot may take, after the cells have been moved together. The rest of the longest high fence
+    /// is not among them.
     #[must_use]
     pub fn room(&self) -> usize {
-        self.gap() + usize::from(self.u16(DEAD))
+        let high = self.high().map_or(0, <[u8]>::len);
+        let reserve = key_bytes_max(self.bytes.len()) - high;
+        (self.gap() + usize::from(self.u16(DEAD))).saturating_sub(reserve)
+    }
+
+    /// Whether a row of a leaf can be put without a split.
+    #[must_use]
+    pub fn has_room_for(&self, key: &[u8], value: &[u8]) -> bool {
+        let bytes = cell_bytes(key, value);
+        match self.find(key) {
+            Ok(at) => bytes <= self.room() + self.cell(at).bytes,
+            Err(_) => bytes + 2 <= self.room(),
+        }
     }
 
     /// Bytes between slots and cells.
@@ -384,6 +405,30 @@ impl<'a> Node<'a> {
     /// Bytes that slots, cells and fences take.
     #[must_use]
     pub fn used(&self) -> usize {
-        self.bytes.len() - HEADER_BYTES - self.room()
+        self.bytes.len() - HEADER_BYTES - self.gap() - usize::from(self.u16(DEAD))
+    }
+
+    /// The slot at which a split leaves about as many bytes on either side: not the first.
+    ///
+    /// # Panics
+    /// If there are less than two slots.
+    #[must_use]
+    pub fn middle(&self) -> usize {
+        assert!(self.len() >= 2, "a page with one slot is not split");
+        let all: usize = (0..self.len()).map(|at| self.cell(at).bytes).sum();
+        let mut before = 0;
+        let middle = (0..self.len()).find(|at| {
+            before += self.cell(*at).bytes;
+            2 * before >= all
+        });
+        middle.unwrap_or(0).clamp(1, self.len() - 1)
+    }
+
+    /// The bytes in which something is: those before and those behind the free space, if nothing is dead.
+    #[must_use]
+    pub fn parts(&self) -> (&'a [u8], &'a [u8]) {
+        let slots_end = HEADER_BYTES + 2 * self.len();
+        let cells = usize::from(self.u16(CELLS));
+        (&self.bytes[..slots_end], &self.bytes[cells..])
     }
 }
