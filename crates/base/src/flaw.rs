@@ -278,6 +278,12 @@ pub enum Flaw {
     DoubleNotSynced,
     /// The restart of a tree believes pages that a killed process has written and not synced.
     PagesBelievedUnwritten,
+    /// Redo does not look at the fences of a tree's page: a row that was moved is put where it was.
+    FencesIgnored,
+    /// A change of a tree's structure is two records.
+    StructureInTwoRecords,
+    /// A page of a tree fills up, and a restart that has cut it under a longer fence finds no room.
+    NoRoomForFence,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -462,6 +468,13 @@ impl Flaw {
         Flaw::LastNotRefreshed,
     ];
 
+    /// The flaws of the tree over its pages: tests of its lives arm them.
+    pub const TREE_PAGES: [Flaw; 3] = [
+        Flaw::FencesIgnored,
+        Flaw::StructureInTwoRecords,
+        Flaw::NoRoomForFence,
+    ];
+
     /// The flaws of the tree's file: its own tests arm them.
     pub const TREE_FILE: [Flaw; 3] = [
         Flaw::NoDoubleWrite,
@@ -491,6 +504,7 @@ const _: () = assert!(
         + Flaw::SCRIPTS.len()
         + Flaw::SERVER.len()
         + Flaw::TREE.len()
+        + Flaw::TREE_PAGES.len()
         + Flaw::TREE_FILE.len()
         + Flaw::STEAL.len()
         == Flaw::NoEpochs as usize + 1,

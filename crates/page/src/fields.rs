@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use perdura_base::cursor::Reader;
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::num::to_u64;
 
 /// The first byte of what was read that is not as the format says, and what should have been there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,4 +56,10 @@ impl<'a> Fields<'a> {
             r.bytes(len)
         })
     }
+}
+
+/// Appends bytes behind their length.
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.put_varint(to_u64(bytes.len()));
+    out.put(bytes);
 }

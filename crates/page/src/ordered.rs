@@ -6,7 +6,7 @@ use perdura_base::num::to_u64;
 use perdura_base::{PartitionId, TableId};
 
 pub use crate::fields::Malformed;
-use crate::fields::{Fields, malformed};
+use crate::fields::{Fields, malformed, put_bytes};
 
 /// A partition, and the transaction's number in it.
 pub type Part = (PartitionId, u64);
@@ -235,11 +235,6 @@ impl<'a> Effect<'a> {
         }
         Ok(Effect { table, at, op, key })
     }
-}
-
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.put_varint(to_u64(bytes.len()));
-    out.put(bytes);
 }
 
 /// A frame's payload, its head read and its body not yet.

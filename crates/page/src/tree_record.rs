@@ -5,12 +5,16 @@ use perdura_base::num::to_u64;
 use perdura_base::{Gsn, Pid};
 
 pub use crate::fields::Malformed;
-use crate::fields::{Fields, malformed};
+use crate::fields::{Fields, malformed, put_bytes};
 
 const DELTA: u8 = 1;
 const WRITES: u8 = 2;
 const REDO_START: u8 = 3;
 const CHECKPOINT: u8 = 4;
+const STRUCTURE: u8 = 5;
+
+const IMAGE: u8 = 0;
+const EDIT: u8 = 1;
 
 const WITH_LSNS: u8 = 1;
 
@@ -51,6 +55,32 @@ pub struct EndCheckpoint {
     pub dirty: Vec<(Pid, Gsn)>,
 }
 
+/// What becomes of a page in a change of structure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PageChange {
+    /// It is this: the bytes to the end of its slots, and those from its first cell on.
+    Image {
+        /// Header and slots.
+        front: Vec<u8>,
+        /// Cells and fences.
+        back: Vec<u8>,
+    },
+    /// It changes.
+    Edit {
+        /// Its new high fence, from which on everything is taken away.
+        cut: Option<Vec<u8>>,
+        /// Cells that are put then, ascending: keys and values, or children.
+        puts: Vec<(Vec<u8>, Vec<u8>)>,
+    },
+}
+
+/// A change of structure: its pages, ascending.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Structure {
+    /// What becomes of each.
+    pub changes: Vec<(Pid, PageChange)>,
+}
+
 /// A record of the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TreeRecord {
@@ -62,6 +92,8 @@ pub enum TreeRecord {
     RedoStart,
     /// eCkpt.
     EndCheckpoint(EndCheckpoint),
+    /// SMO.
+    Structure(Structure),
 }
 
 impl TreeRecord {
@@ -113,6 +145,10 @@ impl TreeRecord {
                     out.put_varint(r_lsn.0);
                 }
             }
+            TreeRecord::Structure(structure) => {
+                head(STRUCTURE);
+                structure.encode(out);
+            }
         }
     }
 
@@ -137,6 +173,7 @@ impl TreeRecord {
             }
             REDO_START => TreeRecord::RedoStart,
             CHECKPOINT => TreeRecord::EndCheckpoint(EndCheckpoint::decode(&mut r, gsn)?),
+            STRUCTURE => TreeRecord::Structure(Structure::decode(&mut r)?),
             _ => return Err(malformed(0, "the kind of a tree's record")),
         };
         match r.reader.remaining() {
@@ -227,6 +264,86 @@ impl EndCheckpoint {
             dirty.push((pid, r_lsn));
         }
         Ok(EndCheckpoint { rssp, dirty })
+    }
+}
+
+impl Structure {
+    fn encode(&self, out: &mut Vec<u8>) {
+        assert!(!self.changes.is_empty(), "a change of structure has pages");
+        assert!(self.changes.is_sorted_by(|a, b| a.0 < b.0), "pages ascend");
+        out.put_varint(to_u64(self.changes.len()));
+        for (pid, change) in &self.changes {
+            out.put_varint(u64::from(pid.0));
+            match change {
+                PageChange::Image { front, back } => {
+                    out.put_u8(IMAGE);
+                    put_bytes(out, front);
+                    put_bytes(out, back);
+                }
+                PageChange::Edit { cut, puts } => {
+                    assert!(puts.is_sorted_by(|a, b| a.0 < b.0), "keys ascend");
+                    out.put_u8(EDIT);
+                    out.put_u8(u8::from(cut.is_some()));
+                    if let Some(cut) = cut {
+                        put_bytes(out, cut);
+                    }
+                    out.put_varint(to_u64(puts.len()));
+                    for (key, value) in puts {
+                        put_bytes(out, key);
+                        put_bytes(out, value);
+                    }
+                }
+            }
+        }
+    }
+
+    fn decode(r: &mut Fields<'_>) -> Result<Structure, Malformed> {
+        let at = r.reader.at();
+        let count = count(r, 4)?;
+        if count == 0 {
+            return Err(malformed(at, "a page that changes"));
+        }
+        let mut changes: Vec<(Pid, PageChange)> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let last = changes.last().map(|(pid, _)| *pid);
+            let pid = r.take("a page above the one before it", |r| {
+                let pid = Pid(u32::try_from(r.varint()?).ok()?);
+                last.is_none_or(|last| pid > last).then_some(pid)
+            })?;
+            changes.push((pid, PageChange::decode(r)?));
+        }
+        Ok(Structure { changes })
+    }
+}
+
+impl PageChange {
+    fn decode(r: &mut Fields<'_>) -> Result<PageChange, Malformed> {
+        let kind = r.take("an image or an edit", |r| {
+            r.u8().filter(|kind| matches!(*kind, IMAGE | EDIT))
+        })?;
+        if kind == IMAGE {
+            return Ok(PageChange::Image {
+                front: r.bytes("header and slots")?.to_vec(),
+                back: r.bytes("cells and fences")?.to_vec(),
+            });
+        }
+        let is_cut = r.take("whether the page is cut", |r| r.u8().filter(|cut| *cut < 2))?;
+        let cut = if is_cut == 1 {
+            Some(r.bytes("a high fence")?.to_vec())
+        } else {
+            None
+        };
+        let count = count(r, 2)?;
+        let mut puts: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let at = r.reader.at();
+            let key = r.bytes("a key")?.to_vec();
+            if puts.last().is_some_and(|(last, _)| *last >= key) {
+                return Err(malformed(at, "a key above the one before it"));
+            }
+            puts.push((key, r.bytes("a value")?.to_vec()));
+        }
+        Ok(PageChange::Edit { cut, puts })
     }
 }
 

@@ -1,7 +1,9 @@
 //! The worked examples of the tree's records, and records under cuts, flipped bits and random fields.
 
 use perdura_base::{Gsn, Pid};
-use perdura_page::tree_record::{Delta, EndCheckpoint, Malformed, TreeRecord, Writes};
+use perdura_page::tree_record::{
+    Delta, EndCheckpoint, Malformed, PageChange, Structure, TreeRecord, Writes,
+};
 use proptest::prelude::*;
 
 const TREE_RECORD_MD: &str = include_str!("../../../docs/formats/tree-record.md");
@@ -57,6 +59,28 @@ fn the_examples_of_the_page_round_trip() {
         rssp: Gsn(302),
         dirty: vec![(Pid(5), Gsn(309)), (Pid(200), Gsn(305))],
     };
+    let edit = |pid, cut: Option<&[u8]>, puts: &[(&[u8], u32)]| {
+        let put = |(key, value): &(&[u8], u32)| (key.to_vec(), value.to_le_bytes().to_vec());
+        let change = PageChange::Edit {
+            cut: cut.map(<[u8]>::to_vec),
+            puts: puts.iter().map(put).collect(),
+        };
+        (Pid(pid), change)
+    };
+    let split = Structure {
+        changes: vec![
+            edit(0, None, &[(b"", 10)]),
+            edit(1, None, &[(b"m", 9)]),
+            edit(2, Some(b"m"), &[]),
+        ],
+    };
+    let page = PageChange::Image {
+        front: vec![1, 2, 3, 4],
+        back: vec![5],
+    };
+    let image = Structure {
+        changes: vec![(Pid(9), page)],
+    };
     let want = [
         (Gsn(300), TreeRecord::Delta(delta)),
         (Gsn(300), TreeRecord::Delta(with_lsns)),
@@ -64,6 +88,8 @@ fn the_examples_of_the_page_round_trip() {
         (Gsn(301), TreeRecord::Writes(writes)),
         (Gsn(302), TreeRecord::RedoStart),
         (Gsn(310), TreeRecord::EndCheckpoint(end)),
+        (Gsn(311), TreeRecord::Structure(split)),
+        (Gsn(312), TreeRecord::Structure(image)),
     ];
     let examples = examples();
     assert_eq!(examples.len(), want.len());

@@ -1,10 +1,13 @@
 //! A second data component: tables in pages on disk. It knows keys, pages and the numbers of operations, and no transaction.
 //!
-//! What is here so far decides which operations a restart has to redo, and holds and writes pages. The tree over them is not here
-//! yet.
+//! Nothing uses it yet: what is missing are the log's numbers, a restart that plays the parts, merges and long rows.
 //!
 //! | module | one idea |
 //! |---|---|
+//! | [`contract`] | what passes between it and its callers |
+//! | [`tree`] | tables: descents, reads, scans, writes |
+//! | [`split`] | changes of structure, and their redo |
+//! | [`redo`] | the redo of one operation |
 //! | [`monitor`] | what is noted while pages become dirty and are written: the records Δ and BW, and which pages are dirty |
 //! | [`dirty_pages`] | the dirty page table of a restart, and the redo test that needs no page |
 //! | [`pool`] | the pages in memory, and the writer |
@@ -16,7 +19,11 @@
 //! printed it loses updates; the modules say where they differ.
 
 pub mod analysis;
+pub mod contract;
 pub mod dirty_pages;
 pub mod file;
 pub mod monitor;
 pub mod pool;
+pub mod redo;
+pub mod split;
+pub mod tree;

@@ -103,6 +103,8 @@ pub struct Monitor {
     lsns: Option<Vec<Gsn>>,
     written: Vec<Pid>,
     first_write: Option<FirstWrite>,
+    /// The highest EOSL that a caller has read.
+    eosl: Gsn,
     /// A restart is redoing operations.
     restarting: bool,
 }
@@ -122,6 +124,7 @@ impl Monitor {
             lsns: with_lsns.then(Vec::new),
             written: Vec::new(),
             first_write: None,
+            eosl: Gsn(0),
             restarting: true,
         }
     }
@@ -203,8 +206,9 @@ impl Monitor {
         if !tells || self.restarting && !armed(Flaw::RestartTellsWrites) {
             return;
         }
+        self.eosl = self.eosl.max(eosl);
         self.first_write.get_or_insert(FirstWrite {
-            fw_lsn: eosl,
+            fw_lsn: self.eosl,
             first_dirty: self.dirty.len(),
         });
         self.written.push(pid);
@@ -225,6 +229,9 @@ impl Monitor {
         if self.dirty.is_empty() && self.written.is_empty() {
             return None;
         }
+        // Another caller may have read a later one.
+        self.eosl = self.eosl.max(eosl);
+        let eosl = self.eosl;
         let none = FirstWrite {
             fw_lsn: eosl,
             first_dirty: self.dirty.len(),
@@ -260,6 +267,12 @@ impl Monitor {
             dirty.owed = true;
         }
         rssp
+    }
+
+    /// Whether a checkpoint is under way.
+    #[must_use]
+    pub fn is_in_checkpoint(&self) -> bool {
+        self.rssp.is_some()
     }
 
     /// The pages that the checkpoint has to write yet, in no order.

@@ -191,6 +191,20 @@ impl Pool {
         Some(Pinned { pool: self, at })
     }
 
+    /// Takes back [`adopt`](Self::adopt), when nobody has the page any more and nothing was noted of it.
+    pub fn forget(&self, pid: Pid) {
+        let mut frames = self.frames.lock();
+        let Some(at) = frames.places.remove(&pid) else {
+            return;
+        };
+        assert_eq!(frames.slots[at].pins, 0, "page {pid} is in use");
+        assert!(
+            self.monitor.lock().dirty(pid).is_none(),
+            "page {pid} is dirty"
+        );
+        frames.slots[at] = Slot::default();
+    }
+
     /// Gives a page a frame, pinned once: a free one, or that of a page that is evicted.
     fn claim(&self, frames: &mut Frames, pid: Pid) -> Option<usize> {
         let count = frames.slots.len();
@@ -214,6 +228,7 @@ impl Pool {
         });
         drop(monitor);
         let (at, old) = found?;
+        assert_eq!(frames.slots[at].pins, 0, "frame {at} is in use");
         if let Some(old) = old {
             frames.places.remove(&old);
             frames.counts.evictions += 1;
@@ -251,7 +266,11 @@ impl Pool {
         if !is_done {
             return Ok(Progress::Wrote);
         }
-        let copied = writing.take().map_or_else(Vec::new, |done| done.copied);
+        let done = writing.take();
+        if let Some(done) = &done {
+            assert_eq!(done.batch.pids().len(), done.copied.len());
+        }
+        let copied = done.map_or_else(Vec::new, |done| done.copied);
         let mut frames = self.frames.lock();
         frames.counts.writes += u64::try_from(copied.len()).unwrap_or(0);
         drop(frames);
@@ -265,7 +284,9 @@ impl Pool {
     fn begin_batch(&self, eosl: Gsn) -> Option<Writing> {
         let monitor = self.monitor.lock();
         let pages = monitor.dirty_pages();
-        let mut oldest: Vec<(Pid, Dirty)> = pages.filter(|(_, dirty)| dirty.last <= eosl).collect();
+        let mut oldest: Vec<(Pid, Dirty)> = pages
+            .filter(|(pid, _)| monitor.may_write(*pid, eosl))
+            .collect();
         drop(monitor);
         oldest.sort_unstable_by_key(|(pid, dirty)| (dirty.r_lsn, *pid));
         oldest.truncate(PAGES_MAX);
@@ -361,6 +382,12 @@ impl Reading<'_> {
     pub fn node(&self) -> Node<'_> {
         Node::over(&self.bytes)
     }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// A page under its exclusive latch.
@@ -373,5 +400,10 @@ impl Changing<'_> {
     /// The page.
     pub fn node(&mut self) -> NodeMut<'_> {
         NodeMut::over(&mut self.bytes)
+    }
+
+    /// Puts another page in its place, at the same pid.
+    pub fn replace(&mut self, page: &[u8]) {
+        self.bytes.copy_from_slice(page);
     }
 }

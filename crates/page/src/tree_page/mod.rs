@@ -4,6 +4,7 @@ mod edit;
 
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::{Reader, varint_len};
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_base::{Gsn, Pid, TableId};
 use std::fmt;
@@ -383,7 +384,11 @@ impl<'a> Node<'a> {
     #[must_use]
     pub fn room(&self) -> usize {
         let high = self.high().map_or(0, <[u8]>::len);
-        let reserve = key_bytes_max(self.bytes.len()) - high;
+        let reserve = if armed(Flaw::NoRoomForFence) {
+            0
+        } else {
+            key_bytes_max(self.bytes.len()) - high
+        };
         (self.gap() + usize::from(self.u16(DEAD))).saturating_sub(reserve)
     }
 

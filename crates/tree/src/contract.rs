@@ -1,0 +1,52 @@
+//! What passes between the tree and its callers, a transaction component that knows keys and no pages: the paper's contract of TC
+//! and DC. The tree asks for one thing, that something be appended to the log, and it asks under a leaf's latch.
+
+use perdura_base::{Gsn, Pid, TableId};
+use perdura_page::tree_record::TreeRecord;
+
+/// An operation on a row, as it is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operation<'a> {
+    /// The table.
+    pub table: TableId,
+    /// The row's key.
+    pub key: &'a [u8],
+    /// The row before, if there was one.
+    pub before: Option<&'a [u8]>,
+    /// The row now, if there is one.
+    pub after: Option<&'a [u8]>,
+    /// The page that it was in. A hint for redo by page; logical redo does not look at it.
+    pub pid: Pid,
+}
+
+/// The log. Both give what is appended the next number, and are called while the monitor's mutex is held, so that numbers and
+/// notes have one order.
+pub trait Log {
+    /// Appends an operation.
+    fn operation(&self, operation: &Operation<'_>) -> Gsn;
+
+    /// Appends a record of the tree.
+    fn record(&self, record: &TreeRecord) -> Gsn;
+}
+
+/// What a call of the tree has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "the pool may have had no room"]
+pub enum Answer<T> {
+    /// Its end.
+    Done(T),
+    /// All pages in memory are pinned or dirty: nothing has happened, and
+    /// [`write_step`](crate::pool::Pool::write_step) has to make room.
+    NoFrame,
+}
+
+/// Goes on with what an [`Answer`] is done with, or hands [`Answer::NoFrame`] on.
+macro_rules! done {
+    ($answer:expr) => {
+        match $answer {
+            $crate::contract::Answer::Done(value) => value,
+            $crate::contract::Answer::NoFrame => return Ok($crate::contract::Answer::NoFrame),
+        }
+    };
+}
+pub(crate) use done;

@@ -1,0 +1,95 @@
+//! The redo of one operation: by its key, through the tree (Algorithms 2 and 5), or by the page that the log names (Algorithm 1).
+
+use crate::contract::{Answer, Operation, done};
+use crate::dirty_pages::{DirtyPages, Skip};
+use crate::tree::{Tree, put};
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{Error, Gsn, Pid, Result, TableId};
+
+/// What became of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redone {
+    /// It was missing, and is there now.
+    Applied,
+    /// The table of dirty pages says that it is there.
+    Skipped(Skip),
+    /// Its page has it.
+    Had,
+    /// Its key belongs to another page now: a change of structure has taken the row there, with all that is older.
+    Moved,
+}
+
+impl Tree {
+    /// The page of a key's leaf, which is not read: the search ends at its parent.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn leaf_of(&self, table: TableId, key: &[u8]) -> Result<Answer<Pid>> {
+        let roots = self.roots.read();
+        let path = done!(self.path(&roots, table, key, 1)?);
+        let parent = path.last().map(|(_, pinned)| pinned.read());
+        let leaf = match (parent, roots.tables.get(&table)) {
+            (Some(parent), _) => parent.node().child_of(key),
+            (None, Some(root)) => *root,
+            (None, None) => return Err(Error::Usage(format!("there is no table {table}"))),
+        };
+        Ok(Answer::Done(leaf))
+    }
+
+    /// Redoes an operation by its key, with a table of dirty pages or without one.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn redo_by_key(
+        &self,
+        gsn: Gsn,
+        operation: &Operation<'_>,
+        table: Option<&mut DirtyPages>,
+    ) -> Result<Answer<Redone>> {
+        let pid = done!(self.leaf_of(operation.table, operation.key)?);
+        self.redo_at((pid, gsn), operation, table)
+    }
+
+    /// Redoes an operation in the page that the log names.
+    ///
+    /// # Errors
+    /// As [`Pool::pin`](crate::pool::Pool::pin).
+    pub fn redo_by_page(
+        &self,
+        gsn: Gsn,
+        operation: &Operation<'_>,
+        table: &mut DirtyPages,
+    ) -> Result<Answer<Redone>> {
+        self.redo_at((operation.pid, gsn), operation, Some(table))
+    }
+
+    fn redo_at(
+        &self,
+        (pid, gsn): (Pid, Gsn),
+        operation: &Operation<'_>,
+        table: Option<&mut DirtyPages>,
+    ) -> Result<Answer<Redone>> {
+        if let Some(skip) = table.as_ref().and_then(|table| table.skips(pid, gsn)) {
+            return Ok(Answer::Done(Redone::Skipped(skip)));
+        }
+        let Some(pinned) = self.pool.pin(pid)? else {
+            return Ok(Answer::NoFrame);
+        };
+        let mut page = pinned.write();
+        let mut node = page.node();
+        if let Some(table) = table {
+            table.raise(pid, node.node().plsn());
+        }
+        let is_here = node.node().table() == operation.table && node.node().covers(operation.key);
+        if !is_here && !armed(Flaw::FencesIgnored) {
+            return Ok(Answer::Done(Redone::Moved));
+        }
+        if gsn <= node.node().plsn() {
+            return Ok(Answer::Done(Redone::Had));
+        }
+        self.pool.monitor().lock().note(pid, gsn);
+        put(&mut node, operation.key, operation.after);
+        node.set_plsn(gsn);
+        Ok(Answer::Done(Redone::Applied))
+    }
+}

@@ -1,0 +1,317 @@
+//! Tables in a B+-tree each, over a pool of pages.
+//!
+//! Descents hold the *structure lock* shared, from the root to the leaf and until the operation has ended; a change of structure
+//! holds it exclusively. Splits are rare, and a page that is split is in nobody's hands then.
+
+use crate::contract::{Answer, Log, Operation, done};
+use crate::file::{PageFile, Shape};
+use crate::monitor::Monitor;
+use crate::pool::{Pinned, Pool};
+use parking_lot::RwLock;
+use perdura_base::{Error, Gsn, Pid, Result, TableId};
+use perdura_device::Disk;
+use perdura_page::tree_page::{
+    Kind, Node, NodeMut, NodeSpec, cell_bytes, cell_bytes_max, format, key_bytes_max,
+};
+use perdura_page::tree_record::{EndCheckpoint, TreeRecord};
+use std::collections::BTreeMap;
+
+/// Where the tables and the unused pages are said.
+pub(crate) const META: Pid = Pid(0);
+/// The row of the meta page that says which page was never used.
+pub(crate) const NEXT_KEY: &[u8] = b"";
+
+/// Where the tables begin, and which pages were never used: what the meta page says.
+#[derive(Debug, Default)]
+pub(crate) struct Roots {
+    pub tables: BTreeMap<TableId, Pid>,
+    pub next: u32,
+}
+
+/// A row as it is handed out.
+pub type Value = Option<Vec<u8>>;
+
+/// Tables in pages.
+#[derive(Debug)]
+pub struct Tree {
+    pub(crate) pool: Pool,
+    pub(crate) roots: RwLock<Roots>,
+    shape: Shape,
+}
+
+impl Tree {
+    /// Makes the files of a tree without tables, in a directory that exists.
+    ///
+    /// # Errors
+    /// As [`PageFile::create`].
+    pub fn make(disk: &dyn Disk, dir: &str, shape: Shape) -> Result<()> {
+        let file = PageFile::create(disk, dir, shape, 1)?;
+        let spec = NodeSpec {
+            kind: Kind::Meta,
+            level: 0,
+            pid: META,
+            table: TableId(0),
+            database: shape.database,
+            low: b"",
+            high: None,
+        };
+        let mut bytes = format(shape.page_bytes, &spec);
+        let mut page = NodeMut::over(&mut bytes);
+        let put = page.put(NEXT_KEY, &1u32.to_le_bytes());
+        assert_eq!(put, Ok(true));
+        page.seal();
+        file.write(&[(META, &bytes)])
+    }
+
+    /// A tree over its files, with so many pages in memory. A restart has repaired the files; what it redoes comes next, and then
+    /// [`find_tables`](Self::find_tables).
+    #[must_use]
+    pub fn new(file: PageFile, shape: Shape, pages: usize, monitor: Monitor) -> Tree {
+        Tree {
+            pool: Pool::new(file, pages, monitor),
+            roots: RwLock::default(),
+            shape,
+        }
+    }
+
+    /// Its pages in memory.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Reads where the tables are: all changes of structure have been redone.
+    ///
+    /// # Errors
+    /// As [`Pool::pin`].
+    pub fn find_tables(&self) -> Result<Answer<()>> {
+        let Some(pinned) = self.pool.pin(META)? else {
+            return Ok(Answer::NoFrame);
+        };
+        let page = pinned.read();
+        let node = page.node();
+        let mut roots = Roots::default();
+        for at in 0..node.len() {
+            let (key, value) = (node.key(at), node.value(at).first_chunk());
+            let number = value.map(|value| u32::from_le_bytes(*value));
+            let number = number.ok_or_else(|| damaged(META, "a page's number"))?;
+            match key.first_chunk() {
+                Some(table) => {
+                    let table = TableId(u32::from_be_bytes(*table));
+                    roots.tables.insert(table, Pid(number));
+                }
+                None => roots.next = number,
+            }
+        }
+        *self.roots.write() = roots;
+        Ok(Answer::Done(()))
+    }
+
+    /// The leaf of a key.
+    pub(crate) fn leaf<'t>(
+        &'t self,
+        roots: &Roots,
+        table: TableId,
+        key: &[u8],
+    ) -> Result<Answer<Pinned<'t>>> {
+        let path = done!(self.path(roots, table, key, 0)?);
+        let leaf = path.into_iter().next_back().map(|(_, pinned)| pinned);
+        leaf.map(Answer::Done)
+            .ok_or_else(|| damaged(META, "a root"))
+    }
+
+    /// The pages from the root to that level which lead to a key; none if the root is below that.
+    pub(crate) fn path<'t>(
+        &'t self,
+        roots: &Roots,
+        table: TableId,
+        key: &[u8],
+        level: u8,
+    ) -> Result<Answer<Vec<(Pid, Pinned<'t>)>>> {
+        let root = roots.tables.get(&table);
+        let mut pid = *root.ok_or_else(|| Error::Usage(format!("there is no table {table}")))?;
+        let mut path = Vec::new();
+        let mut below: Option<u8> = None;
+        loop {
+            let Some(pinned) = self.pool.pin(pid)? else {
+                return Ok(Answer::NoFrame);
+            };
+            let page = pinned.read();
+            let node = page.node();
+            let is_node = matches!(node.kind(), Kind::Inner | Kind::Leaf);
+            let fits = below.is_none_or(|below| node.level() + 1 == below);
+            if !is_node || !fits || node.table() != table || !node.covers(key) {
+                return Err(damaged(pid, "the page of this table that holds the key"));
+            }
+            if node.level() < level {
+                return Ok(Answer::Done(path));
+            }
+            let (at, next) = (node.level(), pid);
+            below = Some(at);
+            if at > 0 {
+                pid = node.child_of(key);
+            }
+            drop(page);
+            path.push((next, pinned));
+            if at == level {
+                return Ok(Answer::Done(path));
+            }
+        }
+    }
+
+    /// Reads a row.
+    ///
+    /// # Errors
+    /// `Usage` if there is no such table; as [`Pool::pin`].
+    pub fn read(&self, table: TableId, key: &[u8]) -> Result<Answer<Value>> {
+        let roots = self.roots.read();
+        let leaf = done!(self.leaf(&roots, table, key)?);
+        let page = leaf.read();
+        Ok(Answer::Done(value_in(page.node(), key)))
+    }
+
+    /// Hands out the rows of the leaf that holds `from`, from there on. Where the next leaf begins, if there is one.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn scan(
+        &self,
+        table: TableId,
+        from: &[u8],
+        mut row: impl FnMut(&[u8], &[u8]),
+    ) -> Result<Answer<Value>> {
+        let roots = self.roots.read();
+        let leaf = done!(self.leaf(&roots, table, from)?);
+        let page = leaf.read();
+        let node = page.node();
+        for at in node.find(from).unwrap_or_else(|at| at)..node.len() {
+            row(node.key(at), node.value(at));
+        }
+        Ok(Answer::Done(node.high().map(<[u8]>::to_vec)))
+    }
+
+    /// Puts or removes a row, and logs that. The row that was there.
+    ///
+    /// # Errors
+    /// `Usage` if there is no such table, or the key or the row is too long; the disk's, if the file cannot grow; as
+    /// [`Pool::pin`]. Nothing has changed then.
+    pub fn apply(
+        &self,
+        (table, key): (TableId, &[u8]),
+        value: Option<&[u8]>,
+        log: &dyn Log,
+    ) -> Result<Answer<Value>> {
+        self.check_row(key, value)?;
+        loop {
+            let roots = self.roots.read();
+            let leaf = done!(self.leaf(&roots, table, key)?);
+            let mut page = leaf.write();
+            let mut node = page.node();
+            let pid = node.node().pid();
+            let before = value_in(node.node(), key);
+            if value.is_some_and(|value| !node.node().has_room_for(key, value)) {
+                drop((page, leaf, roots));
+                done!(self.split(table, key, log)?);
+                continue;
+            }
+            if before.is_none() && value.is_none() {
+                return Ok(Answer::Done(None));
+            }
+            let operation = Operation {
+                table,
+                key,
+                before: before.as_deref(),
+                after: value,
+                pid,
+            };
+            let mut monitor = self.pool.monitor().lock();
+            let gsn = log.operation(&operation);
+            monitor.note(pid, gsn);
+            drop(monitor);
+            put(&mut node, key, value);
+            node.set_plsn(gsn);
+            return Ok(Answer::Done(before));
+        }
+    }
+
+    fn check_row(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let size = self.shape.page_bytes;
+        let (key_max, row_max) = (key_bytes_max(size), cell_bytes_max(size));
+        if key.len() > key_max {
+            let bytes = key.len();
+            return Err(Error::Usage(format!(
+                "a key has {bytes} bytes; the most is {key_max}"
+            )));
+        }
+        let bytes = cell_bytes(key, value.unwrap_or(b""));
+        if bytes > row_max {
+            return Err(Error::Usage(format!(
+                "a row has {bytes} bytes; the most is {row_max}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Cuts a Δ if one is due, and a BW behind it. `eosl` was read before.
+    pub fn cut_notes(&self, eosl: Gsn, log: &dyn Log) {
+        let mut monitor = self.pool.monitor().lock();
+        if !monitor.is_due() {
+            return;
+        }
+        if let Some((delta, writes)) = monitor.cut(eosl) {
+            log.record(&TreeRecord::Delta(delta));
+            if let Some(writes) = writes {
+                log.record(&TreeRecord::Writes(writes));
+            }
+        }
+    }
+
+    /// A checkpoint begins (RSSP): the number from which redo will start when it has ended.
+    pub fn begin_checkpoint(&self, log: &dyn Log) -> Gsn {
+        let mut monitor = self.pool.monitor().lock();
+        monitor.begin_checkpoint(|| log.record(&TreeRecord::RedoStart))
+    }
+
+    /// The checkpoint ends, if all that it has to write is durable.
+    pub fn end_checkpoint(&self, log: &dyn Log) -> Option<(Gsn, EndCheckpoint)> {
+        let mut monitor = self.pool.monitor().lock();
+        let end = monitor.end_checkpoint()?;
+        let gsn = log.record(&TreeRecord::EndCheckpoint(end.clone()));
+        Some((gsn, end))
+    }
+
+    /// What its pages are.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+}
+
+fn value_in(node: Node<'_>, key: &[u8]) -> Value {
+    let at = node.find(key).ok()?;
+    Some(node.value(at).to_vec())
+}
+
+/// Puts or removes a row of a leaf that has room for it.
+pub(crate) fn put(node: &mut NodeMut<'_>, key: &[u8], value: Option<&[u8]>) {
+    match value {
+        Some(value) => {
+            let put = node.put(key, value);
+            assert!(put.is_ok(), "there is room for the row");
+        }
+        None => {
+            node.remove(key);
+        }
+    }
+}
+
+/// A page that is whole and is not what leads to it says.
+pub(crate) fn damaged(pid: Pid, expected: &str) -> Error {
+    Error::corrupt(
+        crate::file::PAGES,
+        0,
+        format!("{expected} at page {pid}"),
+        "something else",
+        "The tree is damaged. What it held can be had from a backup and the log.",
+    )
+}

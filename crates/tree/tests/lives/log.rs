@@ -1,0 +1,101 @@
+//! A log in memory: what is appended has a number, and a part from its begin is stable.
+
+use parking_lot::Mutex;
+use perdura_base::{Gsn, Pid, TableId};
+use perdura_page::tree_record::TreeRecord;
+use perdura_tree::contract::{Log, Operation};
+
+/// What stands in the log.
+#[derive(Debug, Clone)]
+pub enum Entry {
+    Operation {
+        table: TableId,
+        key: Vec<u8>,
+        after: Option<Vec<u8>>,
+        pid: Pid,
+    },
+    /// A record of the tree, encoded.
+    Record(Vec<u8>),
+}
+
+/// Entries with the numbers from 1 on; those of a tail that a crash has taken are void.
+#[derive(Debug, Default)]
+pub struct TestLog {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    entries: Vec<(Gsn, Entry)>,
+    last: u64,
+    stable: usize,
+    eosl: Gsn,
+}
+
+impl TestLog {
+    fn append(&self, entry: impl FnOnce(Gsn) -> Entry) -> Gsn {
+        let mut state = self.state.lock();
+        state.last += 1;
+        let gsn = Gsn(state.last);
+        state.entries.push((gsn, entry(gsn)));
+        gsn
+    }
+
+    /// The number of the last stable entry.
+    pub fn eosl(&self) -> Gsn {
+        self.state.lock().eosl
+    }
+
+    /// Entries that are not stable.
+    pub fn unstable(&self) -> usize {
+        let state = self.state.lock();
+        state.entries.len() - state.stable
+    }
+
+    /// So many more entries become stable.
+    pub fn flush(&self, entries: usize) {
+        let mut state = self.state.lock();
+        state.stable = (state.stable + entries).min(state.entries.len());
+        if let Some((gsn, _)) = state
+            .stable
+            .checked_sub(1)
+            .and_then(|at| state.entries.get(at))
+        {
+            state.eosl = *gsn;
+        }
+    }
+
+    /// A crash keeps so many of the entries that were not stable. What is left is stable, and new numbers lie above all
+    /// that were seen.
+    pub fn crash(&self, kept: usize) {
+        let mut state = self.state.lock();
+        let len = state.stable + kept;
+        state.entries.truncate(len);
+        state.stable = len;
+        state.eosl = Gsn(state.last);
+    }
+
+    /// All entries, decoded.
+    pub fn entries(&self) -> Vec<(Gsn, Entry)> {
+        self.state.lock().entries.clone()
+    }
+}
+
+impl Log for TestLog {
+    fn operation(&self, operation: &Operation<'_>) -> Gsn {
+        self.append(|_| Entry::Operation {
+            table: operation.table,
+            key: operation.key.to_vec(),
+            after: operation.after.map(<[u8]>::to_vec),
+            pid: operation.pid,
+        })
+    }
+
+    fn record(&self, record: &TreeRecord) -> Gsn {
+        self.append(|gsn| {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes, gsn);
+            Entry::Record(bytes)
+        })
+    }
+}

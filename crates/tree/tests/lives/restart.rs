@@ -1,0 +1,221 @@
+//! A restart over the test's log: the tree's pass, then redo by one of the methods.
+
+use super::log::{Entry, TestLog};
+use perdura_base::{Error, Gsn};
+use perdura_device::Disk;
+use perdura_page::tree_record::{Delta, EndCheckpoint, TreeRecord, Writes};
+use perdura_tree::analysis::{AriesAnalysis, Detail, LogicalAnalysis, SqlAnalysis};
+use perdura_tree::contract::{Answer, Operation};
+use perdura_tree::dirty_pages::DirtyPages;
+use perdura_tree::file::{PageFile, Shape};
+use perdura_tree::monitor::{Limits, Monitor};
+use perdura_tree::redo::Redone;
+use perdura_tree::tree::Tree;
+
+/// A method of redo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    Log0,
+    Log1(Detail),
+    Sql1,
+    Aries,
+}
+
+pub const METHODS: [Method; 6] = [
+    Method::Log0,
+    Method::Log1(Detail::Standard),
+    Method::Log1(Detail::Numbers),
+    Method::Log1(Detail::Reduced),
+    Method::Sql1,
+    Method::Aries,
+];
+
+/// What a restart has done.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Report {
+    pub applied: u64,
+    pub skipped: u64,
+    pub had: u64,
+    pub moved: u64,
+    pub data_fetches: u64,
+    pub writes: u64,
+}
+
+/// Repeats a call whose pages find no frame, with steps of the writer in between.
+pub fn insist<T>(
+    tree: &Tree,
+    eosl: Gsn,
+    mut call: impl FnMut() -> Result<Answer<T>, Error>,
+) -> Result<T, Error> {
+    loop {
+        match call()? {
+            Answer::Done(value) => return Ok(value),
+            Answer::NoFrame => {
+                tree.pool().write_step(eosl)?;
+            }
+        }
+    }
+}
+
+/// The log as a restart needs it.
+struct Scan {
+    /// What follows the redo start of the newest checkpoint that has ended.
+    entries: Vec<(Gsn, Entry)>,
+    rssp: Gsn,
+    end: EndCheckpoint,
+}
+
+impl Scan {
+    fn of(log: &TestLog) -> Scan {
+        let entries = log.entries();
+        let ends = entries.iter().rev().filter_map(|(_, entry)| match entry {
+            Entry::Record(bytes) => match decode(bytes).1 {
+                TreeRecord::EndCheckpoint(end) => Some(end),
+                _ => None,
+            },
+            Entry::Operation { .. } => None,
+        });
+        let end = ends.into_iter().next().unwrap_or_default();
+        let rssp = end.rssp;
+        let entries = entries.into_iter().filter(|(gsn, _)| *gsn > rssp).collect();
+        Scan { entries, rssp, end }
+    }
+
+    fn records(&self) -> impl Iterator<Item = (Gsn, TreeRecord)> {
+        self.entries.iter().filter_map(|(_, entry)| match entry {
+            Entry::Record(bytes) => Some(decode(bytes)),
+            Entry::Operation { .. } => None,
+        })
+    }
+
+    fn deltas(&self) -> impl Iterator<Item = Delta> {
+        self.records().filter_map(|(_, record)| match record {
+            TreeRecord::Delta(delta) => Some(delta),
+            _ => None,
+        })
+    }
+
+    fn table(&self, method: Method) -> Option<DirtyPages> {
+        match method {
+            Method::Log0 => None,
+            Method::Log1(detail) => {
+                let mut analysis = LogicalAnalysis::new(detail, self.rssp);
+                self.deltas().for_each(|delta| analysis.delta(&delta));
+                Some(analysis.finish())
+            }
+            Method::Sql1 => {
+                let mut analysis = SqlAnalysis::new();
+                self.meet(|met| match met {
+                    Met::Update(pid, gsn) => analysis.update(pid, gsn),
+                    Met::Writes(writes) => analysis.writes(&writes),
+                });
+                Some(analysis.finish())
+            }
+            Method::Aries => {
+                let mut analysis = AriesAnalysis::new(&self.end);
+                self.meet(|met| {
+                    if let Met::Update(pid, gsn) = met {
+                        analysis.update(pid, gsn);
+                    }
+                });
+                Some(analysis.finish())
+            }
+        }
+    }
+
+    fn meet(&self, mut meet: impl FnMut(Met)) {
+        for (gsn, entry) in &self.entries {
+            match entry {
+                Entry::Operation { pid, .. } => meet(Met::Update(*pid, *gsn)),
+                Entry::Record(bytes) => match decode(bytes).1 {
+                    TreeRecord::Structure(structure) => {
+                        for (pid, _) in structure.changes {
+                            meet(Met::Update(pid, *gsn));
+                        }
+                    }
+                    TreeRecord::Writes(writes) => meet(Met::Writes(writes)),
+                    TreeRecord::Delta(_) | TreeRecord::RedoStart | TreeRecord::EndCheckpoint(_) => {
+                    }
+                },
+            }
+        }
+    }
+}
+
+enum Met {
+    Update(perdura_base::Pid, Gsn),
+    Writes(Writes),
+}
+
+fn decode(bytes: &[u8]) -> (Gsn, TreeRecord) {
+    TreeRecord::decode(bytes).expect("a record")
+}
+
+/// Restarts the tree of a disk. `between` runs before each operation and may take steps of the writer.
+pub fn restart(
+    disk: &dyn Disk,
+    (shape, frames): (Shape, usize),
+    log: &TestLog,
+    method: Method,
+    mut between: impl FnMut(&Tree) -> Result<(), Error>,
+) -> Result<(Tree, Report), Error> {
+    let scan = Scan::of(log);
+    let eosl = log.eosl();
+    let file = PageFile::open(disk, "tree", shape)?;
+    file.repair()?;
+    let notes =
+        |delta: Delta| delta.first_note + u64::try_from(delta.dirty.len()).expect("a count");
+    let first_note = scan.deltas().map(notes).max().unwrap_or(0);
+    let monitor = Monitor::new(LIMITS, first_note, true);
+    let tree = Tree::new(file, shape, frames, monitor);
+    for (gsn, record) in scan.records() {
+        between(&tree)?;
+        if let TreeRecord::Structure(structure) = record {
+            insist(&tree, eosl, || tree.redo_structure(gsn, &structure))?;
+        }
+    }
+    insist(&tree, eosl, || tree.find_tables())?;
+    let mut table = scan.table(method);
+    let mut report = Report::default();
+    for (gsn, entry) in &scan.entries {
+        let Entry::Operation {
+            table: id,
+            key,
+            after,
+            pid,
+        } = entry
+        else {
+            continue;
+        };
+        between(&tree)?;
+        let operation = Operation {
+            table: *id,
+            key,
+            before: None,
+            after: after.as_deref(),
+            pid: *pid,
+        };
+        let redone = insist(&tree, eosl, || match (&mut table, method) {
+            (Some(table), Method::Sql1 | Method::Aries) => {
+                tree.redo_by_page(*gsn, &operation, table)
+            }
+            (table, _) => tree.redo_by_key(*gsn, &operation, table.as_mut()),
+        })?;
+        match redone {
+            Redone::Applied => report.applied += 1,
+            Redone::Skipped(_) => report.skipped += 1,
+            Redone::Had => report.had += 1,
+            Redone::Moved => report.moved += 1,
+        }
+    }
+    let counts = tree.pool().counts();
+    report.data_fetches = counts.data_fetches;
+    report.writes = counts.writes;
+    tree.pool().monitor().lock().end_restart();
+    Ok((tree, report))
+}
+
+pub const LIMITS: Limits = Limits {
+    notes: 24,
+    written: 8,
+};
