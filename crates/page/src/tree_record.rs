@@ -69,6 +69,8 @@ pub enum PageChange {
     Edit {
         /// Its new high fence, from which on everything is taken away.
         cut: Option<Vec<u8>>,
+        /// Keys that are dropped then, ascending.
+        drops: Vec<Vec<u8>>,
         /// Cells that are put then, ascending: keys and values, or children.
         puts: Vec<(Vec<u8>, Vec<u8>)>,
     },
@@ -280,12 +282,17 @@ impl Structure {
                     put_bytes(out, front);
                     put_bytes(out, back);
                 }
-                PageChange::Edit { cut, puts } => {
+                PageChange::Edit { cut, drops, puts } => {
+                    assert!(drops.is_sorted_by(|a, b| a < b), "keys ascend");
                     assert!(puts.is_sorted_by(|a, b| a.0 < b.0), "keys ascend");
                     out.put_u8(EDIT);
                     out.put_u8(u8::from(cut.is_some()));
                     if let Some(cut) = cut {
                         put_bytes(out, cut);
+                    }
+                    out.put_varint(to_u64(drops.len()));
+                    for key in drops {
+                        put_bytes(out, key);
                     }
                     out.put_varint(to_u64(puts.len()));
                     for (key, value) in puts {
@@ -333,18 +340,29 @@ impl PageChange {
         } else {
             None
         };
+        let dropped = count(r, 1)?;
+        let mut drops: Vec<Vec<u8>> = Vec::with_capacity(dropped);
+        for _ in 0..dropped {
+            let key = key_above(r, drops.last())?;
+            drops.push(key);
+        }
         let count = count(r, 2)?;
         let mut puts: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(count);
         for _ in 0..count {
-            let at = r.reader.at();
-            let key = r.bytes("a key")?.to_vec();
-            if puts.last().is_some_and(|(last, _)| *last >= key) {
-                return Err(malformed(at, "a key above the one before it"));
-            }
+            let key = key_above(r, puts.last().map(|(last, _)| last))?;
             puts.push((key, r.bytes("a value")?.to_vec()));
         }
-        Ok(PageChange::Edit { cut, puts })
+        Ok(PageChange::Edit { cut, drops, puts })
     }
+}
+
+fn key_above(r: &mut Fields<'_>, last: Option<&Vec<u8>>) -> Result<Vec<u8>, Malformed> {
+    let at = r.reader.at();
+    let key = r.bytes("a key")?.to_vec();
+    if last.is_some_and(|last| *last >= key) {
+        return Err(malformed(at, "a key above the one before it"));
+    }
+    Ok(key)
 }
 
 fn put_pids(out: &mut Vec<u8>, pids: &[Pid]) {

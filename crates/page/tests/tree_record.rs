@@ -63,6 +63,7 @@ fn the_examples_of_the_page_round_trip() {
         let put = |(key, value): &(&[u8], u32)| (key.to_vec(), value.to_le_bytes().to_vec());
         let change = PageChange::Edit {
             cut: cut.map(<[u8]>::to_vec),
+            drops: Vec::new(),
             puts: puts.iter().map(put).collect(),
         };
         (Pid(pid), change)
@@ -73,6 +74,14 @@ fn the_examples_of_the_page_round_trip() {
             edit(1, None, &[(b"m", 9)]),
             edit(2, Some(b"m"), &[]),
         ],
+    };
+    let drop = PageChange::Edit {
+        cut: None,
+        drops: vec![b"m".to_vec()],
+        puts: Vec::new(),
+    };
+    let dropped = Structure {
+        changes: vec![(Pid(1), drop)],
     };
     let page = PageChange::Image {
         front: vec![1, 2, 3, 4],
@@ -89,6 +98,7 @@ fn the_examples_of_the_page_round_trip() {
         (Gsn(302), TreeRecord::RedoStart),
         (Gsn(310), TreeRecord::EndCheckpoint(end)),
         (Gsn(311), TreeRecord::Structure(split)),
+        (Gsn(312), TreeRecord::Structure(dropped)),
         (Gsn(312), TreeRecord::Structure(image)),
     ];
     let examples = examples();

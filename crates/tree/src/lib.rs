@@ -1,12 +1,13 @@
 //! A second data component: tables in pages on disk. It knows keys, pages and the numbers of operations, and no transaction.
 //!
-//! Nothing uses it yet: what is missing are the log's numbers, a restart that plays the parts, merges and long rows.
+//! Nothing uses it yet: what is missing are the log's numbers, a restart that plays the parts, and long rows.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`contract`] | what passes between it and its callers |
 //! | [`tree`] | tables: descents, reads, scans, writes |
-//! | [`split`] | changes of structure, and their redo |
+//! | [`structure`] | changes of structure, and their redo |
+//! | [`split`], [`merge`] | the changes that there are |
 //! | [`redo`] | the redo of one operation |
 //! | [`monitor`] | what is noted while pages become dirty and are written: the records Δ and BW, and which pages are dirty |
 //! | [`dirty_pages`] | the dirty page table of a restart, and the redo test that needs no page |
@@ -22,8 +23,10 @@ pub mod analysis;
 pub mod contract;
 pub mod dirty_pages;
 pub mod file;
+pub mod merge;
 pub mod monitor;
 pub mod pool;
 pub mod redo;
 pub mod split;
+pub mod structure;
 pub mod tree;

@@ -20,16 +20,29 @@ use std::collections::BTreeMap;
 pub(crate) const META: Pid = Pid(0);
 /// The row of the meta page that says which page was never used.
 pub(crate) const NEXT_KEY: &[u8] = b"";
+/// The row of the meta page that says which page is free.
+pub(crate) const FREE_KEY: &[u8] = b"\0";
 
 /// Where the tables begin, and which pages were never used: what the meta page says.
 #[derive(Debug, Default)]
 pub(crate) struct Roots {
     pub tables: BTreeMap<TableId, Pid>,
     pub next: u32,
+    /// The first of the free pages, which are in a row.
+    pub free: Option<Pid>,
 }
 
 /// A row as it is handed out.
 pub type Value = Option<Vec<u8>>;
+
+/// What a write has done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// The row that was there.
+    pub before: Value,
+    /// Its leaf is so empty that [`Tree::merge`] should be called.
+    pub is_sparse: bool,
+}
 
 /// Tables in pages.
 #[derive(Debug)]
@@ -57,8 +70,10 @@ impl Tree {
         };
         let mut bytes = format(shape.page_bytes, &spec);
         let mut page = NodeMut::over(&mut bytes);
-        let put = page.put(NEXT_KEY, &1u32.to_le_bytes());
-        assert_eq!(put, Ok(true));
+        for (key, number) in [(NEXT_KEY, 1u32), (FREE_KEY, 0)] {
+            let put = page.put(key, &number.to_le_bytes());
+            assert_eq!(put, Ok(true));
+        }
         page.seal();
         file.write(&[(META, &bytes)])
     }
@@ -100,7 +115,8 @@ impl Tree {
                     let table = TableId(u32::from_be_bytes(*table));
                     roots.tables.insert(table, Pid(number));
                 }
-                None => roots.next = number,
+                None if key == NEXT_KEY => roots.next = number,
+                None => roots.free = (number != 0).then_some(Pid(number)),
             }
         }
         *self.roots.write() = roots;
@@ -190,7 +206,7 @@ impl Tree {
         Ok(Answer::Done(node.high().map(<[u8]>::to_vec)))
     }
 
-    /// Puts or removes a row, and logs that. The row that was there.
+    /// Puts or removes a row, and logs that.
     ///
     /// # Errors
     /// `Usage` if there is no such table, or the key or the row is too long; the disk's, if the file cannot grow; as
@@ -200,7 +216,7 @@ impl Tree {
         (table, key): (TableId, &[u8]),
         value: Option<&[u8]>,
         log: &dyn Log,
-    ) -> Result<Answer<Value>> {
+    ) -> Result<Answer<Applied>> {
         self.check_row(key, value)?;
         loop {
             let roots = self.roots.read();
@@ -215,7 +231,8 @@ impl Tree {
                 continue;
             }
             if before.is_none() && value.is_none() {
-                return Ok(Answer::Done(None));
+                let is_sparse = false;
+                return Ok(Answer::Done(Applied { before, is_sparse }));
             }
             let operation = Operation {
                 table,
@@ -230,7 +247,8 @@ impl Tree {
             drop(monitor);
             put(&mut node, key, value);
             node.set_plsn(gsn);
-            return Ok(Answer::Done(before));
+            let is_sparse = value.is_none() && node.node().is_sparse();
+            return Ok(Answer::Done(Applied { before, is_sparse }));
         }
     }
 

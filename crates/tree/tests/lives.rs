@@ -92,6 +92,50 @@ fn rows_in_ascending_order_fill_their_pages() {
 }
 
 #[test]
+fn a_tree_that_is_emptied_gives_its_pages_back_and_shrinks_to_a_leaf() {
+    let (disk, tree) = new_tree(1, shape(512), 60);
+    let log = TestLog::default();
+    let table = TABLES[0];
+    insist(&tree, Gsn(0), || tree.make_table(table, &log)).expect("a table");
+    let pages = || {
+        let file = disk
+            .files()
+            .into_iter()
+            .find(|(path, _)| path == "tree/pages");
+        file.expect("a file").1 / 512
+    };
+    let mut most = 0;
+    for round in 0..4u64 {
+        let mut keys: Vec<u32> = (0..1500).collect();
+        Rng::with_seed(round).shuffle(&mut keys);
+        for value in [Some(&[7; 30][..]), None] {
+            for key in &keys {
+                log.flush(log.unstable());
+                let row = (table, &key.to_be_bytes()[..]);
+                let put = insist(&tree, log.eosl(), || tree.apply(row, value, &log));
+                if put.expect("a row").is_sparse {
+                    insist(&tree, log.eosl(), || tree.merge(table, row.1, &log)).expect("a merge");
+                }
+            }
+            Rng::with_seed(round + 100).shuffle(&mut keys);
+        }
+        assert_eq!(
+            rows_of(&tree, log.eosl(), &TABLES[..1]).expect("rows"),
+            Rows::new()
+        );
+        most = if round == 0 { pages() } else { most };
+    }
+    assert!(
+        pages() <= most + most / 10,
+        "{} pages, and {most} were enough",
+        pages()
+    );
+    // One leaf is left: its root.
+    let next = insist(&tree, log.eosl(), || tree.scan(table, b"", |_, _| ())).expect("a leaf");
+    assert_eq!(next, None);
+}
+
+#[test]
 fn what_does_not_fit_or_is_not_there_is_refused() {
     let (_disk, tree) = new_tree(1, shape(512), 8);
     let log = TestLog::default();

@@ -262,6 +262,39 @@ impl<'a> NodeMut<'a> {
         self.part(at..node.len(), pid, (separator, node.high()))
     }
 
+    /// This page with all of its right neighbour.
+    ///
+    /// # Panics
+    /// If the other one is not its right neighbour, or they do not fit.
+    #[must_use]
+    pub fn merged_with(&self, right: &Node<'_>) -> Box<[u8]> {
+        let node = self.node();
+        assert_eq!(node.high(), Some(right.low()), "neighbours");
+        assert_eq!(node.kind(), right.kind());
+        let all = self.part(0..node.len(), node.pid(), (node.low(), right.high()));
+        let mut bytes = all;
+        let mut page = NodeMut { bytes: &mut bytes };
+        for at in 0..right.len() {
+            let put = match right.kind() {
+                Kind::Inner => page.put_child(right.key(at), right.child(at)),
+                Kind::Meta | Kind::Leaf | Kind::Chain | Kind::Free => {
+                    page.put(right.key(at), right.value(at))
+                }
+            };
+            assert_eq!(put, Ok(true), "two sparse pages fit in one");
+        }
+        page.put_bytes(PLSN, &node.plsn().max(right.plsn()).0.to_le_bytes());
+        page.put_bytes(DLSN, &node.dlsn().max(right.dlsn()).0.to_le_bytes());
+        bytes
+    }
+
+    /// Says which free page is behind this one.
+    pub fn set_next_free(&mut self, next: Option<Pid>) {
+        assert_eq!(self.node().kind(), Kind::Free);
+        let next = next.map_or(0, |next| next.0);
+        self.put_bytes(HEADER_BYTES, &next.to_le_bytes());
+    }
+
     /// Drops what is not below `separator`, which becomes the high fence: the left half of a split.
     ///
     /// # Panics

@@ -161,6 +161,33 @@ impl<'a> Node<'a> {
         Node { bytes }
     }
 
+    /// Of a free page the next one, if there is one.
+    #[must_use]
+    pub fn next_free(&self) -> Option<Pid> {
+        assert_eq!(self.kind(), Kind::Free, "only free pages are in a row");
+        let next = self.u32(HEADER_BYTES);
+        (next != 0).then_some(Pid(next))
+    }
+
+    /// Whether it is so empty that it should be merged with a neighbour.
+    #[must_use]
+    pub fn is_sparse(&self) -> bool {
+        4 * self.filled() < self.bytes.len() - HEADER_BYTES
+    }
+
+    /// Bytes that slots and cells take.
+    fn filled(&self) -> usize {
+        let dead = usize::from(self.u16(DEAD));
+        2 * self.len() + self.fences() - usize::from(self.u16(CELLS)) - dead
+    }
+
+    /// Whether all of it and its right neighbour lie well in one page.
+    #[must_use]
+    pub fn may_take(&self, right: &Node<'_>) -> bool {
+        let filled = self.filled() + right.filled();
+        4 * filled <= 3 * (self.bytes.len() - HEADER_BYTES - 2 * key_bytes_max(self.bytes.len()))
+    }
+
     /// Whether it has neither slots nor cells nor fences.
     fn is_bare(&self) -> bool {
         let fields = [SLOTS, DEAD, LOW].map(|at| self.u16(at));
@@ -432,7 +459,13 @@ impl<'a> Node<'a> {
     /// The bytes in which something is: those before and those behind the free space, if nothing is dead.
     #[must_use]
     pub fn parts(&self) -> (&'a [u8], &'a [u8]) {
-        let slots_end = HEADER_BYTES + 2 * self.len();
+        // A free page has a number there, where others have slots.
+        let words = if self.kind() == Kind::Free {
+            2
+        } else {
+            self.len()
+        };
+        let slots_end = HEADER_BYTES + 2 * words;
         let cells = usize::from(self.u16(CELLS));
         (&self.bytes[..slots_end], &self.bytes[cells..])
     }

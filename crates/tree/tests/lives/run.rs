@@ -56,16 +56,25 @@ pub fn change(
     let size = tree.shape().page_bytes;
     let key = draw_key(rng, size);
     let most = size / 4 - key.len() - 4;
-    let value = (rng.u8(..4) > 0).then(|| vec![rng.u8(..); rng.usize(..most)]);
-    let before = insist(tree, eosl, || {
+    // There are times of filling and times of emptying.
+    let puts = if (rows.len() / 60).is_multiple_of(2) {
+        6
+    } else {
+        4
+    };
+    let value = (rng.u8(..10) < puts).then(|| vec![rng.u8(..); rng.usize(..most)]);
+    let applied = insist(tree, eosl, || {
         tree.apply((table, &key), value.as_deref(), log)
     })?;
     let row = (table, key);
     let was = match value {
-        Some(value) => rows.insert(row, value),
+        Some(value) => rows.insert(row.clone(), value),
         None => rows.remove(&row),
     };
-    assert_eq!(before, was);
+    assert_eq!(applied.before, was);
+    if applied.is_sparse {
+        insist(tree, eosl, || tree.merge(table, &row.1, log))?;
+    }
     Ok(())
 }
 
