@@ -1,5 +1,8 @@
 //! The worked examples of the format pages, and records under random bytes and random pages.
 
+mod common;
+
+use common::examples;
 use perdura_base::{CkptEpoch, PageId, PartitionId, TableId, TxnId, Useq};
 use perdura_page::diff::FragmentWriter;
 use perdura_page::layout::{META_BYTES, PAGE_BYTES};
@@ -17,16 +20,6 @@ use proptest::prelude::*;
 const PAGE_MD: &str = include_str!("../../../docs/formats/page.md");
 const TXN_RECORD_MD: &str = include_str!("../../../docs/formats/txn-record.md");
 const RECORD_MD: &str = include_str!("../../../docs/formats/record.md");
-
-/// The bytes of each hex block of a format page.
-fn examples(doc: &str) -> Vec<Vec<u8>> {
-    doc.split("```")
-        .skip(1)
-        .step_by(2)
-        .map(|block| block.trim_start_matches("text").split_whitespace())
-        .filter_map(|words| words.map(|w| u8::from_str_radix(w, 16).ok()).collect())
-        .collect()
-}
 
 /// Lays out records again from what the decoder says.
 fn encode(records: &[PageRecord<'_>], tag_max: CkptEpoch) -> Vec<u8> {

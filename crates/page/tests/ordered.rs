@@ -1,5 +1,8 @@
 //! Ordered frames: the worked examples of their page, and frames under cuts, flips and random bytes.
 
+mod common;
+
+use common::examples;
 use perdura_base::{PartitionId, TableId};
 use perdura_page::ordered::{
     At, CommandFrame, Effect, Malformed, Op, OrderedPayload, Part, encode_command, encode_head,
@@ -7,17 +10,6 @@ use perdura_page::ordered::{
 use proptest::prelude::*;
 
 const ORDERED_MD: &str = include_str!("../../../docs/formats/ordered.md");
-
-/// The bytes of each hex block of the format page.
-fn examples() -> Vec<Vec<u8>> {
-    ORDERED_MD
-        .split("```")
-        .skip(1)
-        .step_by(2)
-        .map(|block| block.trim_start_matches("text").split_whitespace())
-        .filter_map(|words| words.map(|w| u8::from_str_radix(w, 16).ok()).collect())
-        .collect()
-}
 
 fn part(partition: u16, pseq: u64) -> Part {
     (PartitionId(partition), pseq)
@@ -63,7 +55,7 @@ fn read_all(payload: &[u8]) -> (Option<Malformed>, Option<Malformed>) {
 
 #[test]
 fn the_examples_of_the_page_round_trip() {
-    let examples = examples();
+    let examples = examples(ORDERED_MD);
     assert_eq!(examples.len(), 4);
     let (one, two) = ([part(3, 300)], [part(3, 300), part(200, 5)]);
     let hashes = [None, Some(0x1122_3344_5566_7788)];
@@ -109,7 +101,7 @@ fn the_examples_of_the_page_round_trip() {
 
 #[test]
 fn every_cut_of_an_example_is_refused_and_says_where() {
-    for (number, example) in examples().iter().enumerate() {
+    for (number, example) in examples(ORDERED_MD).iter().enumerate() {
         for len in 0..example.len() {
             let (command, effects) = read_all(&example[..len]);
             let malformed = if number < 2 { command } else { effects };
@@ -124,7 +116,7 @@ fn every_cut_of_an_example_is_refused_and_says_where() {
 
 #[test]
 fn every_flipped_bit_of_an_example_is_read_or_refused_and_nothing_else() {
-    for example in examples() {
+    for example in examples(ORDERED_MD) {
         for at in 0..example.len() {
             for bit in 0..8 {
                 let mut damaged = example.clone();

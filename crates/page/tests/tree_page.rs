@@ -1,5 +1,8 @@
 //! The worked examples of the tree's page and of its double-write file, pages beside a map, and damaged pages.
 
+mod common;
+
+use common::examples;
 use fastrand::Rng;
 use perdura_base::checksum::crc32c;
 use perdura_base::{Gsn, Pid, TableId};
@@ -12,16 +15,6 @@ use std::collections::BTreeMap;
 const TREE_PAGE_MD: &str = include_str!("../../../docs/formats/tree-page.md");
 const TREE_DOUBLE_MD: &str = include_str!("../../../docs/formats/tree-double.md");
 const DATABASE: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
-
-/// The bytes of each hex block of a format page.
-fn examples(doc: &str) -> Vec<Vec<u8>> {
-    doc.split("```")
-        .skip(1)
-        .step_by(2)
-        .map(|block| block.trim_start_matches("text").split_whitespace())
-        .filter_map(|words| words.map(|w| u8::from_str_radix(w, 16).ok()).collect())
-        .collect()
-}
 
 fn leaf<'a>(low: &'a [u8], high: Option<&'a [u8]>) -> NodeSpec<'a> {
     NodeSpec {

@@ -1,5 +1,8 @@
 //! The worked examples of the tree's records, and records under cuts, flipped bits and random fields.
 
+mod common;
+
+use common::examples;
 use perdura_base::{Gsn, Pid};
 use perdura_page::tree_record::{
     Delta, EndCheckpoint, Malformed, PageChange, Structure, TreeRecord, Writes,
@@ -7,17 +10,6 @@ use perdura_page::tree_record::{
 use proptest::prelude::*;
 
 const TREE_RECORD_MD: &str = include_str!("../../../docs/formats/tree-record.md");
-
-/// The bytes of each hex block of the page.
-fn examples() -> Vec<Vec<u8>> {
-    TREE_RECORD_MD
-        .split("```")
-        .skip(1)
-        .step_by(2)
-        .map(|block| block.trim_start_matches("text").split_whitespace())
-        .filter_map(|words| words.map(|w| u8::from_str_radix(w, 16).ok()).collect())
-        .collect()
-}
 
 fn encode(gsn: Gsn, record: &TreeRecord) -> Vec<u8> {
     let mut out = Vec::new();
@@ -101,7 +93,7 @@ fn the_examples_of_the_page_round_trip() {
         (Gsn(312), TreeRecord::Structure(dropped)),
         (Gsn(312), TreeRecord::Structure(image)),
     ];
-    let examples = examples();
+    let examples = examples(TREE_RECORD_MD);
     assert_eq!(examples.len(), want.len());
     for (example, (gsn, record)) in examples.iter().zip(want) {
         assert_eq!(&encode(gsn, &record), example, "{record:?}");
@@ -111,7 +103,7 @@ fn the_examples_of_the_page_round_trip() {
 
 #[test]
 fn every_cut_and_every_flipped_bit_is_read_or_refused_with_its_place() {
-    for example in examples() {
+    for example in examples(TREE_RECORD_MD) {
         for len in 0..example.len() {
             let refused = TreeRecord::decode(&example[..len]).expect_err("a cut");
             assert!(refused.at <= len, "{refused}");
