@@ -86,7 +86,18 @@ fn differ_at_their_ends(before: &[u8], now: &[u8], at: usize) -> bool {
     [7, 15, 23, 31].iter().all(|i| before[*i] != now[*i])
 }
 
+/// Whether the next 64 bytes are equal, as most of a row that grows at its end.
+fn go_on_alike(before: &[u8], now: &[u8], at: usize) -> bool {
+    match (before.get(at..at + 64), now.get(at..at + 64)) {
+        (Some(before), Some(now)) => before == now,
+        _ => false,
+    }
+}
+
 fn first_difference(before: &[u8], now: &[u8], mut at: usize) -> Option<usize> {
+    while go_on_alike(before, now, at) {
+        at += 64;
+    }
     while let Some(word) = xor_word(before, now, at) {
         if word != 0 {
             return Some(at + usize::try_from(word.trailing_zeros() / 8).unwrap_or(0));
