@@ -123,15 +123,20 @@ impl PageFile {
         assert_eq!(buffer.len(), self.shape.page_bytes, "one page");
         read_exact_at(&*self.pages, self.offset(pid), buffer)?;
         let opened = Node::open(buffer, pid, self.shape.database);
-        opened.map(|_| ()).map_err(|malformed| {
-            Error::corrupt(
-                self.pages.path(),
-                self.offset(pid) + to_u64(malformed.at),
-                format!("{} in page {pid}", malformed.expected),
-                "something else",
-                "The page is damaged. What it held can be had from a backup and the log.",
-            )
-        })
+        opened
+            .map(|_| ())
+            .map_err(|malformed| self.damaged(pid, malformed.at, malformed.expected))
+    }
+
+    /// A page is not what it must be, from that byte of it on.
+    pub(crate) fn damaged(&self, pid: Pid, at: usize, expected: &str) -> Error {
+        Error::corrupt(
+            self.pages.path(),
+            self.offset(pid) + to_u64(at),
+            format!("{expected} in page {pid}"),
+            "something else",
+            "The page is damaged. What it held can be had from a backup and the log.",
+        )
     }
 
     /// Begins to write a batch. Pages ascend, are sealed, and the file has room for them.

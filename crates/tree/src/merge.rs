@@ -2,7 +2,7 @@
 
 use crate::contract::{Answer, Log, done};
 use crate::structure::Plan;
-use crate::tree::{Tree, damaged};
+use crate::tree::Tree;
 use perdura_base::{Pid, Result, TableId};
 use perdura_page::tree_page::{Node, NodeMut};
 
@@ -80,9 +80,9 @@ impl Tree {
         parent: &Node<'_>,
     ) -> Result<Answer<Option<Neighbours>>> {
         let at = parent.find(Node::over(&bytes).low());
-        let at = at.map_err(|_| damaged(parent.pid(), "the low fence of a child"))?;
+        let at = at.map_err(|_| self.damaged(parent.pid(), "the low fence of a child"))?;
         if parent.child(at) != pid {
-            return Err(damaged(parent.pid(), "the page that was found below"));
+            return Err(self.damaged(parent.pid(), "the page that was found below"));
         }
         let beside = [
             Some(at + 1).filter(|at| *at < parent.len()),

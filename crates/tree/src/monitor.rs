@@ -19,11 +19,13 @@
 //! method reads the log before it.
 
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use perdura_base::checksum::mix64;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_base::{Gsn, Pid};
 use perdura_page::tree_record::{Delta, EndCheckpoint, Writes};
+use std::collections::BTreeSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Hashes the number of a page.
@@ -93,6 +95,8 @@ struct FirstWrite {
 pub struct Monitor {
     limits: Limits,
     pages: PidMap<Dirty>,
+    /// The same by how long they have been dirty.
+    by_age: BTreeSet<(Gsn, Pid)>,
     /// Pages that the checkpoint under way still has to write.
     owed: usize,
     /// The redo start of the checkpoint under way.
@@ -117,6 +121,7 @@ impl Monitor {
         Monitor {
             limits,
             pages: PidMap::default(),
+            by_age: BTreeSet::new(),
             owed: 0,
             rssp: None,
             first_note,
@@ -155,20 +160,41 @@ impl Monitor {
         }
         let note = self.first_note + to_u64(self.dirty.len());
         self.dirty.push(pid);
-        let dirty = self.pages.entry(pid).or_insert(Dirty {
-            r_lsn: gsn,
-            last: gsn,
-            note,
-            owed: false,
-        });
-        debug_assert!(
-            self.restarting || dirty.last <= gsn,
-            "page {pid}: {gsn} behind {}",
-            dirty.last
-        );
-        dirty.r_lsn = dirty.r_lsn.min(gsn);
-        dirty.last = dirty.last.max(gsn);
-        dirty.note = note;
+        match self.pages.entry(pid) {
+            Entry::Vacant(entry) => {
+                entry.insert(Dirty {
+                    r_lsn: gsn,
+                    last: gsn,
+                    note,
+                    owed: false,
+                });
+                self.by_age.insert((gsn, pid));
+            }
+            Entry::Occupied(mut entry) => {
+                let dirty = entry.get_mut();
+                let ascends = self.restarting || dirty.last <= gsn;
+                debug_assert!(ascends, "page {pid}: {gsn} behind {}", dirty.last);
+                if gsn < dirty.r_lsn {
+                    self.by_age.remove(&(dirty.r_lsn, pid));
+                    dirty.r_lsn = gsn;
+                    self.by_age.insert((gsn, pid));
+                }
+                dirty.last = dirty.last.max(gsn);
+                dirty.note = note;
+            }
+        }
+    }
+
+    /// How many pages are dirty.
+    #[must_use]
+    pub fn dirty_count(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// The dirty pages that may be written, those first that have been dirty for longest.
+    pub fn writable(&self, eosl: Gsn) -> impl Iterator<Item = Pid> {
+        let pages = self.by_age.iter().map(|(_, pid)| *pid);
+        pages.filter(move |pid| self.may_write(*pid, eosl))
     }
 
     /// Whether a page may be written as it is: all that changed it is stable.
@@ -193,14 +219,18 @@ impl Monitor {
             dirty.owed = false;
             self.owed -= 1;
             if let Some(rssp) = self.rssp {
+                self.by_age.remove(&(dirty.r_lsn, pid));
                 dirty.r_lsn = dirty.r_lsn.max(Gsn(rssp.0 + 1));
+                self.by_age.insert((dirty.r_lsn, pid));
             }
         }
         if !has_changed {
             if dirty.owed {
                 self.owed -= 1;
             }
+            self.by_age.remove(&(dirty.r_lsn, pid));
             self.pages.remove(&pid);
+            debug_assert_eq!(self.by_age.len(), self.pages.len());
         }
         let tells = !has_changed || armed(Flaw::DirtiedSinceWritten);
         if !tells || self.restarting && !armed(Flaw::RestartTellsWrites) {

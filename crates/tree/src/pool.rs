@@ -283,17 +283,12 @@ impl Pool {
 
     fn begin_batch(&self, eosl: Gsn) -> Option<Writing> {
         let monitor = self.monitor.lock();
-        let pages = monitor.dirty_pages();
-        let mut oldest: Vec<(Pid, Dirty)> = pages
-            .filter(|(pid, _)| monitor.may_write(*pid, eosl))
-            .collect();
+        let mut oldest: Vec<Pid> = monitor.writable(eosl).take(PAGES_MAX).collect();
         drop(monitor);
-        oldest.sort_unstable_by_key(|(pid, dirty)| (dirty.r_lsn, *pid));
-        oldest.truncate(PAGES_MAX);
-        oldest.sort_unstable_by_key(|(pid, _)| *pid);
+        oldest.sort_unstable();
         let mut copied = Vec::with_capacity(oldest.len());
         let mut pages = Vec::with_capacity(oldest.len());
-        for (pid, _) in oldest {
+        for pid in oldest {
             let Some(pinned) = self.pin_resident(pid) else {
                 continue;
             };

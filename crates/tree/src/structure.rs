@@ -3,7 +3,7 @@
 
 use crate::contract::{Answer, Log, done};
 use crate::pool::Pinned;
-use crate::tree::{FREE_KEY, META, NEXT_KEY, Roots, Tree, damaged};
+use crate::tree::{FREE_KEY, META, NEXT_KEY, Roots, Tree};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Error, Gsn, Pid, Result, TableId};
 use perdura_page::tree_page::{HEADER_BYTES, Kind, Node, NodeMut, NodeSpec, format};
@@ -149,7 +149,7 @@ impl Tree {
         };
         let page = pinned.read();
         if page.node().kind() != Kind::Free {
-            return Err(damaged(pid, "a free page"));
+            return Err(self.damaged(pid, "a free page"));
         }
         plan.free = page.node().next_free();
         Ok(Answer::Done(pid))
@@ -263,7 +263,7 @@ impl Tree {
     /// The page of an image.
     fn assemble(&self, pid: Pid, front: &[u8], back: &[u8]) -> Result<Box<[u8]>> {
         let size = self.shape().page_bytes;
-        let refused = || damaged(pid, "the image of a page in the log");
+        let refused = || self.damaged(pid, "the image of a page in the log");
         if front.len() + back.len() > size || front.len() < HEADER_BYTES {
             return Err(refused());
         }

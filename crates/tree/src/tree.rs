@@ -109,7 +109,7 @@ impl Tree {
         for at in 0..node.len() {
             let (key, value) = (node.key(at), node.value(at).first_chunk());
             let number = value.map(|value| u32::from_le_bytes(*value));
-            let number = number.ok_or_else(|| damaged(META, "a page's number"))?;
+            let number = number.ok_or_else(|| self.damaged(META, "a page's number"))?;
             match key.first_chunk() {
                 Some(table) => {
                     let table = TableId(u32::from_be_bytes(*table));
@@ -133,7 +133,7 @@ impl Tree {
         let path = done!(self.path(roots, table, key, 0)?);
         let leaf = path.into_iter().next_back().map(|(_, pinned)| pinned);
         leaf.map(Answer::Done)
-            .ok_or_else(|| damaged(META, "a root"))
+            .ok_or_else(|| self.damaged(META, "a root"))
     }
 
     /// The pages from the root to that level which lead to a key; none if the root is below that.
@@ -157,7 +157,7 @@ impl Tree {
             let is_node = matches!(node.kind(), Kind::Inner | Kind::Leaf);
             let fits = below.is_none_or(|below| node.level() + 1 == below);
             if !is_node || !fits || node.table() != table || !node.covers(key) {
-                return Err(damaged(pid, "the page of this table that holds the key"));
+                return Err(self.damaged(pid, "the page of this table that holds the key"));
             }
             if node.level() < level {
                 return Ok(Answer::Done(path));
@@ -298,6 +298,11 @@ impl Tree {
         Some((gsn, end))
     }
 
+    /// A page that is whole is not what leads to it says.
+    pub(crate) fn damaged(&self, pid: Pid, expected: &str) -> Error {
+        self.pool.file().damaged(pid, 0, expected)
+    }
+
     /// What its pages are.
     #[must_use]
     pub fn shape(&self) -> Shape {
@@ -321,15 +326,4 @@ pub(crate) fn put(node: &mut NodeMut<'_>, key: &[u8], value: Option<&[u8]>) {
             node.remove(key);
         }
     }
-}
-
-/// A page that is whole and is not what leads to it says.
-pub(crate) fn damaged(pid: Pid, expected: &str) -> Error {
-    Error::corrupt(
-        crate::file::PAGES,
-        0,
-        format!("{expected} at page {pid}"),
-        "something else",
-        "The tree is damaged. What it held can be had from a backup and the log.",
-    )
 }

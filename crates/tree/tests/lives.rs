@@ -261,7 +261,7 @@ fn a_table_of_dirty_pages_saves_fetches() {
         })
         .expect("a row");
         // The writer keeps a third of the pool clean.
-        while tree.pool().monitor().lock().dirty_pages().count() > 20 {
+        while tree.pool().monitor().lock().dirty_count() > 20 {
             tree.pool().write_step(eosl).expect("a step");
         }
         tree.cut_notes(eosl, log);

@@ -120,7 +120,7 @@ fn what_is_read_is_what_was_last_written_however_few_frames_there_are() {
             }
         }
         flush(&pool);
-        assert_eq!(pool.monitor().lock().dirty_pages().count(), 0);
+        assert_eq!(pool.monitor().lock().dirty_count(), 0);
         let again = self::pool(PageFile::open(&*disk, DIR, SHAPE).expect("files"), 2);
         for pid in 1..pages {
             let pinned = again.pin(Pid(pid)).expect("a page").expect("a frame");

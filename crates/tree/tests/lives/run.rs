@@ -141,7 +141,7 @@ impl Run {
                     log.flush(log.unstable());
                     log.eosl()
                 };
-                let dirty = tree.pool().monitor().lock().dirty_pages().count();
+                let dirty = tree.pool().monitor().lock().dirty_count();
                 let stable = if dirty + 6 > self.frames {
                     flushed()
                 } else {
