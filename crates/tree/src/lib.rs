@@ -12,7 +12,7 @@
 //! | [`monitor`] | what is noted while pages become dirty and are written: the records Δ and BW, and which pages are dirty |
 //! | [`dirty_pages`] | the dirty page table of a restart, and the redo test that needs no page |
 //! | [`pool`] | the pages in memory, and the writer |
-//! | [`file`] | reading pages, and writing them so that no tear takes one |
+//! | [`mod@file`] | reading pages, and writing them so that no tear takes one |
 //! | [`analysis`] | how the table is made: of Δ records, of BW records and operations, or of a checkpoint's pages |
 //!
 //! # Source

@@ -83,7 +83,7 @@ pub struct NodeMut<'a> {
 }
 
 impl<'a> NodeMut<'a> {
-    /// A page that [`Node::open`] or [`format`] has vouched for.
+    /// A page that [`Node::open`] or [`format()`] has vouched for.
     pub fn over(bytes: &'a mut [u8]) -> Self {
         NodeMut { bytes }
     }
