@@ -2,6 +2,7 @@
 //! that the log tells, with pools of a few pages, tiny pages and many splits.
 
 mod lives {
+    mod fetches;
     pub mod log;
     pub mod restart;
     pub mod run;
@@ -268,7 +269,7 @@ fn a_table_of_dirty_pages_saves_fetches() {
     };
     (0..4000).for_each(|_| row(&log));
     drop(tree);
-    log.crash(0);
+    log.crash();
     let mut fetches = BTreeMap::new();
     for method in [Method::Log0, Method::Log1(Detail::Standard), Method::Sql1] {
         let before = disk.snapshot();

@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 use perdura_base::{Gsn, Pid, TableId};
-use perdura_page::tree_record::TreeRecord;
+use perdura_page::tree_record::{Delta, TreeRecord, Writes};
 use perdura_tree::contract::{Log, Operation};
 
 /// What stands in the log.
@@ -65,13 +65,29 @@ impl TestLog {
         }
     }
 
-    /// A crash keeps so many of the entries that were not stable. What is left is stable, and new numbers lie above all
-    /// that were seen.
-    pub fn crash(&self, kept: usize) {
+    /// Nothing that is not stable is kept, and new numbers lie above all that were seen.
+    pub fn crash(&self) {
         let mut state = self.state.lock();
-        let len = state.stable + kept;
+        let len = state.stable;
         state.entries.truncate(len);
-        state.stable = len;
+        state.eosl = Gsn(state.last);
+    }
+
+    /// Appends what a monitor has cut.
+    pub fn append_cut(&self, cut: Option<(Delta, Option<Writes>)>) {
+        if let Some((delta, writes)) = cut {
+            self.record(&TreeRecord::Delta(delta));
+            if let Some(writes) = writes {
+                self.record(&TreeRecord::Writes(writes));
+            }
+        }
+    }
+
+    /// Everything so far is on disk and gone from the log.
+    pub fn forget(&self) {
+        let mut state = self.state.lock();
+        state.entries.clear();
+        state.stable = 0;
         state.eosl = Gsn(state.last);
     }
 

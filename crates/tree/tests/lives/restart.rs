@@ -21,15 +21,6 @@ pub enum Method {
     Aries,
 }
 
-pub const METHODS: [Method; 6] = [
-    Method::Log0,
-    Method::Log1(Detail::Standard),
-    Method::Log1(Detail::Numbers),
-    Method::Log1(Detail::Reduced),
-    Method::Sql1,
-    Method::Aries,
-];
-
 /// What a restart has done.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Report {
@@ -38,7 +29,8 @@ pub struct Report {
     pub had: u64,
     pub moved: u64,
     pub data_fetches: u64,
-    pub writes: u64,
+    /// Pages of the table of dirty pages.
+    pub dirty_pages: usize,
 }
 
 /// Repeats a call whose pages find no frame, with steps of the writer in between.
@@ -176,7 +168,10 @@ pub fn restart(
     }
     insist(&tree, eosl, || tree.find_tables())?;
     let mut table = scan.table(method);
-    let mut report = Report::default();
+    let mut report = Report {
+        dirty_pages: table.as_ref().map_or(0, DirtyPages::len),
+        ..Report::default()
+    };
     for (gsn, entry) in &scan.entries {
         let Entry::Operation {
             table: id,
@@ -210,7 +205,6 @@ pub fn restart(
     }
     let counts = tree.pool().counts();
     report.data_fetches = counts.data_fetches;
-    report.writes = counts.writes;
     tree.pool().monitor().lock().end_restart();
     Ok((tree, report))
 }

@@ -1,16 +1,26 @@
 //! One tree and its disk and log: what is done to it, and its crashes.
 
 use super::log::{Entry, TestLog};
-use super::restart::{METHODS, Method, Report, insist, restart};
+use super::restart::{Method, Report, insist, restart};
 use fastrand::Rng;
 use perdura_base::{Error, Gsn, TableId};
 use perdura_device::{CrashProfile, FaultPlan, SimDisk, SyncFailure};
+use perdura_tree::analysis::Detail;
 use perdura_tree::file::Shape;
 use perdura_tree::tree::Tree;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub type Rows = BTreeMap<(TableId, Vec<u8>), Vec<u8>>;
+
+const METHODS: [Method; 6] = [
+    Method::Log0,
+    Method::Log1(Detail::Standard),
+    Method::Log1(Detail::Numbers),
+    Method::Log1(Detail::Reduced),
+    Method::Sql1,
+    Method::Aries,
+];
 
 pub const TABLES: [TableId; 2] = [TableId(1), TableId(7)];
 
@@ -175,7 +185,8 @@ impl Run {
         let profile = CrashProfile::ALL[self.rng.usize(..CrashProfile::ALL.len())];
         self.disk.crash(profile, self.rng.u64(..));
         self.disk.set_plan(FaultPlan::default());
-        self.log.crash(self.rng.usize(..=self.log.unstable()));
+        self.log.flush(self.rng.usize(..=self.log.unstable()));
+        self.log.crash();
         met.crashes += 1;
     }
 
