@@ -29,7 +29,7 @@ for example in crates/engine/examples/*.rs; do
 done
 
 step "interleavings of the log's few locks"
-cargo test --locked -p perdura-wal --features shuttle --test interleave
+cargo test --locked -p perdura-wal --features shuttle,flaws --test interleave
 
 step "seeded bugs: each must be caught"
 cargo test --locked --release -p perdura-sim

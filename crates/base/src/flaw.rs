@@ -284,6 +284,8 @@ pub enum Flaw {
     StructureInTwoRecords,
     /// A page of a tree fills up, and a restart that has cut it under a longer fence finds no room.
     NoRoomForFence,
+    /// An append takes its number before it reads the epoch that it joins.
+    NumberBeforeEpoch,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -482,6 +484,9 @@ impl Flaw {
         Flaw::PagesBelievedUnwritten,
     ];
 
+    /// The flaws of the numbers of operations: every schedule of some threads is tried for them.
+    pub const NUMBERS: [Flaw; 1] = [Flaw::NumberBeforeEpoch];
+
     /// The flaws that only steal mode has a place for.
     pub const STEAL: [Flaw; 6] = [
         Flaw::NoClr,
@@ -504,6 +509,7 @@ const _: () = assert!(
         + Flaw::SCRIPTS.len()
         + Flaw::SERVER.len()
         + Flaw::TREE.len()
+        + Flaw::NUMBERS.len()
         + Flaw::TREE_PAGES.len()
         + Flaw::TREE_FILE.len()
         + Flaw::STEAL.len()

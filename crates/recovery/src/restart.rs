@@ -140,6 +140,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         epoch: first_epoch(&cut),
         durable: cut.durable,
         wall_us: cut.wall_us,
+        gsn: cut.gsn_max,
     };
     fill_report(&mut report, &image, &cut, &state.stats, &record);
     let directories = trusted_directories(&mut image, &record);

@@ -521,6 +521,7 @@ pub fn build(
         epoch: first_epoch(&cut),
         durable: cut.durable,
         wall_us: cut.wall_us,
+        gsn: cut.gsn_max,
     };
     let report = RestartReport {
         durable_epoch: cut.durable.0,

@@ -6,7 +6,7 @@ use perdura_base::{CkptEpoch, Epoch, Error, PartitionSet, Pos, Result, StreamId}
 use crate::frame::{FrameKind, RestartRecord};
 use crate::log::Wal;
 use crate::rung::Rung;
-use crate::stream::FrameMeta;
+use crate::stream::{FrameMeta, StreamInner};
 use crate::sync::Ordering;
 
 /// What an append returns.
@@ -89,6 +89,26 @@ impl Wal {
         ckpt_epoch: CkptEpoch,
     ) -> Appended {
         const { assert!(N > 0, "a transaction appends a frame") };
+        self.append_at(stream, (partitions, ckpt_epoch), |inner, epoch, meta| {
+            let mut first = None;
+            for (kind, payload) in frames {
+                let pos = inner.append(epoch, kind, payload, meta);
+                self.note_appended(epoch, kind, payload.iter().map(|part| part.len()).sum());
+                assert!(first <= Some(pos), "frames follow each other");
+                first = first.or(Some(pos));
+            }
+            first.expect("a transaction appends a frame")
+        })
+    }
+
+    /// Has `append` append to a stream, in the epoch that it is given. It returns where its first frame begins.
+    #[inline]
+    pub(crate) fn append_at(
+        &self,
+        stream: StreamId,
+        (partitions, ckpt_epoch): (&PartitionSet, CkptEpoch),
+        append: impl FnOnce(&mut StreamInner, Epoch, FrameMeta<'_>) -> Pos,
+    ) -> Appended {
         let meta = FrameMeta {
             partitions,
             ckpt_epoch,
@@ -98,15 +118,8 @@ impl Wal {
         // Read under the stream's lock: once an epoch's closing has passed this stream, no frame
         // of that epoch can be appended here.
         let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
-        let mut first = None;
-        for (kind, payload) in frames {
-            let pos = inner.append(epoch, kind, payload, meta);
-            self.note_appended(epoch, kind, payload.iter().map(|part| part.len()).sum());
-            assert!(first <= Some(pos), "frames follow each other");
-            first = first.or(Some(pos));
-        }
+        let pos = append(&mut inner, epoch, meta);
         s.note_filled(&inner);
-        let pos = first.expect("a transaction appends a frame");
         debug_assert!(
             s.reached[Rung::Disk].load(Ordering::Relaxed) <= pos.0,
             "a frame is appended behind all that is durable"
@@ -114,14 +127,8 @@ impl Wal {
         Appended { epoch, pos }
     }
 
-    fn note_appended(&self, epoch: Epoch, kind: FrameKind, payload_len: usize) {
-        // An epoch's first frame has nearly always been noted before; then one read suffices.
-        if self.last_appended.load(Ordering::SeqCst) < epoch.0
-            && self.last_appended.fetch_max(epoch.0, Ordering::SeqCst) < epoch.0
-        {
-            let durable = self.durable(Rung::Disk);
-            self.ages.note(epoch, self.clock.mono_ns(), durable);
-        }
+    pub(crate) fn note_appended(&self, epoch: Epoch, kind: FrameKind, payload_len: usize) {
+        self.note_epoch(epoch);
         if kind != FrameKind::Beacon && self.last_data.load(Ordering::Relaxed) < epoch.0 {
             self.last_data.fetch_max(epoch.0, Ordering::Relaxed);
         }
@@ -129,6 +136,17 @@ impl Wal {
         self.counters
             .log_bytes
             .fetch_add(to_u64(framed), Ordering::Relaxed);
+    }
+
+    /// A frame is appended in this epoch: it will be closed.
+    pub(crate) fn note_epoch(&self, epoch: Epoch) {
+        // An epoch's first frame has nearly always been noted before; then one read suffices.
+        if self.last_appended.load(Ordering::SeqCst) < epoch.0
+            && self.last_appended.fetch_max(epoch.0, Ordering::SeqCst) < epoch.0
+        {
+            let durable = self.durable(Rung::Disk);
+            self.ages.note(epoch, self.clock.mono_ns(), durable);
+        }
     }
 
     /// Marks the begin of checkpoint `k` in every stream. Returns where, and the lowest commit epoch of the

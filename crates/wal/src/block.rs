@@ -5,7 +5,7 @@ use perdura_base::checksum::crc32c;
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::limits::{FORMAT_VERSION, SECTOR_BYTES, STREAMS_MAX};
 use perdura_base::num::{round_up, to_u32, to_u64, to_usize};
-use perdura_base::{CkptEpoch, Epoch, Incarnation, PartitionSet, Pos, StreamId};
+use perdura_base::{CkptEpoch, Epoch, Gsn, Incarnation, PartitionSet, Pos, StreamId};
 
 use crate::frame::{FrameKind, Role};
 
@@ -23,8 +23,9 @@ const BODY_CRC_AT: usize = 280;
 const HEADER_CRC_AT: usize = 284;
 /// Reserved bytes after `streams`: a gap, and room for flags.
 const GAP_BYTES: usize = 3 + 4;
-/// Reserved bytes after `ends`: room for an operation number and an acknowledged epoch, and more.
-const ROOM_BYTES: usize = 8 + 8 + 16;
+/// Reserved bytes between `operation` and `eosl`: room for an acknowledged epoch; and those behind.
+const ACKNOWLEDGED_BYTES: usize = 8;
+const ROOM_BYTES: usize = 8;
 
 /// Which frames a block holds, so that a pass over the log skips the blocks that it does not need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -107,6 +108,10 @@ pub struct BlockHeader {
     pub holds: Holds,
     /// For the last block of its epoch in this stream: where every stream's part ends.
     pub ends: Option<Vec<Pos>>,
+    /// The highest number that had been given to an operation when it was sealed.
+    pub gsn: Gsn,
+    /// For the last block of its epoch: every operation numbered up to this one is of the epoch or older. Else 0.
+    pub eosl: Gsn,
 }
 
 impl BlockHeader {
@@ -179,6 +184,10 @@ pub(crate) fn seal(header: &BlockHeader, bytes: &mut [u8]) {
     for stream in 0..usize::from(STREAMS_MAX) {
         out.put_u64(ends.get(stream).map_or(0, |pos| pos.0));
     }
+    assert!(header.eosl <= header.gsn && (header.ends.is_some() || header.eosl == Gsn(0)));
+    out.put_u64(header.gsn.0);
+    out.put_zeros(ACKNOWLEDGED_BYTES);
+    out.put_u64(header.eosl.0);
     out.put_zeros(ROOM_BYTES);
     assert_eq!(out.len(), BODY_CRC_AT, "the fields fill the header");
     out.put_u32(body_crc);
@@ -236,20 +245,25 @@ fn parse(bytes: &[u8]) -> Option<Parsed> {
     let gap = r.bytes(GAP_BYTES)?;
     let partitions = PartitionSet::from_bytes(&r.array::<32>()?);
     let ends = r.bytes(usize::from(STREAMS_MAX) * 8)?;
+    let gsn = Gsn(r.u64()?);
+    let acknowledged = r.bytes(ACKNOWLEDGED_BYTES)?;
+    let eosl = Gsn(r.u64()?);
     let room = r.bytes(ROOM_BYTES)?;
     let body_crc = r.u32()?;
     if r.u32()? != crc32c(covered) {
         return None;
     }
     let last = flags & FLAG_LAST != 0;
-    let understood = flags & !FLAGS == 0 && gap.iter().chain(room).all(|byte| *byte == 0);
+    let mut reserved = gap.iter().chain(acknowledged).chain(room);
+    let understood = flags & !FLAGS == 0 && reserved.all(|byte| *byte == 0);
     let holds = Holds::from_flags(flags)?;
     let well_formed = (1..=STREAMS_MAX).contains(&streams)
         && stream.0 < streams
         && first_frame <= body_len
         && u64::from(block_len) == self::block_len(to_usize(u64::from(body_len)))
         && to_usize(u64::from(block_len)) <= BLOCK_BYTES_MAX
-        && (last || ends.iter().all(|byte| *byte == 0));
+        && (last || (eosl == Gsn(0) && ends.iter().all(|byte| *byte == 0)))
+        && eosl <= gsn;
     let ends = if last {
         let mut r = Reader::new(ends);
         let ends = (0..streams).map(|_| r.u64().map(Pos));
@@ -273,6 +287,8 @@ fn parse(bytes: &[u8]) -> Option<Parsed> {
         partitions,
         holds,
         ends,
+        gsn,
+        eosl,
     };
     well_formed.then_some(Parsed {
         header,
@@ -320,6 +336,8 @@ mod tests {
             partitions: [0, 2].map(PartitionId).into_iter().collect(),
             holds: Holds::of(FrameKind::Beacon),
             ends: Some(ends),
+            gsn: Gsn(0),
+            eosl: Gsn(0),
         };
         let mut bytes = vec![0; 4096];
         bytes[HEADER_BYTES..HEADER_BYTES + 2].copy_from_slice(&[5, 0]);
@@ -336,6 +354,18 @@ mod tests {
     }
 
     #[test]
+    fn a_block_with_numbers_is_read_as_it_was_written() {
+        let (mut header, mut bytes) = example();
+        (header.gsn, header.eosl) = (Gsn(300), Gsn(258));
+        seal(&header, &mut bytes);
+        assert_eq!(decode(&bytes), Some(header.clone()));
+        header.ends = None;
+        header.eosl = Gsn(0);
+        seal(&header, &mut bytes);
+        assert_eq!(decode(&bytes), Some(header));
+    }
+
+    #[test]
     fn every_flipped_bit_is_noticed() {
         let (_, bytes) = example();
         for at in 0..bytes.len() {
@@ -348,11 +378,12 @@ mod tests {
     #[test]
     fn a_header_that_uses_reserved_room_is_a_newer_builds() {
         let (header, bytes) = example();
-        for (at, bits) in [7]
-            .into_iter()
-            .map(|at| (at, !FLAGS))
-            .chain((81..88).chain(248..280).map(|at| (at, u8::MAX)))
-        {
+        for (at, bits) in [7].into_iter().map(|at| (at, !FLAGS)).chain(
+            (81..88)
+                .chain(256..264)
+                .chain(272..280)
+                .map(|at| (at, u8::MAX)),
+        ) {
             for bit in (0..8).map(|bit| 1 << bit).filter(|bit| bits & bit != 0) {
                 let mut newer = bytes.clone();
                 newer[at] |= bit;

@@ -13,7 +13,7 @@ mod refusal;
 mod verdict;
 
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::{CkptEpoch, Epoch, Pos, Result};
+use perdura_base::{CkptEpoch, Epoch, Gsn, Pos, Result};
 
 use crate::anchor::History;
 use crate::scan::StreamScan;
@@ -33,6 +33,8 @@ pub struct Cut {
     pub ckpt_max: CkptEpoch,
     /// The latest wall clock seen, microseconds.
     pub wall_us: u64,
+    /// The highest number of an operation seen anywhere, void ones included.
+    pub gsn_max: Gsn,
 }
 
 /// What an image holds, so that it is intact without the log. Only texts of errors use it.
@@ -76,11 +78,13 @@ pub fn decide_cut(
         epoch_max: anchor.epoch_floor,
         ckpt_max: anchor.ckpt_max,
         wall_us: 0,
+        gsn_max: Gsn(0),
     };
     for seen in scans.iter().map(|scan| &scan.evidence) {
         decided.epoch_max = decided.epoch_max.max(seen.epoch_max);
         decided.ckpt_max = decided.ckpt_max.max(seen.ckpt_max);
         decided.wall_us = decided.wall_us.max(seen.wall_us);
+        decided.gsn_max = decided.gsn_max.max(seen.gsn_max);
     }
     Ok(decided)
 }

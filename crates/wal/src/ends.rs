@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use perdura_base::{Epoch, Error, Pos, Result};
+use perdura_base::{Epoch, Error, Gsn, Pos, Result};
 
 use crate::anchor::Vouched;
 use crate::rung::{PerRung, Rung};
@@ -63,17 +63,24 @@ impl EpochEnds {
     }
 }
 
+/// A closed epoch as the log keeps it.
+pub(crate) struct Closed {
+    pub ends: EpochEnds,
+    /// The highest number that had been given when its closing began: all operations up to it are of this epoch or older.
+    pub eosl: Gsn,
+}
+
 /// The closed epochs that the slowest rung has not passed, in order, and the newest epoch that each
 /// rung has passed.
 pub(crate) struct Ends {
-    pub closed: VecDeque<EpochEnds>,
+    pub closed: VecDeque<Closed>,
     pub passed: PerRung<Vouched>,
 }
 
 impl Ends {
     /// Epochs are closed in order, and in no stream does an epoch end before the one before it.
     pub fn assert_follows(&self, epoch: Epoch, ends: &[Pos]) {
-        if let Some(last) = self.closed.back() {
+        if let Some(Closed { ends: last, .. }) = self.closed.back() {
             assert!(
                 last.epoch < epoch,
                 "{} is closed before {epoch}",
@@ -98,4 +105,5 @@ impl Ends {
 pub(crate) struct Closing {
     pub epoch: Epoch,
     pub ends: Vec<Option<Pos>>,
+    pub eosl: Gsn,
 }

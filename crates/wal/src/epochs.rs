@@ -4,7 +4,7 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Pos, StreamId};
 
 use crate::anchor::Vouched;
-use crate::ends::{Closing, EpochEnds};
+use crate::ends::{Closed, Closing, EpochEnds};
 use crate::log::{Stream, Wal};
 use crate::rung::{Reached, Rung};
 use crate::sync::Ordering;
@@ -49,9 +49,12 @@ impl Wal {
             closing.is_none() && self.durable(Rung::Disk) < epoch,
             "epoch {epoch} is closed once, before it is durable"
         );
+        // Read before E rises: see `numbers`.
+        let eosl = self.last_gsn();
         self.epoch.store(epoch.0 + 1, Ordering::SeqCst);
         *closing = Some(Closing {
             epoch,
+            eosl,
             ends: vec![None; self.streams.len()],
         });
         Some(epoch)
@@ -89,10 +92,18 @@ impl Wal {
         if let (Some(ends), Some(done)) = (ends, closing.as_ref()) {
             let mut known = self.ends.lock();
             known.assert_follows(done.epoch, &ends);
-            known.closed.push_back(EpochEnds {
+            let all = self.last_gsn();
+            let is_newest = self.last_appended() <= done.epoch;
+            let eosl = if is_newest { all } else { done.eosl };
+            assert!(
+                known.closed.back().is_none_or(|last| last.eosl <= eosl),
+                "the counter never falls"
+            );
+            let ends = EpochEnds {
                 epoch: done.epoch,
                 ends,
-            });
+            };
+            known.closed.push_back(Closed { ends, eosl });
             *closing = None;
         }
     }
@@ -115,12 +126,14 @@ impl Wal {
         let ends = &mut *ends;
         let before = ends.passed[rung].epoch;
         assert_eq!(before, self.durable(rung), "D is what was passed last");
-        let not_passed = ends.closed.partition_point(|e| e.epoch <= before);
-        let holds = |closed: &&EpochEnds| {
+        let not_passed = ends
+            .closed
+            .partition_point(|closed| closed.ends.epoch <= before);
+        let holds = |closed: &&Closed| {
             let mut held = self
                 .streams
                 .iter()
-                .zip(&closed.ends)
+                .zip(&closed.ends.ends)
                 .map(|(s, end)| s.reached[rung].load(Ordering::SeqCst) >= end.0);
             if armed(Flaw::OneStreamSuffices) {
                 held.any(|h| h)
@@ -129,7 +142,7 @@ impl Wal {
             }
         };
         let passed = ends.closed.range(not_passed..).take_while(holds);
-        let Some(newest) = passed.last() else {
+        let Some(Closed { ends: newest, eosl }) = passed.last() else {
             return;
         };
         assert!(
@@ -139,12 +152,16 @@ impl Wal {
         );
         let wall_us = self.wall_us.load(Ordering::Relaxed);
         self.durable[rung].store(newest.epoch.0, Ordering::SeqCst);
+        // Behind D: who reads EOSL and then D finds the operations' epochs durable.
+        self.eosl[rung].store(eosl.0, Ordering::SeqCst);
         ends.passed[rung] = newest.vouched(wall_us);
         let slowest = Epoch(self.durable.slowest());
-        let kept = ends.closed.partition_point(|e| e.epoch <= slowest);
+        let kept = ends
+            .closed
+            .partition_point(|closed| closed.ends.epoch <= slowest);
         ends.closed.drain(..kept);
         assert!(
-            ends.closed.iter().all(|e| e.epoch > slowest),
+            ends.closed.iter().all(|closed| closed.ends.epoch > slowest),
             "an epoch that all rungs have passed is forgotten"
         );
     }
@@ -154,7 +171,7 @@ impl Wal {
     pub fn durable_end(&self, rung: Rung) -> Vouched {
         let ends = self.ends.lock();
         match ends.closed.back() {
-            Some(newest) if armed(Flaw::VouchedBeforeDurable) => newest.vouched(0),
+            Some(newest) if armed(Flaw::VouchedBeforeDurable) => newest.ends.vouched(0),
             _ => ends.passed[rung].clone(),
         }
     }

@@ -43,6 +43,7 @@ pub mod frame;
 mod hex_example;
 mod lives;
 mod log;
+mod numbers;
 mod placing;
 mod rewrite;
 mod room;

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId, Uuid};
+use perdura_base::{Epoch, Error, Gsn, Incarnation, Pos, Result, StreamId, Uuid};
 use perdura_device::{Clock, Disk, DurableQueue};
 
 use crate::age::Ages;
@@ -58,6 +58,8 @@ pub struct WalStart {
     pub durable: Epoch,
     /// The latest wall clock in any block.
     pub wall_us: u64,
+    /// The highest number of an operation in any block, void ones included.
+    pub gsn: Gsn,
 }
 
 /// The position of a file that could not be made, while there is none.
@@ -153,6 +155,10 @@ pub struct Wal {
     pub(crate) epoch: CachePadded<AtomicU64>,
     /// `D` of each rung: every epoch up to it is durable there in every stream.
     pub(crate) durable: DurableEpochs,
+    /// The highest number that was given to an operation.
+    pub(crate) gsn: CachePadded<AtomicU64>,
+    /// EOSL of each rung: every operation up to it is durable there.
+    pub(crate) eosl: DurableEpochs,
     /// The newest epoch with a frame; the newest with one that is not a beacon.
     pub(crate) last_appended: AtomicU64,
     pub(crate) last_data: AtomicU64,
@@ -236,6 +242,8 @@ impl Wal {
             streams,
             epoch: CachePadded::new(AtomicU64::new(start.epoch.0)),
             durable: DurableEpochs::all_at(start.durable),
+            gsn: CachePadded::new(AtomicU64::new(start.gsn.0)),
+            eosl: PerRung::new(|_| CachePadded::new(AtomicU64::new(start.gsn.0))),
             last_appended: AtomicU64::new(0),
             last_data: AtomicU64::new(0),
             ages: Ages::new(),

@@ -104,7 +104,7 @@ impl Reached {
 mod tests {
     use std::sync::Arc;
 
-    use perdura_base::{CkptEpoch, Incarnation, PartitionSet, Pos, StreamId, Uuid};
+    use perdura_base::{CkptEpoch, Gsn, Incarnation, PartitionSet, Pos, StreamId, Uuid};
     use perdura_device::{Disk, ManualClock, MemDisk};
 
     use super::*;
@@ -121,6 +121,7 @@ mod tests {
             epoch: Epoch(1),
             durable: Epoch(0),
             wall_us: 0,
+            gsn: Gsn(0),
         };
         let options = WalOptions {
             segments: SegmentSizes::fixed(64 << 10),

@@ -8,7 +8,7 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::{IN_FLIGHT_BYTES_MAX, SECTOR_BYTES};
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{
-    CkptEpoch, Epoch, Error, Incarnation, PartitionSet, Pos, Result, StreamId, Uuid,
+    CkptEpoch, Epoch, Error, Gsn, Incarnation, PartitionSet, Pos, Result, StreamId, Uuid,
 };
 use perdura_device::{Access, Disk, File};
 
@@ -91,6 +91,8 @@ pub struct Evidence {
     pub ckpt_max: CkptEpoch,
     /// The latest wall clock seen, microseconds.
     pub wall_us: u64,
+    /// The highest number of an operation seen.
+    pub gsn_max: Gsn,
     /// A valid block so far beyond the end that a sync must have passed the end before the block was
     /// written: proof that durable blocks are missing.
     pub out_of_reach: Option<Pos>,
@@ -107,6 +109,7 @@ impl Evidence {
         self.epoch_max = self.epoch_max.max(header.epoch);
         self.ckpt_max = self.ckpt_max.max(header.ckpt_epoch);
         self.wall_us = self.wall_us.max(header.wall_us);
+        self.gsn_max = self.gsn_max.max(header.gsn);
     }
 }
 

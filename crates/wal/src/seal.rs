@@ -54,7 +54,12 @@ impl Wal {
         let mut inner = s.inner.lock();
         let front = inner.filled.front()?;
         let is_known = || {
-            let closed = self.ends.lock().closed.back().map(|newest| newest.epoch);
+            let closed = self
+                .ends
+                .lock()
+                .closed
+                .back()
+                .map(|newest| newest.ends.epoch);
             front.epoch <= self.durable(Rung::Disk).max(closed.unwrap_or_default())
         };
         let ready = tail.has_room(front.block_len()) && (!front.last || is_known());
@@ -83,12 +88,14 @@ impl Wal {
         );
         let ends = block.last.then(|| {
             let ends = self.ends.lock();
-            let of_epoch = ends.closed.iter().find(|e| e.epoch == block.epoch);
-            of_epoch
-                .expect("an epoch's ends stay until every rung has passed it")
-                .ends
-                .clone()
+            let of_epoch = ends
+                .closed
+                .iter()
+                .find(|closed| closed.ends.epoch == block.epoch);
+            let closed = of_epoch.expect("an epoch's ends stay until every rung has passed it");
+            (closed.ends.ends.clone(), closed.eosl)
         });
+        let (ends, eosl) = ends.unzip();
         BlockHeader {
             stream,
             database: self.uuid.short(),
@@ -105,6 +112,8 @@ impl Wal {
             partitions: block.partitions,
             holds: block.holds,
             ends,
+            gsn: self.last_gsn(),
+            eosl: eosl.unwrap_or_default(),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Appends, closings, flushes, truncations and a cursor's reads, by several threads, under every schedule that a seeded search
-//! finds. Run with `--features shuttle`.
+//! finds. Run with `--features shuttle,flaws`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use perdura_base::{CkptEpoch, Epoch, Error, Incarnation, PartitionSet, Pos, StreamId, Uuid};
+#[cfg(feature = "flaws")]
+use perdura_base::flaw::{Flaw, arm};
+use perdura_base::{CkptEpoch, Epoch, Error, Gsn, Incarnation, PartitionSet, Pos, StreamId, Uuid};
 use perdura_device::{
     Clock, CrashProfile, Disk, FaultPlan, ManualClock, MemDisk, SimDisk, SyncFailure,
 };
@@ -37,6 +39,7 @@ fn open(disk: &Arc<dyn Disk>) -> Arc<Wal> {
         epoch: Epoch(1),
         durable: Epoch(0),
         wall_us: 0,
+        gsn: Gsn(0),
     };
     let options = WalOptions {
         segments: SegmentSizes::fixed(128 * 1024),
@@ -315,6 +318,94 @@ fn sync_that_fails() {
     }
     assert!(wal.failure().is_some());
     assert_eq!(wal.synced(StreamId(0)), synced);
+}
+
+/// Writers number operations, and epochs are closed and flushed beside them. Whoever reads EOSL, and D behind it, finds each
+/// operation up to EOSL in an epoch up to D.
+fn numbers() {
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+    disk.make_dir(LOG_DIR).unwrap();
+    let wal = open(&disk);
+    let told: Arc<Mutex<Vec<(Gsn, Epoch)>>> = Arc::new(Mutex::new(Vec::new()));
+    let read: Arc<Mutex<Vec<(Gsn, Epoch)>>> = Arc::new(Mutex::new(Vec::new()));
+    let mut threads = Vec::new();
+    for writer in 0..2u8 {
+        let (wal, told) = (Arc::clone(&wal), Arc::clone(&told));
+        threads.push(thread::spawn(move || {
+            for i in 0..3u8 {
+                let none = PartitionSet::empty();
+                let stream = StreamId((writer + i) % STREAMS);
+                let count = u64::from(i) + 1;
+                let frame = (FrameKind::Group, count);
+                let (at, first) =
+                    wal.append_numbered(stream, frame, (&none, CkptEpoch(0)), |first| {
+                        first.0.to_le_bytes().to_vec()
+                    });
+                let mut told = told.lock().unwrap();
+                told.extend((first.0..first.0 + count).map(|gsn| (Gsn(gsn), at.epoch)));
+            }
+        }));
+    }
+    for stream in (0..STREAMS).map(StreamId) {
+        let (wal, read) = (Arc::clone(&wal), Arc::clone(&read));
+        threads.push(thread::spawn(move || {
+            for _ in 0..3 {
+                wal.close_epoch();
+                while wal.flush_step(stream).unwrap() != FlushProgress::Idle {}
+                let eosl = wal.eosl(Rung::Disk);
+                read.lock().unwrap().push((eosl, wal.durable(Rung::Disk)));
+            }
+        }));
+    }
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let mut told = told.lock().unwrap().clone();
+    for (eosl, durable) in read.lock().unwrap().iter() {
+        let beyond = told
+            .iter()
+            .find(|(gsn, epoch)| gsn <= eosl && epoch > durable);
+        assert_eq!(beyond, None, "EOSL {eosl} when D was {durable}");
+    }
+    told.sort_unstable();
+    let dense = (1..).zip(&told).all(|(number, (gsn, _))| gsn.0 == number);
+    assert!(dense, "each number once: {told:?}");
+    // A restart goes on above all of them.
+    wal.close_epoch();
+    for stream in (0..STREAMS).map(StreamId) {
+        while wal.flush_step(stream).unwrap() != FlushProgress::Idle {}
+    }
+    assert_eq!(wal.eosl(Rung::Disk), wal.last_gsn());
+    let scans: Vec<_> = (0..STREAMS)
+        .map(|stream| scan(disk.as_ref(), stream))
+        .collect();
+    let cut = decide_cut(&anchor(), &scans, None).unwrap();
+    assert_eq!(cut.gsn_max, wal.last_gsn());
+}
+
+#[test]
+fn every_operation_up_to_eosl_is_durable_under_random_schedules() {
+    shuttle::check_random(numbers, 3000);
+}
+
+#[test]
+fn every_operation_up_to_eosl_is_durable_under_preempting_schedules() {
+    shuttle::check_pct(numbers, 2000, 3);
+}
+
+#[cfg(feature = "flaws")]
+#[test]
+fn a_number_that_is_taken_before_the_epoch_is_read_shows() {
+    let flawed = || {
+        arm(Some(Flaw::NumberBeforeEpoch));
+        numbers();
+    };
+    let ran = std::panic::catch_unwind(|| shuttle::check_random(flawed, 3000));
+    arm(None);
+    assert!(
+        ran.is_err(),
+        "EOSL never covers an operation that is not durable"
+    );
 }
 
 #[test]

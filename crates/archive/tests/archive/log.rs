@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use perdura_base::{
-    CkptEpoch, Epoch, Incarnation, PageId, PartitionSet, Result, StreamId, Useq, Uuid,
+    CkptEpoch, Epoch, Gsn, Incarnation, PageId, PartitionSet, Result, StreamId, Useq, Uuid,
 };
 use perdura_device::{Disk, ManualClock};
 use perdura_page::diff::FragmentWriter;
@@ -54,6 +54,7 @@ pub fn write_log(disk: &Arc<dyn Disk>, history: &History, shape: Shape) -> Resul
         epoch: Epoch(1),
         durable: Epoch(0),
         wall_us: 0,
+        gsn: Gsn(0),
     };
     let clock = Arc::new(ManualClock::at(1));
     let wal = Wal::open(&[Arc::clone(disk)], clock, options, start, |_| true)?;

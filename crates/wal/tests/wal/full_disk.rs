@@ -1,6 +1,6 @@
 //! A log whose disk is full, or whose files are too few: what is accepted, what waits, and what is refused.
 
-use perdura_base::{Error, StreamId};
+use perdura_base::{Error, Gsn, StreamId};
 use perdura_device::{CrashProfile, SimDisk};
 use perdura_wal::{Direction, FlushProgress, History, Rung, SegmentSizes};
 
@@ -298,6 +298,7 @@ fn the_trouble_of_a_stream_lasts_until_that_stream_is_out_of_it() {
         epoch: perdura_base::Epoch(1),
         durable: perdura_base::Epoch(0),
         wall_us: 0,
+        gsn: Gsn(0),
     };
     let wal = Wal::open(&lives, clock, options, start, |_| true).unwrap();
     for stream in 0..2 {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use perdura_base::{CkptEpoch, Epoch, Incarnation, PartitionSet, Pos, Result, StreamId, Uuid};
+use perdura_base::{CkptEpoch, Epoch, Gsn, Incarnation, PartitionSet, Pos, Result, StreamId, Uuid};
 use perdura_device::{Clock, Disk, ManualClock, SimDisk};
 use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{
@@ -34,6 +34,7 @@ pub fn open_on(life: Arc<dyn Disk>, anchor: &History, epoch: u64) -> Wal {
         epoch: Epoch(epoch),
         durable: anchor.vouched.epoch,
         wall_us: anchor.vouched.wall_us,
+        gsn: Gsn(0),
     };
     let options = WalOptions {
         segments: anchor.segments,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use perdura_base::{Epoch, StreamId};
+use perdura_base::{Epoch, Gsn, StreamId};
 use perdura_device::{Disk, FaultPlan, ManualClock, SimDisk};
 use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{SegmentSizes, Wal, WalOptions, WalStart};
@@ -60,6 +60,7 @@ fn a_full_disk_whose_files_have_room_has_a_writer_wait_for_a_long_queue_instead_
         epoch: Epoch(1),
         durable: Epoch(0),
         wall_us: 0,
+        gsn: Gsn(0),
     };
     let options = WalOptions {
         segments: SegmentSizes::fixed(1 << 20),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use parking_lot::Mutex;
-use perdura_base::{CkptEpoch, Epoch, Error, PartitionSet, Pos, StreamId};
+use perdura_base::{CkptEpoch, Epoch, Error, Gsn, PartitionSet, Pos, StreamId};
 use perdura_device::{Clock, Disk, ManualClock, MemDisk};
 use perdura_wal::frame::for_each_frame;
 use perdura_wal::segment::LOG_DIR;
@@ -59,6 +59,7 @@ impl World {
             epoch: Epoch(1),
             durable: Epoch(0),
             wall_us: 0,
+            gsn: Gsn(0),
         };
         let options = WalOptions {
             segments: history.segments,
