@@ -1,6 +1,6 @@
 //! A second data component: tables in pages on disk. It knows keys, pages and the numbers of operations, and no transaction.
 //!
-//! Nothing uses it yet: what is missing are the log's numbers, a restart that plays the parts, and long rows.
+//! Nothing uses it yet: what is missing is a restart that plays the parts over the log, and long rows.
 //!
 //! | module | one idea |
 //! |---|---|
