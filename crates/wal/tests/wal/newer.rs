@@ -29,7 +29,7 @@ fn a_block_whose_reserved_room_is_used_is_refused_by_file_and_offset_and_no_torn
         let file = disk.life().open(&path, Access::Buffered).unwrap();
         let mut head = vec![0; HEADER_BYTES];
         file.read_at(last, &mut head).unwrap();
-        head[250] = 1;
+        head[276] = 1;
         if sum_again {
             let crc = crc32c(&head[..HEADER_BYTES - 4]);
             head[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
