@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use perdura_base::{CkptEpoch, Error, Incarnation, PartitionSet, Result, StreamId, TxnId, Uuid};
+use perdura_base::{
+    CkptEpoch, Error, Gsn, Incarnation, PartitionSet, Result, StreamId, TxnId, Uuid,
+};
 use perdura_device::{Disk, ManualClock, MemDisk};
 use perdura_heap::{Geometry, Heap, MemoryAccount};
 use perdura_page::txn_record::encode_commit;
@@ -17,7 +19,7 @@ use perdura_recovery::{
     Catalog, Level, LogMemory, METHODS, Method, NewDatabase, Player, Progress, RestartOptions,
     Schedule, create, flush_all, restart, resume,
 };
-use perdura_wal::{Direction, Frame, FrameKind, Origin, Role, Scheme, SegmentSizes, Wal};
+use perdura_wal::{Direction, Frame, FrameKind, Origin, Role, Rung, Scheme, SegmentSizes, Wal};
 
 const STREAMS: u8 = 2;
 
@@ -175,6 +177,32 @@ fn value_method(values: &Arc<Values>) -> Method {
         schemes: &[Scheme::Differential],
         player: Player::Supplied(Arc::clone(values) as Arc<dyn Supplied>),
     }
+}
+
+#[test]
+fn numbers_of_operations_go_on_above_those_of_the_lives_before() {
+    let machine = Machine::new();
+    let method = value_method(&Arc::new(Values::default()));
+    let none = PartitionSet::empty();
+    let mut last = Gsn(0);
+    for life in 1..=4 {
+        let wal = machine.open(&method).unwrap();
+        assert!(wal.last_gsn() >= last && wal.eosl(Rung::Disk) == wal.last_gsn());
+        // The third life numbers nothing, and its blocks say how far the others have got.
+        for count in [2, 3].into_iter().filter(|_| life != 3) {
+            let frame = (FrameKind::Group, count);
+            let (_, first) =
+                wal.append_numbered(StreamId(1), frame, (&none, CkptEpoch(0)), |first| {
+                    format!("a={first}").into_bytes()
+                });
+            assert!(first > last, "life {life}: {first} behind {last}");
+            last = Gsn(first.0 + count - 1);
+        }
+        append(&wal, 0, b"b=x");
+        flush_all(&wal).unwrap();
+        assert_eq!(wal.eosl(Rung::Disk), wal.last_gsn());
+    }
+    assert_eq!(last, Gsn(15));
 }
 
 #[test]

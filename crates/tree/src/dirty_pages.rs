@@ -5,9 +5,9 @@ use perdura_base::{Gsn, Pid};
 
 /// What is known of a page that may have been dirty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// No operation below it is missing on disk.
-    pub r_lsn: Gsn,
+    pub(crate) r_lsn: Gsn,
     /// The newest update as far as the analysis knows it: a number, and for Δ records the number of its note.
     pub(crate) last: Gsn,
     pub(crate) last_note: u64,
@@ -56,12 +56,6 @@ impl DirtyPages {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
-    }
-
-    /// The page's entry, if it has one.
-    #[must_use]
-    pub fn entry(&self, pid: Pid) -> Option<Entry> {
-        self.entries.get(&pid).copied()
     }
 
     /// The operations up to this one are judged by the table.

@@ -5,6 +5,7 @@ use crate::dirty_pages::{DirtyPages, Skip};
 use crate::tree::{Tree, put};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Error, Gsn, Pid, Result, TableId};
+use perdura_page::tree_page::Kind;
 
 /// What became of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +87,11 @@ impl Tree {
         }
         if gsn <= node.node().plsn() {
             return Ok(Answer::Done(Redone::Had));
+        }
+        let has_room = |row: &[u8]| node.node().has_room_for(operation.key, row);
+        let is_leaf = node.node().kind() == Kind::Leaf;
+        if !is_leaf || !operation.after.is_none_or(has_room) {
+            return Err(self.damaged(pid, "a leaf with room for what the log puts into it"));
         }
         self.pool.monitor().lock().note(pid, gsn);
         put(&mut node, operation.key, operation.after);

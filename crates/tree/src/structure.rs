@@ -6,7 +6,9 @@ use crate::pool::Pinned;
 use crate::tree::{FREE_KEY, META, NEXT_KEY, Roots, Tree};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Error, Gsn, Pid, Result, TableId};
-use perdura_page::tree_page::{HEADER_BYTES, Kind, Node, NodeMut, NodeSpec, format};
+use perdura_page::tree_page::{
+    Full, HEADER_BYTES, Kind, Node, NodeMut, NodeSpec, format, key_bytes_max,
+};
 use perdura_page::tree_record::{PageChange, Structure, TreeRecord};
 use std::collections::BTreeMap;
 
@@ -210,7 +212,10 @@ impl Tree {
         drop(monitor);
         for ((pid, change), page) in changes.iter().zip(&mut latched) {
             match (change, plan.images.get(pid)) {
-                (PageChange::Edit { .. }, _) => edit(&mut page.node(), change),
+                (PageChange::Edit { .. }, _) => {
+                    let edited = edit(&mut page.node(), change);
+                    assert_eq!(edited, Ok(()), "page {pid} was planned for it");
+                }
                 (PageChange::Image { .. }, Some(image)) => page.replace(image),
                 (PageChange::Image { .. }, None) => {}
             }
@@ -240,7 +245,8 @@ impl Tree {
                     let image = self.assemble(*pid, front, back)?;
                     page.replace(&image);
                 }
-                PageChange::Edit { .. } => edit(&mut page.node(), change),
+                PageChange::Edit { .. } => edit(&mut page.node(), change)
+                    .map_err(|expected| self.damaged(*pid, expected))?,
             }
             page.node().set_dlsn(gsn);
             self.pool().monitor().lock().note(*pid, gsn);
@@ -287,24 +293,32 @@ fn in_two(changes: &[(Pid, PageChange)], log: &dyn Log) -> Gsn {
     part(first)
 }
 
-fn edit(node: &mut NodeMut<'_>, change: &PageChange) {
+/// Changes a page. The error is what the page should have been: a restart may meet one that is whole and not of this log's time.
+fn edit(node: &mut NodeMut<'_>, change: &PageChange) -> Result<(), &'static str> {
     let PageChange::Edit { cut, drops, puts } = change else {
-        return;
+        return Ok(());
     };
     if let Some(cut) = cut {
+        if !node.node().covers(cut) || cut[..] == *node.node().low() {
+            return Err("a page that holds the key at which the log cuts it");
+        }
         node.cut_at(cut);
     }
     for key in drops {
         node.remove(key);
     }
     for (key, value) in puts {
-        let put = match node.node().kind() {
-            Kind::Inner => {
-                let child = value.first_chunk().map(|child| u32::from_le_bytes(*child));
-                node.put_child(key, Pid(child.expect("four bytes")))
+        if !node.node().covers(key) || key.len() > key_bytes_max(node.node().bytes().len()) {
+            return Err("a page that holds the key which the log puts into it");
+        }
+        let put = match (node.node().kind(), value.first_chunk()) {
+            (Kind::Inner, Some(child)) => node.put_child(key, Pid(u32::from_le_bytes(*child))),
+            (Kind::Meta | Kind::Leaf, _) if node.node().has_room_for(key, value) => {
+                node.put(key, value)
             }
-            Kind::Meta | Kind::Leaf | Kind::Chain | Kind::Free => node.put(key, value),
+            _ => Err(Full),
         };
-        assert!(put.is_ok(), "what was put had room when it was logged");
+        put.map_err(|Full| "a page with room for what the log puts into it")?;
     }
+    Ok(())
 }

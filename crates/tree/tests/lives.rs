@@ -14,7 +14,7 @@ use lives::restart::{Method, insist, restart};
 use lives::run::{Met, Rows, Run, TABLES, change, rows_of};
 use perdura_base::flaw::{Flaw, arm};
 use perdura_base::{Gsn, TableId};
-use perdura_device::{Disk, SimDisk};
+use perdura_device::{Access, Disk, SimDisk};
 use perdura_tree::analysis::Detail;
 use perdura_tree::file::{PageFile, Shape};
 use perdura_tree::monitor::Monitor;
@@ -215,6 +215,51 @@ fn twenty_thousand_chains_of_lives_hold() {
         assert_eq!(run(seed, &mut met), Ok(()), "seed {seed}");
     }
     println!("{met:?}");
+}
+
+/// Whole pages of an earlier time, as a careless copy leaves them: a restart may come to wrong rows or refuse, and does not panic.
+#[test]
+fn pages_of_an_earlier_time_are_no_reason_to_panic() {
+    let (mut refused, mut restarted) = (0, 0);
+    for seed in 0..300 {
+        let (disk, tree) = new_tree(seed, shape(512), 30);
+        let log = TestLog::default();
+        insist(&tree, Gsn(0), || tree.make_table(TABLES[0], &log)).expect("a table");
+        insist(&tree, Gsn(0), || tree.make_table(TABLES[1], &log)).expect("a table");
+        let (mut rng, mut rows) = (Rng::with_seed(seed), Rows::new());
+        let mut early = None;
+        for round in 0..600 {
+            log.flush(log.unstable());
+            change(&tree, &log, &mut rng, &mut rows, log.eosl()).expect("a change");
+            log.flush(log.unstable());
+            while tree.pool().monitor().lock().dirty_count() > 6 {
+                tree.pool().write_step(log.eosl()).expect("a step");
+            }
+            if round == 200 {
+                early = disk.read_all("tree/pages").ok();
+            } else if round == 400 {
+                tree.begin_checkpoint(&log);
+            } else if round > 400 && tree.pool().monitor().lock().is_in_checkpoint() {
+                tree.pool().write_step(log.eosl()).expect("a step");
+                tree.end_checkpoint(&log);
+            }
+        }
+        log.flush(log.unstable());
+        drop(tree);
+        log.crash();
+        let file = disk.open("tree/pages", Access::Buffered).expect("a file");
+        file.write_at(0, &early.expect("pages")).expect("a write");
+        let method = [Method::Log0, Method::Sql1, Method::Aries][rng.usize(..3)];
+        match restart(&*disk, (shape(512), 30), &log, method, |_| Ok(())) {
+            Ok(_) => restarted += 1,
+            Err(error) => {
+                assert!(error.to_string().contains("in page"), "{error}");
+                refused += 1;
+            }
+        }
+    }
+    println!("{refused} refused, {restarted} restarted");
+    assert!(refused > 30, "{refused}");
 }
 
 /// A mistake shows as a wrong state, as an error, or as an assertion that fails.

@@ -456,6 +456,12 @@ impl<'a> Node<'a> {
         middle.unwrap_or(0).clamp(1, self.len() - 1)
     }
 
+    /// All of its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// The bytes in which something is: those before and those behind the free space, if nothing is dead.
     #[must_use]
     pub fn parts(&self) -> (&'a [u8], &'a [u8]) {

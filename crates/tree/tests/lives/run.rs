@@ -82,6 +82,8 @@ pub fn change(
         None => rows.remove(&row),
     };
     assert_eq!(applied.before, was);
+    let read = insist(tree, eosl, || tree.read(table, &row.1))?;
+    assert_eq!(read.as_ref(), rows.get(&row));
     if applied.is_sparse {
         insist(tree, eosl, || tree.merge(table, &row.1, log))?;
     }
