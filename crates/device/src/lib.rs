@@ -12,6 +12,7 @@
 //! | [`SimDisk`] | memory that fails as disks do: power cuts, torn and lost writes, rot |
 //! | [`ReadOnly`] | a view that refuses every change |
 //! | [`Folder`] | a folder of another disk |
+//! | [`OverlayDisk`] | another disk, whose changes go to a scratch file and change nothing below |
 //!
 //! # Contract
 //!
@@ -34,6 +35,7 @@ mod file;
 mod folder;
 mod mem;
 mod model;
+mod overlay;
 mod path;
 mod probe;
 mod publish;
@@ -53,6 +55,7 @@ pub use file::{FileDisk, read_ahead};
 pub use folder::Folder;
 pub use mem::MemDisk;
 pub use model::ModelDisk;
+pub use overlay::OverlayDisk;
 pub use probe::{LogIo, LogWay, LogWayReport};
 pub use read_only::{ReadDir, ReadFile, ReadOnly};
 pub use sim::{CrashProfile, FaultPlan, SimDisk, SimSnapshot, SyncFailure};
