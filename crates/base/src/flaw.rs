@@ -284,6 +284,9 @@ pub enum Flaw {
     StructureInTwoRecords,
     /// A page of a tree fills up, and a restart that has cut it under a longer fence finds no room.
     NoRoomForFence,
+    /// A page of a tree that is being read ahead counts as not in memory: its copy is put over one that was read beside it
+    /// and changed.
+    AheadOverNewer,
     /// An append takes its number before it reads the epoch that it joins.
     NumberBeforeEpoch,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
@@ -484,6 +487,9 @@ impl Flaw {
         Flaw::PagesBelievedUnwritten,
     ];
 
+    /// The flaws of reading a tree's pages ahead: schedules of two threads arm them.
+    pub const TREE_AHEAD: [Flaw; 1] = [Flaw::AheadOverNewer];
+
     /// The flaws of the numbers of operations: every schedule of some threads is tried for them.
     pub const NUMBERS: [Flaw; 1] = [Flaw::NumberBeforeEpoch];
 
@@ -512,6 +518,7 @@ const _: () = assert!(
         + Flaw::NUMBERS.len()
         + Flaw::TREE_PAGES.len()
         + Flaw::TREE_FILE.len()
+        + Flaw::TREE_AHEAD.len()
         + Flaw::STEAL.len()
         == Flaw::NoEpochs as usize + 1,
     "every flaw is on a list"

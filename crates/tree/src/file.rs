@@ -5,6 +5,7 @@
 
 use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
+use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Pid, Result};
 use perdura_device::{Access, AlignedBuf, Disk, File, read_exact_at};
@@ -17,6 +18,9 @@ use std::sync::Arc;
 pub const PAGES: &str = "pages";
 /// The double-write file.
 pub const DOUBLE: &str = "double";
+
+/// The most adjacent pages that one I/O reads (appendix A of the paper).
+pub const RUN_PAGES_MAX: usize = 8;
 
 /// What a tree's file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,13 +80,19 @@ impl PageFile {
     /// Opens the files of a tree. [`repair`](Self::repair) comes next.
     ///
     /// # Errors
-    /// The disk's; `Usage` for a size that no page has.
-    pub fn open(disk: &dyn Disk, dir: &str, shape: Shape) -> Result<PageFile> {
+    /// The disk's; `Usage` for a size that no page has, and for direct access to pages that are not whole sectors.
+    pub fn open(disk: &dyn Disk, dir: &str, shape: Shape, access: Access) -> Result<PageFile> {
         check_size(shape.page_bytes)?;
+        if access == Access::Direct && !shape.page_bytes.is_multiple_of(SECTOR_BYTES) {
+            let bytes = shape.page_bytes;
+            return Err(Error::Usage(format!(
+                "pages of {bytes} bytes cannot be read around the system's cache, which takes multiples of {SECTOR_BYTES}"
+            )));
+        }
         Ok(PageFile {
             shape,
-            pages: disk.open(&format!("{dir}/{PAGES}"), Access::Buffered)?,
-            double: disk.open(&format!("{dir}/{DOUBLE}"), Access::Buffered)?,
+            pages: disk.open(&format!("{dir}/{PAGES}"), access)?,
+            double: disk.open(&format!("{dir}/{DOUBLE}"), access)?,
             stopped: Mutex::new(None),
         })
     }
@@ -91,6 +101,12 @@ impl PageFile {
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         self.shape.page_bytes
+    }
+
+    /// Whether its I/O goes around the system's cache.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.pages.is_direct() && self.double.is_direct()
     }
 
     /// A page's worth of zeros, to be read into.
@@ -122,7 +138,32 @@ impl PageFile {
     pub fn read(&self, pid: Pid, buffer: &mut [u8]) -> Result<()> {
         assert_eq!(buffer.len(), self.shape.page_bytes, "one page");
         read_exact_at(&*self.pages, self.offset(pid), buffer)?;
-        let opened = Node::open(buffer, pid, self.shape.database);
+        self.check(pid, buffer)
+    }
+
+    /// Reads adjacent pages in one I/O, as many as the buffer has room for. Which of them are what belongs there: one that is not is
+    /// the error of whoever [`read`](Self::read)s it.
+    ///
+    /// # Errors
+    /// The disk's.
+    ///
+    /// # Panics
+    /// If the buffer is not of 1 to [`RUN_PAGES_MAX`] whole pages.
+    pub fn read_run(&self, first: Pid, buffer: &mut [u8]) -> Result<Vec<bool>> {
+        let size = self.shape.page_bytes;
+        let pages = buffer.len() / size;
+        assert!((1..=RUN_PAGES_MAX).contains(&pages), "{pages} pages");
+        assert_eq!(buffer.len(), pages * size, "whole pages");
+        // The run may go beyond the file's end.
+        let got = self.pages.read_at(self.offset(first), buffer)?;
+        let found = (first.0..=u32::MAX).zip(buffer.chunks(size)).enumerate();
+        let is_whole =
+            |(at, (pid, page))| (at + 1) * size <= got && self.check(Pid(pid), page).is_ok();
+        Ok(found.map(is_whole).collect())
+    }
+
+    fn check(&self, pid: Pid, page: &[u8]) -> Result<()> {
+        let opened = Node::open(page, pid, self.shape.database);
         opened
             .map(|_| ())
             .map_err(|malformed| self.damaged(pid, malformed.at, malformed.expected))

@@ -12,6 +12,7 @@
 //! | [`monitor`] | what is noted while pages become dirty and are written: the records Δ and BW, and which pages are dirty |
 //! | [`dirty_pages`] | the dirty page table of a restart, and the redo test that needs no page |
 //! | [`pool`] | the pages in memory, and the writer |
+//! | [`read_ahead`] | pages are read before they are wanted: by a list, by the log, or all that lead to others |
 //! | [`mod@file`] | reading pages, and writing them so that no tear takes one |
 //! | [`analysis`] | how the table is made: of Δ records, of BW records and operations, or of a checkpoint's pages |
 //!
@@ -26,6 +27,7 @@ pub mod file;
 pub mod merge;
 pub mod monitor;
 pub mod pool;
+pub mod read_ahead;
 pub mod redo;
 pub mod split;
 pub mod structure;

@@ -5,12 +5,15 @@
 //! ```
 //! A page stays in memory while it is pinned or dirty. No I/O happens under a latch or a mutex: a page that is being read is in
 //! the way of those alone that want it, and the writer copies pages before it writes them. The pool has no thread: its callers
-//! take the steps.
+//! take the steps. What is read before anybody asks for it is in [`read_ahead`](crate::read_ahead).
 //!
 //! # Order of locks
 //! A page's latch; then the frames' mutex; then the monitor's. A page becomes dirty under its exclusive latch and while it is
 //! pinned, so a clean page that nobody has pinned stays clean as long as the frames' mutex is held: that is when it may go.
 
+pub(crate) mod ahead;
+
+use self::ahead::Window;
 use crate::file::{Batch, PageFile};
 use crate::monitor::{Dirty, Monitor, PidMap};
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -30,6 +33,8 @@ struct Slot {
     is_index: bool,
     /// It is being read.
     is_loading: bool,
+    /// It was read ahead, and nobody has pinned it since: the number of that read.
+    ahead: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -38,6 +43,7 @@ struct Frames {
     places: PidMap<usize>,
     hand: usize,
     counts: Counts,
+    window: Window,
 }
 
 /// What the pool has done.
@@ -51,6 +57,14 @@ pub struct Counts {
     pub evictions: u64,
     /// Pages that were written.
     pub writes: u64,
+    /// Pages that were read ahead. They count as fetches, too.
+    pub ahead_pages: u64,
+    /// The reads that read them.
+    pub ahead_reads: u64,
+    /// Pins of leaves that had to wait for a read, their own or one under way.
+    pub data_stalls: u64,
+    /// The same of pages that lead to others.
+    pub index_stalls: u64,
 }
 
 /// A batch that is being written, and what was true of its pages when they were copied.
@@ -79,8 +93,28 @@ pub struct Pool {
     frames: Mutex<Frames>,
     /// A page has been read, or could not be.
     loaded: Condvar,
+    /// Pages may be read ahead again.
+    room_ahead: Condvar,
     monitor: Mutex<Monitor>,
     writing: Mutex<Option<Writing>>,
+}
+
+impl Counts {
+    fn fetched(&mut self, is_index: bool) {
+        if is_index {
+            self.index_fetches += 1;
+        } else {
+            self.data_fetches += 1;
+        }
+    }
+
+    fn stalled(&mut self, is_index: bool) {
+        if is_index {
+            self.index_stalls += 1;
+        } else {
+            self.data_stalls += 1;
+        }
+    }
 }
 
 impl Pool {
@@ -98,8 +132,10 @@ impl Pool {
                 places: PidMap::default(),
                 hand: 0,
                 counts: Counts::default(),
+                window: Window::new(pages),
             }),
             loaded: Condvar::new(),
+            room_ahead: Condvar::new(),
             monitor: Mutex::new(monitor),
             writing: Mutex::new(None),
             file,
@@ -131,20 +167,28 @@ impl Pool {
     /// As [`PageFile::read`].
     pub fn pin(&self, pid: Pid) -> Result<Option<Pinned<'_>>> {
         let mut frames = self.frames.lock();
-        while let Some(at) = frames.places.get(&pid).copied() {
-            let slot = &mut frames.slots[at];
-            assert_eq!(slot.page, Some(pid), "frame {at}");
-            if !slot.is_loading {
-                slot.pins += 1;
-                slot.was_used = true;
-                return Ok(Some(Pinned { pool: self, at }));
+        let mut has_waited = false;
+        let at = loop {
+            if let Some(at) = frames.places.get(&pid).copied() {
+                assert_eq!(frames.slots[at].page, Some(pid), "frame {at}");
+                if !frames.slots[at].is_loading {
+                    frames.slots[at].was_used = true;
+                    let is_index = frames.slots[at].is_index;
+                    if has_waited {
+                        frames.counts.stalled(is_index);
+                    }
+                    return Ok(Some(self.hold(&mut frames, at)));
+                }
+            } else if let Some(at) = self.claim(&mut frames, pid, true) {
+                break at;
+            } else if frames.window.loading == 0 {
+                return Ok(None);
             }
+            has_waited = true;
             self.loaded.wait(&mut frames);
-        }
-        let Some(at) = self.claim(&mut frames, pid) else {
-            return Ok(None);
         };
         frames.slots[at].is_loading = true;
+        self.missed(&mut frames);
         drop(frames);
         let mut page = self.pages[at].write();
         let read = self.file.read(pid, &mut page);
@@ -152,35 +196,51 @@ impl Pool {
         drop(page);
         let mut frames = self.frames.lock();
         self.loaded.notify_all();
-        let Frames {
-            slots,
-            places,
-            counts,
-            ..
-        } = &mut *frames;
         if let Err(error) = read {
-            slots[at] = Slot::default();
-            places.remove(&pid);
+            frames.slots[at] = Slot::default();
+            frames.places.remove(&pid);
             return Err(error);
         }
-        slots[at].is_loading = false;
-        slots[at].is_index = is_index;
-        if is_index {
-            counts.index_fetches += 1;
-        } else {
-            counts.data_fetches += 1;
-        }
+        frames.slots[at].is_loading = false;
+        frames.slots[at].is_index = is_index;
+        frames.counts.fetched(is_index);
+        frames.counts.stalled(is_index);
         Ok(Some(Pinned { pool: self, at }))
+    }
+
+    /// Pins a page that is in memory.
+    fn hold(&self, frames: &mut Frames, at: usize) -> Pinned<'_> {
+        let slot = &mut frames.slots[at];
+        assert!(slot.page.is_some() && !slot.is_loading, "frame {at}");
+        slot.pins += 1;
+        if slot.ahead.is_some() {
+            self.leave_window(frames, at);
+        }
+        Pinned { pool: self, at }
     }
 
     /// Pins a page that is not on disk yet, with these bytes. Nothing: as [`pin`](Self::pin).
     ///
     /// # Panics
-    /// If the page is in memory already.
+    /// If somebody has the page, or it is dirty.
     pub fn adopt(&self, pid: Pid, bytes: &[u8]) -> Option<Pinned<'_>> {
         let mut frames = self.frames.lock();
-        assert!(!frames.places.contains_key(&pid), "page {pid} is new");
-        let at = self.claim(&mut frames, pid)?;
+        // It may have been read ahead: what was there before the page was new.
+        while let Some(at) = frames.places.get(&pid).copied() {
+            let slot = frames.slots[at];
+            if slot.is_loading {
+                self.loaded.wait(&mut frames);
+                continue;
+            }
+            let is_dirty = self.monitor.lock().dirty(pid).is_some();
+            assert!(slot.pins == 0 && !is_dirty, "page {pid} is new");
+            if slot.ahead.is_some() {
+                self.leave_window(&mut frames, at);
+            }
+            frames.slots[at] = Slot::default();
+            frames.places.remove(&pid);
+        }
+        let at = self.claim(&mut frames, pid, true)?;
         frames.slots[at].is_index = is_index(Node::over(bytes));
         frames.slots[at].is_loading = true;
         drop(frames);
@@ -205,12 +265,14 @@ impl Pool {
         frames.slots[at] = Slot::default();
     }
 
-    /// Gives a page a frame, pinned once: a free one, or that of a page that is evicted.
-    fn claim(&self, frames: &mut Frames, pid: Pid) -> Option<usize> {
+    /// Gives a page a frame, pinned once: a free one, or that of a page that is evicted. `is_wanted`: if need be, that of a page
+    /// that leads to others or that was read ahead and not used.
+    fn claim(&self, frames: &mut Frames, pid: Pid, is_wanted: bool) -> Option<usize> {
         let count = frames.slots.len();
         let monitor = self.monitor.lock();
-        // Once round for those that were not used since, once for those that were, and then for those that lead to others.
-        let found = (0..3 * count).find_map(|step| {
+        // Once round for those that were not used since, once for those that were, and then the same for those that are spared.
+        let rounds = if is_wanted { 4 } else { 2 };
+        let found = (0..rounds * count).find_map(|step| {
             let at = frames.hand;
             frames.hand = (at + 1) % count;
             let slot = &mut frames.slots[at];
@@ -220,8 +282,8 @@ impl Pool {
             if slot.pins > 0 || slot.is_loading || monitor.dirty(old).is_some() {
                 return None;
             }
-            let spared = slot.is_index && step < 2 * count;
-            if spared || std::mem::take(&mut slot.was_used) {
+            let is_spared = (slot.is_index || slot.ahead.is_some()) && step < 2 * count;
+            if is_spared || std::mem::take(&mut slot.was_used) {
                 return None;
             }
             Some((at, Some(old)))
@@ -230,6 +292,9 @@ impl Pool {
         let (at, old) = found?;
         assert_eq!(frames.slots[at].pins, 0, "frame {at} is in use");
         if let Some(old) = old {
+            if frames.slots[at].ahead.is_some() {
+                self.leave_window(frames, at);
+            }
             frames.places.remove(&old);
             frames.counts.evictions += 1;
         }
@@ -278,6 +343,8 @@ impl Pool {
         for (pid, dirty) in copied {
             monitor.note_written(pid, dirty, eosl);
         }
+        drop(monitor);
+        self.wake_ahead();
         Ok(Progress::Cleaned)
     }
 
@@ -315,15 +382,11 @@ impl Pool {
     }
 
     /// Pins a page if it is in memory: all dirty ones are.
-    fn pin_resident(&self, pid: Pid) -> Option<Pinned<'_>> {
+    pub(crate) fn pin_resident(&self, pid: Pid) -> Option<Pinned<'_>> {
         let mut frames = self.frames.lock();
         let at = frames.places.get(&pid).copied()?;
-        let slot = &mut frames.slots[at];
-        if slot.is_loading {
-            return None;
-        }
-        slot.pins += 1;
-        Some(Pinned { pool: self, at })
+        let is_loading = frames.slots[at].is_loading;
+        (!is_loading).then(|| self.hold(&mut frames, at))
     }
 }
 

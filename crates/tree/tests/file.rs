@@ -4,7 +4,9 @@
 use fastrand::Rng;
 use perdura_base::flaw::{Flaw, arm};
 use perdura_base::{Error, Gsn, Pid, TableId};
-use perdura_device::{CrashProfile, Disk, FaultPlan, SimDisk, SyncFailure};
+use perdura_device::{
+    Access, AlignedBuf, CrashProfile, Disk, FaultPlan, FileDisk, MemDisk, SimDisk, SyncFailure,
+};
 use perdura_page::tree_page::{Kind, Node, NodeMut, NodeSpec, format};
 use perdura_tree::file::{PageFile, Repaired, Shape};
 use std::sync::Arc;
@@ -21,6 +23,10 @@ const HUNT_RUNS: u64 = 5_000;
 
 /// A sealed page whose bytes all depend on its version.
 fn page(pid: Pid, version: u64) -> Box<[u8]> {
+    sized_page(SHAPE.page_bytes, pid, version)
+}
+
+fn sized_page(bytes: usize, pid: Pid, version: u64) -> Box<[u8]> {
     let spec = NodeSpec {
         kind: Kind::Leaf,
         level: 0,
@@ -30,7 +36,7 @@ fn page(pid: Pid, version: u64) -> Box<[u8]> {
         low: b"",
         high: None,
     };
-    let mut bytes = format(SHAPE.page_bytes, &spec);
+    let mut bytes = format(bytes, &spec);
     let mut page = NodeMut::over(&mut bytes);
     for key in 0..4 {
         let value = vec![version.to_le_bytes()[0] ^ key; 400];
@@ -99,7 +105,7 @@ impl Run {
             ..FaultPlan::default()
         });
         let disk = self.disk.life();
-        let ended = PageFile::open(&*disk, DIR, SHAPE).and_then(|file| {
+        let ended = PageFile::open(&*disk, DIR, SHAPE, Access::Buffered).and_then(|file| {
             loop {
                 self.write(&file)?;
                 counts.batches += 1;
@@ -149,7 +155,8 @@ impl Run {
                 ..FaultPlan::default()
             });
             let disk = self.disk.life();
-            let repaired = PageFile::open(&*disk, DIR, SHAPE).and_then(|file| file.repair());
+            let repaired =
+                PageFile::open(&*disk, DIR, SHAPE, Access::Buffered).and_then(|file| file.repair());
             if let Err(error @ Error::Corrupt(_)) = repaired {
                 return Err(error.to_string());
             }
@@ -157,7 +164,8 @@ impl Run {
             self.disk.crash(profile, self.rng.u64(..));
         }
         self.disk.set_plan(FaultPlan::default());
-        let file = PageFile::open(&*self.disk, DIR, SHAPE).map_err(|e| e.to_string())?;
+        let file =
+            PageFile::open(&*self.disk, DIR, SHAPE, Access::Buffered).map_err(|e| e.to_string())?;
         let repaired = file.repair().map_err(|e| e.to_string())?;
         counts.restored += repaired.restored.len();
         counts.rewritten += repaired.rewritten;
@@ -218,7 +226,7 @@ fn every_mistake_shows() {
 #[test]
 fn a_page_that_rots_is_named_and_none_of_an_old_batch_takes_its_place_but_its_own() {
     let run = Run::new(1);
-    let file = PageFile::open(&*run.disk, DIR, SHAPE).expect("files");
+    let file = PageFile::open(&*run.disk, DIR, SHAPE, Access::Buffered).expect("files");
     file.write(&[(Pid(3), &page(Pid(3), 2))]).expect("a batch");
     assert!(run.disk.flip("tree/pages", 5 * 2048 + 2040, 1));
     assert!(run.disk.flip("tree/pages", 3 * 2048 + 2040, 1));
@@ -236,7 +244,7 @@ fn a_page_that_rots_is_named_and_none_of_an_old_batch_takes_its_place_but_its_ow
 #[test]
 fn a_full_disk_refuses_to_grow_and_nothing_else() {
     let run = Run::new(1);
-    let file = PageFile::open(&*run.disk, DIR, SHAPE).expect("files");
+    let file = PageFile::open(&*run.disk, DIR, SHAPE, Access::Buffered).expect("files");
     run.disk.set_plan(FaultPlan {
         capacity_bytes: Some(600 << 10),
         ..FaultPlan::default()
@@ -245,6 +253,69 @@ fn a_full_disk_refuses_to_grow_and_nothing_else() {
     assert!(matches!(error, Error::Io { .. }), "{error}");
     file.write(&[(Pid(3), &page(Pid(3), 2))]).expect("a batch");
     assert_eq!(read(&file, Pid(3)).expect("a page"), 2);
+}
+
+#[test]
+fn pages_side_by_side_are_one_read_and_each_is_checked_by_itself() {
+    let run = Run::new(1);
+    let file = PageFile::open(&*run.disk, DIR, SHAPE, Access::Buffered).expect("files");
+    assert!(run.disk.flip("tree/pages", 5 * 2048 + 2040, 1));
+    let mut buffer = AlignedBuf::zeroed(4 * 2048);
+    let whole = file.read_run(Pid(4), &mut buffer).expect("a read");
+    assert_eq!(whole, [true, false, true, true]);
+    let whole = file.read_run(Pid(PAGES - 2), &mut buffer).expect("a read");
+    assert_eq!(whole, [true, true, false, false], "the file ends there");
+    let whole = file.read_run(Pid(u32::MAX), &mut buffer[..2048]);
+    assert_eq!(whole.expect("a read"), [false]);
+}
+
+#[test]
+fn pages_of_whole_sectors_may_go_around_the_systems_cache() {
+    let disk = MemDisk::new();
+    disk.make_dir(DIR).expect("a directory");
+    for page_bytes in [512, 2048, 4096, 8192, 32768] {
+        let shape = Shape {
+            page_bytes,
+            ..SHAPE
+        };
+        let file = PageFile::create(&disk, DIR, shape, 2).expect("files");
+        assert!(!file.is_direct());
+        let opened = PageFile::open(&disk, DIR, shape, Access::Direct);
+        if page_bytes < 4096 {
+            let error = opened.expect_err("a refusal");
+            assert!(matches!(error, Error::Usage(_)), "{error}");
+        } else {
+            assert!(opened.expect("files").is_direct());
+        }
+        disk.remove("tree/pages").expect("a file");
+        disk.remove("tree/double").expect("a file");
+    }
+}
+
+/// On a real disk each access that goes around the cache must be aligned: one that is not would silently go through it.
+#[test]
+fn every_access_that_goes_around_the_cache_is_aligned() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let disk = FileDisk::new(dir.path()).expect("a disk");
+    disk.make_dir(DIR).expect("a directory");
+    let shape = Shape {
+        page_bytes: 4096,
+        ..SHAPE
+    };
+    drop(PageFile::create(&disk, DIR, shape, PAGES).expect("files"));
+    let file = PageFile::open(&disk, DIR, shape, Access::Direct).expect("files");
+    let pages: Vec<_> = [3, 4, 9]
+        .map(|pid| (Pid(pid), sized_page(4096, Pid(pid), 7)))
+        .into();
+    let pages: Vec<_> = pages.iter().map(|(pid, page)| (*pid, &**page)).collect();
+    file.write(&pages).expect("a batch");
+    let mut buffer = AlignedBuf::zeroed(2 * 4096);
+    assert_eq!(
+        file.read_run(Pid(3), &mut buffer).expect("a read"),
+        [true, true]
+    );
+    assert_eq!(file.repair().expect("a repair").rewritten, 3);
+    assert_eq!(read(&file, Pid(9)).expect("a page"), 7);
 }
 
 #[test]
@@ -262,17 +333,17 @@ fn files_of_another_database_or_size_are_refused() {
         (other, "expected the double-write file of this database"),
         (large, "expected pages of 4096 bytes"),
     ] {
-        let file = PageFile::open(&*run.disk, DIR, shape).expect("files");
+        let file = PageFile::open(&*run.disk, DIR, shape, Access::Buffered).expect("files");
         let error = file.repair().expect_err("a refusal").to_string();
         assert!(error.contains(told), "{error}");
     }
-    let file = PageFile::open(&*run.disk, DIR, other).expect("files");
+    let file = PageFile::open(&*run.disk, DIR, other, Access::Buffered).expect("files");
     let error = read(&file, Pid(3)).expect_err("a refusal").to_string();
     assert!(error.contains("a page of this database"), "{error}");
     let odd = Shape {
         page_bytes: 1000,
         ..SHAPE
     };
-    let error = PageFile::open(&*run.disk, DIR, odd).expect_err("a refusal");
+    let error = PageFile::open(&*run.disk, DIR, odd, Access::Buffered).expect_err("a refusal");
     assert!(error.to_string().contains("not 1000"), "{error}");
 }

@@ -4,6 +4,7 @@
 mod lives {
     mod fetches;
     pub mod log;
+    mod preload;
     pub mod restart;
     pub mod run;
 }
@@ -38,7 +39,7 @@ fn new_tree(seed: u64, shape: Shape, frames: usize) -> (Arc<SimDisk>, Tree) {
     disk.make_dir("tree").expect("a directory");
     disk.sync_dir("").expect("its name");
     Tree::make(&*disk, "tree", shape).expect("a tree");
-    let file = PageFile::open(&*disk, "tree", shape).expect("files");
+    let file = PageFile::open(&*disk, "tree", shape, Access::Buffered).expect("files");
     let mut monitor = Monitor::new(lives::restart::LIMITS, 0, true);
     monitor.end_restart();
     let tree = Tree::new(file, shape, frames, monitor);

@@ -1,90 +1,15 @@
 //! The pool in few frames: what is read is what was last written, in one thread and in several.
 
+mod counted;
+
+use counted::{DIR, SHAPE, add, count, files, flush, page, pool};
 use fastrand::Rng;
-use perdura_base::{Gsn, Pid, TableId};
-use perdura_device::{Disk, MemDisk};
-use perdura_page::tree_page::{Kind, NodeMut, NodeSpec, format};
-use perdura_tree::file::{PageFile, Shape};
-use perdura_tree::monitor::{Limits, Monitor};
-use perdura_tree::pool::{Pinned, Pool, Progress};
-use std::sync::Arc;
+use perdura_base::{Gsn, Pid};
+use perdura_device::Access;
+use perdura_page::tree_page::Kind;
+use perdura_tree::file::PageFile;
+use perdura_tree::pool::Progress;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-const SHAPE: Shape = Shape {
-    page_bytes: 512,
-    database: *b"database",
-};
-const DIR: &str = "tree";
-
-fn page(pid: Pid, kind: Kind) -> Box<[u8]> {
-    let spec = NodeSpec {
-        kind,
-        level: u8::from(kind == Kind::Inner),
-        pid,
-        table: TableId(1),
-        database: SHAPE.database,
-        low: b"",
-        high: None,
-    };
-    let mut bytes = format(SHAPE.page_bytes, &spec);
-    let mut page = NodeMut::over(&mut bytes);
-    let put = match kind {
-        Kind::Inner => page.put_child(b"", Pid(1)),
-        _ => page.put(b"count", &0u64.to_le_bytes()),
-    };
-    assert_eq!(put, Ok(true));
-    page.seal();
-    bytes
-}
-
-/// Pages of which the first one is an inner page.
-fn files(pages: u32) -> (Arc<dyn Disk>, PageFile) {
-    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
-    disk.make_dir(DIR).expect("a directory");
-    let file = PageFile::create(&*disk, DIR, SHAPE, pages).expect("files");
-    let made: Vec<_> = (0..pages)
-        .map(|pid| {
-            let kind = if pid == 0 { Kind::Inner } else { Kind::Leaf };
-            (Pid(pid), page(Pid(pid), kind))
-        })
-        .collect();
-    for part in made.chunks(100) {
-        let part: Vec<_> = part.iter().map(|(pid, page)| (*pid, &**page)).collect();
-        file.write(&part).expect("pages");
-    }
-    (disk, file)
-}
-
-fn pool(file: PageFile, frames: usize) -> Pool {
-    let mut monitor = Monitor::new(Limits::default(), 0, false);
-    monitor.end_restart();
-    Pool::new(file, frames, monitor)
-}
-
-/// Adds one to a page, whose new number `count` gives.
-fn add(pool: &Pool, pinned: &Pinned<'_>, pid: Pid, numbers: &AtomicU64) {
-    let mut latched = pinned.write();
-    let mut node = latched.node();
-    let value = node.node().value(0).first_chunk().expect("eight bytes");
-    let next = u64::from_le_bytes(*value) + 1;
-    let mut monitor = pool.monitor().lock();
-    let gsn = Gsn(numbers.fetch_add(1, Ordering::SeqCst) + 1);
-    monitor.note(pid, gsn);
-    node.set_plsn(gsn);
-    drop(monitor);
-    assert_eq!(node.put(b"count", &next.to_le_bytes()), Ok(false));
-}
-
-fn count(pinned: &Pinned<'_>) -> u64 {
-    let latched = pinned.read();
-    let value = latched.node().value(0).first_chunk().expect("eight bytes");
-    u64::from_le_bytes(*value)
-}
-
-/// Writes until nothing is dirty.
-fn flush(pool: &Pool) {
-    while pool.write_step(Gsn(u64::MAX)).expect("a step") != Progress::Idle {}
-}
 
 #[test]
 fn what_is_read_is_what_was_last_written_however_few_frames_there_are() {
@@ -121,7 +46,10 @@ fn what_is_read_is_what_was_last_written_however_few_frames_there_are() {
         }
         flush(&pool);
         assert_eq!(pool.monitor().lock().dirty_count(), 0);
-        let again = self::pool(PageFile::open(&*disk, DIR, SHAPE).expect("files"), 2);
+        let again = counted::pool(
+            PageFile::open(&*disk, DIR, SHAPE, Access::Buffered).expect("files"),
+            2,
+        );
         for pid in 1..pages {
             let pinned = again.pin(Pid(pid)).expect("a page").expect("a frame");
             assert_eq!(count(&pinned), counts[pid as usize], "page {pid} on disk");
@@ -166,7 +94,7 @@ fn a_pinned_page_and_a_dirty_one_stay_and_a_new_one_finds_no_frame() {
 #[test]
 fn a_damaged_page_is_an_error_and_its_frame_is_free_again() {
     let (disk, file) = files(8);
-    let pages = disk.open("tree/pages", perdura_device::Access::Buffered);
+    let pages = disk.open("tree/pages", Access::Buffered);
     pages
         .expect("a file")
         .write_at(3 * 512 + 100, b"x")
@@ -217,7 +145,10 @@ fn threads_that_add_and_one_that_writes_lose_nothing() {
         done.store(true, Ordering::SeqCst);
     });
     flush(&pool);
-    let again = self::pool(PageFile::open(&*disk, DIR, SHAPE).expect("files"), 4);
+    let again = counted::pool(
+        PageFile::open(&*disk, DIR, SHAPE, Access::Buffered).expect("files"),
+        4,
+    );
     let total: u64 = (1..PAGES)
         .map(|pid| count(&again.pin(Pid(pid)).expect("a page").expect("a frame")))
         .sum();

@@ -1,4 +1,4 @@
-//! How many pages a restart reads, by method and by how much of the table is in memory: the experiment of section 5 of the paper
+//! How many pages a restart reads and waits for, by method and by how much of the table is in memory: the experiment of section 5 of the paper
 //! without its times. A table of pages with uniform updates, ten checkpoints, a crash shortly before the next one.
 //!
 //! ```text
@@ -8,8 +8,9 @@
 use super::log::TestLog;
 use super::restart::{Method, Report, insist, restart};
 use fastrand::Rng;
+use perdura_base::num::to_u64;
 use perdura_base::{Gsn, TableId};
-use perdura_device::{Disk, MemDisk};
+use perdura_device::{Access, Disk, MemDisk};
 use perdura_tree::analysis::Detail;
 use perdura_tree::file::{PageFile, Shape};
 use perdura_tree::monitor::{Limits, Monitor};
@@ -34,6 +35,8 @@ const STEPS: usize = 2;
 /// How much of the pool may be dirty, percent.
 const DIRTY_PERCENT: usize = 25;
 
+const DETAIL: Detail = Detail::Standard;
+
 struct Table {
     disk: Arc<dyn Disk>,
     log: TestLog,
@@ -42,7 +45,7 @@ struct Table {
 }
 
 fn open(disk: &dyn Disk, frames: usize, limits: Limits) -> Tree {
-    let file = PageFile::open(disk, "tree", SHAPE).expect("files");
+    let file = PageFile::open(disk, "tree", SHAPE, Access::Buffered).expect("files");
     let mut monitor = Monitor::new(limits, 0, false);
     monitor.end_restart();
     let tree = Tree::new(file, SHAPE, frames, monitor);
@@ -161,7 +164,7 @@ impl Table {
 
     /// A restart for good, and all pages on disk.
     fn recover(&self, frames: usize) {
-        let method = Method::Log1(Detail::Standard);
+        let method = Method::Log1(DETAIL);
         let restarted = restart(&*self.disk, (SHAPE, frames), &self.log, method, |_| Ok(()));
         let (tree, _) = restarted.expect("a restart");
         self.clean(&tree);
@@ -177,7 +180,6 @@ impl Table {
 
 /// Another disk with the same files.
 fn copy(disk: &dyn Disk) -> Arc<dyn Disk> {
-    use perdura_device::Access;
     let to: Arc<dyn Disk> = Arc::new(MemDisk::new());
     to.make_dir("tree").expect("a directory");
     for name in ["tree/pages", "tree/double"] {
@@ -196,25 +198,38 @@ fn experiment(divisor: usize) -> Vec<(usize, f64)> {
     let (pages, interval) = (PAGES / divisor, INTERVAL / divisor);
     let table = Table::new(pages);
     println!("{} pages, {} updates since the checkpoint", pages, interval);
-    println!("cache    log0    log1    sql1   aries  saved %  dpt % of cache");
+    println!("          data pages fetched              saved     dpt, %   pins that had to wait");
+    println!(
+        "cache     log0    log1    sql1   aries       %  of cache    log1   log2    sql1   sql2"
+    );
     let mut saved = Vec::new();
     for percent in [2, 7, 15, 30, 60] {
         let frames = table.pages * percent / 100;
         table.run(frames, interval);
-        let fetches = |method| table.restart(frames, method).data_fetches;
-        let log0 = fetches(Method::Log0);
-        let log1 = fetches(Method::Log1(Detail::Standard));
-        let (sql1, aries) = (fetches(Method::Sql1), fetches(Method::Aries));
-        let dpt = table
-            .restart(frames, Method::Log1(Detail::Standard))
-            .dirty_pages;
-        let saves = 100.0 * (1.0 - log1 as f64 / log0 as f64);
+        let restart = |method| table.restart(frames, method);
+        let (log0, log1) = (restart(Method::Log0), restart(Method::Log1(DETAIL)));
+        let (log2, sql1) = (restart(Method::Log2(DETAIL)), restart(Method::Sql1));
+        let (sql2, aries) = (restart(Method::Sql2), restart(Method::Aries));
+        let fetches = [&log0, &log1, &sql1, &aries].map(|report| report.data_fetches);
+        let [by_log0, by_log1, by_sql1, by_aries] = fetches;
+        let stalls = |report: &Report| report.data_stalls + report.index_stalls;
+        let saves = 100.0 * (1.0 - by_log1 as f64 / by_log0 as f64);
         println!(
-            "{percent:>4} % {log0:>7} {log1:>7} {sql1:>7} {aries:>7} {saves:>8.1} {:>8.1}",
-            100.0 * dpt as f64 / frames as f64
+            "{percent:>4} % {by_log0:>7} {by_log1:>7} {by_sql1:>7} {by_aries:>7} {saves:>7.1} {:>9.1} {:>7} {:>6} {:>7} {:>6}",
+            100.0 * log1.dirty_pages as f64 / frames as f64,
+            stalls(&log1),
+            stalls(&log2),
+            stalls(&sql1),
+            stalls(&sql2),
         );
-        let apart = log1.abs_diff(sql1) as f64 / sql1 as f64;
-        assert!(apart < 0.10, "log1 {log1}, sql1 {sql1}");
+        // Nothing is read for nothing, and what is waited for are the pages of the tail, which no list names.
+        assert_eq!(log2.data_fetches, by_log1);
+        assert_eq!(sql2.data_fetches, by_sql1);
+        let tail = to_u64(TAIL.min(frames / 4));
+        assert!(stalls(&log2) <= tail + 2, "{log2:?}");
+        assert!(stalls(&sql2) <= 2, "{sql2:?}");
+        let apart = by_log1.abs_diff(by_sql1) as f64 / by_sql1 as f64;
+        assert!(apart < 0.10, "log1 {by_log1}, sql1 {by_sql1}");
         saved.push((percent, saves));
         table.recover(frames);
     }

@@ -2,13 +2,14 @@
 
 use super::log::{Entry, TestLog};
 use perdura_base::{Error, Gsn};
-use perdura_device::Disk;
+use perdura_device::{Access, Disk};
 use perdura_page::tree_record::{Delta, EndCheckpoint, TreeRecord, Writes};
 use perdura_tree::analysis::{AriesAnalysis, Detail, LogicalAnalysis, SqlAnalysis};
 use perdura_tree::contract::{Answer, Operation};
 use perdura_tree::dirty_pages::DirtyPages;
 use perdura_tree::file::{PageFile, Shape};
 use perdura_tree::monitor::{Limits, Monitor};
+use perdura_tree::read_ahead::{ReadAhead, Step};
 use perdura_tree::redo::Redone;
 use perdura_tree::tree::Tree;
 
@@ -17,7 +18,11 @@ use perdura_tree::tree::Tree;
 pub enum Method {
     Log0,
     Log1(Detail),
+    /// The same with what leads to others read first, and PF-list read ahead.
+    Log2(Detail),
     Sql1,
+    /// The same with read-ahead by the log.
+    Sql2,
     Aries,
 }
 
@@ -29,6 +34,8 @@ pub struct Report {
     pub had: u64,
     pub moved: u64,
     pub data_fetches: u64,
+    pub data_stalls: u64,
+    pub index_stalls: u64,
     /// Pages of the table of dirty pages.
     pub dirty_pages: usize,
 }
@@ -90,12 +97,12 @@ impl Scan {
     fn table(&self, method: Method) -> Option<DirtyPages> {
         match method {
             Method::Log0 => None,
-            Method::Log1(detail) => {
+            Method::Log1(detail) | Method::Log2(detail) => {
                 let mut analysis = LogicalAnalysis::new(detail, self.rssp);
                 self.deltas().for_each(|delta| analysis.delta(&delta));
                 Some(analysis.finish())
             }
-            Method::Sql1 => {
+            Method::Sql1 | Method::Sql2 => {
                 let mut analysis = SqlAnalysis::new();
                 self.meet(|met| match met {
                     Met::Update(pid, gsn) => analysis.update(pid, gsn),
@@ -153,7 +160,7 @@ pub fn restart(
 ) -> Result<(Tree, Report), Error> {
     let scan = Scan::of(log);
     let eosl = log.eosl();
-    let file = PageFile::open(disk, "tree", shape)?;
+    let file = PageFile::open(disk, "tree", shape, Access::Buffered)?;
     file.repair()?;
     let notes =
         |delta: Delta| delta.first_note + u64::try_from(delta.dirty.len()).expect("a count");
@@ -172,7 +179,31 @@ pub fn restart(
         dirty_pages: table.as_ref().map_or(0, DirtyPages::len),
         ..Report::default()
     };
+    let preload = tree.preload_index();
+    let list = match (&table, method) {
+        (Some(table), Method::Log2(_)) => {
+            while preload.step() != Step::Done {}
+            table.read_ahead()
+        }
+        _ => Vec::new(),
+    };
+    let ahead = ReadAhead::new(tree.pool(), list);
+    let mut from_log = scan.entries.iter().peekable();
     for (gsn, entry) in &scan.entries {
+        if let (Some(table), Method::Sql2) = (&table, method) {
+            while let Some((gsn, entry)) = from_log.peek() {
+                let pid = match entry {
+                    Entry::Operation { pid, .. } => Some(*pid),
+                    Entry::Record(_) => None,
+                };
+                let wanted = pid.filter(|pid| table.skips(*pid, *gsn).is_none());
+                if !wanted.is_none_or(|pid| ahead.offer(pid)) {
+                    break;
+                }
+                from_log.next();
+            }
+        }
+        while ahead.step() == Step::Read {}
         let Entry::Operation {
             table: id,
             key,
@@ -191,7 +222,7 @@ pub fn restart(
             pid: *pid,
         };
         let redone = insist(&tree, eosl, || match (&mut table, method) {
-            (Some(table), Method::Sql1 | Method::Aries) => {
+            (Some(table), Method::Sql1 | Method::Sql2 | Method::Aries) => {
                 tree.redo_by_page(*gsn, &operation, table)
             }
             (table, _) => tree.redo_by_key(*gsn, &operation, table.as_mut()),
@@ -205,6 +236,8 @@ pub fn restart(
     }
     let counts = tree.pool().counts();
     report.data_fetches = counts.data_fetches;
+    report.data_stalls = counts.data_stalls;
+    report.index_stalls = counts.index_stalls;
     tree.pool().monitor().lock().end_restart();
     Ok((tree, report))
 }

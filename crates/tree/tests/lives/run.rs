@@ -13,12 +13,14 @@ use std::sync::Arc;
 
 pub type Rows = BTreeMap<(TableId, Vec<u8>), Vec<u8>>;
 
-const METHODS: [Method; 6] = [
+const METHODS: [Method; 8] = [
     Method::Log0,
     Method::Log1(Detail::Standard),
     Method::Log1(Detail::Numbers),
     Method::Log1(Detail::Reduced),
+    Method::Log2(Detail::Standard),
     Method::Sql1,
+    Method::Sql2,
     Method::Aries,
 ];
 

@@ -1,0 +1,251 @@
+//! The pool's part of reading ahead: frames for pages that nobody has asked for yet.
+//!
+//! A page has its frame before its read begins, and counts as being loaded until the read has ended. So nobody reads it beside,
+//! changes it, and finds an older copy put over the change.
+
+use super::{Frames, Pool, Slot, is_index};
+use crate::file::RUN_PAGES_MAX;
+use perdura_base::Pid;
+use perdura_base::flaw::{Flaw, armed};
+use perdura_page::tree_page::Node;
+use std::collections::VecDeque;
+
+/// The pages that were read ahead and that nobody has pinned since, those that are being read among them.
+#[derive(Debug)]
+pub(super) struct Window {
+    /// How many there may be.
+    most: usize,
+    pages: usize,
+    /// Those that are being read.
+    pub(super) loading: usize,
+    /// The frames and the numbers of their reads, in the order in which they were read. Some are used by now.
+    order: VecDeque<(usize, u64)>,
+    /// The number of the last page that was to be read.
+    last: u64,
+    /// Counts what may have made room.
+    events: u64,
+    waiting: usize,
+}
+
+impl Window {
+    /// That of a pool of so many frames: a quarter of them.
+    pub(super) fn new(frames: usize) -> Window {
+        Window {
+            most: frames / 4,
+            pages: 0,
+            loading: 0,
+            order: VecDeque::new(),
+            last: 0,
+            events: 0,
+            waiting: 0,
+        }
+    }
+}
+
+/// Adjacent pages with frames of theirs, about to be read.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// The first page.
+    pub(crate) first: Pid,
+    frames: VecDeque<usize>,
+}
+
+impl Run {
+    /// Its pages.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = Pid> + use<> {
+        (self.first.0..=u32::MAX).map(Pid).take(self.frames.len())
+    }
+}
+
+/// Why a page is not read ahead.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// It is in memory, or about to be.
+    InMemory,
+    /// There is no frame for it.
+    NoRoom,
+}
+
+impl Pool {
+    /// The most pages that may have been read ahead and not used yet: a quarter of the frames.
+    #[must_use]
+    pub fn window(&self) -> usize {
+        self.frames.lock().window.most
+    }
+
+    /// Pages that were read ahead and not used yet, those that are being read among them.
+    #[must_use]
+    pub fn unused_ahead(&self) -> usize {
+        self.frames.lock().window.pages
+    }
+
+    /// Frames, in use or not.
+    pub(crate) fn frame_count(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Takes frames for a page and for those beside it that are not in memory and that `joins` wants. [`read_run`](Self::read_run)
+    /// comes next.
+    pub(crate) fn begin_run(
+        &self,
+        pid: Pid,
+        mut joins: impl FnMut(Pid) -> bool,
+    ) -> Result<Run, Refused> {
+        let mut frames = self.frames.lock();
+        if frames.places.contains_key(&pid) {
+            return Err(Refused::InMemory);
+        }
+        let at = self.claim_ahead(&mut frames, pid).ok_or(Refused::NoRoom)?;
+        let mut run = Run {
+            first: pid,
+            frames: VecDeque::from([at]),
+        };
+        let mut last = pid;
+        let mut claim = |pid: Option<u32>, len: usize| {
+            let is_wanted = |pid: &Pid| len < RUN_PAGES_MAX && joins(*pid);
+            let pid = pid.map(Pid).filter(is_wanted)?;
+            let is_in_memory = frames.places.contains_key(&pid);
+            let at = if is_in_memory {
+                None
+            } else {
+                self.claim_ahead(&mut frames, pid)
+            };
+            Some((pid, at?))
+        };
+        while let Some((pid, at)) = claim(last.0.checked_add(1), run.frames.len()) {
+            run.frames.push_back(at);
+            last = pid;
+        }
+        while let Some((pid, at)) = claim(run.first.0.checked_sub(1), run.frames.len()) {
+            run.frames.push_front(at);
+            run.first = pid;
+        }
+        assert_eq!(run.pids().last(), Some(last), "pages lie side by side");
+        Ok(run)
+    }
+
+    fn claim_ahead(&self, frames: &mut Frames, pid: Pid) -> Option<usize> {
+        if frames.window.pages >= frames.window.most {
+            return None;
+        }
+        let at = self.claim(frames, pid, false)?;
+        frames.slots[at].is_loading = true;
+        frames.window.last += 1;
+        frames.slots[at].ahead = Some(frames.window.last);
+        frames.window.pages += 1;
+        frames.window.loading += 1;
+        if armed(Flaw::AheadOverNewer) {
+            frames.places.remove(&pid);
+        }
+        Some(at)
+    }
+
+    /// Reads the pages of a run, in one I/O. Those that cannot be read, or are damaged, are left to whoever pins them. `buffer` has room for
+    /// [`RUN_PAGES_MAX`] pages.
+    pub(crate) fn read_run(&self, run: &Run, buffer: &mut [u8]) {
+        let size = self.file.page_bytes();
+        let bytes = &mut buffer[..run.frames.len() * size];
+        let whole = self.file.read_run(run.first, bytes).unwrap_or_default();
+        let mut found = Vec::with_capacity(run.frames.len());
+        for (i, (at, page)) in run.frames.iter().zip(bytes.chunks(size)).enumerate() {
+            let is_whole = whole.get(i) == Some(&true);
+            if is_whole {
+                self.pages[*at].write().copy_from_slice(page);
+            }
+            found.push(is_whole.then(|| is_index(Node::over(page))));
+        }
+        let mut frames = self.frames.lock();
+        frames.counts.ahead_reads += 1;
+        for ((at, pid), found) in run.frames.iter().zip(run.pids()).zip(found) {
+            if armed(Flaw::AheadOverNewer) {
+                frames.places.insert(pid, *at);
+            }
+            let slot = &mut frames.slots[*at];
+            assert_eq!(slot.page, Some(pid), "frame {at}");
+            assert!(slot.is_loading && slot.pins == 1, "frame {at}: {slot:?}");
+            slot.is_loading = false;
+            slot.pins = 0;
+            let number = slot.ahead;
+            frames.window.loading -= 1;
+            if let (Some(is_index), Some(number)) = (found, number) {
+                frames.slots[*at].is_index = is_index;
+                frames.counts.fetched(is_index);
+                frames.counts.ahead_pages += 1;
+                frames.window.order.push_back((*at, number));
+            } else {
+                self.leave_window(&mut frames, *at);
+                frames.slots[*at] = Slot::default();
+                frames.places.remove(&pid);
+            }
+        }
+        frames.forget_used();
+        self.loaded.notify_all();
+    }
+
+    /// A page is used, or evicted, or could not be read.
+    pub(super) fn leave_window(&self, frames: &mut Frames, at: usize) {
+        let number = frames.slots[at].ahead.take();
+        assert!(number.is_some() && frames.window.pages > 0, "frame {at}");
+        frames.window.pages -= 1;
+        self.tell(frames);
+    }
+
+    /// Somebody reads a page that was not read ahead. If the window is full, what is in it is not what is wanted: the page that has
+    /// been there for longest becomes one like others.
+    pub(super) fn missed(&self, frames: &mut Frames) {
+        while frames.window.pages == frames.window.most {
+            let Some((at, number)) = frames.window.order.pop_front() else {
+                break;
+            };
+            if frames.slots[at].ahead == Some(number) {
+                self.leave_window(frames, at);
+            }
+        }
+    }
+
+    fn tell(&self, frames: &mut Frames) {
+        frames.window.events += 1;
+        if frames.window.waiting > 0 {
+            self.room_ahead.notify_one();
+        }
+    }
+
+    /// What has happened so far that may have made room for pages to be read ahead.
+    pub(crate) fn ahead_events(&self) -> u64 {
+        self.frames.lock().window.events
+    }
+
+    /// Waits for something that may make room, if nothing has happened since [`ahead_events`](Self::ahead_events) said so.
+    pub(crate) fn wait_ahead(&self, seen: u64) {
+        let mut frames = self.frames.lock();
+        while frames.window.events == seen {
+            frames.window.waiting += 1;
+            self.room_ahead.wait(&mut frames);
+            frames.window.waiting -= 1;
+        }
+    }
+
+    /// There is a page more to read ahead.
+    pub(crate) fn wake_ahead_one(&self) {
+        self.tell(&mut self.frames.lock());
+    }
+
+    /// Wakes all who wait to read ahead.
+    pub(crate) fn wake_ahead(&self) {
+        self.frames.lock().window.events += 1;
+        self.room_ahead.notify_all();
+    }
+}
+
+impl Frames {
+    /// Keeps the order of the window short: of those that were used no more is said.
+    fn forget_used(&mut self) {
+        let Frames { slots, window, .. } = self;
+        if window.order.len() > 2 * window.most + RUN_PAGES_MAX {
+            window
+                .order
+                .retain(|(at, number)| slots[*at].ahead == Some(*number));
+            assert!(window.order.len() <= window.pages, "one entry a page");
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Reading pages before redo wants them.
+//!
+//! ```text
+//! list, or offers ──► queue ──step: a page, and those of the queue beside it, one I/O──► window ──pin──► used
+//! ```
+//! [`ReadAhead`] reads the pages that a list names or that its user offers in about the order in which they will be wanted;
+//! [`IndexPreload`] all pages that lead to others, level by level. Neither has a thread: many may take steps at once, each of one
+//! I/O, or [`work`](ReadAhead::work) until there is nothing more to do. The simulator takes steps from one.
+//!
+//! # Invariants
+//! * Pages that were read ahead and not used yet have a quarter of the pool's frames at most, and lose them to no other page that is
+//!   read ahead. If redo has to read pages itself while the window is full, what is in the window was not wanted: each such read
+//!   lets the oldest page go.
+//! * A read that fails is no error here: the page is left to whoever pins it.
+//!
+//! # Source
+//! D. Lomet, K. Tzoumas, M. Zwilling, "Implementing Performance Competitive Logical Recovery", section 4.4 and appendix A.
+//!
+//! # Deviations
+//! PF-list may name a page more than once: it was dirty, written and dirtied again. Redo wants it at the last place where it is
+//! named, behind the update that made it dirty for good, and there alone it is read.
+
+use crate::dirty_pages::DirtyPages;
+use crate::file::RUN_PAGES_MAX;
+use crate::monitor::PidMap;
+use crate::pool::Pool;
+use crate::pool::ahead::{Refused, Run};
+use crate::tree::Tree;
+use parking_lot::Mutex;
+use perdura_base::Pid;
+use perdura_device::AlignedBuf;
+use perdura_page::tree_page::Kind;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What a step did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// It read.
+    Read,
+    /// Nothing: no page is waiting, or there is no room for one now.
+    Later,
+    /// Nothing, and it never will.
+    Done,
+}
+
+/// Takes steps until there are no more, and waits in between.
+fn work(pool: &Pool, step: impl Fn() -> Step) {
+    loop {
+        let seen = pool.ahead_events();
+        match step() {
+            Step::Read => {}
+            Step::Later => pool.wait_ahead(seen),
+            Step::Done => return,
+        }
+    }
+}
+
+/// Buffers for runs, to be used again.
+#[derive(Debug, Default)]
+struct Buffers(Vec<AlignedBuf>);
+
+impl Buffers {
+    fn take(&mut self, pool: &Pool) -> AlignedBuf {
+        let bytes = RUN_PAGES_MAX * pool.file().page_bytes();
+        self.0.pop().unwrap_or_else(|| AlignedBuf::zeroed(bytes))
+    }
+}
+
+impl DirtyPages {
+    /// PF-list as it is to be read ahead: pages that are still in the table, each where it is named last.
+    #[must_use]
+    pub fn read_ahead(&self) -> Vec<Pid> {
+        let mut named = PidMap::default();
+        for (at, pid) in self.prefetch.iter().enumerate() {
+            named.insert(*pid, at);
+        }
+        let list = self.prefetch.iter().enumerate();
+        let is_last = |(at, pid): &(usize, &Pid)| {
+            self.entries.contains_key(*pid) && named.get(*pid) == Some(at)
+        };
+        list.filter(is_last).map(|(_, pid)| *pid).collect()
+    }
+}
+
+/// Where a page is on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    /// It is in the queue.
+    Waits,
+    /// It was read, or could not be.
+    Read,
+}
+
+#[derive(Debug)]
+struct Queue {
+    /// What is to come behind the queue.
+    list: std::vec::IntoIter<Pid>,
+    /// Pages in the order in which they were offered. Those that were read with others beside them are still here.
+    waiting: VecDeque<Pid>,
+    /// Pages that were read recently, the oldest first. They are not read again.
+    recent: VecDeque<Pid>,
+    known: PidMap<Known>,
+    /// The most pages that wait, and that are recent.
+    most: usize,
+    buffers: Buffers,
+}
+
+impl Queue {
+    /// Whether the page need not be offered again.
+    fn offer(&mut self, pid: Pid) -> bool {
+        if self.known.contains_key(&pid) {
+            return true;
+        }
+        if self.waiting.len() >= self.most {
+            return false;
+        }
+        self.waiting.push_back(pid);
+        self.known.insert(pid, Known::Waits);
+        true
+    }
+
+    fn waits(&self, pid: Pid) -> bool {
+        self.known.get(&pid) == Some(&Known::Waits)
+    }
+
+    fn fill(&mut self) {
+        while let Some(pid) = self.list.as_slice().first() {
+            if !self.offer(*pid) {
+                break;
+            }
+            self.list.next();
+        }
+    }
+
+    /// The next run, with frames in the pool.
+    fn next(&mut self, pool: &Pool) -> Result<Run, Step> {
+        loop {
+            self.fill();
+            let Some(pid) = self.waiting.front().copied() else {
+                return Err(Step::Later);
+            };
+            if !self.waits(pid) {
+                self.waiting.pop_front();
+                continue;
+            }
+            match pool.begin_run(pid, |beside| self.waits(beside)) {
+                Ok(run) => {
+                    self.waiting.pop_front();
+                    self.note(&run);
+                    return Ok(run);
+                }
+                Err(Refused::NoRoom) => return Err(Step::Later),
+                Err(Refused::InMemory) => {
+                    self.waiting.pop_front();
+                    self.known.remove(&pid);
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, run: &Run) {
+        for pid in run.pids() {
+            let before = self.known.insert(pid, Known::Read);
+            assert_eq!(before, Some(Known::Waits), "page {pid} waited");
+            self.recent.push_back(pid);
+            if self.recent.len() > self.most {
+                let oldest = self.recent.pop_front();
+                let known = oldest.map(|pid| self.known.remove(&pid));
+                assert_eq!(known, Some(Some(Known::Read)), "{oldest:?}");
+            }
+        }
+    }
+}
+
+/// Reads pages in the order in which they are offered.
+#[derive(Debug)]
+pub struct ReadAhead<'p> {
+    pool: &'p Pool,
+    queue: Mutex<Queue>,
+    is_closed: AtomicBool,
+}
+
+impl<'p> ReadAhead<'p> {
+    /// Reads the pages of a list into a pool, and those that are [`offer`](Self::offer)ed behind it.
+    #[must_use]
+    pub fn new(pool: &'p Pool, list: Vec<Pid>) -> Self {
+        let queue = Queue {
+            list: list.into_iter(),
+            waiting: VecDeque::new(),
+            recent: VecDeque::new(),
+            known: PidMap::default(),
+            most: pool.window().max(1),
+            buffers: Buffers::default(),
+        };
+        ReadAhead {
+            pool,
+            queue: Mutex::new(queue),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Offers a page that will be wanted. `false`: the queue is full, and the page has to be offered again later. A page that waits, or
+    /// was read recently, is not read again.
+    #[must_use = "a full queue has not taken the page"]
+    pub fn offer(&self, pid: Pid) -> bool {
+        let took = self.queue.lock().offer(pid);
+        if took {
+            self.pool.wake_ahead_one();
+        }
+        took
+    }
+
+    /// Takes a step: at most one I/O. Many threads may at once.
+    pub fn step(&self) -> Step {
+        if self.is_closed.load(Ordering::SeqCst) {
+            return Step::Done;
+        }
+        let mut queue = self.queue.lock();
+        let run = match queue.next(self.pool) {
+            Ok(run) => run,
+            Err(step) => return step,
+        };
+        let mut buffer = queue.buffers.take(self.pool);
+        drop(queue);
+        self.pool.read_run(&run, &mut buffer);
+        self.queue.lock().buffers.0.push(buffer);
+        Step::Read
+    }
+
+    /// Takes steps until [`close`](Self::close), and waits where there is nothing to read or no room.
+    pub fn work(&self) {
+        work(self.pool, || self.step());
+    }
+
+    /// Nothing more is wanted.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.pool.wake_ahead();
+    }
+}
+
+#[derive(Debug)]
+struct Level {
+    /// Pages of this level that are still to be read.
+    pages: BTreeSet<Pid>,
+    /// Those that are being read.
+    under_way: usize,
+    /// The pages of the level below, as far as they lead to others, too.
+    below: BTreeSet<Pid>,
+    /// How many pages may follow.
+    left: usize,
+    buffers: Buffers,
+}
+
+/// Reads the pages that lead to others, level by level (appendix A.1 of the paper), while nobody changes their structure. They take half of
+/// the pool at most: the rest is read when it is wanted.
+#[derive(Debug)]
+pub struct IndexPreload<'t> {
+    pool: &'t Pool,
+    level: Mutex<Level>,
+}
+
+impl Tree {
+    /// Begins to read all pages that lead to others. The tables are [found](Self::find_tables).
+    #[must_use]
+    pub fn preload_index(&self) -> IndexPreload<'_> {
+        let level = Level {
+            pages: self.roots.read().tables.values().copied().collect(),
+            under_way: 0,
+            below: BTreeSet::new(),
+            left: self.pool().frame_count() / 2,
+            buffers: Buffers::default(),
+        };
+        IndexPreload {
+            pool: self.pool(),
+            level: Mutex::new(level),
+        }
+    }
+}
+
+impl IndexPreload<'_> {
+    /// Takes a step: at most one I/O. Many threads may at once.
+    pub fn step(&self) -> Step {
+        let mut level = self.level.lock();
+        let Some(pid) = level.pages.first().copied().filter(|_| level.left > 0) else {
+            let is_done = level.under_way == 0;
+            return if is_done { Step::Done } else { Step::Later };
+        };
+        let run = match self
+            .pool
+            .begin_run(pid, |beside| level.pages.contains(&beside))
+        {
+            Ok(run) => Some(run),
+            Err(Refused::InMemory) => None,
+            // Pages that are being read make room when they are used here. If there are none, the pool is full of others.
+            Err(Refused::NoRoom) if level.under_way == 0 => {
+                level.left = 0;
+                return Step::Done;
+            }
+            Err(Refused::NoRoom) => return Step::Later,
+        };
+        let pids: Vec<Pid> = run.as_ref().map_or(vec![pid], |run| run.pids().collect());
+        for pid in &pids {
+            level.pages.remove(pid);
+        }
+        level.under_way += pids.len();
+        level.left = level.left.saturating_sub(pids.len());
+        if let Some(run) = &run {
+            let mut buffer = level.buffers.take(self.pool);
+            drop(level);
+            self.pool.read_run(run, &mut buffer);
+            level = self.level.lock();
+            level.buffers.0.push(buffer);
+        }
+        drop(level);
+        let below: Vec<Pid> = pids.iter().flat_map(|pid| self.below(*pid)).collect();
+        let mut level = self.level.lock();
+        level.under_way -= pids.len();
+        level.below.extend(below);
+        if level.pages.is_empty() && level.under_way == 0 {
+            level.pages = std::mem::take(&mut level.below);
+        }
+        drop(level);
+        self.pool.wake_ahead();
+        Step::Read
+    }
+
+    /// The pages that one leads to, if they lead to others themselves. None if it could not be read.
+    fn below(&self, pid: Pid) -> Vec<Pid> {
+        let Some(pinned) = self.pool.pin_resident(pid) else {
+            return Vec::new();
+        };
+        let page = pinned.read();
+        let node = page.node();
+        let leads = node.kind() == Kind::Inner && node.level() > 1;
+        let children = if leads { node.len() } else { 0 };
+        (0..children).map(|at| node.child(at)).collect()
+    }
+
+    /// Takes steps until there are no more, and waits where others read what leads on.
+    pub fn work(&self) {
+        work(self.pool, || self.step());
+    }
+}
