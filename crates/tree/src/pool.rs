@@ -13,7 +13,7 @@
 
 pub(crate) mod ahead;
 
-use self::ahead::Window;
+use self::ahead::{Reads, Window};
 use crate::file::{Batch, PageFile};
 use crate::monitor::{Dirty, Monitor, PidMap};
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -167,25 +167,30 @@ impl Pool {
     /// As [`PageFile::read`].
     pub fn pin(&self, pid: Pid) -> Result<Option<Pinned<'_>>> {
         let mut frames = self.frames.lock();
-        let mut has_waited = false;
+        // What is waited for, once it is.
+        let mut waits: Option<Reads> = None;
         let at = loop {
-            if let Some(at) = frames.places.get(&pid).copied() {
-                assert_eq!(frames.slots[at].page, Some(pid), "frame {at}");
-                if !frames.slots[at].is_loading {
+            let reads = if let Some(at) = frames.places.get(&pid).copied() {
+                let slot = frames.slots[at];
+                assert_eq!(slot.page, Some(pid), "frame {at}");
+                if !slot.is_loading && waits.is_none_or(|reads| frames.window.has_ended(reads)) {
                     frames.slots[at].was_used = true;
-                    let is_index = frames.slots[at].is_index;
-                    if has_waited {
-                        frames.counts.stalled(is_index);
+                    if waits.is_some() {
+                        frames.counts.stalled(slot.is_index);
                     }
                     return Ok(Some(self.hold(&mut frames, at)));
                 }
+                let is_ahead = slot.is_loading && slot.ahead.is_some();
+                frames.window.reads_under_way(is_ahead)
             } else if let Some(at) = self.claim(&mut frames, pid, true) {
                 break at;
             } else if frames.window.loading == 0 {
                 return Ok(None);
-            }
-            has_waited = true;
-            self.loaded.wait(&mut frames);
+            } else {
+                frames.window.reads_under_way(false)
+            };
+            let reads = *waits.get_or_insert(reads);
+            self.wait_loaded(&mut frames, reads);
         };
         frames.slots[at].is_loading = true;
         self.missed(&mut frames);
@@ -229,7 +234,8 @@ impl Pool {
         while let Some(at) = frames.places.get(&pid).copied() {
             let slot = frames.slots[at];
             if slot.is_loading {
-                self.loaded.wait(&mut frames);
+                let reads = frames.window.reads_under_way(false);
+                self.wait_loaded(&mut frames, reads);
                 continue;
             }
             let is_dirty = self.monitor.lock().dirty(pid).is_some();

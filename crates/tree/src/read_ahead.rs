@@ -11,6 +11,8 @@
 //! * Pages that were read ahead and not used yet have a quarter of the pool's frames at most, and lose them to no other page that is
 //!   read ahead. If redo has to read pages itself while the window is full, what is in the window was not wanted: each such read
 //!   lets the oldest page go.
+//! * A pin that needs a page which is on its way waits for as many reads as are under way: once, where it would otherwise wait for each
+//!   of their pages (section 5.3 of the paper: some stalls are longer).
 //! * A read that fails is no error here: the page is left to whoever pins it.
 //!
 //! # Source

@@ -72,6 +72,16 @@ fn a_page_that_leads_to_others_stays_while_leaves_can_go() {
 }
 
 #[test]
+fn a_page_that_leads_to_others_goes_when_nothing_else_can() {
+    let (_disk, file) = files(8);
+    let pool = pool(file, 1);
+    for pid in [0, 1, 0, 2] {
+        drop(pool.pin(Pid(pid)).expect("a page").expect("a frame"));
+    }
+    assert_eq!(pool.counts().evictions, 3);
+}
+
+#[test]
 fn a_pinned_page_and_a_dirty_one_stay_and_a_new_one_finds_no_frame() {
     let (_disk, file) = files(8);
     let pool = pool(file, 2);

@@ -6,6 +6,7 @@ mod counted;
 use counted::{DIR, SHAPE, add, count, files, files_on, flush, page, pool};
 use fastrand::Rng;
 use perdura_base::flaw::{Flaw, arm};
+use perdura_base::num::to_u64;
 use perdura_base::{Error, Gsn, Pid};
 use perdura_device::{Access, Clock, Disk, FaultPlan, MemDisk, ModelDisk, SimDisk, SystemClock};
 use perdura_page::tree_page::{Kind, Node};
@@ -288,14 +289,19 @@ fn gate(_: Duration) {
     });
 }
 
+/// A pool whose reads stop where their threads have a gate.
+fn gated_pool() -> Pool {
+    let clock = Arc::new(SystemClock::new());
+    let disk = ModelDisk::new(Arc::new(MemDisk::new()), 0, 2000, clock, gate);
+    pool(files_on(&disk, 60), 12)
+}
+
 /// A page is read ahead, and between its read and its arrival another thread wants it, changes it, and may write and evict it. Whether the
 /// change is still there.
 fn meanwhile(seed: u64, flaw: Option<Flaw>) -> bool {
     let mut rng = Rng::with_seed(seed);
     let (writes, evicts) = (rng.bool(), rng.bool());
-    let clock = Arc::new(SystemClock::new());
-    let disk = ModelDisk::new(Arc::new(MemDisk::new()), 0, 2000, clock, gate);
-    let pool = pool(files_on(&disk, 60), 12);
+    let pool = gated_pool();
     let numbers = AtomicU64::new(0);
     let (has_read, read) = channel();
     let (go, go_on) = channel();
@@ -340,6 +346,33 @@ fn a_change_while_its_page_is_read_ahead_is_not_lost() {
 }
 
 #[test]
+fn redo_that_has_caught_up_waits_once_for_all_that_is_being_read() {
+    let pool = gated_pool();
+    let ahead = ReadAhead::new(&pool, pids([5, 15, 25]));
+    std::thread::scope(|threads| {
+        let gates: Vec<_> = (0..3)
+            .map(|_| {
+                let (has_read, read) = channel();
+                let (go, go_on) = channel();
+                let ahead = &ahead;
+                threads.spawn(move || {
+                    GATE.set(Some((has_read, go_on)));
+                    assert_eq!(ahead.step(), Step::Read);
+                });
+                read.recv().expect("a read");
+                go
+            })
+            .collect();
+        threads.spawn(|| [5, 15, 25].map(|pid| drop(pinned(&pool, pid))));
+        for go in gates {
+            std::thread::sleep(Duration::from_millis(20));
+            go.send(()).expect("a thread that waits");
+        }
+    });
+    assert_eq!(pool.counts().data_stalls, 1);
+}
+
+#[test]
 fn every_mistake_shows() {
     for flaw in Flaw::TREE_AHEAD {
         let shown = (0..12).find(|seed| {
@@ -355,7 +388,7 @@ fn every_mistake_shows() {
 #[test]
 fn threads_that_read_ahead_beside_those_that_change_and_write_lose_nothing() {
     const PAGES: u32 = 200;
-    const ADDS: u64 = 10_000;
+    const ADDS: u64 = 4_000;
     let (disk, file) = files(PAGES);
     let pool = pool(file, 40);
     let numbers = AtomicU64::new(0);
@@ -433,8 +466,9 @@ fn thirty_two_threads_read_as_many_times_faster() {
         });
         let ms = (clock.mono_ns() - begin) / 1_000_000;
         println!("{readers} readers: {ms} ms, {:?}", pool.counts());
-        ms
+        (ms, pool.counts().data_stalls)
     };
-    let (alone, with) = (timed(0), timed(32));
+    let ((alone, _), (with, stalls)) = (timed(0), timed(32));
     assert!(with * 15 < alone, "{with} ms and {alone} ms");
+    assert!(stalls * 20 < to_u64(WANTED), "{stalls} stalls");
 }

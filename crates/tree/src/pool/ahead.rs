@@ -5,6 +5,7 @@
 
 use super::{Frames, Pool, Slot, is_index};
 use crate::file::RUN_PAGES_MAX;
+use parking_lot::MutexGuard;
 use perdura_base::Pid;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_page::tree_page::Node;
@@ -18,6 +19,11 @@ pub(super) struct Window {
     pages: usize,
     /// Those that are being read.
     pub(super) loading: usize,
+    /// Reads of runs that have begun, and that have ended.
+    begun: u64,
+    ended: u64,
+    /// Pins wait until so many have ended.
+    wake_at: u64,
     /// The frames and the numbers of their reads, in the order in which they were read. Some are used by now.
     order: VecDeque<(usize, u64)>,
     /// The number of the last page that was to be read.
@@ -34,13 +40,31 @@ impl Window {
             most: frames / 4,
             pages: 0,
             loading: 0,
+            begun: 0,
+            ended: 0,
+            wake_at: u64::MAX,
             order: VecDeque::new(),
             last: 0,
             events: 0,
             waiting: 0,
         }
     }
+
+    /// What a pin waits for: the next read that ends, or as many as are under way now. Redo that has caught up with those who read ahead waits
+    /// for all their reads once, and not for each page that is on its way.
+    pub(super) fn reads_under_way(&self, all: bool) -> Reads {
+        Reads(if all { self.begun } else { 0 })
+    }
+
+    /// Whether as many reads have ended.
+    pub(super) fn has_ended(&self, reads: Reads) -> bool {
+        self.ended >= reads.0
+    }
 }
+
+/// So many reads of runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reads(u64);
 
 /// Adjacent pages with frames of theirs, about to be read.
 #[derive(Debug)]
@@ -121,6 +145,7 @@ impl Pool {
             run.first = pid;
         }
         assert_eq!(run.pids().last(), Some(last), "pages lie side by side");
+        frames.window.begun += 1;
         Ok(run)
     }
 
@@ -179,7 +204,17 @@ impl Pool {
             }
         }
         frames.forget_used();
-        self.loaded.notify_all();
+        frames.window.ended += 1;
+        if frames.window.ended >= frames.window.wake_at {
+            frames.window.wake_at = u64::MAX;
+            self.loaded.notify_all();
+        }
+    }
+
+    /// Waits until so many reads have ended, or something else has happened to a page that is being read.
+    pub(super) fn wait_loaded(&self, frames: &mut MutexGuard<'_, Frames>, reads: Reads) {
+        frames.window.wake_at = frames.window.wake_at.min(reads.0);
+        self.loaded.wait(frames);
     }
 
     /// A page is used, or evicted, or could not be read.
