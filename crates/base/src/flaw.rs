@@ -289,6 +289,16 @@ pub enum Flaw {
     AheadOverNewer,
     /// An append takes its number before it reads the epoch that it joins.
     NumberBeforeEpoch,
+    /// A restart takes the compensations of a rollback back, as if they were changes.
+    CompensationUndone,
+    /// A restart writes pages of a tree before it has made durable the log that it believes.
+    TreeLogBelievedUnwritten,
+    /// A restart demands numbers above the end of the stable log without a gap.
+    NumbersDemandedAboveEosl,
+    /// A life gives operations numbers that the life before has given.
+    NumberReused,
+    /// What is to be taken back in a tree is forgotten when the restart ends.
+    LosersForgotten,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
@@ -490,6 +500,15 @@ impl Flaw {
     /// The flaws of reading a tree's pages ahead: schedules of two threads arm them.
     pub const TREE_AHEAD: [Flaw; 1] = [Flaw::AheadOverNewer];
 
+    /// The flaws of transactions over rows of a tree, and of its part of a restart.
+    pub const KEYED: [Flaw; 5] = [
+        Flaw::CompensationUndone,
+        Flaw::TreeLogBelievedUnwritten,
+        Flaw::NumbersDemandedAboveEosl,
+        Flaw::NumberReused,
+        Flaw::LosersForgotten,
+    ];
+
     /// The flaws of the numbers of operations: every schedule of some threads is tried for them.
     pub const NUMBERS: [Flaw; 1] = [Flaw::NumberBeforeEpoch];
 
@@ -519,6 +538,7 @@ const _: () = assert!(
         + Flaw::TREE_PAGES.len()
         + Flaw::TREE_FILE.len()
         + Flaw::TREE_AHEAD.len()
+        + Flaw::KEYED.len()
         + Flaw::STEAL.len()
         == Flaw::NoEpochs as usize + 1,
     "every flaw is on a list"

@@ -40,7 +40,7 @@ pub(crate) fn check_scheme(env: &Env, options: &CoreOptions) -> Result<()> {
             scheme_of(options).name()
         ))),
         Mode::Executor => Ok(()),
-        Mode::Steal => Err(Error::Usage(format!(
+        Mode::Steal | Mode::Keyed => Err(Error::Usage(format!(
             "the database in {} is of the logging scheme {}, which this engine does not serve; \
              `perdura restart` brings it back and shows what is in it",
             env.disks.data.name(),

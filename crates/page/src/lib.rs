@@ -14,6 +14,7 @@
 //! | [`tree_double`] | the newest batch of a tree's pages, written before they are written in their places |
 //! | [`tree_page`] | a page of a tree on disk: keys between fences |
 //! | [`tree_record`] | the log records of a tree in pages on disk: what it made dirty and what it wrote |
+//! | [`operation`] | the log's frames of operations on rows of a tree, by their keys |
 //! | [`ordered`] | the log's frames of commands and of rows' changes, which have an order |
 //!
 //! Nothing here owns memory, takes a latch or knows what a transaction is.
@@ -25,6 +26,7 @@ pub mod digest;
 mod fields;
 pub mod kind;
 pub mod layout;
+pub mod operation;
 pub mod ordered;
 pub mod record;
 pub mod row;

@@ -15,16 +15,18 @@ use perdura_wal::{Cut, Elsewhere, EpochEnds, History, StreamScan};
 
 use crate::families::Families;
 use crate::images::{ImageStatus, Images};
+use crate::tree::section::{self as tree_section, TreeAnchor};
 use crate::{archived, begins, parent};
 
 /// The tags of the sections that this build knows.
-const KNOWN: [Tag; 6] = [
+const KNOWN: [Tag; 7] = [
     Tag(Geometry::SECTION),
     Tag(Images::SECTION),
     Tag(Families::SECTION),
     Tag(begins::SECTION),
     Tag(archived::SECTION),
     Tag(parent::SECTION),
+    Tag(tree_section::SECTION),
 ];
 
 /// What the anchor says. It dereferences to the log's history.
@@ -42,6 +44,8 @@ pub struct Anchor {
     pub archived: Option<EpochEnds>,
     /// The database that this one was restored from.
     pub parent: Option<Parent>,
+    /// The tree, if its scheme has one.
+    pub tree: Option<TreeAnchor>,
     /// All sections as they were read, those of other builds among them.
     sections: Sections,
 }
@@ -71,6 +75,7 @@ impl Anchor {
             families: Families::default(),
             archived: None,
             parent: None,
+            tree: None,
             sections: Sections::default(),
         }
     }
@@ -108,6 +113,14 @@ impl Anchor {
             None => None,
             Some(_) => Some(owned(&record, Tag(parent::SECTION), parent::decode)?),
         };
+        let tree = match record.sections.get(Tag(tree_section::SECTION)) {
+            None if !record.history.scheme.has_tree() => None,
+            _ => Some(owned(
+                &record,
+                Tag(tree_section::SECTION),
+                tree_section::decode,
+            )?),
+        };
         Ok(Anchor {
             history: record.history,
             geometry,
@@ -115,6 +128,7 @@ impl Anchor {
             families,
             archived,
             parent,
+            tree,
             sections: record.sections,
         })
     }
@@ -147,6 +161,10 @@ impl Anchor {
         }
         if let Some(parent) = &self.parent {
             sections.set(Tag(parent::SECTION), false, parent::encode(parent));
+        }
+        if let Some(tree) = &self.tree {
+            let payload = tree_section::encode(tree);
+            sections.set(Tag(tree_section::SECTION), true, payload);
         }
         Record {
             history: self.history.clone(),
@@ -255,7 +273,7 @@ pub fn read_anchor(disk: &dyn Disk) -> Result<Option<Anchor>> {
 
 #[cfg(test)]
 mod tests {
-    use perdura_base::{CkptEpoch, Epoch, Incarnation, Pos, Uuid};
+    use perdura_base::{CkptEpoch, Epoch, Gsn, Incarnation, Pos, Uuid};
     use perdura_device::{Access, MemDisk};
     use perdura_wal::anchor::COPY_BYTES;
 
@@ -301,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_section_that_this_build_does_not_know_survives_updates_restarts_and_repair() {
-        let strange = Tag(*b"TREE");
+        let strange = Tag(*b"MORE");
         let disk = MemDisk::new();
         let mut record = example().to_record();
         // Between the others, so that its place is seen to stay.
@@ -350,17 +368,17 @@ mod tests {
     #[test]
     fn a_required_section_that_this_build_does_not_know_is_refused_by_name_and_place() {
         let mut record = example().to_record();
-        record.sections.set(Tag(*b"TREE"), true, vec![1]);
+        record.sections.set(Tag(*b"MORE"), true, vec![1]);
         let disk = MemDisk::new();
         AnchorFile::create(&disk, &record).unwrap();
         let error = open_anchor(&disk).map(drop).unwrap_err();
-        let at = record.offset_of(Tag(*b"TREE"));
+        let at = record.offset_of(Tag(*b"MORE"));
         assert!(
             matches!(&error, Error::Corrupt(why) if why.offset == at),
             "{error}"
         );
         assert!(
-            error.to_string().contains("the required section TREE"),
+            error.to_string().contains("the required section MORE"),
             "{error}"
         );
         assert_eq!(error.family(), perdura_base::error::Family::Corruption);
@@ -378,6 +396,11 @@ mod tests {
             whole.parent = Some(Parent {
                 uuid: Uuid([1; 16]),
                 epoch: Epoch(1),
+            });
+            whole.tree = Some(TreeAnchor {
+                page_bytes: 8192,
+                rssp: Gsn(1),
+                k: CkptEpoch(1),
             });
             let image = whole.image_mut(ImageSlot::A);
             image.mark_building(CkptEpoch(1));

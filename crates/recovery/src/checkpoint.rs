@@ -1,7 +1,7 @@
 //! The checkpoint, fuzzy or consistent: a machine that takes one latch or performs one I/O per step.
 //!
 //! ```text
-//! Idle ─ begin ─► Copy ⇄ Write ─ last partition ─► SyncPages ─► Directory ─► Mark ─► Await ─► Anchor ─► Truncate ─► Idle
+//! Idle ─ begin ─► Copy ⇄ Write ─ last partition ─► SyncPages ─► Directory ─► Tree ─► Mark ─► Await ─► Anchor ─► Truncate ─► Idle
 //! ```
 //! * *begin*: the anchor says BUILDING for the slot about to be overwritten, so that it is no
 //!   fallback from then on; begin marks are appended to every stream; then `G := k` is published.
@@ -11,6 +11,7 @@
 //!   copied to a staging buffer. Never in the middle of a transaction: the latch is its latch.
 //! * *Write*: the staged pages, outside the latch. At the partition's end its section of the
 //!   directory, with the hash index as it stood under the last latch.
+//! * *Tree*: the pages of the tree that were dirty at the begin are written ([`crate::tree::checkpoint`]). Nothing, without a tree.
 //! * *Mark*, *Await*: end marks; the image counts once their epoch is durable, because then every
 //!   record it reflects is.
 //! * *Anchor*: names the image, drops chain links that nothing needs, and only then the log is cut.
@@ -48,7 +49,7 @@ use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
-use perdura_base::{CkptEpoch, Epoch, ImageSlot, PageId, PartitionId, Pos, Result};
+use perdura_base::{CkptEpoch, Epoch, Gsn, ImageSlot, PageId, PartitionId, Pos, Result};
 use perdura_device::{AlignedBuf, Clock};
 use perdura_heap::{Cut, MemoryUse};
 use perdura_wal::Wal;
@@ -59,6 +60,7 @@ use crate::cover::Covering;
 use crate::disks::Disks;
 use crate::image::{Directory, DirectoryWriter, ImageFile, PageSummer, Places, directory_path};
 use crate::proof::SweepDigest;
+use crate::tree::checkpoint::{Step, TreeCheckpoint};
 use crate::window::{Beginning, Window};
 
 mod cut;
@@ -95,6 +97,8 @@ struct Sweep {
     begin_epoch: Epoch,
     /// The instant that the image holds; `None` for a fuzzy sweep. Open in the partitions not yet swept.
     cut: Option<Cut>,
+    /// The redo start of the tree's part, once that has ended.
+    tree: Option<Gsn>,
     /// Where the sweep goes on after pages that were visited out of turn.
     goes_on: Option<(u16, u32)>,
     /// The digests of the partitions that have their sections.
@@ -154,6 +158,8 @@ struct Staged {
 pub struct CheckpointParts {
     /// The pages.
     pub component: Component,
+    /// The tree, if there is one.
+    pub tree: Option<TreeCheckpoint>,
     /// The log.
     pub wal: Arc<Wal>,
     /// The anchor.
@@ -259,6 +265,7 @@ impl Checkpointer {
         }
         let CheckpointParts {
             component,
+            tree,
             wal,
             anchor,
             disks,
@@ -306,6 +313,10 @@ impl Checkpointer {
         if begun.cut.is_some() {
             writer.mark_consistent();
         }
+        // Behind the begin marks: an operation with a higher number lies behind its stream's mark.
+        if let Some(tree) = tree {
+            tree.begin();
+        }
         let sweep = Sweep {
             slot,
             k,
@@ -317,6 +328,7 @@ impl Checkpointer {
             covering: Covering::Open { marks: begun.marks },
             begin_epoch: begin_epoch.expect("a window sets its begin marks"),
             cut: begun.cut,
+            tree: None,
             goes_on: None,
             digests: Vec::with_capacity(usize::from(component.geometry().partitions)),
             pages: 0,
@@ -418,8 +430,9 @@ impl Checkpointer {
                 if let Some(writer) = sweep.writer.take() {
                     sweep.directory_crc = writer.finish()?;
                 }
-                (Event::Listed, Phase::Mark)
+                (Event::Listed, Phase::Tree)
             }
+            Phase::Tree => return self.write_tree(sweep),
             Phase::Mark => {
                 let Checkpointer { parts, .. } = self;
                 let cover = parts
@@ -455,6 +468,30 @@ impl Checkpointer {
         Ok(Taken {
             progress: CheckpointProgress::Working(to_u64((end - run) * PAGE_BYTES)),
             ..Taken::worked(Event::RunWritten, next)
+        })
+    }
+
+    /// Writes pages of the tree.
+    fn write_tree(&self, sweep: &mut Sweep) -> Result<Taken> {
+        let step = match &self.parts.tree {
+            None => return Ok(Taken::worked(Event::TreeClean, Phase::Mark)),
+            Some(tree) => tree.step(&self.parts.wal)?,
+        };
+        let dirty = Taken::worked(Event::TreeDirty, Phase::Tree);
+        Ok(match step {
+            Step::Worked => dirty,
+            Step::Waits => {
+                self.parts.wal.check()?;
+                Taken {
+                    progress: CheckpointProgress::Waiting,
+                    ..dirty
+                }
+            }
+            Step::Ended(rssp) => {
+                assert!(sweep.tree.is_none(), "the tree's part ends once");
+                sweep.tree = Some(rssp);
+                Taken::worked(Event::TreeClean, Phase::Mark)
+            }
         })
     }
 
@@ -501,6 +538,9 @@ impl Checkpointer {
         self.stats.cancelled += 1;
         if sweep.covering.is_open() {
             self.parts.window.cancel();
+        }
+        if let Some(tree) = &self.parts.tree {
+            tree.cancel();
         }
         let tmp = format!("{}.tmp", directory_path(sweep.slot, sweep.k));
         // On a full disk it would be in the way; if it cannot go now, the next complete checkpoint

@@ -2,7 +2,7 @@
 //! that were seen.
 
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::{CkptEpoch, Epoch, Error, ImageSlot, Incarnation, Result};
+use perdura_base::{CkptEpoch, Epoch, Error, Gsn, ImageSlot, Incarnation, Result};
 use perdura_wal::{BlockRef, ChainLink, Cut, StreamScan, Vouched};
 
 use crate::anchor::Anchor;
@@ -129,6 +129,18 @@ pub(crate) fn first_epoch(cut: &Cut) -> Epoch {
     let first = Epoch(cut.epoch_max.max(cut.durable).0 + 1);
     assert!(first > cut.durable, "epoch {first} is durable already");
     first
+}
+
+/// Numbers of operations seen anywhere, void ones included, are never given again.
+pub(crate) fn last_number(cut: &Cut) -> Gsn {
+    if armed(Flaw::NumberReused) {
+        return Gsn(cut.gsn_max.0.saturating_sub(8));
+    }
+    assert!(
+        cut.epoch_max >= cut.durable || cut.gsn_max == Gsn(0),
+        "what was seen covers what counts"
+    );
+    cut.gsn_max
 }
 
 /// The least that `G` may be after the restart: the next checkpoint's number is one more, and unused.

@@ -1,8 +1,11 @@
 //! Creates a database.
 
-use perdura_base::{Error, Result, Uuid};
-use perdura_device::Clock;
+use perdura_base::{CkptEpoch, Error, Gsn, Result, TableId, Uuid};
+use perdura_device::{Access, Clock, Disk};
 use perdura_heap::Geometry;
+use perdura_tree::bulk::{NewRow, fill};
+use perdura_tree::file::PageFile;
+use perdura_tree::tree::Tree;
 use perdura_wal::anchor::AnchorFile;
 use perdura_wal::scheme::Scheme;
 use perdura_wal::segment::LOG_DIR;
@@ -12,6 +15,8 @@ use crate::anchor::Anchor;
 use crate::disks::Disks;
 use crate::image::create_images;
 use crate::images::IMAGE_DISKS_MAX;
+use crate::tree::section::TreeAnchor;
+use crate::tree::{TREE_DIR, shape};
 
 /// The properties of a new database that never change.
 #[derive(Debug, Clone)]
@@ -33,6 +38,66 @@ pub struct NewDatabase {
 /// # Errors
 /// The disks'.
 pub fn create(disks: &Disks, clock: &dyn Clock, new: &NewDatabase) -> Result<()> {
+    assert!(!new.scheme.has_tree(), "this database gets no tree");
+    make(disks, clock, new, None)
+}
+
+/// The tree of a new database.
+pub struct NewTree<'a> {
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// A table that is there from the beginning, and its rows.
+    pub table: Option<NewTable<'a>>,
+}
+
+/// A table that a tree is made with.
+pub struct NewTable<'a> {
+    /// Its number.
+    pub id: TableId,
+    /// Its rows, which ascend by their keys.
+    pub rows: &'a mut dyn Iterator<Item = NewRow>,
+    /// How full leaves are made, percent.
+    pub percent: usize,
+}
+
+/// As [`create`], for a database with a tree. The rows that it is made with are there as soon as the database is.
+///
+/// # Errors
+/// As there; [`Error::Usage`] for a size that no page has, and as [`fill`].
+pub fn create_with_tree(
+    disks: &Disks,
+    clock: &dyn Clock,
+    new: &NewDatabase,
+    tree: NewTree<'_>,
+) -> Result<()> {
+    assert!(new.scheme.has_tree(), "this database gets a tree");
+    make(disks, clock, new, Some(tree))
+}
+
+fn make_tree(data: &dyn Disk, anchor: &mut Anchor, tree: NewTree<'_>) -> Result<()> {
+    let named = TreeAnchor {
+        page_bytes: tree.page_bytes,
+        rssp: Gsn(0),
+        k: CkptEpoch(0),
+    };
+    anchor.tree = Some(named);
+    assert!(anchor.scheme.has_tree(), "a scheme with a tree");
+    data.make_dir(TREE_DIR)?;
+    let shape = shape(anchor, &named);
+    Tree::make(data, TREE_DIR, shape)?;
+    if let Some(NewTable { id, rows, percent }) = tree.table {
+        let file = PageFile::open(data, TREE_DIR, shape, Access::Buffered)?;
+        fill(&file, shape, id, rows, percent)?;
+    }
+    Ok(())
+}
+
+fn make(
+    disks: &Disks,
+    clock: &dyn Clock,
+    new: &NewDatabase,
+    tree: Option<NewTree<'_>>,
+) -> Result<()> {
     let Disks { data, images, logs } = disks;
     assert_eq!(
         logs.len(),
@@ -49,6 +114,9 @@ pub fn create(disks: &Disks, clock: &dyn Clock, new: &NewDatabase) -> Result<()>
     }
     let meaning = (new.scheme, new.streams);
     let history = History::begin(new.uuid, clock.wall_us(), meaning, new.segments);
-    let anchor = Anchor::new(history, new.geometry, image_disks);
+    let mut anchor = Anchor::new(history, new.geometry, image_disks);
+    if let Some(tree) = tree {
+        make_tree(data.as_ref(), &mut anchor, tree)?;
+    }
     AnchorFile::create(data.as_ref(), &anchor.to_record()).map(drop)
 }

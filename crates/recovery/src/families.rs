@@ -36,7 +36,9 @@ impl Family {
             | FrameKind::EndCheckpoint
             | FrameKind::Restart
             | FrameKind::Beacon
-            | FrameKind::Record => None,
+            | FrameKind::Record
+            | FrameKind::Operations
+            | FrameKind::Tree => None,
         }
     }
 

@@ -138,7 +138,7 @@ impl StreamPlayer {
                 StreamPlayer::TwoPass(InLife::new(TwoPass::default(), stream, players))
             }
             Player::Merge(_) => StreamPlayer::Merged(InLife::new(NoPlayer, stream, players)),
-            Player::Supplied(_) | Player::Ordered => {
+            Player::Supplied(_) | Player::Ordered | Player::Tree(_) => {
                 StreamPlayer::Supplied(InLife::new(NoPlayer, stream, players))
             }
         }
@@ -179,7 +179,9 @@ impl Play for Group {
     ) -> Result<()> {
         match frame.kind.role() {
             Role::Records => {}
-            Role::BeginMark | Role::EndMark | Role::Log | Role::Ordered => return Ok(()),
+            Role::BeginMark | Role::EndMark | Role::Log | Role::Ordered | Role::Numbered => {
+                return Ok(());
+            }
         }
         debug_assert_eq!(frame.kind, FrameKind::Group, "routed to the group player");
         let whole = for_each_record(frame.payload, |record| {
@@ -220,7 +222,7 @@ impl Play for Backward {
                 self.note_mark(frame, scene.image.kind());
                 return Ok(());
             }
-            Role::Log | Role::Ordered => return Ok(()),
+            Role::Log | Role::Ordered | Role::Numbered => return Ok(()),
         }
         debug_assert_eq!(frame.kind, FrameKind::Record, "routed to the fate player");
         let record = txn_record(frame.payload, origin)?;
@@ -257,7 +259,9 @@ impl Play for TwoPass {
     ) -> Result<()> {
         match frame.kind.role() {
             Role::Records => {}
-            Role::BeginMark | Role::EndMark | Role::Log | Role::Ordered => return Ok(()),
+            Role::BeginMark | Role::EndMark | Role::Log | Role::Ordered | Role::Numbered => {
+                return Ok(());
+            }
         }
         debug_assert_eq!(frame.kind, FrameKind::Record, "routed to two passes");
         let record = txn_record(frame.payload, origin)?;

@@ -32,6 +32,7 @@
 //! | `route`, `pass` | which player takes a frame; what the players of one pass share |
 //! | `replay`, `judge` | the jobs of the schedule; what each player does with a frame |
 //! | [`ordered`] | the second pass: ordered frames, each partition's in their order |
+//! | [`tree`] | the tree's part of a restart: numbered frames, in the order of their numbers; its share of a checkpoint |
 //! | [`indexing`] | pages to tables: catalog and indexes, as jobs of the schedule |
 //! | [`fates`] | what became of each transaction of a stream |
 //! | `merge`, `undo` | play in the order of slots; the second pass |
@@ -102,6 +103,7 @@ mod stats;
 pub mod streams;
 pub mod tables;
 mod threads;
+pub mod tree;
 pub mod truncate;
 mod undo;
 pub mod verify;

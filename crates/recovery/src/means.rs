@@ -58,6 +58,8 @@ pub struct Means<'a> {
     pub progress: &'a Progress,
     /// The ordered frames that a second pass plays after this recovery. Any other ends it.
     pub ordered: Families,
+    /// Whether a tree's part follows, which plays the frames that have numbers.
+    pub has_tree: bool,
     /// What the indexes are built with; `None` for a caller that wants pages alone.
     pub indexing: Option<Indexing<'a>>,
 }

@@ -190,7 +190,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
             match pass.players.route(frame.kind) {
                 Some(Route::Method) => {}
                 // Every worker reads every unit; the supplied players see each frame once.
-                Some(Route::SecondPass) => return Ok(()),
+                Some(Route::Later) => return Ok(()),
                 Some(Route::Supplied(_)) if !is_first => return Ok(()),
                 Some(Route::Supplied(number)) => {
                     return pass.players.play_supplied(number, frame, origin);
@@ -239,7 +239,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
                 head.begun.extend(begun_by(frame.payload));
                 return Ok(None);
             }
-            Role::EndMark | Role::Log | Role::Ordered => return Ok(None),
+            Role::EndMark | Role::Log | Role::Ordered | Role::Numbered => return Ok(None),
         }
         debug_assert!(
             pass.players.method().plays(frame.kind),

@@ -6,7 +6,8 @@
 //! # Source
 //! *Differential Logging* (000), table 2: DL1P, DL2P, PL2P. PL2P-part is our addition: several workers
 //! replay the same log, each only its own partitions. It is the baseline one would build today. *Rethinking Main
-//! Memory OLTP Recovery* (001): value and command, which play ordered frames after the database's own records.
+//! Memory OLTP Recovery* (001): value and command, which play ordered frames after the database's own records. *Implementing
+//! Performance Competitive Logical Recovery* (002): log0, log1, log2, sql1, sql2, which redo operations on a tree; aries is our addition.
 
 use perdura_wal::Direction;
 use perdura_wal::scheme::{Order, Scheme};
@@ -15,6 +16,7 @@ use crate::anchor::Anchor;
 use crate::families::Family;
 use crate::level::Level;
 use crate::player::{Mergers, Player};
+use crate::tree::play::{Ahead, Table, TreePlay};
 
 /// A restart method.
 #[derive(Debug, Clone)]
@@ -25,6 +27,24 @@ pub struct Method {
     pub schemes: &'static [Scheme],
     /// What it does with the log.
     pub player: Player,
+}
+
+/// The schemes of trees; the first has such a method as its default, unless a row before has another.
+const BY_KEY: &[Scheme] = &[Scheme::Logical, Scheme::Physiological];
+const BY_PAGE: &[Scheme] = &[Scheme::Physiological, Scheme::Logical];
+
+/// A method that restarts a tree.
+const fn of_tree(
+    name: &'static str,
+    schemes: &'static [Scheme],
+    table: Table,
+    ahead: Ahead,
+) -> Method {
+    Method {
+        name,
+        schemes,
+        player: Player::Tree(TreePlay { table, ahead }),
+    }
 }
 
 /// All methods. A scheme's default is the first row that names it first.
@@ -69,6 +89,12 @@ pub const METHODS: &[Method] = &[
         schemes: &[Scheme::Unlogged],
         player: Player::Group(Direction::Forward),
     },
+    of_tree("log2", &[Scheme::Logical], Table::Deltas, Ahead::List),
+    of_tree("log1", &[Scheme::Logical], Table::Deltas, Ahead::Nothing),
+    of_tree("sql2", BY_PAGE, Table::Writes, Ahead::Log),
+    of_tree("sql1", BY_PAGE, Table::Writes, Ahead::Nothing),
+    of_tree("log0", BY_KEY, Table::None, Ahead::Nothing),
+    of_tree("aries", BY_KEY, Table::Checkpoint, Ahead::Nothing),
 ];
 
 impl Method {
@@ -91,11 +117,12 @@ impl Method {
     }
 
     /// The method that plays the first pass: this one, or that of the database's scheme if this one plays
-    /// ordered frames, which come after it.
+    /// ordered frames, which come after it. Beside a tree, pages in memory have groups.
     #[must_use]
     pub fn first_pass(&self, scheme: Scheme) -> &Method {
         match self.player {
             Player::Ordered => Method::of(scheme),
+            Player::Tree(_) => Method::of(Scheme::Differential),
             Player::Group(_)
             | Player::Fate
             | Player::TwoPass
@@ -130,7 +157,8 @@ impl Method {
         match scheme.order() {
             // Ordered frames are played after image and log at any level.
             Order::Free | Order::PerPartition => Level::Four,
-            Order::PerSlot => Level::Three,
+            // Frames with numbers are played after image and log.
+            Order::PerSlot | Order::ByNumber => Level::Three,
         }
     }
 
@@ -168,8 +196,11 @@ impl Method {
     /// # Errors
     /// The reason why not.
     pub fn check_log(&self, anchor: &Anchor, level: Level) -> Result<(), String> {
-        let first = self.first_pass(anchor.scheme);
-        first.check(anchor.scheme, level)?;
+        let of_scheme = match self.player {
+            Player::Ordered => Method::of(anchor.scheme),
+            _ => self,
+        };
+        of_scheme.check(anchor.scheme, level)?;
         if !matches!(self.player, Player::Ordered) {
             return Ok(());
         }
@@ -203,12 +234,16 @@ mod tests {
         for method in METHODS {
             for scheme in method.schemes {
                 let merged = scheme.order() == Order::PerSlot;
+                let numbered = scheme.order() == Order::ByNumber;
                 assert_eq!(method.player.mergers(2) > 0, merged, "{}", method.name);
-                assert_eq!(method.check(*scheme, Level::Four).is_ok(), !merged);
+                let at_once = method.check(*scheme, Level::Four).is_ok();
+                assert_eq!(at_once, !merged && !numbered);
                 let is_ordered = matches!(method.player, Player::Ordered);
+                let of_tree = matches!(method.player, Player::Tree(_));
                 assert_eq!(scheme.order() == Order::PerPartition, is_ordered);
+                assert_eq!(numbered, of_tree);
                 let first = method.first_pass(Scheme::Differential);
-                assert_eq!(is_ordered, first.name != method.name);
+                assert_eq!(is_ordered || of_tree, first.name != method.name);
                 assert!(method.check(*scheme, Level::Three).is_ok());
             }
         }
@@ -222,7 +257,7 @@ mod tests {
             .check(Scheme::Differential, Level::Two)
             .unwrap_err();
         assert!(why.contains("scheme is differential"), "{why}");
-        let unknown = Method::by_name("aries", Scheme::Differential).unwrap_err();
+        let unknown = Method::by_name("aries3", Scheme::Differential).unwrap_err();
         assert!(unknown.contains("pl2p-part"));
     }
 

@@ -46,6 +46,7 @@ use perdura_wal::Origin;
 use crate::families::{Families, Family};
 use crate::options::RestartOptions;
 use crate::report::OrderedReport;
+use crate::route::{WRITERS_BUG, refuse};
 use crate::streams::Decided;
 use crate::tables::Catalog;
 
@@ -126,18 +127,7 @@ pub fn malformed(family: Family, why: Malformed, origin: &Origin) -> Error {
         origin,
         format!("a frame of {}: {}", family.name(), why.expected),
         format!("something else at byte {} of the frame", why.at),
-        "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
-    )
-}
-
-/// An error that names a frame's place.
-fn refuse(origin: &Origin, expected: String, found: String, consequence: &str) -> Error {
-    Error::corrupt(
-        format!("log stream {}", origin.stream),
-        origin.pos.0,
-        expected,
-        found,
-        consequence,
+        WRITERS_BUG,
     )
 }
 

@@ -38,7 +38,7 @@ impl<'a, I, S: LogSource> Pass<'a, I, S> {
         means: &'a Means<'a>,
     ) -> Result<Self> {
         let players = Players::plan(means.method, means.supplied)?;
-        let players = players.before_second_pass(means.ordered);
+        let players = players.before_later_passes(means.ordered, means.has_tree);
         players.begin(heap);
         let streams = (0u8..).map(StreamId).take(log.parts());
         let streams: Vec<_> = streams

@@ -12,13 +12,15 @@
 //! | merge | assigns what follows the image's begin mark, by order number | undoes the losers | |
 //! | supplied | the caller's | the caller's | the caller's |
 //! | ordered | | | |
+//! | tree | | | |
 //!
 //! The set is closed but for the supplied one: a player of another kind of record, which may need layers
 //! above this one, is an implementation of [`Supplied`]. It plays the log alone, as a method's
 //! player, or beside one: `crate::route` decides which of them takes a frame.
 //!
 //! *Ordered* stands for the second pass ([`crate::ordered`]), which plays ordered frames when the first one is
-//! over. In the first pass the method of the database's scheme takes its place.
+//! over. In the first pass the method of the database's scheme takes its place. *Tree* stands for the tree's part
+//! ([`crate::tree`]), which follows both; in the first pass the method of groups takes its place.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -26,6 +28,8 @@ use std::sync::Arc;
 use perdura_base::{Incarnation, Result, StreamId};
 use perdura_heap::Heap;
 use perdura_wal::{Direction, Frame, FrameKind, Origin, Role};
+
+use crate::tree::play::TreePlay;
 
 /// What a restart does with the log.
 #[derive(Debug, Clone)]
@@ -45,6 +49,8 @@ pub enum Player {
     Supplied(Arc<dyn Supplied>),
     /// None in this pass: ordered frames are played after it.
     Ordered,
+    /// None in this pass: the tree's part follows it, with this table of dirty pages.
+    Tree(TreePlay),
 }
 
 /// How many workers merge. Each plays only its own partitions.
@@ -74,7 +80,8 @@ impl Player {
             | Player::Fate
             | Player::TwoPass
             | Player::Merge(_)
-            | Player::Ordered => IndexNeed::AfterLog,
+            | Player::Ordered
+            | Player::Tree(_) => IndexNeed::AfterLog,
             Player::Supplied(player) => player.indexes(),
         }
     }
@@ -85,9 +92,11 @@ impl Player {
         match self {
             Player::Group(direction) => *direction,
             Player::Fate => Direction::Backward,
-            Player::TwoPass | Player::Merge(_) | Player::Supplied(_) | Player::Ordered => {
-                Direction::Forward
-            }
+            Player::TwoPass
+            | Player::Merge(_)
+            | Player::Supplied(_)
+            | Player::Ordered
+            | Player::Tree(_) => Direction::Forward,
         }
     }
 
@@ -95,8 +104,8 @@ impl Player {
     #[must_use]
     pub fn plays(&self, kind: FrameKind) -> bool {
         match (self, kind.role()) {
-            (_, Role::BeginMark | Role::EndMark | Role::Log | Role::Ordered)
-            | (Player::Ordered, Role::Records) => false,
+            (_, Role::BeginMark | Role::EndMark | Role::Log | Role::Ordered | Role::Numbered)
+            | (Player::Ordered | Player::Tree(_), Role::Records) => false,
             (Player::Group(_), Role::Records) => kind == FrameKind::Group,
             (Player::Fate | Player::TwoPass | Player::Merge(_), Role::Records) => {
                 kind == FrameKind::Record
@@ -116,7 +125,8 @@ impl Player {
             | Player::Fate
             | Player::TwoPass
             | Player::Supplied(_)
-            | Player::Ordered => 0,
+            | Player::Ordered
+            | Player::Tree(_) => 0,
         }
     }
 }

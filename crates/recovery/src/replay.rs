@@ -158,7 +158,7 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
             match players.route(frame.kind) {
                 Some(Route::Method) => player.frame(&scene, frame, origin, &mut passed),
                 Some(Route::Supplied(number)) => players.play_supplied(number, frame, origin),
-                Some(Route::SecondPass) => Ok(()),
+                Some(Route::Later) => Ok(()),
                 None => Err(foreign(frame, origin)),
             }
         })?;

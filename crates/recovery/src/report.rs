@@ -9,6 +9,7 @@ use perdura_base::moment::moment;
 use serde::Serialize;
 
 use crate::ordered::Divergences;
+use crate::tree::TreeReport;
 
 /// The phases, in order.
 pub const PHASES: [&str; 5] = ["start", "load", "index", "replay", "done"];
@@ -192,6 +193,9 @@ pub struct RestartReport {
     /// Ordered frames, if the database may log any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered: Option<OrderedReport>,
+    /// The tree's part, if the database has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeReport>,
     /// Ordered frames that did something else than before the crash, where the caller accepted that.
     #[serde(skip_serializing_if = "Divergences::is_empty")]
     pub divergences: Divergences,
@@ -280,6 +284,35 @@ impl fmt::Display for RestartReport {
                 ordered.reflected,
                 ordered.seconds,
                 ordered.read_seconds
+            )?;
+        }
+        if let Some(tree) = &self.tree {
+            writeln!(
+                f,
+                "tree      redo start {}, {} operations, {} redone, {} + {} skipped, {} there, {} moved, {} transaction(s) to take back",
+                tree.redo_start,
+                tree.operations,
+                tree.applied,
+                tree.skipped_clean,
+                tree.skipped_early,
+                tree.had,
+                tree.moved,
+                tree.losers
+            )?;
+            writeln!(
+                f,
+                "          {} leaves and {} other pages read, {} of them ahead, {} + {} waits, {} written, {} in the table, {} in memory; repair {:.3} s, analysis {:.3} s, redo {:.3} s",
+                tree.data_pages_fetched,
+                tree.index_pages_fetched,
+                tree.pages_read_ahead,
+                tree.data_stalls,
+                tree.index_stalls,
+                tree.pages_written,
+                tree.dirty_pages,
+                tree.frames,
+                tree.repair_seconds,
+                tree.analysis_seconds,
+                tree.redo_seconds
             )?;
         }
         for note in &self.notes {

@@ -4,7 +4,9 @@
 //! # Source
 //! *Differential Logging* (000), algorithm 3, in its order-free form: load the image, decide the durable
 //! epoch from block headers, test every record of every stream against the rule. Then, from *Rethinking Main Memory
-//! OLTP Recovery* (001), play the ordered frames.
+//! OLTP Recovery* (001), play the ordered frames. Then, from *Implementing Performance Competitive Logical Recovery* (002),
+//! redo the operations on a tree. Pages of a tree are the one durable thing that changes before the end: what a restart writes
+//! there, the next one finds and does not need.
 //!
 //! # Deviations
 //! The paper ends when the state is correct. A restart must also prepare the next one. It marks all pages
@@ -15,6 +17,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Incarnation, Result};
 use perdura_device::Clock;
@@ -27,7 +30,7 @@ use crate::anchor_cell::AnchorCell;
 use crate::archived::check_archive;
 use crate::close::{
     assert_believed_is_durable, ckpt_floor, close_incarnation, durable_end, first_epoch,
-    make_durable,
+    last_number, make_durable,
 };
 use crate::found::find;
 use crate::given::check_given;
@@ -35,12 +38,16 @@ use crate::image::Directory;
 use crate::indexing::Indexing;
 use crate::ordered::{Second, second_pass};
 use crate::plan::{BadPage, ImagePlan, plan_image};
+use crate::player::Player;
 use crate::recover::{Means, State, Target, recover};
 use crate::report::{Bytes, Records, RestartReport};
 use crate::stats::ReplayStats;
 use crate::streams::{Decided, Streams};
+use crate::tree::play::TreePlay;
+use crate::tree::section::TreeAnchor;
+use crate::tree::{Part, RestartedTree, TreeMeans};
 
-pub use crate::create::{NewDatabase, create};
+pub use crate::create::{NewDatabase, NewTable, NewTree, create, create_with_tree};
 
 pub use crate::options::RestartOptions;
 pub use crate::tables::Catalog;
@@ -59,6 +66,8 @@ pub struct Restarted {
     pub wal_start: WalStart,
     /// The tables.
     pub catalog: Catalog,
+    /// The tree, and what is to be taken back in it, if the database has one.
+    pub tree: Option<RestartedTree>,
     /// What happened.
     pub report: RestartReport,
 }
@@ -72,6 +81,17 @@ pub struct Restarted {
 /// again; [`Error::Usage`] if the method, the level or the players are not for this log: then nothing was
 /// changed.
 pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
+    restart_with_tree(options, None)
+}
+
+/// As [`restart`], for a database that may have a tree.
+///
+/// # Errors
+/// As there; [`Error::Usage`] if there is a tree and nothing to restart it with.
+pub fn restart_with_tree(
+    options: &RestartOptions<'_>,
+    tree: Option<&TreeMeans>,
+) -> Result<Option<Restarted>> {
     let clock = options.clock.as_ref();
     let progress = options.progress.as_ref();
     let (begin, faults) = (clock.mono_ns(), clock.page_faults());
@@ -80,6 +100,10 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         return Ok(None);
     };
     check_given(options, &anchor)?;
+    let tree = anchor
+        .tree
+        .map(|named| part_of_tree(options, named, tree))
+        .transpose()?;
     let mut report = begin_report(options, &anchor, notes);
 
     progress.enter(1);
@@ -108,6 +132,28 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
             ));
         }
     }
+    check_archive(&anchor, options.archived.as_ref(), &durable_end(&log.cut))?;
+    let late = armed(Flaw::TreeLogBelievedUnwritten);
+    if !options.dry_run && !late {
+        make_durable(options, &anchor, &log.scans)?;
+    }
+    let mut restarted_tree = None;
+    if let Some((named, means, play)) = tree {
+        let part = Part {
+            options,
+            means,
+            anchor: &anchor,
+            tree: named,
+            log: &log,
+            play,
+        };
+        let (tree, did) = part.run()?;
+        restarted_tree = Some(tree);
+        report.tree = Some(did);
+    }
+    if !options.dry_run && late {
+        make_durable(options, &anchor, &log.scans)?;
+    }
     let Decided {
         mut scans,
         cut,
@@ -123,13 +169,11 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
     report.rows_from_sidecar = state.tables.rows_from_sidecar;
     let (heap, catalog) = (state.heap, state.tables.catalog);
 
-    check_archive(&anchor, options.archived.as_ref(), &durable_end(&cut))?;
     let mut record = anchor.clone();
     close_incarnation(&mut record, &cut, &image.damaged)?;
     let anchor_cell = if options.dry_run {
         None
     } else {
-        make_durable(options, &anchor, &scans)?;
         assert_believed_is_durable(&anchor, &record, &scans);
         Some(publish(file, anchor, &record)?)
     };
@@ -140,7 +184,7 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         epoch: first_epoch(&cut),
         durable: cut.durable,
         wall_us: cut.wall_us,
-        gsn: cut.gsn_max,
+        gsn: last_number(&cut),
     };
     fill_report(&mut report, &image, &cut, &state.stats, &record);
     let directories = trusted_directories(&mut image, &record);
@@ -155,8 +199,29 @@ pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
         directories,
         wal_start,
         catalog,
+        tree: restarted_tree,
         report,
     }))
+}
+
+/// What the tree's part of a restart works with, and what its table is made of.
+fn part_of_tree<'a>(
+    options: &RestartOptions<'_>,
+    named: TreeAnchor,
+    means: Option<&'a TreeMeans>,
+) -> Result<(TreeAnchor, &'a TreeMeans, TreePlay)> {
+    let means = means.ok_or_else(|| {
+        Error::Usage(String::from(
+            "the database has a tree, and this program gives it no pages in memory; `perdura restart` brings it back",
+        ))
+    })?;
+    match options.method.player {
+        Player::Tree(play) => Ok((named, means, play)),
+        _ => Err(Error::Usage(format!(
+            "method {} restarts no tree",
+            options.method.name
+        ))),
+    }
 }
 
 /// What the images list, as far as memory was loaded from them.
@@ -239,6 +304,7 @@ pub(crate) fn load(
             clock: options.clock.as_ref(),
             progress: &options.progress,
             ordered: anchor.families,
+            has_tree: anchor.tree.is_some(),
             indexing: Some(indexing(options, anchor, &image, tolerance)),
         };
         let state = recover(&image, &log, Target::End, &means)?;

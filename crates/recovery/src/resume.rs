@@ -15,6 +15,8 @@ use crate::component::Component;
 use crate::proof::SweepDigest;
 use crate::report::RestartReport;
 use crate::restart::{Catalog, RestartOptions, Restarted};
+use crate::tree::RestartedTree;
+use crate::tree::checkpoint::TreeCheckpoint;
 use crate::window::Window;
 
 /// Past this many closed incarnations in the anchor that checkpoints can leave behind, a restart checkpoints before
@@ -33,6 +35,8 @@ pub struct Resumed {
     pub checkpoints: Checkpoints,
     /// The tables.
     pub catalog: Catalog,
+    /// The tree, and what is to be taken back in it before work begins.
+    pub tree: Option<RestartedTree>,
     /// What the restart did.
     pub report: RestartReport,
 }
@@ -111,8 +115,17 @@ pub fn resume(
         "nothing becomes durable before the restart is noted"
     );
     let anchor = Arc::new(restarted.anchor.expect("a dry run resumes nothing"));
+    assert_eq!(
+        restarted.tree.is_some(),
+        record.tree.is_some(),
+        "the tree that the anchor names is there"
+    );
     let parts = CheckpointParts {
         component: Component::Heap(Arc::clone(&restarted.heap)),
+        tree: restarted
+            .tree
+            .as_ref()
+            .map(|tree| TreeCheckpoint::new(Arc::clone(&tree.tree), Arc::clone(&wal))),
         wal: Arc::clone(&wal),
         anchor: Arc::clone(&anchor),
         disks: options.disks.clone(),
@@ -148,6 +161,7 @@ pub fn resume(
         wal,
         anchor,
         catalog: restarted.catalog,
+        tree: restarted.tree,
         report,
     })
 }

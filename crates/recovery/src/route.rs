@@ -36,8 +36,8 @@ pub(crate) enum Route {
     Method,
     /// The supplied player of this number.
     Supplied(usize),
-    /// None in this pass: the second one plays it.
-    SecondPass,
+    /// None in this pass: the second one, or the tree's part, plays it.
+    Later,
 }
 
 /// The players of one restart.
@@ -54,6 +54,8 @@ pub(crate) struct Players<'a> {
     no_records: Route,
     /// What the second pass plays.
     ordered: Families,
+    /// Whether there is a tree, whose part of the restart plays what has numbers.
+    has_tree: bool,
 }
 
 impl<'a> Players<'a> {
@@ -71,10 +73,9 @@ impl<'a> Players<'a> {
                 Route::Supplied(0)
             }
             Player::Group(_) | Player::Fate | Player::TwoPass | Player::Merge(_) => Route::Method,
-            Player::Ordered => {
+            Player::Ordered | Player::Tree(_) => {
                 return Err(Error::Usage(format!(
-                    "method {} plays ordered frames, which come after a pass by the method of the \
-                     database's scheme",
+                    "method {} plays frames that come after a pass by the method of the database's scheme",
                     method.name
                 )));
             }
@@ -105,6 +106,7 @@ impl<'a> Players<'a> {
             records: owner(FrameKind::Record)?,
             no_records: to_method,
             ordered: Families::default(),
+            has_tree: false,
             method: &method.player,
             supplied,
         };
@@ -116,16 +118,17 @@ impl<'a> Players<'a> {
                 None => continue,
                 Some(Route::Method) => players.method.plays(kind),
                 Some(Route::Supplied(number)) => players.supplied[number].plays(kind),
-                Some(Route::SecondPass) => false,
+                Some(Route::Later) => false,
             };
             assert!(plays, "frames of kind {} go to {route:?}", kind.code());
         }
         Ok(players)
     }
 
-    /// The same players, where a second pass plays ordered frames of these families.
-    pub fn before_second_pass(mut self, ordered: Families) -> Self {
+    /// The same players, where a second pass plays ordered frames of these families, and a tree's part what has numbers.
+    pub fn before_later_passes(mut self, ordered: Families, has_tree: bool) -> Self {
         self.ordered = ordered;
+        self.has_tree = has_tree;
         self
     }
 
@@ -143,8 +146,9 @@ impl<'a> Players<'a> {
             FrameKind::Effects | FrameKind::Command => {
                 let is_declared = |family: &Family| self.ordered.has(*family);
                 let family = Family::of(kind).filter(is_declared);
-                family.map(|_| Route::SecondPass)
+                family.map(|_| Route::Later)
             }
+            FrameKind::Operations | FrameKind::Tree => self.has_tree.then_some(Route::Later),
         }
     }
 
@@ -203,7 +207,8 @@ fn direction(method: &Method, others: &[Arc<dyn Supplied>]) -> Result<Direction>
             | Player::TwoPass
             | Player::Merge(_)
             | Player::Supplied(_)
-            | Player::Ordered,
+            | Player::Ordered
+            | Player::Tree(_),
             Some(_),
         ) => Ok(Direction::Forward),
     }
@@ -230,12 +235,27 @@ fn indexes(method: &Method, others: &[Arc<dyn Supplied>]) -> Result<IndexNeed> {
 /// The error for records that no player of the restart claims.
 #[cold]
 pub(crate) fn foreign(frame: Frame<'_>, origin: &Origin) -> Error {
+    refuse(
+        origin,
+        String::from("records of the scheme and the families that the anchor names"),
+        format!("a frame of kind {}", frame.kind.code()),
+        WRITERS_BUG,
+    )
+}
+
+/// What it means if a frame makes no sense.
+pub(crate) const WRITERS_BUG: &str =
+    "The checksums hold, so this is a bug in the writer. Keep a copy and report it.";
+
+/// An error that names a frame's place.
+#[cold]
+pub(crate) fn refuse(origin: &Origin, expected: String, found: String, consequence: &str) -> Error {
     Error::corrupt(
         format!("log stream {}", origin.stream),
         origin.pos.0,
-        "records of the scheme and the families that the anchor names",
-        format!("a frame of kind {}", frame.kind.code()),
-        "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+        expected,
+        found,
+        consequence,
     )
 }
 
@@ -302,7 +322,7 @@ mod tests {
                 Player::Fate | Player::TwoPass | Player::Merge(_) | Player::Supplied(_) => {
                     (FrameKind::Record, FrameKind::Group)
                 }
-                Player::Ordered => {
+                Player::Ordered | Player::Tree(_) => {
                     let why = refusal(method, &[]).expect("it is of the second pass");
                     assert!(why.contains(method.name), "{why}");
                     continue;

@@ -536,6 +536,7 @@ pub fn build(
         directories: [Directory::empty(partitions), Directory::empty(partitions)],
         wal_start,
         catalog,
+        tree: None,
         report,
     };
     let resumed = resume(

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Pos, Result, StreamId};
 use perdura_device::Disk;
-use perdura_wal::{Check, Cut, RawUnit, StreamScan, scan_stream};
+use perdura_wal::{Check, Cut, Holds, RawUnit, StreamScan, scan_stream};
 
 use crate::anchor::Anchor;
 use crate::source::{LogEnd, LogSource};
@@ -114,10 +114,18 @@ impl LogSource for Streams<'_> {
         for (scan, units) in scans.iter().zip(&mut units) {
             let held = |unit: &Range<usize>| scan.holds(unit).ordered;
             ordered.push(units.iter().filter(|unit| held(unit)).cloned().collect());
-            // Frames of a family that the anchor does not declare are refused by the pass that reads them.
-            if !self.anchor.families.is_empty() {
-                units.retain(|unit| !held(unit) || scan.holds(unit).others);
-            }
+            // Frames that the anchor does not declare are refused by the pass that reads them.
+            let has_tree = self.anchor.tree.is_some();
+            let has_ordered = !self.anchor.families.is_empty();
+            units.retain(|unit| {
+                let Holds {
+                    ordered,
+                    operations,
+                    tree,
+                    others,
+                } = scan.holds(unit);
+                others || ordered && !has_ordered || (operations || tree) && !has_tree
+            });
         }
         let body_bytes = |(scan, units): (&StreamScan, &Vec<Range<usize>>)| {
             let blocks = units.iter().flat_map(|unit| &scan.blocks[unit.clone()]);

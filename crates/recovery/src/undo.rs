@@ -49,9 +49,9 @@ pub(crate) fn undo_losers<I: Image, S: LogSource>(
                 (Some(Route::Method), Role::Records) => {}
                 (
                     Some(Route::Method),
-                    Role::BeginMark | Role::EndMark | Role::Log | Role::Ordered,
+                    Role::BeginMark | Role::EndMark | Role::Log | Role::Ordered | Role::Numbered,
                 )
-                | (Some(Route::Supplied(_) | Route::SecondPass), _) => return Ok(()),
+                | (Some(Route::Supplied(_) | Route::Later), _) => return Ok(()),
                 (None, _) => return Err(foreign(frame, origin)),
             }
             let update = match txn_record(frame.payload, origin)? {

@@ -11,7 +11,8 @@ use perdura_base::num::to_u64;
 use perdura_base::{Epoch, Error, ImageSlot, PartitionId, Pos, Result, StreamId};
 use perdura_device::AlignedBuf;
 use perdura_heap::{Geometry, Heap, MemoryAccount, decode_group};
-use perdura_page::{OrderedPayload, TxnRecord, decode_txn_record};
+use perdura_page::tree_record::TreeRecord;
+use perdura_page::{OrderedPayload, TxnRecord, decode_txn_record, operation};
 use perdura_wal::anchor::COMBINED;
 use perdura_wal::{Check, Direction, Frame, FrameKind, RestartRecord, StreamScan, scan_stream};
 use serde::Serialize;
@@ -388,6 +389,15 @@ impl Counts {
                 payload.effects().all(|effect| effect.is_ok())
             }),
             FrameKind::Command => self.ordered(frame, |payload| payload.command().is_ok()),
+            FrameKind::Operations => operation::decode(frame.payload).is_ok_and(|operations| {
+                let rows = operations
+                    .acts
+                    .iter()
+                    .filter(|(_, act)| act.row().is_some());
+                self.records += to_u64(rows.count());
+                true
+            }),
+            FrameKind::Tree => TreeRecord::decode(frame.payload).is_ok(),
             FrameKind::Restart => RestartRecord::decode(frame.payload).is_some(),
             FrameKind::BeginCheckpoint | FrameKind::EndCheckpoint | FrameKind::Beacon => true,
         }

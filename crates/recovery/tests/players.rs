@@ -141,7 +141,9 @@ impl Supplied for Values {
     fn frame(&self, frame: Frame<'_>, origin: Origin) -> Result<()> {
         match frame.kind.role() {
             Role::Records => {}
-            Role::BeginMark | Role::EndMark | Role::Log | Role::Ordered => return Ok(()),
+            Role::BeginMark | Role::EndMark | Role::Log | Role::Ordered | Role::Numbered => {
+                return Ok(());
+            }
         }
         let text = std::str::from_utf8(frame.payload).ok();
         let Some((key, value)) = text.and_then(|text| text.split_once('=')) else {
@@ -303,10 +305,16 @@ fn a_record_of_another_scheme_is_refused_by_every_player_and_not_passed_over() {
             Player::Fate | Player::TwoPass | Player::Merge(_) | Player::Supplied(_) => {
                 FrameKind::Group
             }
-            // It has no place in a log without its frames; see `tests/ordered.rs`.
-            Player::Ordered => continue,
+            // They have no place in a log without their frames; see `tests/ordered.rs` and, of steal mode, `tests/keyed`.
+            Player::Ordered | Player::Tree(_) => continue,
         };
-        for kind in [other, FrameKind::Effects, FrameKind::Command] {
+        let later = [
+            FrameKind::Effects,
+            FrameKind::Command,
+            FrameKind::Operations,
+            FrameKind::Tree,
+        ];
+        for kind in later.into_iter().chain([other]) {
             let machine = Machine::new();
             let wal = machine.open(&METHODS[0]).unwrap();
             append_kind(&wal, 1, kind, b"x");

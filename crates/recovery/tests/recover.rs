@@ -419,6 +419,7 @@ fn recovered_beside<I: Image, S: LogSource>(
         clock: &ManualClock::at(1),
         progress: &Progress::default(),
         ordered: Families::default(),
+        has_tree: false,
         indexing: None,
     };
     recover(image, log, target, &means)

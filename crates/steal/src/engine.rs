@@ -28,7 +28,7 @@ use crate::txn::{Buffers, Committed, Place};
 /// Numbers of transactions and of physical changes begin, in each incarnation, at the incarnation
 /// shifted by this: none is used twice, and a restart need not search for the highest. A life has room
 /// for 2^32 of each.
-const NUMBER_SHIFT: u32 = 32;
+pub(crate) const NUMBER_SHIFT: u32 = 32;
 
 /// Figures since the database was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -96,11 +96,8 @@ impl Steal {
                 env.disks.data.name()
             )));
         }
-        let mut uuid = [0; 16];
-        uuid[..8].copy_from_slice(&mix64(env.seed).to_le_bytes());
-        uuid[8..].copy_from_slice(&mix64(env.seed ^ 0x9e37_79b9_7f4a_7c15).to_le_bytes());
         let new = NewDatabase {
-            uuid: Uuid(uuid),
+            uuid: new_uuid(env.seed),
             geometry: Geometry {
                 partitions: options.partitions,
                 chunk_pages: options.chunk_pages,
@@ -383,6 +380,14 @@ impl Steal {
     pub fn digest(&self) -> String {
         crate::digest(&self.heap)
     }
+}
+
+/// The uuid that a seed gives a new database.
+pub(crate) fn new_uuid(seed: u64) -> Uuid {
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&mix64(seed).to_le_bytes());
+    uuid[8..].copy_from_slice(&mix64(seed ^ 0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    Uuid(uuid)
 }
 
 /// Spaces and the number of free slots they list.

@@ -30,6 +30,7 @@
 //! | [`streams`] | the gate, active lists, a checkpoint's window |
 //! | [`space`] | slot locks and free slots of a partition |
 //! | [`growth`] | new pages and the initial load |
+//! | [`keyed`] | transactions over the rows of a tree, by their keys |
 //! | [`digest`](mod@digest) | the contents of a database in one number |
 //! | [`flushers`] | threads that make commits durable |
 //!
@@ -52,6 +53,7 @@ pub mod digest;
 pub mod engine;
 pub mod flushers;
 pub mod growth;
+pub mod keyed;
 pub mod options;
 pub mod record;
 pub mod rollback;
@@ -62,5 +64,6 @@ pub mod txn;
 pub use digest::digest;
 pub use engine::{Steal, StealStats};
 pub use flushers::Flushers;
+pub use keyed::{KeyTxn, Keyed, KeyedOptions, KeyedStats, Write};
 pub use options::{Records, Route, StealEnv, StealOptions};
 pub use txn::{Committed, Place, Txn};

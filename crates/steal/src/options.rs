@@ -72,6 +72,20 @@ pub struct StealOptions {
     pub method: &'static str,
 }
 
+/// Checks the length of the longest block of the log.
+pub(crate) fn check_log_sizes(block_bytes_max: usize) -> Result<()> {
+    // A flusher takes whole blocks, as many as make half of what may be in flight: a longer
+    // block would never leave.
+    let longest = BLOCK_BYTES_MAX.min(to_usize(IN_FLIGHT_BYTES_MAX / 2));
+    let in_range = (SECTOR_BYTES..=longest).contains(&block_bytes_max);
+    if !in_range || !block_bytes_max.is_multiple_of(SECTOR_BYTES) {
+        return Err(Error::Usage(format!(
+            "the longest block is {block_bytes_max} bytes; it is a multiple of {SECTOR_BYTES}, at most {longest}"
+        )));
+    }
+    Ok(())
+}
+
 impl StealOptions {
     /// The settings of a database of this scheme with rows of up to `slot_bytes` bytes.
     #[must_use]
@@ -117,16 +131,7 @@ impl StealOptions {
 
     /// Checks what an open goes by; returns the class of the slots.
     pub(crate) fn check_open(&self) -> Result<SlotClass> {
-        // A flusher takes whole blocks, as many as make half of what may be in flight: a longer
-        // block would never leave.
-        let longest = BLOCK_BYTES_MAX.min(to_usize(IN_FLIGHT_BYTES_MAX / 2));
-        let in_range = (SECTOR_BYTES..=longest).contains(&self.block_bytes_max);
-        if !in_range || !self.block_bytes_max.is_multiple_of(SECTOR_BYTES) {
-            return Err(Error::Usage(format!(
-                "the longest block is {} bytes; it is a multiple of {SECTOR_BYTES}, at most {longest}",
-                self.block_bytes_max
-            )));
-        }
+        check_log_sizes(self.block_bytes_max)?;
         self.class()
     }
 

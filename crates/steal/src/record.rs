@@ -93,7 +93,7 @@ impl Steal {
                 }
                 self.append_change(to, change);
             }
-            Guard::PartitionSequence | Guard::NoRecords => {
+            Guard::PartitionSequence | Guard::NoRecords | Guard::PageNumber => {
                 unreachable!("transactions interleave in no scheme of this guard")
             }
         }

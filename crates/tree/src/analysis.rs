@@ -175,19 +175,24 @@ impl Default for SqlAnalysis {
     }
 }
 
-/// The analysis of ARIES: the pages that the checkpoint's end names, and every page that was updated behind its redo start.
+/// The analysis of ARIES: the pages that the checkpoint's end names, and every page that was updated behind that.
 #[derive(Debug)]
 pub struct AriesAnalysis {
     table: DirtyPages,
 }
 
 impl AriesAnalysis {
-    /// Begins at the redo start of the checkpoint with this end.
+    /// Begins at a redo start.
     #[must_use]
-    pub fn new(end: &EndCheckpoint) -> Self {
+    pub fn new() -> Self {
         AriesAnalysis {
-            table: knows_all(&end.dirty),
+            table: knows_all(&[]),
         }
+    }
+
+    /// A checkpoint's end: these pages are dirty, and no others.
+    pub fn checkpoint(&mut self, end: &EndCheckpoint) {
+        self.table = knows_all(&end.dirty);
     }
 
     /// The next update behind the redo start.
@@ -199,6 +204,12 @@ impl AriesAnalysis {
     #[must_use]
     pub fn finish(self) -> DirtyPages {
         self.table
+    }
+}
+
+impl Default for AriesAnalysis {
+    fn default() -> Self {
+        AriesAnalysis::new()
     }
 }
 
@@ -225,6 +236,5 @@ fn update(table: &mut DirtyPages, pid: Pid, gsn: Gsn) {
         last: gsn,
         last_note: 0,
     });
-    // A page that the checkpoint's end names may have been written and made dirty again behind this update.
     entry.last = entry.last.max(gsn);
 }

@@ -19,14 +19,17 @@ pub struct Operation<'a> {
     pub pid: Pid,
 }
 
-/// The log. Both give what is appended the next number, and are called while the monitor's mutex is held, so that numbers and
-/// notes have one order.
-pub trait Log {
-    /// Appends an operation.
-    fn operation(&self, operation: &Operation<'_>) -> Gsn;
-
+/// The log for the tree's own records. What is appended gets the next number, while the monitor's mutex is held, so that numbers
+/// and notes have one order.
+pub trait Records {
     /// Appends a record of the tree.
     fn record(&self, record: &TreeRecord) -> Gsn;
+}
+
+/// The log for a caller's operations too, under the same rule.
+pub trait Log: Records {
+    /// Appends an operation.
+    fn operation(&self, operation: &Operation<'_>) -> Gsn;
 }
 
 /// What a call of the tree has come to.

@@ -259,6 +259,26 @@ impl PageFile {
         Ok(batch.next == Step::Done)
     }
 
+    /// Lays out pages side by side that nothing leads to yet, so that no tear can hurt.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn lay(&self, first: Pid, pages: &[u8]) -> Result<()> {
+        assert!(
+            pages.len().is_multiple_of(self.shape.page_bytes),
+            "whole pages"
+        );
+        self.pages.write_at(self.offset(first), pages)
+    }
+
+    /// Makes pages durable that were laid out.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.pages.sync()
+    }
+
     /// Writes a batch, all its steps.
     ///
     /// # Errors

@@ -1,13 +1,12 @@
 //! A second data component: tables in pages on disk. It knows keys, pages and the numbers of operations, and no transaction.
 //!
-//! Nothing uses it yet: what is missing is a restart that plays the parts over the log, and long rows.
-//!
 //! | module | one idea |
 //! |---|---|
 //! | [`contract`] | what passes between it and its callers |
 //! | [`tree`] | tables: descents, reads, scans, writes |
 //! | [`structure`] | changes of structure, and their redo |
 //! | [`split`], [`merge`] | the changes that there are |
+//! | [`bulk`] | filling a new tree |
 //! | [`redo`] | the redo of one operation |
 //! | [`monitor`] | what is noted while pages become dirty and are written: the records Δ and BW, and which pages are dirty |
 //! | [`dirty_pages`] | the dirty page table of a restart, and the redo test that needs no page |
@@ -21,6 +20,7 @@
 //! printed it loses updates; the modules say where they differ.
 
 pub mod analysis;
+pub mod bulk;
 pub mod contract;
 pub mod dirty_pages;
 pub mod file;

@@ -1,6 +1,6 @@
 //! The merge of a sparse leaf with a neighbour, and of what leads to it.
 
-use crate::contract::{Answer, Log, done};
+use crate::contract::{Answer, Records, done};
 use crate::structure::Plan;
 use crate::tree::Tree;
 use perdura_base::{Pid, Result, TableId};
@@ -20,7 +20,7 @@ impl Tree {
     ///
     /// # Errors
     /// `Usage` if there is no such table; as [`Pool::pin`](crate::pool::Pool::pin).
-    pub fn merge(&self, table: TableId, key: &[u8], log: &dyn Log) -> Result<Answer<bool>> {
+    pub fn merge(&self, table: TableId, key: &[u8], log: &dyn Records) -> Result<Answer<bool>> {
         let mut roots = self.roots.write();
         let path = done!(self.path(&roots, table, key, 0)?);
         let mut plan = Plan::new(&roots);

@@ -61,8 +61,20 @@ pub struct Dirty {
     /// The number of its last note: what tells whether it has changed since it was copied. Numbers of updates do not tell
     /// that in a restart, which redoes changes of structure first and then older operations.
     note: u64,
-    /// Whether a checkpoint that is under way has to write it: it was dirty at the redo start.
-    owed: bool,
+    /// The redo start at which it was dirty, if the checkpoint that began there is under way and has to write it. By number: a
+    /// copy that was made for a checkpoint which was given up pays for none.
+    owed: Option<Gsn>,
+}
+
+/// What a monitor's notes are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tells {
+    /// Δ records, and BW records beside them.
+    Deltas,
+    /// The same, and a Δ has the number of each update (appendix D.1 of the paper).
+    DeltasWithNumbers,
+    /// BW records alone: restarts find pages by the operations' hints.
+    Writes,
 }
 
 /// When a Δ is due.
@@ -103,6 +115,7 @@ pub struct Monitor {
     rssp: Option<Gsn>,
     first_note: u64,
     dirty: Vec<Pid>,
+    tells: Tells,
     /// The numbers of the notes, if they are logged.
     lsns: Option<Vec<Gsn>>,
     written: Vec<Pid>,
@@ -114,10 +127,9 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// A monitor for a restart, which begins with pages that are all clean, and whose next note has that number. `with_lsns`:
-    /// a Δ has the numbers of the updates, too (appendix D.1 of the paper).
+    /// A monitor for a restart, which begins with pages that are all clean, and whose next note has that number.
     #[must_use]
-    pub fn new(limits: Limits, first_note: u64, with_lsns: bool) -> Self {
+    pub fn new(limits: Limits, first_note: u64, tells: Tells) -> Self {
         Monitor {
             limits,
             pages: PidMap::default(),
@@ -126,7 +138,8 @@ impl Monitor {
             rssp: None,
             first_note,
             dirty: Vec::new(),
-            lsns: with_lsns.then(Vec::new),
+            tells,
+            lsns: (tells == Tells::DeltasWithNumbers).then(Vec::new),
             written: Vec::new(),
             first_write: None,
             eosl: Gsn(0),
@@ -138,6 +151,12 @@ impl Monitor {
     pub fn end_restart(&mut self) {
         assert!(self.restarting, "a restart ends once");
         self.restarting = false;
+    }
+
+    /// What its notes are for.
+    #[must_use]
+    pub fn tells(&self) -> Tells {
+        self.tells
     }
 
     /// The page, if it is dirty.
@@ -166,7 +185,7 @@ impl Monitor {
                     r_lsn: gsn,
                     last: gsn,
                     note,
-                    owed: false,
+                    owed: None,
                 });
                 self.by_age.insert((gsn, pid));
             }
@@ -213,21 +232,17 @@ impl Monitor {
         let dirty = found.unwrap_or_else(|| panic!("page {pid} was written twice at a time"));
         assert!(dirty.note >= copied.note && dirty.r_lsn <= dirty.last);
         let has_changed = dirty.note > copied.note;
-        if copied.owed {
-            assert!(dirty.owed, "page {pid} was written twice at a time");
-            // It was copied behind the redo start, so nothing that is older is missing.
-            dirty.owed = false;
+        if let Some(rssp) = dirty.owed
+            && (copied.owed == dirty.owed || !has_changed)
+        {
+            // It was copied behind the redo start, or as it was there: nothing that is older is missing.
+            dirty.owed = None;
             self.owed -= 1;
-            if let Some(rssp) = self.rssp {
-                self.by_age.remove(&(dirty.r_lsn, pid));
-                dirty.r_lsn = dirty.r_lsn.max(Gsn(rssp.0 + 1));
-                self.by_age.insert((dirty.r_lsn, pid));
-            }
+            self.by_age.remove(&(dirty.r_lsn, pid));
+            dirty.r_lsn = dirty.r_lsn.max(Gsn(rssp.0 + 1));
+            self.by_age.insert((dirty.r_lsn, pid));
         }
         if !has_changed {
-            if dirty.owed {
-                self.owed -= 1;
-            }
             self.by_age.remove(&(dirty.r_lsn, pid));
             self.pages.remove(&pid);
             debug_assert_eq!(self.by_age.len(), self.pages.len());
@@ -294,9 +309,18 @@ impl Monitor {
         self.owed = self.pages.len();
         for dirty in self.pages.values_mut() {
             assert!(dirty.last < rssp, "an update behind the redo start");
-            dirty.owed = true;
+            dirty.owed = Some(rssp);
         }
         rssp
+    }
+
+    /// The checkpoint under way is given up: its redo start stays without an end.
+    pub fn cancel_checkpoint(&mut self) {
+        self.rssp = None;
+        self.owed = 0;
+        for dirty in self.pages.values_mut() {
+            dirty.owed = None;
+        }
     }
 
     /// Whether a checkpoint is under way.
@@ -307,7 +331,7 @@ impl Monitor {
 
     /// The pages that the checkpoint has to write yet, in no order.
     pub fn owed(&self) -> impl Iterator<Item = Pid> {
-        let owed = self.pages.iter().filter(|(_, dirty)| dirty.owed);
+        let owed = self.pages.iter().filter(|(_, dirty)| dirty.owed.is_some());
         owed.map(|(pid, _)| *pid)
     }
 

@@ -1,6 +1,6 @@
 //! New tables, and the split of a leaf and of what leads to it.
 
-use crate::contract::{Answer, Log, done};
+use crate::contract::{Answer, Records, done};
 use crate::structure::Plan;
 use crate::tree::{META, Tree};
 use perdura_base::{Error, Pid, Result, TableId};
@@ -11,7 +11,7 @@ impl Tree {
     ///
     /// # Errors
     /// `Usage` if there is one of that number, or no more can be named; the disk's, if the file cannot grow.
-    pub fn make_table(&self, table: TableId, log: &dyn Log) -> Result<Answer<()>> {
+    pub fn make_table(&self, table: TableId, log: &dyn Records) -> Result<Answer<()>> {
         let mut roots = self.roots.write();
         if roots.tables.contains_key(&table) {
             return Err(Error::Usage(format!("there is a table {table}")));
@@ -33,7 +33,12 @@ impl Tree {
     }
 
     /// Splits the leaf of a key that is to be put, and what leads to it where that is full.
-    pub(crate) fn split(&self, table: TableId, key: &[u8], log: &dyn Log) -> Result<Answer<()>> {
+    pub(crate) fn split(
+        &self,
+        table: TableId,
+        key: &[u8],
+        log: &dyn Records,
+    ) -> Result<Answer<()>> {
         let mut roots = self.roots.write();
         let path = done!(self.path(&roots, table, key, 0)?);
         let mut plan = Plan::new(&roots);

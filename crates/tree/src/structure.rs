@@ -1,7 +1,7 @@
 //! Changes of structure: planned, logged as one record, made, and redone. Whatever number of levels one takes part in, a restart
 //! finds all of it or nothing.
 
-use crate::contract::{Answer, Log, done};
+use crate::contract::{Answer, Records, done};
 use crate::pool::Pinned;
 use crate::tree::{FREE_KEY, META, NEXT_KEY, Roots, Tree};
 use perdura_base::flaw::{Flaw, armed};
@@ -171,7 +171,7 @@ impl Tree {
         &self,
         roots: &mut Roots,
         plan: &Plan,
-        log: &dyn Log,
+        log: &dyn Records,
     ) -> Result<Answer<()>> {
         assert!(plan.next >= roots.next && plan.next > 0);
         self.pool().file().grow(plan.next)?;
@@ -283,7 +283,7 @@ impl Tree {
 }
 
 /// The mistake of [`Flaw::StructureInTwoRecords`].
-fn in_two(changes: &[(Pid, PageChange)], log: &dyn Log) -> Gsn {
+fn in_two(changes: &[(Pid, PageChange)], log: &dyn Records) -> Gsn {
     let (first, second) = changes.split_at(changes.len() / 2);
     let part = |changes: &[(Pid, PageChange)]| {
         let changes = changes.to_vec();

@@ -3,9 +3,9 @@
 //! Descents hold the *structure lock* shared, from the root to the leaf and until the operation has ended; a change of structure
 //! holds it exclusively. Splits are rare, and a page that is split is in nobody's hands then.
 
-use crate::contract::{Answer, Log, Operation, done};
+use crate::contract::{Answer, Log, Operation, Records, done};
 use crate::file::{PageFile, Shape};
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, Tells};
 use crate::pool::{Pinned, Pool};
 use parking_lot::RwLock;
 use perdura_base::{Error, Gsn, Pid, Result, TableId};
@@ -87,6 +87,12 @@ impl Tree {
             roots: RwLock::default(),
             shape,
         }
+    }
+
+    /// Its tables, ascending.
+    #[must_use]
+    pub fn tables(&self) -> Vec<TableId> {
+        self.roots.read().tables.keys().copied().collect()
     }
 
     /// Its pages in memory.
@@ -230,7 +236,7 @@ impl Tree {
                 done!(self.split(table, key, log)?);
                 continue;
             }
-            if before.is_none() && value.is_none() {
+            if before.as_deref() == value {
                 let is_sparse = false;
                 return Ok(Answer::Done(Applied { before, is_sparse }));
             }
@@ -271,13 +277,16 @@ impl Tree {
     }
 
     /// Cuts a Δ if one is due, and a BW behind it. `eosl` was read before.
-    pub fn cut_notes(&self, eosl: Gsn, log: &dyn Log) {
+    pub fn cut_notes(&self, eosl: Gsn, log: &dyn Records) {
         let mut monitor = self.pool.monitor().lock();
         if !monitor.is_due() {
             return;
         }
+        let tells = monitor.tells();
         if let Some((delta, writes)) = monitor.cut(eosl) {
-            log.record(&TreeRecord::Delta(delta));
+            if tells != Tells::Writes {
+                log.record(&TreeRecord::Delta(delta));
+            }
             if let Some(writes) = writes {
                 log.record(&TreeRecord::Writes(writes));
             }
@@ -285,17 +294,22 @@ impl Tree {
     }
 
     /// A checkpoint begins (RSSP): the number from which redo will start when it has ended.
-    pub fn begin_checkpoint(&self, log: &dyn Log) -> Gsn {
+    pub fn begin_checkpoint(&self, log: &dyn Records) -> Gsn {
         let mut monitor = self.pool.monitor().lock();
         monitor.begin_checkpoint(|| log.record(&TreeRecord::RedoStart))
     }
 
     /// The checkpoint ends, if all that it has to write is durable.
-    pub fn end_checkpoint(&self, log: &dyn Log) -> Option<(Gsn, EndCheckpoint)> {
+    pub fn end_checkpoint(&self, log: &dyn Records) -> Option<(Gsn, EndCheckpoint)> {
         let mut monitor = self.pool.monitor().lock();
         let end = monitor.end_checkpoint()?;
         let gsn = log.record(&TreeRecord::EndCheckpoint(end.clone()));
         Some((gsn, end))
+    }
+
+    /// The checkpoint under way, if there is one, is given up.
+    pub fn cancel_checkpoint(&self) {
+        self.pool.monitor().lock().cancel_checkpoint();
     }
 
     /// A page that is whole is not what leads to it says.

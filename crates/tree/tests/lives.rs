@@ -18,7 +18,7 @@ use perdura_base::{Gsn, TableId};
 use perdura_device::{Access, Disk, SimDisk};
 use perdura_tree::analysis::Detail;
 use perdura_tree::file::{PageFile, Shape};
-use perdura_tree::monitor::Monitor;
+use perdura_tree::monitor::{Monitor, Tells};
 use perdura_tree::tree::Tree;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ fn new_tree(seed: u64, shape: Shape, frames: usize) -> (Arc<SimDisk>, Tree) {
     disk.sync_dir("").expect("its name");
     Tree::make(&*disk, "tree", shape).expect("a tree");
     let file = PageFile::open(&*disk, "tree", shape, Access::Buffered).expect("files");
-    let mut monitor = Monitor::new(lives::restart::LIMITS, 0, true);
+    let mut monitor = Monitor::new(lives::restart::LIMITS, 0, Tells::DeltasWithNumbers);
     monitor.end_restart();
     let tree = Tree::new(file, shape, frames, monitor);
     insist(&tree, Gsn(0), || tree.find_tables()).expect("no tables");

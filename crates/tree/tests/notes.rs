@@ -4,13 +4,13 @@ use perdura_base::{Gsn, Pid};
 use perdura_page::tree_record::{Delta, EndCheckpoint, Writes};
 use perdura_tree::analysis::{AriesAnalysis, Detail, LogicalAnalysis, SqlAnalysis};
 use perdura_tree::dirty_pages::{DirtyPages, Skip};
-use perdura_tree::monitor::{Limits, Monitor};
+use perdura_tree::monitor::{Limits, Monitor, Tells};
 
 const A: Pid = Pid(1);
 const B: Pid = Pid(2);
 
 fn monitor() -> Monitor {
-    let mut monitor = Monitor::new(Limits::default(), 0, true);
+    let mut monitor = Monitor::new(Limits::default(), 0, Tells::DeltasWithNumbers);
     monitor.end_restart();
     monitor
 }
@@ -139,14 +139,41 @@ fn a_checkpoint_ends_when_each_page_that_was_dirty_at_its_begin_is_written() {
         dirty: vec![(A, Gsn(3)), (B, Gsn(4))],
     };
     assert_eq!(end, want);
-    let table = AriesAnalysis::new(&end).finish();
+    let mut analysis = AriesAnalysis::new();
+    analysis.update(Pid(9), Gsn(3));
+    analysis.checkpoint(&end);
+    let table = analysis.finish();
+    assert_eq!(table.skips(Pid(9), Gsn(3)), Some(Skip::Clean));
     assert_eq!(table.skips(B, Gsn(3)), Some(Skip::BeforeRLsn));
     assert_eq!(table.skips(B, Gsn(4)), None);
 }
 
+/// A copy from before the second redo start lacks what has changed until there.
+#[test]
+fn a_copy_that_was_made_for_a_checkpoint_which_was_given_up_pays_for_no_other() {
+    let mut monitor = monitor();
+    monitor.note(A, Gsn(1));
+    monitor.begin_checkpoint(|| Gsn(2));
+    let copied = monitor.dirty(A).expect("a dirty page");
+    monitor.cancel_checkpoint();
+    assert_eq!(monitor.end_checkpoint(), None);
+    monitor.note(A, Gsn(3));
+    monitor.begin_checkpoint(|| Gsn(4));
+    monitor.note_written(A, copied, Gsn(4));
+    assert_eq!(monitor.owed().collect::<Vec<_>>(), [A]);
+    assert_eq!(monitor.end_checkpoint(), None);
+    let copied = monitor.dirty(A).expect("a dirty page");
+    monitor.note_written(A, copied, Gsn(4));
+    assert!(
+        monitor
+            .end_checkpoint()
+            .is_some_and(|end| end.dirty.is_empty())
+    );
+}
+
 #[test]
 fn a_restart_notes_what_it_dirties_and_not_what_it_writes() {
-    let mut monitor = Monitor::new(Limits::default(), 7, false);
+    let mut monitor = Monitor::new(Limits::default(), 7, Tells::Deltas);
     // A change of structure first, then an older operation: the page has changed, although no number has risen.
     monitor.note(A, Gsn(9));
     let copied = monitor.dirty(A).expect("a dirty page");

@@ -17,8 +17,10 @@ pub const BLOCK_BYTES_MAX: usize = 4 * 1024 * 1024;
 const MAGIC: &[u8; 4] = b"PBLK";
 const FLAG_LAST: u8 = 1;
 const FLAG_ORDERED: u8 = 2;
-const FLAG_ONLY_ORDERED: u8 = 4;
-const FLAGS: u8 = FLAG_LAST | FLAG_ORDERED | FLAG_ONLY_ORDERED;
+const FLAG_ONLY: u8 = 4;
+const FLAG_OPERATIONS: u8 = 8;
+const FLAG_TREE: u8 = 16;
+const FLAGS: u8 = FLAG_LAST | FLAG_ORDERED | FLAG_ONLY | FLAG_OPERATIONS | FLAG_TREE;
 const BODY_CRC_AT: usize = 280;
 const HEADER_CRC_AT: usize = 284;
 /// Reserved bytes after `streams`: a gap, and room for flags.
@@ -32,6 +34,10 @@ const ROOM_BYTES: usize = 8;
 pub struct Holds {
     /// Bytes of frames that are replayed in an order, by the second pass of a restart.
     pub ordered: bool,
+    /// Bytes of operations on a tree's rows.
+    pub operations: bool,
+    /// Bytes of what a tree says of its pages.
+    pub tree: bool,
     /// Bytes of other frames, which the first pass needs.
     pub others: bool,
 }
@@ -40,38 +46,60 @@ impl Holds {
     /// What a frame of this kind makes a block hold.
     #[must_use]
     pub fn of(kind: FrameKind) -> Holds {
-        let ordered = kind.role() == Role::Ordered;
-        Holds {
-            ordered,
-            others: !ordered,
+        let mut holds = Holds::default();
+        match kind.role() {
+            Role::Ordered => holds.ordered = true,
+            Role::Numbered => {
+                holds.tree = kind == FrameKind::Tree;
+                holds.operations = !holds.tree;
+            }
+            Role::Records | Role::BeginMark | Role::EndMark | Role::Log => holds.others = true,
         }
+        holds
     }
 
     /// Adds what another frame, or block, holds.
     pub fn add(&mut self, more: Holds) {
         self.ordered |= more.ordered;
+        self.operations |= more.operations;
+        self.tree |= more.tree;
         self.others |= more.others;
         debug_assert!(
-            self.ordered >= more.ordered && self.others >= more.others,
+            !more.is_empty(),
             "a block holds what each of its frames makes it hold"
         );
     }
 
+    /// Whether nothing is there.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self == Holds::default()
+    }
+
     fn flags(self) -> u8 {
-        match (self.ordered, self.others) {
-            (true, true) => FLAG_ORDERED,
-            (true, false) => FLAG_ORDERED | FLAG_ONLY_ORDERED,
-            (false, _) => 0,
+        let passes = [
+            (self.ordered, FLAG_ORDERED),
+            (self.operations, FLAG_OPERATIONS),
+            (self.tree, FLAG_TREE),
+        ];
+        let set = passes.iter().filter(|(holds, _)| *holds);
+        let flags = set.fold(0, |flags, (_, flag)| flags | flag);
+        match self.others {
+            false if flags != 0 => flags | FLAG_ONLY,
+            _ => flags,
         }
     }
 
     /// `None` for a combination that no writer makes.
     fn from_flags(flags: u8) -> Option<Holds> {
-        let (ordered, only) = (flags & FLAG_ORDERED != 0, flags & FLAG_ONLY_ORDERED != 0);
-        (ordered || !only).then_some(Holds {
-            ordered,
+        let only = flags & FLAG_ONLY != 0;
+        let holds = Holds {
+            ordered: flags & FLAG_ORDERED != 0,
+            operations: flags & FLAG_OPERATIONS != 0,
+            tree: flags & FLAG_TREE != 0,
             others: !only,
-        })
+        };
+        (!holds.is_empty()).then_some(holds)
     }
 }
 
@@ -155,7 +183,7 @@ pub(crate) fn seal(header: &BlockHeader, bytes: &mut [u8]) {
         "an end for each stream"
     );
     assert!(
-        header.holds.ordered || header.holds.others,
+        !header.holds.is_empty(),
         "block {} holds frames",
         header.pos
     );
@@ -400,9 +428,22 @@ mod tests {
     #[test]
     fn a_header_says_which_frames_are_in_its_block() {
         let (ordered, others) = (Holds::of(FrameKind::Command), Holds::of(FrameKind::Group));
-        let mut both = ordered;
-        both.add(others);
-        for (holds, flags) in [(others, 1), (both, 3), (ordered, 7)] {
+        let (operations, tree) = (Holds::of(FrameKind::Operations), Holds::of(FrameKind::Tree));
+        let all = |parts: &[Holds]| {
+            let mut all = Holds::default();
+            parts.iter().for_each(|part| all.add(*part));
+            all
+        };
+        for (holds, flags) in [
+            (others, 1),
+            (all(&[ordered, others]), 3),
+            (ordered, 7),
+            (operations, 13),
+            (tree, 21),
+            (all(&[operations, tree]), 29),
+            (all(&[operations, tree, others]), 25),
+            (all(&[operations, ordered]), 15),
+        ] {
             let (mut header, mut bytes) = example();
             header.holds = holds;
             seal(&header, &mut bytes);
@@ -410,7 +451,7 @@ mod tests {
             assert_eq!(decode(&bytes), Some(header));
         }
         let (_, mut bytes) = example();
-        bytes[7] |= FLAG_ONLY_ORDERED;
+        bytes[7] |= FLAG_ONLY;
         let crc = crc32c(&bytes[..HEADER_CRC_AT]).to_le_bytes();
         bytes[HEADER_CRC_AT..HEADER_BYTES].copy_from_slice(&crc);
         assert_eq!(decode(&bytes), None, "only frames that are not there");

@@ -23,6 +23,10 @@ pub enum FrameKind {
     Effects,
     /// What one transaction was called with, opaque to the log.
     Command,
+    /// Operations on rows of a tree, opaque to the log.
+    Operations,
+    /// What a tree says of its pages, opaque to the log.
+    Tree,
 }
 
 /// What a frame is to a reader that replays the log.
@@ -39,6 +43,8 @@ pub enum Role {
     /// It is one of a partition's frames that are replayed in their order, in a pass of their own after all
     /// others.
     Ordered,
+    /// It has numbers and is replayed in their order, in a part of the restart of its own.
+    Numbered,
 }
 
 impl FrameKind {
@@ -51,6 +57,7 @@ impl FrameKind {
             FrameKind::EndCheckpoint => Role::EndMark,
             FrameKind::Restart | FrameKind::Beacon => Role::Log,
             FrameKind::Effects | FrameKind::Command => Role::Ordered,
+            FrameKind::Operations | FrameKind::Tree => Role::Numbered,
         }
     }
 
@@ -66,6 +73,8 @@ impl FrameKind {
             FrameKind::Record => 6,
             FrameKind::Effects => 7,
             FrameKind::Command => 8,
+            FrameKind::Operations => 9,
+            FrameKind::Tree => 10,
         }
     }
 
@@ -81,6 +90,8 @@ impl FrameKind {
             FrameKind::Record,
             FrameKind::Effects,
             FrameKind::Command,
+            FrameKind::Operations,
+            FrameKind::Tree,
         ]
         .into_iter()
         .find(|kind| kind.code() == code)

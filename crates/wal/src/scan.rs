@@ -37,8 +37,7 @@ const ADVICE_BYTES: u64 = 4 << 20;
 pub enum Check {
     /// All bodies.
     All,
-    /// All bodies, for a caller that salvages the whole blocks: a missing segment is no error, even if
-    /// the one before it says that it existed.
+    /// All bodies, for a caller that salvages the whole blocks: a missing segment that is known of is no error.
     Salvage,
     /// The bodies that no block vouches for: their epoch is above every durable epoch named in the
     /// stream. The scan hops over the other bodies from header to header. Those must be whole: each
@@ -65,6 +64,8 @@ pub struct BlockRef {
     pub partitions: PartitionSet,
     /// Which frames are in it.
     pub holds: Holds,
+    /// If it is the last block of its epoch: every operation numbered up to it is of the epoch or older. Else 0.
+    pub eosl: Gsn,
     /// The life of the database that wrote it.
     pub incarnation: Incarnation,
     pub(crate) segment: usize,
@@ -341,6 +342,7 @@ impl Scanner<'_> {
                         wall_us: header.wall_us,
                         partitions: header.partitions,
                         holds: header.holds,
+                        eosl: header.eosl,
                         incarnation: inc,
                         segment,
                     });

@@ -11,7 +11,7 @@
 //! *Differential Logging* (000), section 5.1: DL1P, DL2P and PL2P are the three that the paper
 //! measures; `Differential` is the first of them in executor mode, where only whole committed
 //! transactions are in the log. *Rethinking Main Memory OLTP Recovery* (001): `Command`, and its baseline
-//! `Value`.
+//! `Value`. *Implementing Performance Competitive Logical Recovery* (002): `Logical` and `Physiological`.
 
 /// A logging scheme. That of a database is fixed when it is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,6 +30,10 @@ pub enum Scheme {
     Command,
     /// Executor mode: nothing is logged. A crash loses what the newest image does not have; for measuring.
     Unlogged,
+    /// Keyed mode: operations on rows by their keys, and what the tree notes of its pages, Δ and BW records.
+    Logical,
+    /// Keyed mode: as `Logical`, without Δ records. A restart finds pages by the operations' hints alone.
+    Physiological,
 }
 
 /// Which component changes pages, and when.
@@ -40,6 +44,8 @@ pub enum Mode {
     Executor,
     /// Transactions interleave and change pages before they commit.
     Steal,
+    /// Transactions interleave over rows by their keys. Pages of a tree change, and may reach the disk, before they commit.
+    Keyed,
 }
 
 /// What keeps a record from being applied twice.
@@ -53,6 +59,8 @@ pub enum Guard {
     PartitionSequence,
     /// There is no record.
     NoRecords,
+    /// The number in the page of a tree against the operation's.
+    PageNumber,
 }
 
 /// The order that replay must keep.
@@ -64,11 +72,13 @@ pub enum Order {
     PerSlot,
     /// The transactions of one partition in the order in which they committed, after all else.
     PerPartition,
+    /// Operations in the order of their numbers, after all else.
+    ByNumber,
 }
 
 impl Scheme {
     /// Every scheme, by code.
-    pub const ALL: [Scheme; 7] = [
+    pub const ALL: [Scheme; 9] = [
         Scheme::Differential,
         Scheme::Dl1p,
         Scheme::Dl2p,
@@ -76,6 +86,8 @@ impl Scheme {
         Scheme::Value,
         Scheme::Command,
         Scheme::Unlogged,
+        Scheme::Logical,
+        Scheme::Physiological,
     ];
 
     /// Whether a database can have it. The others are schemes of ordered frames alone.
@@ -86,7 +98,9 @@ impl Scheme {
             | Scheme::Dl1p
             | Scheme::Dl2p
             | Scheme::Pl2p
-            | Scheme::Unlogged => true,
+            | Scheme::Unlogged
+            | Scheme::Logical
+            | Scheme::Physiological => true,
             Scheme::Value | Scheme::Command => false,
         }
     }
@@ -107,6 +121,8 @@ impl Scheme {
             Scheme::Value => 4,
             Scheme::Command => 5,
             Scheme::Unlogged => 6,
+            Scheme::Logical => 7,
+            Scheme::Physiological => 8,
         }
     }
 
@@ -127,6 +143,8 @@ impl Scheme {
             Scheme::Value => "value",
             Scheme::Command => "command",
             Scheme::Unlogged => "none",
+            Scheme::Logical => "logical",
+            Scheme::Physiological => "physiological",
         }
     }
 
@@ -144,17 +162,21 @@ impl Scheme {
                 Mode::Executor
             }
             Scheme::Dl1p | Scheme::Dl2p | Scheme::Pl2p => Mode::Steal,
+            Scheme::Logical | Scheme::Physiological => Mode::Keyed,
         }
     }
 
     /// Whether the pages hold the rows of tables, which a restart indexes. Without tables a row is
-    /// addressed by page and slot.
+    /// addressed by page and slot, or is in a tree.
     #[must_use]
     pub fn has_tables(self) -> bool {
-        match self {
-            Scheme::Differential | Scheme::Value | Scheme::Command | Scheme::Unlogged => true,
-            Scheme::Dl1p | Scheme::Dl2p | Scheme::Pl2p => false,
-        }
+        self.mode() == Mode::Executor
+    }
+
+    /// Whether the database has a tree in pages on disk.
+    #[must_use]
+    pub fn has_tree(self) -> bool {
+        self.mode() == Mode::Keyed
     }
 
     /// Whether each record has the number of its page's update, so that a restart notices a record
@@ -168,7 +190,9 @@ impl Scheme {
             | Scheme::Pl2p
             | Scheme::Value
             | Scheme::Command
-            | Scheme::Unlogged => false,
+            | Scheme::Unlogged
+            | Scheme::Logical
+            | Scheme::Physiological => false,
         }
     }
 
@@ -180,6 +204,7 @@ impl Scheme {
             Scheme::Pl2p => Guard::Assignment,
             Scheme::Value | Scheme::Command => Guard::PartitionSequence,
             Scheme::Unlogged => Guard::NoRecords,
+            Scheme::Logical | Scheme::Physiological => Guard::PageNumber,
         }
     }
 
@@ -190,6 +215,7 @@ impl Scheme {
             Guard::CheckpointEpoch | Guard::NoRecords => Order::Free,
             Guard::Assignment => Order::PerSlot,
             Guard::PartitionSequence => Order::PerPartition,
+            Guard::PageNumber => Order::ByNumber,
         }
     }
 }
@@ -208,11 +234,12 @@ mod tests {
                 Guard::CheckpointEpoch | Guard::NoRecords => Order::Free,
                 Guard::Assignment => Order::PerSlot,
                 Guard::PartitionSequence => Order::PerPartition,
+                Guard::PageNumber => Order::ByNumber,
             };
             assert_eq!(scheme.order(), order);
             assert!(scheme.is_of_databases() || order == Order::PerPartition);
         }
-        assert_eq!(Scheme::from_code(7), None);
+        assert_eq!(Scheme::from_code(9), None);
         assert_eq!(Scheme::from_code(4), None, "no database has it");
         assert_eq!(Scheme::from_name("DL1P"), None);
     }

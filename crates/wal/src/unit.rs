@@ -77,7 +77,7 @@ impl StreamScan {
         let blocks = &self.blocks[blocks.clone()];
         blocks.iter().for_each(|block| holds.add(block.holds));
         assert!(
-            blocks.is_empty() || holds.ordered || holds.others,
+            blocks.is_empty() || !holds.is_empty(),
             "each block of stream {} holds frames",
             self.stream
         );

@@ -51,6 +51,9 @@ impl Selection {
             FrameKind::Record => Err(Error::Usage(
                 "the log is one of steal mode, which is not archived".into(),
             )),
+            FrameKind::Operations | FrameKind::Tree => Err(Error::Usage(
+                "the log holds operations on a tree, which runs do not have: a database with a tree is not archived".into(),
+            )),
         }
     }
 

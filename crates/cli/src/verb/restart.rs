@@ -1,6 +1,7 @@
 //! `perdura restart`
 
 mod interleaved;
+mod keyed;
 
 use anyhow::Result;
 use clap::Parser;
@@ -32,8 +33,9 @@ use crate::programs::replayed;
 pub struct Args {
     #[command(flatten)]
     directories: Directories,
-    /// The restart method: differential, dl1p, dl2p, pl2p, pl2p-part, value, command, or auto: the
-    /// database's own. Value and command play ordered frames after the database's own records.
+    /// The restart method: differential, dl1p, dl2p, pl2p, pl2p-part, value, command, log0, log1, log2, sql1,
+    /// sql2, aries, or auto: the database's own. Value and command play ordered frames after the database's own records; the last six
+    /// restart a tree.
     #[arg(long, value_name = "METHOD", default_value = "auto")]
     method: String,
     /// Leave everything as it is.
@@ -45,6 +47,9 @@ pub struct Args {
     /// Threads that play image and log, beside one for each disk that reads; 0: one a core.
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
+    /// Pages in memory, where the database has a tree.
+    #[arg(long, value_name = "N", default_value_t = 16_384)]
+    pool_pages: usize,
     /// Where a procedure does something else than it did before the crash, take the new result and go on. Each record
     /// that differs is named, on stderr or in the JSON object. A checkpoint ends the restart.
     #[arg(long)]
@@ -81,12 +86,19 @@ pub fn run(args: &Args) -> Result<()> {
     } else {
         match offline.anchor.scheme.mode() {
             Mode::Executor => product(args, offline, level)?,
-            Mode::Steal if args.accept_divergence => {
+            Mode::Steal | Mode::Keyed if args.accept_divergence => {
                 let why =
                     "--accept-divergence: a database of interleaved transactions has no procedures";
                 return Err(Usage(why.into()).into());
             }
             Mode::Steal => interleaved::restart(&args.directories, offline, method, &schedule)?,
+            Mode::Keyed => keyed::restart(
+                &args.directories,
+                offline,
+                method,
+                &schedule,
+                args.pool_pages,
+            )?,
         }
     };
     if args.json {

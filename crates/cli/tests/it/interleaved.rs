@@ -138,7 +138,9 @@ fn legal(scheme: Scheme) -> (&'static [&'static str], &'static [&'static str]) {
         | Scheme::Differential
         | Scheme::Value
         | Scheme::Command
-        | Scheme::Unlogged => (&["pl2p", "pl2p-part"], &["1", "2", "3"]),
+        | Scheme::Unlogged
+        | Scheme::Logical
+        | Scheme::Physiological => (&["pl2p", "pl2p-part"], &["1", "2", "3"]),
     }
 }
 

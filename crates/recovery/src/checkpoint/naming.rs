@@ -97,6 +97,12 @@ impl Checkpointer {
             "checkpoint {} is named before its directory is durable",
             sweep.k
         );
+        assert_eq!(
+            sweep.tree.is_some(),
+            self.parts.tree.is_some(),
+            "checkpoint {} is named before the tree's part of it has ended",
+            sweep.k
+        );
         let now = self.parts.clock.wall_us();
         let archived = self.parts.anchor.archived();
         let mut cut_below = Vec::new();
@@ -115,6 +121,9 @@ impl Checkpointer {
                     image.mark_building(sweep.k);
                 }
                 image.mark_complete(sweep.k, completion);
+                if let (Some(tree), Some(rssp)) = (&self.parts.tree, sweep.tree) {
+                    record.tree = Some(tree.named(rssp, sweep.k));
+                }
                 record.ckpt_max = record.ckpt_max.max(sweep.k);
                 record.move_archived(archived.as_ref());
                 let floor = truncation_floor(record);

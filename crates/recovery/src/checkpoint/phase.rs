@@ -19,6 +19,8 @@ pub(super) enum Phase {
     SyncPages,
     /// Completes the directory.
     Directory,
+    /// Writes the tree's pages that were dirty at the begin.
+    Tree,
     /// Appends the end marks.
     Mark,
     /// Waits until the end marks are durable.
@@ -37,6 +39,7 @@ pub(super) enum Stage {
     Write,
     SyncPages,
     Directory,
+    Tree,
     Mark,
     Await,
     Anchor,
@@ -60,6 +63,10 @@ pub(super) enum Event {
     Synced,
     /// The directory is complete and durable.
     Listed,
+    /// The tree has pages to write yet.
+    TreeDirty,
+    /// What was dirty in the tree at the begin is durable, and its checkpoint's end is in the log. Or there is no tree.
+    TreeClean,
     /// The end marks are appended.
     Marked,
     /// The end marks are not durable yet.
@@ -86,6 +93,7 @@ impl Phase {
             Phase::Write { .. } => Stage::Write,
             Phase::SyncPages => Stage::SyncPages,
             Phase::Directory => Stage::Directory,
+            Phase::Tree => Stage::Tree,
             Phase::Mark => Stage::Mark,
             Phase::Await => Stage::Await,
             Phase::Anchor => Stage::Anchor,
@@ -104,14 +112,24 @@ impl Stage {
             (Is::Copy, On::Staged) | (Is::Write, On::RunWritten) => Some(Is::Write),
             (Is::Write, On::LastBatchWritten) => Some(Is::SyncPages),
             (Is::SyncPages, On::Synced) => Some(Is::Directory),
-            (Is::Directory, On::Listed) => Some(Is::Mark),
+            (Is::Directory, On::Listed) | (Is::Tree, On::TreeDirty) => Some(Is::Tree),
+            (Is::Tree, On::TreeClean) => Some(Is::Mark),
             (Is::Mark, On::Marked) | (Is::Await, On::NotDurable) => Some(Is::Await),
             (Is::Await, On::Durable) | (Is::Anchor, On::Refused) => Some(Is::Anchor),
             (Is::Anchor, On::Named) => Some(Is::Truncate),
             (Is::Truncate, On::Truncated)
-            | (Is::Write | Is::SyncPages | Is::Directory | Is::Await | Is::Anchor, On::Fail)
             | (
-                Is::Copy | Is::Write | Is::SyncPages | Is::Directory | Is::Mark | Is::Await,
+                Is::Write | Is::SyncPages | Is::Directory | Is::Tree | Is::Await | Is::Anchor,
+                On::Fail,
+            )
+            | (
+                Is::Copy
+                | Is::Write
+                | Is::SyncPages
+                | Is::Directory
+                | Is::Tree
+                | Is::Mark
+                | Is::Await,
                 On::Abandon,
             ) => Some(Is::Idle),
             (
@@ -120,6 +138,7 @@ impl Stage {
                 | Is::Write
                 | Is::SyncPages
                 | Is::Directory
+                | Is::Tree
                 | Is::Mark
                 | Is::Await
                 | Is::Anchor
@@ -143,7 +162,7 @@ impl Stage {
 mod tests {
     use super::*;
 
-    const EVENTS: [Event; 15] = [
+    const EVENTS: [Event; 17] = [
         Event::Begin,
         Event::Staged,
         Event::RunWritten,
@@ -151,6 +170,8 @@ mod tests {
         Event::LastBatchWritten,
         Event::Synced,
         Event::Listed,
+        Event::TreeDirty,
+        Event::TreeClean,
         Event::Marked,
         Event::NotDurable,
         Event::Durable,
@@ -162,17 +183,18 @@ mod tests {
     ];
 
     /// A row for each state, a cell for each event: the first letter of the next state, `D`
-    /// for Directory, `S` for SyncPages, `T` for Truncate, `.` for a pair that cannot happen.
-    const TABLE: [(Stage, &str); 9] = [
-        (Stage::Idle, "C.............."),
-        (Stage::Copy, ".W............I"),
-        (Stage::Write, "..WCS........II"),
-        (Stage::SyncPages, ".....D.......II"),
-        (Stage::Directory, "......M......II"),
-        (Stage::Mark, ".......w......I"),
-        (Stage::Await, "........wA...II"),
-        (Stage::Anchor, "..........AT.I."),
-        (Stage::Truncate, "............I.."),
+    /// for Directory, `S` for SyncPages, `t` for Tree, `T` for Truncate, `.` for a pair that cannot happen.
+    const TABLE: [(Stage, &str); 10] = [
+        (Stage::Idle, "C................"),
+        (Stage::Copy, ".W..............I"),
+        (Stage::Write, "..WCS..........II"),
+        (Stage::SyncPages, ".....D.........II"),
+        (Stage::Directory, "......t........II"),
+        (Stage::Tree, ".......tM......II"),
+        (Stage::Mark, ".........w......I"),
+        (Stage::Await, "..........wA...II"),
+        (Stage::Anchor, "............AT.I."),
+        (Stage::Truncate, "..............I.."),
     ];
 
     fn letter(stage: Stage) -> char {
@@ -182,6 +204,7 @@ mod tests {
             Stage::Write => 'W',
             Stage::SyncPages => 'S',
             Stage::Directory => 'D',
+            Stage::Tree => 't',
             Stage::Mark => 'M',
             Stage::Await => 'w',
             Stage::Anchor => 'A',

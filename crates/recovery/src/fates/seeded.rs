@@ -52,7 +52,7 @@ impl Backward {
                     self.printed.phase = Phase::Window;
                 }
             }
-            Role::BeginMark | Role::Records | Role::Log | Role::Ordered => {}
+            Role::BeginMark | Role::Records | Role::Log | Role::Ordered | Role::Numbered => {}
         }
     }
 }

@@ -92,12 +92,20 @@ fn a_row_with_another_player_does_not_find_what_the_row_finds() {
                     (disks, sum)
                 }
                 // Of the second pass, and of a log without records: there is nothing to find.
-                Scheme::Value | Scheme::Command | Scheme::Unlogged => continue,
+                Scheme::Value
+                | Scheme::Command
+                | Scheme::Unlogged
+                | Scheme::Logical
+                | Scheme::Physiological => continue,
             };
             let found = back(&disks, row);
             let undoes = match row.player {
                 Player::TwoPass | Player::Merge(_) => true,
-                Player::Group(_) | Player::Fate | Player::Supplied(_) | Player::Ordered => false,
+                Player::Group(_)
+                | Player::Fate
+                | Player::Supplied(_)
+                | Player::Ordered
+                | Player::Tree(_) => false,
             };
             let expected = Ok(Seen {
                 placed: sum,
@@ -119,7 +127,7 @@ fn a_row_with_another_player_does_not_find_what_the_row_finds() {
 
 #[test]
 fn a_row_without_one_of_its_schemes_refuses_that_log_and_its_default_is_the_first() {
-    const ROWS: [(&str, &[Scheme]); 8] = [
+    const ROWS: [(&str, &[Scheme]); 14] = [
         ("differential", &[Scheme::Differential]),
         ("dl1p", &[Scheme::Dl1p, Scheme::Dl2p]),
         ("dl2p", &[Scheme::Dl2p]),
@@ -128,6 +136,12 @@ fn a_row_without_one_of_its_schemes_refuses_that_log_and_its_default_is_the_firs
         ("value", &[Scheme::Value]),
         ("command", &[Scheme::Command, Scheme::Value]),
         ("none", &[Scheme::Unlogged]),
+        ("log2", &[Scheme::Logical]),
+        ("log1", &[Scheme::Logical]),
+        ("sql2", &[Scheme::Physiological, Scheme::Logical]),
+        ("sql1", &[Scheme::Physiological, Scheme::Logical]),
+        ("log0", &[Scheme::Logical, Scheme::Physiological]),
+        ("aries", &[Scheme::Logical, Scheme::Physiological]),
     ];
     assert_eq!(METHODS.len(), ROWS.len());
     for (name, schemes) in ROWS {
@@ -146,6 +160,8 @@ fn a_row_without_one_of_its_schemes_refuses_that_log_and_its_default_is_the_firs
         (Scheme::Value, "value"),
         (Scheme::Command, "command"),
         (Scheme::Unlogged, "none"),
+        (Scheme::Logical, "log2"),
+        (Scheme::Physiological, "sql2"),
     ] {
         assert_eq!(Method::of(scheme).name, default);
     }
@@ -174,6 +190,12 @@ fn each_row_says_how_it_reads_and_works() {
         ("value", true, 0),
         ("command", true, 0),
         ("none", true, 0),
+        ("log2", true, 0),
+        ("log1", true, 0),
+        ("sql2", true, 0),
+        ("sql1", true, 0),
+        ("log0", true, 0),
+        ("aries", true, 0),
     ];
     assert!(said.eq(expected));
 }

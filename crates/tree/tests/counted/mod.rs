@@ -4,7 +4,7 @@ use perdura_base::{Gsn, Pid, TableId};
 use perdura_device::{Disk, MemDisk};
 use perdura_page::tree_page::{Kind, NodeMut, NodeSpec, format};
 use perdura_tree::file::{PageFile, Shape};
-use perdura_tree::monitor::{Limits, Monitor};
+use perdura_tree::monitor::{Limits, Monitor, Tells};
 use perdura_tree::pool::{Pinned, Pool, Progress};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,7 +61,7 @@ pub fn files(pages: u32) -> (Arc<dyn Disk>, PageFile) {
 }
 
 pub fn pool(file: PageFile, frames: usize) -> Pool {
-    let mut monitor = Monitor::new(Limits::default(), 0, false);
+    let mut monitor = Monitor::new(Limits::default(), 0, Tells::Deltas);
     monitor.end_restart();
     Pool::new(file, frames, monitor)
 }

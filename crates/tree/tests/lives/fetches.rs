@@ -13,7 +13,7 @@ use perdura_base::{Gsn, TableId};
 use perdura_device::{Access, Disk, MemDisk};
 use perdura_tree::analysis::Detail;
 use perdura_tree::file::{PageFile, Shape};
-use perdura_tree::monitor::{Limits, Monitor};
+use perdura_tree::monitor::{Limits, Monitor, Tells};
 use perdura_tree::tree::Tree;
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ struct Table {
 
 fn open(disk: &dyn Disk, frames: usize, limits: Limits) -> Tree {
     let file = PageFile::open(disk, "tree", SHAPE, Access::Buffered).expect("files");
-    let mut monitor = Monitor::new(limits, 0, false);
+    let mut monitor = Monitor::new(limits, 0, Tells::Deltas);
     monitor.end_restart();
     let tree = Tree::new(file, SHAPE, frames, monitor);
     insist(&tree, Gsn(0), || tree.find_tables()).expect("tables");
@@ -84,9 +84,11 @@ impl Table {
         }
     }
 
-    fn update(&self, tree: &Tree, key: u64, version: u8) {
+    /// Puts a row that is another one than before: what stays as it is is not logged.
+    fn update(&self, tree: &Tree, key: u64, version: u64) {
         let row = (TABLE, &key.to_be_bytes()[..]);
-        let value = [version; VALUE_BYTES];
+        let mut value = [0; VALUE_BYTES];
+        value[..8].copy_from_slice(&version.to_le_bytes());
         insist(tree, self.log.eosl(), || {
             tree.apply(row, Some(&value), &self.log)
         })
@@ -117,15 +119,13 @@ impl Table {
             Limits::default()
         };
         let tree = open(&*self.disk, frames, limits);
-        let mut rng = Rng::with_seed(7);
-        let mut version = 0u8;
+        let mut rng = Rng::with_seed(self.log.eosl().0);
         let mut checkpoints = 0;
         let mut since = 0;
         let warm = 2 * frames;
         let mut updates = 0;
         loop {
-            version = version.wrapping_add(1);
-            self.update(&tree, rng.u64(..self.rows), version);
+            self.update(&tree, rng.u64(..self.rows), rng.u64(..));
             (updates, since) = (updates + 1, since + 1);
             if updates % 10 == 0 {
                 self.tend(&tree, frames);
@@ -155,7 +155,7 @@ impl Table {
         self.log.append_cut(cut);
         for _ in 0..TAIL.min(frames / 4) {
             self.log.flush(self.log.unstable());
-            self.update(&tree, rng.u64(..self.rows), version);
+            self.update(&tree, rng.u64(..self.rows), rng.u64(..));
         }
         drop(tree);
         self.log.flush(self.log.unstable());

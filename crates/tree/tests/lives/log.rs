@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use perdura_base::{Gsn, Pid, TableId};
 use perdura_page::tree_record::{Delta, TreeRecord, Writes};
-use perdura_tree::contract::{Log, Operation};
+use perdura_tree::contract::{Log, Operation, Records};
 
 /// What stands in the log.
 #[derive(Debug, Clone)]
@@ -106,7 +106,9 @@ impl Log for TestLog {
             pid: operation.pid,
         })
     }
+}
 
+impl Records for TestLog {
     fn record(&self, record: &TreeRecord) -> Gsn {
         self.append(|gsn| {
             let mut bytes = Vec::new();

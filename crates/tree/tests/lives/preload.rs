@@ -6,7 +6,7 @@ use crate::{new_tree, shape};
 use perdura_base::{Gsn, TableId};
 use perdura_device::{Access, SimDisk};
 use perdura_tree::file::PageFile;
-use perdura_tree::monitor::{Limits, Monitor};
+use perdura_tree::monitor::{Limits, Monitor, Tells};
 use perdura_tree::read_ahead::Step;
 use perdura_tree::tree::Tree;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ fn open(disk: &SimDisk, frames: usize) -> Tree {
         file,
         shape(512),
         frames,
-        Monitor::new(Limits::default(), 0, false),
+        Monitor::new(Limits::default(), 0, Tells::Deltas),
     );
     insist(&tree, Gsn(0), || tree.find_tables()).expect("tables");
     tree

@@ -8,7 +8,7 @@ use perdura_tree::analysis::{AriesAnalysis, Detail, LogicalAnalysis, SqlAnalysis
 use perdura_tree::contract::{Answer, Operation};
 use perdura_tree::dirty_pages::DirtyPages;
 use perdura_tree::file::{PageFile, Shape};
-use perdura_tree::monitor::{Limits, Monitor};
+use perdura_tree::monitor::{Limits, Monitor, Tells};
 use perdura_tree::read_ahead::{ReadAhead, Step};
 use perdura_tree::redo::Redone;
 use perdura_tree::tree::Tree;
@@ -61,7 +61,6 @@ struct Scan {
     /// What follows the redo start of the newest checkpoint that has ended.
     entries: Vec<(Gsn, Entry)>,
     rssp: Gsn,
-    end: EndCheckpoint,
 }
 
 impl Scan {
@@ -74,10 +73,9 @@ impl Scan {
             },
             Entry::Operation { .. } => None,
         });
-        let end = ends.into_iter().next().unwrap_or_default();
-        let rssp = end.rssp;
+        let rssp = ends.into_iter().next().unwrap_or_default().rssp;
         let entries = entries.into_iter().filter(|(gsn, _)| *gsn > rssp).collect();
-        Scan { entries, rssp, end }
+        Scan { entries, rssp }
     }
 
     fn records(&self) -> impl Iterator<Item = (Gsn, TreeRecord)> {
@@ -107,15 +105,16 @@ impl Scan {
                 self.meet(|met| match met {
                     Met::Update(pid, gsn) => analysis.update(pid, gsn),
                     Met::Writes(writes) => analysis.writes(&writes),
+                    Met::Checkpoint(_) => {}
                 });
                 Some(analysis.finish())
             }
             Method::Aries => {
-                let mut analysis = AriesAnalysis::new(&self.end);
-                self.meet(|met| {
-                    if let Met::Update(pid, gsn) = met {
-                        analysis.update(pid, gsn);
-                    }
+                let mut analysis = AriesAnalysis::new();
+                self.meet(|met| match met {
+                    Met::Update(pid, gsn) => analysis.update(pid, gsn),
+                    Met::Checkpoint(end) => analysis.checkpoint(&end),
+                    Met::Writes(_) => {}
                 });
                 Some(analysis.finish())
             }
@@ -133,8 +132,8 @@ impl Scan {
                         }
                     }
                     TreeRecord::Writes(writes) => meet(Met::Writes(writes)),
-                    TreeRecord::Delta(_) | TreeRecord::RedoStart | TreeRecord::EndCheckpoint(_) => {
-                    }
+                    TreeRecord::EndCheckpoint(end) => meet(Met::Checkpoint(end)),
+                    TreeRecord::Delta(_) | TreeRecord::RedoStart => {}
                 },
             }
         }
@@ -144,6 +143,7 @@ impl Scan {
 enum Met {
     Update(perdura_base::Pid, Gsn),
     Writes(Writes),
+    Checkpoint(EndCheckpoint),
 }
 
 fn decode(bytes: &[u8]) -> (Gsn, TreeRecord) {
@@ -165,7 +165,7 @@ pub fn restart(
     let notes =
         |delta: Delta| delta.first_note + u64::try_from(delta.dirty.len()).expect("a count");
     let first_note = scan.deltas().map(notes).max().unwrap_or(0);
-    let monitor = Monitor::new(LIMITS, first_note, true);
+    let monitor = Monitor::new(LIMITS, first_note, Tells::DeltasWithNumbers);
     let tree = Tree::new(file, shape, frames, monitor);
     for (gsn, record) in scan.records() {
         between(&tree)?;

@@ -3,7 +3,7 @@
 use super::world::{Body, LIMITS, Mistake, Op, Page, Pages, ROOT, Split, World, Write, lookup};
 use fastrand::Rng;
 use perdura_base::{Gsn, Pid};
-use perdura_page::tree_record::{TreeRecord, Writes};
+use perdura_page::tree_record::{EndCheckpoint, TreeRecord, Writes};
 use perdura_tree::analysis::{AriesAnalysis, Detail, LogicalAnalysis, SqlAnalysis};
 use perdura_tree::dirty_pages::DirtyPages;
 use perdura_tree::monitor::Monitor;
@@ -54,6 +54,7 @@ enum Event<'a> {
 enum Met<'a> {
     Update(Pid, Gsn),
     Writes(&'a Writes),
+    Checkpoint(&'a EndCheckpoint),
 }
 
 impl World {
@@ -104,13 +105,15 @@ impl World {
                 self.updates(|met| match met {
                     Met::Update(pid, gsn) => analysis.update(pid, gsn),
                     Met::Writes(writes) => analysis.writes(writes),
+                    Met::Checkpoint(_) => {}
                 });
                 Some(analysis.finish())
             }
             Method::Aries => {
-                let mut analysis = AriesAnalysis::new(&self.anchor.end);
+                let mut analysis = AriesAnalysis::new();
                 self.updates(|met| match met {
                     Met::Update(pid, gsn) => analysis.update(pid, gsn),
+                    Met::Checkpoint(end) => analysis.checkpoint(end),
                     Met::Writes(_) => {}
                 });
                 Some(analysis.finish())
@@ -130,6 +133,7 @@ impl World {
                     }
                 }
                 Event::Record(TreeRecord::Writes(writes)) => meet(Met::Writes(&writes)),
+                Event::Record(TreeRecord::EndCheckpoint(end)) => meet(Met::Checkpoint(&end)),
                 Event::Record(_) => {}
             }
         }
@@ -170,7 +174,7 @@ impl World {
         self.unsynced.clear();
         loop {
             let method = METHODS[rng.usize(..METHODS.len())];
-            let monitor = Monitor::new(LIMITS, self.next_note(), self.with_lsns);
+            let monitor = Monitor::new(LIMITS, self.next_note(), self.tells);
             let mut redo = Redo::new(method, self.disk.clone(), Some(monitor));
             let stop = (rng.u8(..4) == 0).then(|| rng.usize(..30));
             let is_done = self.redo(&mut redo, (&mut rng, stop), counts)?;

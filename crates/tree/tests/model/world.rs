@@ -2,8 +2,8 @@
 
 use fastrand::Rng;
 use perdura_base::{Gsn, Pid};
-use perdura_page::tree_record::{EndCheckpoint, TreeRecord};
-use perdura_tree::monitor::{Dirty, Limits, Monitor};
+use perdura_page::tree_record::TreeRecord;
+use perdura_tree::monitor::{Dirty, Limits, Monitor, Tells};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Keys are below.
@@ -117,14 +117,14 @@ pub struct Anchor {
     pub begin: Vec<usize>,
     /// Where the redo start stands in stream 0.
     pub mark: usize,
-    pub end: EndCheckpoint,
 }
 
 #[derive(Debug)]
 struct Checkpoint {
     begin: Option<Vec<usize>>,
     mark: Option<(Gsn, usize)>,
-    end: Option<(EndCheckpoint, u64)>,
+    /// The epoch of its end.
+    end: Option<u64>,
 }
 
 /// A page on its way to the disk.
@@ -158,7 +158,7 @@ pub struct World {
     checkpoint: Option<Checkpoint>,
     /// Operations that have a number and are not noted.
     pending: VecDeque<Op>,
-    pub with_lsns: bool,
+    pub tells: Tells,
 }
 
 impl World {
@@ -174,8 +174,8 @@ impl World {
         };
         let root = page(BTreeMap::from([(0, 1)]));
         let disk = Pages::from([(ROOT, root), (Pid(1), page(BTreeMap::new()))]);
-        let with_lsns = rng.bool();
-        let mut monitor = Monitor::new(LIMITS, 0, with_lsns);
+        let tells = [Tells::Deltas, Tells::DeltasWithNumbers][usize::from(rng.bool())];
+        let mut monitor = Monitor::new(LIMITS, 0, tells);
         monitor.end_restart();
         World {
             rng,
@@ -199,11 +199,10 @@ impl World {
                 rssp: Gsn(0),
                 begin: vec![0; count],
                 mark: 0,
-                end: EndCheckpoint::default(),
             },
             checkpoint: None,
             pending: VecDeque::new(),
-            with_lsns,
+            tells,
         }
     }
 
@@ -460,17 +459,16 @@ impl World {
             (_, None, _) => checkpoint.begin = Some(self.positions()),
             (_, _, None) => {
                 if let Some(end) = self.monitor.end_checkpoint() {
-                    self.append_record(&TreeRecord::EndCheckpoint(end.clone()));
-                    checkpoint.end = Some((end, self.epoch));
+                    self.append_record(&TreeRecord::EndCheckpoint(end));
+                    checkpoint.end = Some(self.epoch);
                 }
             }
-            (Some((rssp, mark)), Some(begin), Some((end, epoch))) => {
+            (Some((rssp, mark)), Some(begin), Some(epoch)) => {
                 if self.durable >= *epoch {
                     self.anchor = Anchor {
                         rssp: *rssp,
                         begin: begin.clone(),
                         mark: *mark,
-                        end: end.clone(),
                     };
                     return;
                 }

@@ -50,6 +50,7 @@ fn block(pos: Pos, epoch: u64) -> BlockRef {
         wall_us: 0,
         partitions: PartitionSet::empty(),
         holds: Holds::default(),
+        eosl: Gsn(0),
         incarnation: Incarnation(1),
         segment: 0,
     }

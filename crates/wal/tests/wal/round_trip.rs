@@ -140,7 +140,11 @@ fn frames_of_one_transaction_stay_together_and_blocks_say_what_is_in_them() {
     flush(&wal);
     assert!(first.epoch < second.epoch && second.epoch < third.epoch);
     let (scans, _) = scan(&disk, &anchor).unwrap();
-    let holds = |ordered, others| Holds { ordered, others };
+    let holds = |ordered, others| Holds {
+        ordered,
+        others,
+        ..Holds::default()
+    };
     let mut seen = Vec::new();
     for block in &scans[0].blocks {
         seen.push((block.epoch, block.holds));

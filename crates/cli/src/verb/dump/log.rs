@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::exit::Usage;
 use crate::offline::{Directories, Offline};
 use crate::output;
+use crate::verb::dump::numbered;
 use crate::verb::dump::ordered::ShownOrdered;
 use perdura_base::moment::moment;
 
@@ -167,10 +168,14 @@ fn show_block(stream: StreamId, block: &BlockRef, cut: Option<&Cut>) -> ShownBlo
             .iter()
             .map(|partition| partition.0)
             .collect(),
-        passes: [(1, block.holds.others), (2, block.holds.ordered)]
-            .into_iter()
-            .filter_map(|(pass, needs)| needs.then_some(pass))
-            .collect(),
+        passes: [
+            (1, block.holds.others),
+            (2, block.holds.ordered),
+            (3, block.holds.operations || block.holds.tree),
+        ]
+        .into_iter()
+        .filter_map(|(pass, needs)| needs.then_some(pass))
+        .collect(),
         void: cut.is_some_and(beyond),
         frames: Vec::new(),
     }
@@ -190,6 +195,8 @@ fn show_frame(frame: Frame<'_>) -> ShownFrame {
         FrameKind::Record => ("record", Some(record_detail(frame.payload))),
         FrameKind::Effects => return show_ordered("effects", frame),
         FrameKind::Command => return show_ordered("command", frame),
+        FrameKind::Operations => ("operations", Some(numbered::operations(frame.payload))),
+        FrameKind::Tree => ("tree", Some(numbered::tree(frame.payload))),
     };
     ShownFrame {
         kind,

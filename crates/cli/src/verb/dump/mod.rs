@@ -5,6 +5,7 @@ mod backup;
 mod checkpoint;
 mod log;
 mod manifest;
+mod numbered;
 mod ordered;
 mod page;
 mod run;

@@ -49,7 +49,7 @@ pub fn restart(
     Ok(report)
 }
 
-fn open_dir(dir: &Path) -> perdura::Result<Arc<dyn Disk>> {
+pub fn open_dir(dir: &Path) -> perdura::Result<Arc<dyn Disk>> {
     Ok(Arc::new(FileDisk::new(dir)?))
 }
 

@@ -1,0 +1,181 @@
+#![doc = include_str!("../../../docs/formats/operation.md")]
+
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::num::to_u64;
+use perdura_base::{Gsn, Pid, TableId, TxnId};
+
+pub use crate::fields::Malformed;
+use crate::fields::{Fields, malformed, put_bytes};
+
+const CHANGE: u8 = 1;
+const COMPENSATION: u8 = 2;
+const COMMIT: u8 = 3;
+const ABORT: u8 = 4;
+
+const BEFORE: u8 = 1;
+const AFTER: u8 = 2;
+
+/// What an operation does to a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowChange<'a> {
+    /// The table.
+    pub table: TableId,
+    /// The page that the row was in.
+    pub pid: Pid,
+    /// Its key.
+    pub key: &'a [u8],
+    /// The row before, if there was one; a compensation has none.
+    pub before: Option<&'a [u8]>,
+    /// The row now, if there is one.
+    pub after: Option<&'a [u8]>,
+}
+
+/// An operation of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act<'a> {
+    /// A change.
+    Change(RowChange<'a>),
+    /// A change that takes one back.
+    Compensation {
+        /// The transaction's change that is to be taken back next; 0 if there is none.
+        undo_next: Gsn,
+        /// What it does.
+        row: RowChange<'a>,
+    },
+    /// The transaction commits.
+    Commit,
+    /// The rollback of the transaction ends.
+    Abort,
+}
+
+impl<'a> Act<'a> {
+    /// What it does to a row, if it does something.
+    #[must_use]
+    pub fn row(&self) -> Option<&RowChange<'a>> {
+        match self {
+            Act::Change(row) | Act::Compensation { row, .. } => Some(row),
+            Act::Commit | Act::Abort => None,
+        }
+    }
+}
+
+/// The operations of a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperationFrame<'a> {
+    /// The number of the first.
+    pub first: Gsn,
+    /// Each with its transaction.
+    pub acts: Vec<(TxnId, Act<'a>)>,
+}
+
+/// Appends a frame of these operations, which take the numbers from `first` on.
+///
+/// # Panics
+/// If there is none, or one that no transaction makes.
+pub fn encode(out: &mut Vec<u8>, first: Gsn, acts: &[(TxnId, Act<'_>)]) {
+    assert!(
+        first > Gsn(0) && !acts.is_empty(),
+        "a frame has operations, with numbers"
+    );
+    out.put_varint(first.0);
+    out.put_varint(to_u64(acts.len()));
+    for ((txn, act), gsn) in acts.iter().zip(first.0..) {
+        let (kind, undo_next) = match act {
+            Act::Change(row) => {
+                let has = row.before.is_some() || row.after.is_some();
+                assert!(has, "a row that was not there is not removed");
+                (CHANGE, None)
+            }
+            Act::Compensation { undo_next, row } => {
+                assert!(undo_next.0 < gsn && row.before.is_none());
+                (COMPENSATION, Some(undo_next))
+            }
+            Act::Commit => (COMMIT, None),
+            Act::Abort => (ABORT, None),
+        };
+        out.put_u8(kind);
+        out.put_varint(txn.0);
+        if let Some(undo_next) = undo_next {
+            out.put_varint(undo_next.0);
+        }
+        if let Some(row) = act.row() {
+            put_row(out, row);
+        }
+    }
+}
+
+fn put_row(out: &mut Vec<u8>, row: &RowChange<'_>) {
+    out.put_varint(u64::from(row.table.0));
+    out.put_varint(u64::from(row.pid.0));
+    let bit = |bytes: Option<&[u8]>, bit| bytes.map_or(0, |_| bit);
+    out.put_u8(bit(row.before, BEFORE) | bit(row.after, AFTER));
+    put_bytes(out, row.key);
+    for bytes in row.before.iter().chain(&row.after) {
+        put_bytes(out, bytes);
+    }
+}
+
+/// Reads a frame's payload.
+///
+/// # Errors
+/// The first byte that is out of place.
+pub fn decode(payload: &[u8]) -> Result<OperationFrame<'_>, Malformed> {
+    let mut r = Fields::new(payload);
+    let first = r.take("a number of at least 1", |r| {
+        r.varint().filter(|first| *first > 0).map(Gsn)
+    })?;
+    let count = r.take("a count of operations that follow", |r| {
+        let count = r.varint_usize()?;
+        // An operation has two bytes at least.
+        let fits = (1..=r.remaining() / 2).contains(&count);
+        let numbered = first.0.checked_add(to_u64(count)).is_some();
+        (fits && numbered).then_some(count)
+    })?;
+    let mut acts = Vec::with_capacity(count);
+    for gsn in (first.0..).take(count) {
+        acts.push(act(&mut r, Gsn(gsn))?);
+    }
+    match r.reader.remaining() {
+        0 => Ok(OperationFrame { first, acts }),
+        _ => Err(malformed(r.reader.at(), "the frame's end")),
+    }
+}
+
+fn act<'a>(r: &mut Fields<'a>, gsn: Gsn) -> Result<(TxnId, Act<'a>), Malformed> {
+    let kind = r.take("the kind of an operation", |r| {
+        r.u8().filter(|kind| (CHANGE..=ABORT).contains(kind))
+    })?;
+    let txn = TxnId(r.take("a transaction", Reader::varint)?);
+    let act = match kind {
+        CHANGE => Act::Change(row(r, &[BEFORE, AFTER, BEFORE | AFTER])?),
+        COMPENSATION => Act::Compensation {
+            undo_next: r.take("a number below the operation's", |r| {
+                r.varint().map(Gsn).filter(|next| *next < gsn)
+            })?,
+            row: row(r, &[0, AFTER])?,
+        },
+        COMMIT => Act::Commit,
+        _ => Act::Abort,
+    };
+    Ok((txn, act))
+}
+
+fn row<'a>(r: &mut Fields<'a>, has: &'static [u8]) -> Result<RowChange<'a>, Malformed> {
+    let table = TableId(r.varint_u32("a table")?);
+    let pid = Pid(r.varint_u32("a page")?);
+    let has = r.take("which rows follow", |r| {
+        r.u8().filter(|found| has.contains(found))
+    })?;
+    let key = r.bytes("a key")?;
+    let mut side = |bit, what| match has & bit {
+        0 => Ok(None),
+        _ => r.bytes(what).map(Some),
+    };
+    Ok(RowChange {
+        table,
+        pid,
+        key,
+        before: side(BEFORE, "the row before")?,
+        after: side(AFTER, "the row now")?,
+    })
+}

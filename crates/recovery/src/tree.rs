@@ -1,0 +1,403 @@
+//! The tree's part of a restart: from the log and the pages on disk to tables that can be read.
+//!
+//! ```text
+//! log durable ─► pages repaired ─► analysis, changes of structure redone ─► operations redone ─► anchor ─► losers undone ─► work
+//! ```
+//! 1. What the log says is made durable, because the next steps write pages.
+//! 2. Pages that a crash has torn are made whole from the double-write file.
+//! 3. *Analysis* reads the tree's records from the redo start on: it redoes the changes of structure and makes a table of the pages that
+//!    were dirty. A method whose table is made of operations reads those, too.
+//! 4. *Redo* reads all operations in the order of their numbers, those of all transactions. The table tells of most, before their page is read,
+//!    that the page has them. Meanwhile the transactions are noted that have not ended.
+//! 5. The restart names the new life in the anchor. Only then are the losers taken back, in that life, by whoever runs transactions:
+//!    compensations that lay in a life without a name would be done twice.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`section`] | what the anchor says of a tree |
+//! | `log` | the numbered frames of all streams, in the order of their numbers |
+//! | [`play`] | the tables of dirty pages as rows: how the methods differ |
+//! | [`losers`] | the transactions that are open at the log's end |
+//! | `ahead` | reading pages before redo wants them
+//! | [`checkpoint`] | the tree's share of a checkpoint |
+//! | [`writer`] | the tree's records in the log |
+//!
+//! # Source
+//! *Implementing Performance Competitive Logical Recovery* (002), sections 4 and 5.
+//!
+//! # Deviations
+//! * One pass of analysis serves any number of streams: their frames are merged by number.
+//! * The paper's DC recovers its structure, then TC sends operations. Here both are one part of a restart, which knows no
+//!   transaction but for its end.
+
+mod ahead;
+pub mod checkpoint;
+mod log;
+pub mod losers;
+pub mod play;
+pub mod section;
+pub mod writer;
+
+use std::sync::Arc;
+
+use perdura_base::num::to_u64;
+use perdura_base::{Error, Gsn, Result};
+use perdura_device::{Access, Clock};
+use perdura_page::operation::{self, Malformed, OperationFrame};
+use perdura_page::tree_record::TreeRecord;
+use perdura_tree::contract::{Answer, Operation};
+use perdura_tree::dirty_pages::{DirtyPages, Skip};
+use perdura_tree::file::{PAGES, PageFile, Shape};
+use perdura_tree::monitor::{Limits, Monitor, Tells};
+use perdura_tree::read_ahead::ReadAhead;
+use perdura_tree::redo::Redone;
+use perdura_tree::tree::Tree;
+use perdura_wal::anchor::ANCHOR_PATH;
+use perdura_wal::{FrameKind, Origin, Scheme};
+use serde::Serialize;
+
+use crate::anchor::Anchor;
+use crate::found::is_missing;
+use crate::options::RestartOptions;
+use crate::route::{WRITERS_BUG, refuse};
+use crate::streams::Decided;
+
+use ahead::Operations;
+use log::{Numbered, NumberedLog, Wanted};
+use losers::{Loser, OpenTxns};
+use play::{Ahead, Analysis, Redo, TreePlay};
+use section::TreeAnchor;
+
+/// Notes of a life begin at its number shifted by this: none is used twice, and a restart need not search for the highest.
+const NOTE_SHIFT: u32 = 40;
+
+/// The tree's folder on the data disk.
+pub const TREE_DIR: &str = "tree";
+
+/// What a tree's restart works with.
+#[derive(Debug, Clone, Copy)]
+pub struct TreeMeans {
+    /// Pages in memory.
+    pub frames: usize,
+    /// When notes are cut.
+    pub limits: Limits,
+    /// How the pages' file is accessed.
+    pub access: Access,
+    /// Threads that read ahead, if the method does; 0: the restart reads ahead itself, between two operations.
+    pub readers: usize,
+}
+
+/// A tree that is back.
+pub struct RestartedTree {
+    /// The tree: its pages are as the log's end has them, losers included.
+    pub tree: Arc<Tree>,
+    /// The transactions that are to be taken back.
+    pub losers: Vec<Loser>,
+}
+
+/// What the tree's part of a restart did.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct TreeReport {
+    /// The redo start.
+    pub redo_start: u64,
+    /// Leaves read.
+    pub data_pages_fetched: u64,
+    /// Pages read that lead to others.
+    pub index_pages_fetched: u64,
+    /// Of all these, those that were read before redo wanted them.
+    pub pages_read_ahead: u64,
+    /// The reads that took.
+    pub reads_ahead: u64,
+    /// Times that redo waited for a leaf.
+    pub data_stalls: u64,
+    /// Times that it waited for another page.
+    pub index_stalls: u64,
+    /// Pages written to make room.
+    pub pages_written: u64,
+    /// Pages in memory.
+    pub frames: usize,
+    /// Pages of the table of dirty pages.
+    pub dirty_pages: usize,
+    /// Operations behind the redo start.
+    pub operations: u64,
+    /// Of these, those that were redone.
+    pub applied: u64,
+    /// Those whose page the table did not have.
+    pub skipped_clean: u64,
+    /// Those whose page became dirty later.
+    pub skipped_early: u64,
+    /// Those that their page had.
+    pub had: u64,
+    /// Those whose row has moved to another page with all that is older.
+    pub moved: u64,
+    /// Transactions that are to be taken back.
+    pub losers: u64,
+    /// Making the log and the pages durable and whole.
+    pub repair_seconds: f64,
+    /// Analysis, and the redo of changes of structure.
+    pub analysis_seconds: f64,
+    /// The redo of operations.
+    pub redo_seconds: f64,
+}
+
+/// The tree's part of one restart.
+pub(crate) struct Part<'a> {
+    pub options: &'a RestartOptions<'a>,
+    pub means: &'a TreeMeans,
+    pub anchor: &'a Anchor,
+    pub tree: TreeAnchor,
+    pub log: &'a Decided,
+    pub play: TreePlay,
+}
+
+/// Opens what the anchor says is a tree, as far as it is there.
+pub(crate) fn open_pages(
+    options: &RestartOptions<'_>,
+    anchor: &Anchor,
+    tree: &TreeAnchor,
+    access: Access,
+) -> Result<(PageFile, Shape)> {
+    let shape = shape(anchor, tree);
+    let file = PageFile::open(options.disks.data.as_ref(), TREE_DIR, shape, access);
+    match file {
+        Err(error) if is_missing(&error) => Err(Error::corrupt(
+            format!("{TREE_DIR}/{PAGES}"),
+            0,
+            "the tree's pages and their double-write file, which the anchor names",
+            "no such file",
+            "The rows of the tree are in no other file. Restore the files from a backup. Nothing was changed.",
+        )),
+        file => Ok((file?, shape)),
+    }
+}
+
+/// What the pages of a tree are.
+pub(crate) fn shape(anchor: &Anchor, tree: &TreeAnchor) -> Shape {
+    let database = anchor.uuid.0.first_chunk();
+    Shape {
+        page_bytes: tree.page_bytes,
+        database: *database.expect("a uuid has 16 bytes"),
+    }
+}
+
+impl Part<'_> {
+    /// Restarts the tree. What the log says has been made durable.
+    pub fn run(&self) -> Result<(RestartedTree, TreeReport)> {
+        let clock = self.options.clock.as_ref();
+        let begin = clock.mono_ns();
+        self.check_redo_start()?;
+        let access = self.means.access;
+        let (file, shape) = open_pages(self.options, self.anchor, &self.tree, access)?;
+        file.repair()?;
+        let mut report = TreeReport {
+            redo_start: self.tree.rssp.0,
+            frames: self.means.frames,
+            repair_seconds: since(clock, begin),
+            ..TreeReport::default()
+        };
+        let begin = clock.mono_ns();
+        let tells = match self.anchor.scheme {
+            Scheme::Physiological => Tells::Writes,
+            _ => Tells::Deltas,
+        };
+        let first_note = u64::from(self.anchor.incarnation.0 + 1) << NOTE_SHIFT;
+        let monitor = Monitor::new(self.means.limits, first_note, tells);
+        let tree = Tree::new(file, shape, self.means.frames, monitor);
+        let redo = self.analyse(&tree)?;
+        report.dirty_pages = redo.table().map_or(0, DirtyPages::len);
+        self.insist(&tree, || tree.find_tables())?;
+        report.analysis_seconds = since(clock, begin);
+        let begin = clock.mono_ns();
+        if self.play.ahead == Ahead::List {
+            ahead::preload(&tree, self.means.readers);
+        }
+        let open = self.redo(&tree, redo, &mut report)?;
+        report.redo_seconds = since(clock, begin);
+        let losers = open.into_losers();
+        report.losers = to_u64(losers.len());
+        let counts = tree.pool().counts();
+        assert!(
+            report.applied + report.had + report.moved == 0 || counts.data_fetches > 0,
+            "an operation is judged by its page, which was read"
+        );
+        report.data_pages_fetched = counts.data_fetches;
+        report.index_pages_fetched = counts.index_fetches;
+        report.pages_read_ahead = counts.ahead_pages;
+        report.reads_ahead = counts.ahead_reads;
+        report.data_stalls = counts.data_stalls;
+        report.index_stalls = counts.index_stalls;
+        report.pages_written = counts.writes;
+        let judged = report.applied
+            + report.had
+            + report.moved
+            + report.skipped_clean
+            + report.skipped_early;
+        assert_eq!(
+            judged, report.operations,
+            "each operation is redone or not, for one reason"
+        );
+        tree.pool().monitor().lock().end_restart();
+        let tree = Arc::new(tree);
+        Ok((RestartedTree { tree, losers }, report))
+    }
+
+    /// The end of the stable log: all that counts is durable.
+    fn eosl(&self) -> Gsn {
+        self.log.cut.gsn_max
+    }
+
+    /// Repeats a call whose pages find no frame, with steps of the writer in between.
+    fn insist<T>(&self, tree: &Tree, mut call: impl FnMut() -> Result<Answer<T>>) -> Result<T> {
+        loop {
+            match call()? {
+                Answer::Done(value) => return Ok(value),
+                Answer::NoFrame => self.make_room(tree)?,
+            }
+        }
+    }
+
+    fn make_room(&self, tree: &Tree) -> Result<()> {
+        use perdura_tree::pool::Progress;
+        loop {
+            match tree.pool().write_step(self.eosl())? {
+                Progress::Wrote => {}
+                Progress::Cleaned => return Ok(()),
+                Progress::Idle => {
+                    return Err(Error::Usage(format!(
+                        "a pool of {} pages is too small for this tree: a change of its structure needs more at a time",
+                        self.means.frames
+                    )));
+                }
+            }
+        }
+    }
+
+    /// The redo start is one that this log has seen.
+    fn check_redo_start(&self) -> Result<()> {
+        let (rssp, last) = (self.tree.rssp, self.log.cut.gsn_max);
+        if rssp <= last {
+            return Ok(());
+        }
+        Err(Error::corrupt(
+            ANCHOR_PATH,
+            0,
+            format!("the redo start of a log whose last number is {last}"),
+            format!("redo start {rssp}"),
+            "Anchor and log are of different times. Restore both from one backup. Nothing was changed.",
+        ))
+    }
+
+    /// Redoes the changes of structure, and makes the table of dirty pages.
+    fn analyse(&self, tree: &Tree) -> Result<Redo> {
+        let rssp = self.tree.rssp;
+        let table = self.play.table;
+        let wanted = match table.reads_operations() {
+            true => Wanted::All,
+            false => Wanted::Records,
+        };
+        assert!(rssp <= self.eosl(), "the redo start was checked");
+        let mut analysis = Analysis::new(table, rssp);
+        let mut log = NumberedLog::new(&self.log.scans, wanted, rssp);
+        while let Some(frame) = log.next()? {
+            if frame.kind == FrameKind::Operations {
+                analysis.operations(&operations_of(&frame)?, rssp);
+                continue;
+            }
+            let (gsn, record) = record_of(&frame)?;
+            if gsn <= rssp {
+                continue;
+            }
+            analysis.record(gsn, &record);
+            if let TreeRecord::Structure(structure) = &record {
+                self.insist(tree, || tree.redo_structure(gsn, structure))?;
+            }
+        }
+        Ok(analysis.into_redo())
+    }
+
+    /// Redoes operations, and notes the transactions that are open at the end.
+    fn redo(&self, tree: &Tree, redo: Redo, report: &mut TreeReport) -> Result<OpenTxns> {
+        let list = match self.play.ahead {
+            Ahead::List => redo.table().map(DirtyPages::read_ahead),
+            Ahead::Nothing | Ahead::Log => None,
+        };
+        let reading = ReadAhead::new(tree.pool(), list.unwrap_or_default());
+        let readers = match self.play.ahead {
+            Ahead::Nothing => 0,
+            Ahead::List | Ahead::Log => self.means.readers,
+        };
+        ahead::read_beside(&reading, readers, || {
+            let log = NumberedLog::new(&self.log.scans, Wanted::All, self.tree.rssp);
+            let operations = Operations::new(log, self.play.ahead, &reading, readers == 0);
+            self.redo_all(tree, redo, operations, report)
+        })
+    }
+
+    fn redo_all(
+        &self,
+        tree: &Tree,
+        mut redo: Redo,
+        mut log: Operations<'_, '_>,
+        report: &mut TreeReport,
+    ) -> Result<OpenTxns> {
+        let mut open = OpenTxns::default();
+        while let Some(frame) = log.next(&redo)? {
+            let operations = operations_of(&frame)?;
+            for (act, gsn) in operations.acts.iter().zip(operations.first.0..) {
+                let gsn = Gsn(gsn);
+                open.note(act, gsn, &frame.origin);
+                let Some(row) = act.1.row().filter(|_| gsn > self.tree.rssp) else {
+                    continue;
+                };
+                let operation = Operation {
+                    table: row.table,
+                    key: row.key,
+                    before: row.before,
+                    after: row.after,
+                    pid: row.pid,
+                };
+                let redone = self.insist(tree, || redo.one(tree, gsn, &operation))?;
+                report.note(redone);
+            }
+        }
+        Ok(open)
+    }
+}
+
+impl TreeReport {
+    fn note(&mut self, redone: Redone) {
+        self.operations += 1;
+        let counter = match redone {
+            Redone::Applied => &mut self.applied,
+            Redone::Skipped(Skip::Clean) => &mut self.skipped_clean,
+            Redone::Skipped(Skip::BeforeRLsn) => &mut self.skipped_early,
+            Redone::Had => &mut self.had,
+            Redone::Moved => &mut self.moved,
+        };
+        *counter += 1;
+    }
+}
+
+fn record_of(frame: &Numbered) -> Result<(Gsn, TreeRecord)> {
+    TreeRecord::decode(frame.payload())
+        .map_err(|why| malformed("a record of the tree", why, &frame.origin))
+}
+
+fn operations_of(frame: &Numbered) -> Result<OperationFrame<'_>> {
+    operation::decode(frame.payload()).map_err(|why| malformed("operations", why, &frame.origin))
+}
+
+/// The error for a frame whose payload cannot be read.
+fn malformed(what: &str, why: Malformed, origin: &Origin) -> Error {
+    refuse(
+        origin,
+        format!("{what}: {}", why.expected),
+        format!("something else at byte {} of the frame", why.at),
+        WRITERS_BUG,
+    )
+}
+
+fn since(clock: &dyn Clock, begin_ns: u64) -> f64 {
+    let ns = clock.mono_ns().saturating_sub(begin_ns);
+    std::time::Duration::from_nanos(ns).as_secs_f64()
+}

@@ -1,0 +1,126 @@
+//! Reading pages before redo wants them: which pages, and by whom.
+//!
+//! The log is read a little further than it is redone, and the pages of what comes next are offered to those who read. Threads take the
+//! steps where there are any; without them the restart does, between two operations.
+
+use std::collections::VecDeque;
+
+use perdura_base::{Gsn, Result};
+use perdura_page::operation::OperationFrame;
+use perdura_tree::read_ahead::{IndexPreload, ReadAhead, Step};
+use perdura_tree::tree::Tree;
+use perdura_wal::FrameKind;
+
+use super::log::{Numbered, NumberedLog};
+use super::operations_of;
+use super::play::{Ahead, Redo};
+
+/// Frames that are read before they are redone.
+const FRAMES_AHEAD: usize = 4096;
+
+/// Tells the readers that nothing more is wanted, however redo ends.
+struct Closing<'a, 'p>(&'a ReadAhead<'p>);
+
+impl Drop for Closing<'_, '_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Reads the pages that lead to others.
+pub(super) fn preload(tree: &Tree, readers: usize) {
+    let preload: IndexPreload<'_> = tree.preload_index();
+    if readers == 0 {
+        while preload.step() != Step::Done {}
+        return;
+    }
+    std::thread::scope(|scope| {
+        for _ in 0..readers {
+            scope.spawn(|| preload.work());
+        }
+    });
+}
+
+/// Runs `redo` while so many threads read ahead.
+pub(super) fn read_beside<T>(
+    ahead: &ReadAhead<'_>,
+    readers: usize,
+    redo: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    std::thread::scope(|scope| {
+        let _closing = Closing(ahead);
+        for _ in 0..readers {
+            scope.spawn(|| ahead.work());
+        }
+        redo()
+    })
+}
+
+/// The operations of a log, and a look at those that come next.
+pub(super) struct Operations<'a, 'p> {
+    log: NumberedLog<'a>,
+    play: Ahead,
+    ahead: &'a ReadAhead<'p>,
+    /// The restart takes the readers' steps itself.
+    steps: bool,
+    waiting: VecDeque<Numbered>,
+    /// How many of these have been offered.
+    offered: usize,
+}
+
+impl<'a, 'p> Operations<'a, 'p> {
+    pub fn new(log: NumberedLog<'a>, play: Ahead, ahead: &'a ReadAhead<'p>, steps: bool) -> Self {
+        Operations {
+            log,
+            play,
+            ahead,
+            steps,
+            waiting: VecDeque::new(),
+            offered: 0,
+        }
+    }
+
+    /// The next frame of operations; `None` at the log's end.
+    ///
+    /// # Errors
+    /// As [`NumberedLog::next`]; a frame that cannot be read.
+    pub fn next(&mut self, redo: &Redo) -> Result<Option<Numbered>> {
+        let most = match self.play {
+            Ahead::Log => FRAMES_AHEAD,
+            Ahead::Nothing | Ahead::List => 1,
+        };
+        while self.waiting.len() < most {
+            match self.log.next()? {
+                Some(frame) if frame.kind == FrameKind::Operations => self.waiting.push_back(frame),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        if self.play == Ahead::Log {
+            self.offer(redo)?;
+        }
+        if self.steps && self.play != Ahead::Nothing {
+            while self.ahead.step() == Step::Read {}
+        }
+        assert!(
+            self.offered <= self.waiting.len() && self.waiting.len() <= most,
+            "what was offered is waiting"
+        );
+        self.offered = self.offered.saturating_sub(1);
+        Ok(self.waiting.pop_front())
+    }
+
+    fn offer(&mut self, redo: &Redo) -> Result<()> {
+        while let Some(frame) = self.waiting.get(self.offered) {
+            let frame: OperationFrame<'_> = operations_of(frame)?;
+            for ((_, act), gsn) in frame.acts.iter().zip(frame.first.0..) {
+                let wanted = act.row().filter(|row| redo.wants(row.pid, Gsn(gsn)));
+                if wanted.is_some_and(|row| !self.ahead.offer(row.pid)) {
+                    return Ok(());
+                }
+            }
+            self.offered += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! Which transactions over rows of a tree were open when the log ended, and what of theirs is to be taken back.
+//!
+//! # Source
+//! C. Mohan et al., "ARIES": compensations name the change that is to be taken back next, so that a rollback goes on where it
+//! stopped, over any number of crashes.
+
+use std::collections::BTreeMap;
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{Gsn, Pos, StreamId, TableId, TxnId};
+use perdura_page::operation::Act;
+use perdura_wal::Origin;
+
+/// A change that is to be taken back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToUndo {
+    /// Its number.
+    pub gsn: Gsn,
+    /// The table.
+    pub table: TableId,
+    /// The row's key.
+    pub key: Vec<u8>,
+    /// The row before it, if there was one.
+    pub before: Option<Vec<u8>>,
+}
+
+/// A transaction that has neither committed nor ended its rollback.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loser {
+    /// The transaction.
+    pub txn: TxnId,
+    /// The stream that its records are in.
+    pub stream: StreamId,
+    /// Where they begin.
+    pub first: Pos,
+    /// Its changes that no compensation has taken back, in their order.
+    pub changes: Vec<ToUndo>,
+}
+
+/// The transactions that are open at a place of the log.
+#[derive(Debug, Default)]
+pub(super) struct OpenTxns {
+    open: BTreeMap<TxnId, Loser>,
+    /// Transactions that have ended.
+    pub ended: u64,
+}
+
+impl OpenTxns {
+    /// Notes an operation. Those of a transaction come in the order of their numbers.
+    pub fn note(&mut self, (txn, act): &(TxnId, Act<'_>), gsn: Gsn, origin: &Origin) {
+        let row = match act {
+            Act::Commit | Act::Abort => {
+                self.open.remove(txn);
+                self.ended += 1;
+                return;
+            }
+            Act::Change(row) | Act::Compensation { row, .. } => row,
+        };
+        let open = self.open.entry(*txn).or_insert_with(|| Loser {
+            txn: *txn,
+            stream: origin.stream,
+            first: origin.pos,
+            changes: Vec::new(),
+        });
+        if let Act::Compensation { undo_next, .. } = act
+            && !armed(Flaw::CompensationUndone)
+        {
+            let left = open
+                .changes
+                .partition_point(|change| change.gsn <= *undo_next);
+            open.changes.truncate(left);
+            return;
+        }
+        debug_assert!(open.changes.last().is_none_or(|last| last.gsn < gsn));
+        open.changes.push(ToUndo {
+            gsn,
+            table: row.table,
+            key: row.key.to_vec(),
+            before: row.before.map(<[u8]>::to_vec),
+        });
+    }
+
+    /// Those that the log's end leaves open.
+    pub fn into_losers(self) -> Vec<Loser> {
+        self.open.into_values().collect()
+    }
+}

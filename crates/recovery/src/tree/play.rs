@@ -1,0 +1,175 @@
+//! How a restart redoes the operations of a tree: a table of dirty pages, or none, and how it finds the page of an operation.
+//!
+//! # Source
+//! *Implementing Performance Competitive Logical Recovery* (002), section 5: Log0, Log1, Log2, SQL1, SQL2; ARIES is our addition.
+
+use perdura_base::{Gsn, Pid, Result};
+use perdura_page::operation::OperationFrame;
+use perdura_page::tree_record::{Delta, EndCheckpoint, Structure, TreeRecord, Writes};
+use perdura_tree::analysis::{AriesAnalysis, Detail, LogicalAnalysis, SqlAnalysis};
+use perdura_tree::contract::{Answer, Operation};
+use perdura_tree::dirty_pages::DirtyPages;
+use perdura_tree::redo::Redone;
+use perdura_tree::tree::Tree;
+
+/// What the table of dirty pages is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Table {
+    /// There is none: each operation's page is read (Algorithm 2).
+    None,
+    /// Of Δ records (Algorithm 4). Pages are found by keys.
+    Deltas,
+    /// Of the operations' own pages and BW records (Algorithm 3). Pages are found by the operations' hints.
+    Writes,
+    /// Of the operations' own pages and what the checkpoint's end says of dirty ones. Pages are found by hints.
+    Checkpoint,
+}
+
+/// What is read before redo wants it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ahead {
+    /// Nothing.
+    Nothing,
+    /// The pages that lead to others, and then the dirty ones in the order in which Δ records name them (PF-list, appendix A).
+    List,
+    /// The pages of the operations that come next in the log.
+    Log,
+}
+
+/// How a tree is restarted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TreePlay {
+    /// What its table of dirty pages is made of.
+    pub table: Table,
+    /// What it reads ahead.
+    pub ahead: Ahead,
+}
+
+impl Table {
+    /// Whether the analysis reads operations, too.
+    pub(super) fn reads_operations(self) -> bool {
+        match self {
+            Table::None | Table::Deltas => false,
+            Table::Writes | Table::Checkpoint => true,
+        }
+    }
+}
+
+/// What makes the table.
+pub(super) enum Analysis {
+    None,
+    Deltas(LogicalAnalysis),
+    Writes(SqlAnalysis),
+    Checkpoint(AriesAnalysis),
+}
+
+impl Analysis {
+    pub fn new(table: Table, rssp: Gsn) -> Analysis {
+        match table {
+            Table::None => Analysis::None,
+            Table::Deltas => Analysis::Deltas(LogicalAnalysis::new(Detail::Standard, rssp)),
+            Table::Writes => Analysis::Writes(SqlAnalysis::new()),
+            Table::Checkpoint => Analysis::Checkpoint(AriesAnalysis::new()),
+        }
+    }
+
+    /// A record of the tree, behind the redo start.
+    pub fn record(&mut self, gsn: Gsn, record: &TreeRecord) {
+        match record {
+            TreeRecord::Structure(structure) => self.structure(gsn, structure),
+            TreeRecord::Delta(delta) => self.delta(delta),
+            TreeRecord::Writes(writes) => self.writes(writes),
+            TreeRecord::EndCheckpoint(end) => self.checkpoint(end),
+            TreeRecord::RedoStart => {}
+        }
+    }
+
+    fn structure(&mut self, gsn: Gsn, structure: &Structure) {
+        for (pid, _) in &structure.changes {
+            self.update(*pid, gsn);
+        }
+    }
+
+    fn delta(&mut self, delta: &Delta) {
+        if let Analysis::Deltas(analysis) = self {
+            analysis.delta(delta);
+        }
+    }
+
+    fn writes(&mut self, writes: &Writes) {
+        if let Analysis::Writes(analysis) = self {
+            analysis.writes(writes);
+        }
+    }
+
+    fn checkpoint(&mut self, end: &EndCheckpoint) {
+        if let Analysis::Checkpoint(analysis) = self {
+            analysis.checkpoint(end);
+        }
+    }
+
+    /// An update of a page, behind the redo start.
+    fn update(&mut self, pid: Pid, gsn: Gsn) {
+        match self {
+            Analysis::None | Analysis::Deltas(_) => {}
+            Analysis::Writes(analysis) => analysis.update(pid, gsn),
+            Analysis::Checkpoint(analysis) => analysis.update(pid, gsn),
+        }
+    }
+
+    /// Operations, behind the redo start.
+    pub fn operations(&mut self, frame: &OperationFrame<'_>, rssp: Gsn) {
+        for ((_, act), gsn) in frame.acts.iter().zip(frame.first.0..) {
+            if let Some(row) = act.row()
+                && Gsn(gsn) > rssp
+            {
+                self.update(row.pid, Gsn(gsn));
+            }
+        }
+    }
+
+    /// The table, and how it is used.
+    pub fn into_redo(self) -> Redo {
+        match self {
+            Analysis::None => Redo::ByKey(None),
+            Analysis::Deltas(analysis) => Redo::ByKey(Some(analysis.finish())),
+            Analysis::Writes(analysis) => Redo::ByPage(analysis.finish()),
+            Analysis::Checkpoint(analysis) => Redo::ByPage(analysis.finish()),
+        }
+    }
+}
+
+/// How operations find their pages.
+pub(super) enum Redo {
+    ByKey(Option<DirtyPages>),
+    ByPage(DirtyPages),
+}
+
+impl Redo {
+    /// The table, if there is one.
+    pub fn table(&self) -> Option<&DirtyPages> {
+        match self {
+            Redo::ByKey(table) => table.as_ref(),
+            Redo::ByPage(table) => Some(table),
+        }
+    }
+
+    /// Whether redo will want an operation's page, as far as that is known without it.
+    pub fn wants(&self, pid: Pid, gsn: Gsn) -> bool {
+        self.table()
+            .is_none_or(|table| table.skips(pid, gsn).is_none())
+    }
+
+    /// Redoes an operation.
+    pub fn one(
+        &mut self,
+        tree: &Tree,
+        gsn: Gsn,
+        operation: &Operation<'_>,
+    ) -> Result<Answer<Redone>> {
+        match self {
+            Redo::ByKey(table) => tree.redo_by_key(gsn, operation, table.as_mut()),
+            Redo::ByPage(table) => tree.redo_by_page(gsn, operation, table),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Transactions that interleave over rows of a tree, by their keys.
+//!
+//! ```text
+//!  write:  key lock ─► leaf latch { number, record, note under the monitor; change the page } ─► notes cut, if due
+//!  commit: append under the stream's list ─► key locks go ─► acknowledged when D has its epoch
+//!  abort:  each change taken back through the tree, newest first, each with a compensation (CLR) ─► end record
+//! ```
+//! * A row belongs to one transaction from its first write until that has appended its commit or the end of its rollback. A request
+//!   for a row of another transaction fails at once.
+//! * Pages may reach the disk before the transactions that changed them commit, but not before the log has what changed them.
+//! * What a crash leaves open is taken back when the database is opened, in the new life, before work is taken.
+//!
+//! The tree knows pages and no transaction, and this module knows keys and no pages: the paper's data and transaction components.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`options`] | the options of a database |
+//! | [`engine`] | creating it, opening it, everything around transactions |
+//! | [`txn`] | reads, writes, commits, rollbacks |
+//! | [`locks`] | which transaction has a row |
+//! | [`log`] | a transaction's operations in the log |
+//! | [`digest`](mod@digest) | the rows in one number |
+//!
+//! # Source
+//! *Implementing Performance Competitive Logical Recovery* (002), sections 2 and 3. C. Mohan et al., "ARIES", for compensations.
+//!
+//! # Locks, in order
+//! a row's lock (never waited for) < the structure lock < a leaf's latch < the pool's frames < the monitor < a stream's active list <
+//! the log's.
+
+pub mod digest;
+pub mod engine;
+pub mod locks;
+pub mod log;
+pub mod options;
+pub mod txn;
+
+pub use digest::digest;
+pub use engine::{Keyed, KeyedStats};
+pub use options::KeyedOptions;
+pub use txn::{KeyTxn, Write};

@@ -1,0 +1,131 @@
+//! The options of a database of transactions over keys.
+
+use perdura_base::limits::STREAMS_MAX;
+use perdura_base::{Error, Result, TableId};
+use perdura_device::Access;
+use perdura_recovery::tree::TreeMeans;
+use perdura_recovery::{Level, Schedule};
+use perdura_tree::monitor::Limits;
+use perdura_wal::Scheme;
+
+use crate::options::{Route, StealEnv, check_log_sizes};
+
+/// The fewest pages in memory: what a change of a tall tree's structure may need at a time, and some.
+pub const FRAMES_MIN: usize = 8;
+
+/// Settings. Those of a database that is there already come from its anchor: scheme, size of pages and of segments.
+#[derive(Debug, Clone)]
+pub struct KeyedOptions {
+    /// The logging scheme of a new database: logical or physiological.
+    pub scheme: Scheme,
+    /// Bytes of a page of a new database: a power of two from 512 to 32768.
+    pub page_bytes: usize,
+    /// Tables of a new database.
+    pub tables: Vec<TableId>,
+    /// Pages in memory.
+    pub frames: usize,
+    /// How many of them may be dirty before the writer works, percent.
+    pub dirty_percent: usize,
+    /// How the file of pages is accessed.
+    pub access: Access,
+    /// Threads that read ahead while the database restarts; 0: the restart itself, between two operations.
+    pub readers: usize,
+    /// When notes are cut; `None`: as the pool's size gives it.
+    pub limits: Option<Limits>,
+    /// Size of a log segment of a new database, bytes.
+    pub segment_bytes: u64,
+    /// The longest log block, bytes.
+    pub block_bytes_max: usize,
+    /// Log bytes that may wait in a stream before changes are refused.
+    pub queue_bytes_max: u64,
+    /// Which stream a transaction is given.
+    pub route: Route,
+    /// How a restart works.
+    pub schedule: Schedule,
+    /// The restart method, or "auto".
+    pub method: &'static str,
+}
+
+impl KeyedOptions {
+    /// The settings of a database of this scheme with one table, 1, and so many pages in memory.
+    #[must_use]
+    pub fn new(scheme: Scheme, frames: usize) -> KeyedOptions {
+        KeyedOptions {
+            scheme,
+            page_bytes: 8192,
+            tables: vec![TableId(1)],
+            frames,
+            dirty_percent: 25,
+            access: Access::Buffered,
+            readers: 0,
+            limits: None,
+            segment_bytes: 64 << 20,
+            block_bytes_max: 256 << 10,
+            queue_bytes_max: 8 << 20,
+            route: Route::Idlest,
+            schedule: Schedule::new(Level::Two, 1),
+            method: "auto",
+        }
+    }
+
+    /// What a restart of the tree works with. Small pools cut their notes more often: a page that is written
+    /// must not wait for long until that is told.
+    #[must_use]
+    pub fn means(&self) -> TreeMeans {
+        let of_pool = || {
+            let usual = Limits::default();
+            let share = |most: usize, part: usize| (self.frames / part).clamp(1, most);
+            Limits {
+                notes: share(usual.notes, 8),
+                written: share(usual.written, 32),
+            }
+        };
+        TreeMeans {
+            frames: self.frames,
+            limits: self.limits.unwrap_or_else(of_pool),
+            access: self.access,
+            readers: self.readers,
+        }
+    }
+
+    /// Pages that may be dirty before the writer works.
+    #[must_use]
+    pub fn dirty_max(&self) -> usize {
+        (self.frames * self.dirty_percent / 100).max(1)
+    }
+
+    /// Checks what an open goes by.
+    pub(super) fn check_open(&self) -> Result<()> {
+        check_log_sizes(self.block_bytes_max)?;
+        if self.frames < FRAMES_MIN {
+            return Err(Error::Usage(format!(
+                "{} pages in memory are too few for a tree: it needs {FRAMES_MIN} at least",
+                self.frames
+            )));
+        }
+        if !(1..=90).contains(&self.dirty_percent) {
+            return Err(Error::Usage(format!(
+                "1 to 90 percent of the pages in memory may be dirty, not {}",
+                self.dirty_percent
+            )));
+        }
+        Ok(())
+    }
+
+    /// Checks what a creation goes by.
+    pub(super) fn check(&self, env: &StealEnv) -> Result<()> {
+        self.check_open()?;
+        if !self.scheme.has_tree() {
+            return Err(Error::Usage(String::from(
+                "transactions over keys need the scheme logical or physiological",
+            )));
+        }
+        let logs = env.disks.logs.len();
+        if !(1..=usize::from(STREAMS_MAX)).contains(&logs) {
+            return Err(Error::Usage(format!(
+                "1 to {STREAMS_MAX} log disks, not {logs}"
+            )));
+        }
+        Ok(())
+    }
+}

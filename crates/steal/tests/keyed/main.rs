@@ -1,0 +1,6 @@
+//! Transactions over keys: basics, restarts by every method, rollbacks over crashes.
+
+mod basics;
+mod refusals;
+mod restarts;
+mod support;

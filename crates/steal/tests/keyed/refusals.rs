@@ -1,0 +1,47 @@
+//! What is refused, with its reason, and changes nothing.
+
+use perdura_device::SimDisk;
+use perdura_steal::{Keyed, KeyedOptions, Steal, StealOptions};
+use perdura_wal::Scheme;
+
+use crate::support::{env, options};
+
+#[test]
+fn options_out_of_range_and_methods_of_other_schemes_are_refused_by_name() {
+    let disk = SimDisk::new(1);
+    let refused = |options: KeyedOptions| {
+        let made = Keyed::create(env(&disk, 1), options, None);
+        made.map(drop).expect_err("refused").to_string()
+    };
+    let few = KeyedOptions {
+        frames: 7,
+        ..options(Scheme::Logical)
+    };
+    assert!(refused(few).contains("7 pages in memory are too few"));
+    let odd = KeyedOptions {
+        page_bytes: 1000,
+        ..options(Scheme::Logical)
+    };
+    assert!(refused(odd).contains("a power of two"));
+    assert!(refused(options(Scheme::Dl1p)).contains("logical or physiological"));
+    let keyed = Keyed::create(env(&disk, 1), options(Scheme::Physiological), None);
+    drop(keyed.expect("a new database"));
+    let by = |method| {
+        let options = KeyedOptions {
+            method,
+            ..options(Scheme::Physiological)
+        };
+        let opened = Keyed::open(env(&disk, 1), options);
+        opened.map(drop).expect_err("refused").to_string()
+    };
+    assert!(
+        by("log1").contains("reads logs of scheme logical"),
+        "{}",
+        by("log1")
+    );
+    assert!(by("dl1p").contains("scheme is physiological"));
+    let other = Steal::open(env(&disk, 1), StealOptions::new(Scheme::Dl1p, 64));
+    let why = other.map(drop).expect_err("refused").to_string();
+    assert!(why.contains("physiological"), "{why}");
+    assert!(Keyed::create(env(&disk, 1), options(Scheme::Logical), None).is_err());
+}

@@ -1,0 +1,210 @@
+//! Filling a new tree: pages are laid out side by side, each once, and what leads to them comes last. Nothing is logged, so it is done
+//! before the tree is in use.
+
+use crate::file::{PageFile, Shape};
+use crate::tree::{FREE_KEY, META, NEXT_KEY};
+use perdura_base::{Error, Pid, Result, TableId};
+use perdura_page::tree_page::{
+    Kind, NodeMut, NodeSpec, cell_bytes, cell_bytes_max, format, key_bytes_max,
+};
+
+/// Bytes that are gathered for one write.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// A row that is put into a new tree.
+pub type NewRow = (Vec<u8>, Vec<u8>);
+
+/// Pages of a new tree on their way to its file.
+struct Layer<'f> {
+    file: &'f PageFile,
+    shape: Shape,
+    table: TableId,
+    next: u32,
+    /// Pages from `begin` on that are not written yet.
+    bytes: Vec<u8>,
+    begin: u32,
+}
+
+/// What leads to a page: its low fence and its place.
+type Child = (Vec<u8>, Pid);
+
+impl Layer<'_> {
+    fn spec<'a>(
+        &self,
+        kind: Kind,
+        level: u8,
+        (low, high): (&'a [u8], Option<&'a [u8]>),
+    ) -> NodeSpec<'a> {
+        NodeSpec {
+            kind,
+            level,
+            pid: Pid(self.next),
+            table: self.table,
+            database: self.shape.database,
+            low,
+            high,
+        }
+    }
+
+    /// Lays out the next page.
+    fn lay(&mut self, page: &mut [u8]) -> Result<Pid> {
+        NodeMut::over(page).seal();
+        self.bytes.extend_from_slice(page);
+        let pid = Pid(self.next);
+        let next = self.next.checked_add(1);
+        self.next =
+            next.ok_or_else(|| Error::Usage(String::from("a tree has less than 2^32 pages")))?;
+        if self.bytes.len() >= WRITE_BYTES {
+            self.flush()?;
+        }
+        Ok(pid)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if !self.bytes.is_empty() {
+            self.file.grow(self.next)?;
+            self.file.lay(Pid(self.begin), &self.bytes)?;
+        }
+        self.bytes.clear();
+        self.begin = self.next;
+        Ok(())
+    }
+
+    /// The leaves, filled to so many percent.
+    fn leaves(
+        &mut self,
+        rows: &mut dyn Iterator<Item = NewRow>,
+        percent: usize,
+    ) -> Result<Vec<Child>> {
+        let size = self.shape.page_bytes;
+        let fill = size * percent / 100;
+        let mut rows = rows.peekable();
+        let mut children: Vec<Child> = Vec::new();
+        loop {
+            let low = match (&children[..], rows.peek()) {
+                ([], _) => Vec::new(),
+                (_, Some((key, _))) => key.clone(),
+                (_, None) => return Ok(children),
+            };
+            let mut draft = format(size, &self.spec(Kind::Leaf, 0, (&low, None)));
+            let mut node = NodeMut::over(&mut draft);
+            let mut taken: Vec<NewRow> = Vec::new();
+            while let Some((key, value)) = rows.peek() {
+                check(size, taken.last().map(|(last, _)| &last[..]), key, value)?;
+                let is_full =
+                    !taken.is_empty() && node.node().used() + cell_bytes(key, value) > fill;
+                if is_full || node.put(key, value) != Ok(true) {
+                    break;
+                }
+                taken.extend(rows.next());
+            }
+            let high = rows.peek().map(|(key, _)| &key[..]);
+            let mut page = format(size, &self.spec(Kind::Leaf, 0, (&low, high)));
+            let mut node = NodeMut::over(&mut page);
+            for (key, value) in &taken {
+                let put = node.put(key, value);
+                assert_eq!(put, Ok(true), "a page keeps room for its high fence");
+            }
+            let pid = self.lay(&mut page)?;
+            children.push((low, pid));
+        }
+    }
+
+    /// The pages that lead to those of a level below, which are more than one.
+    fn above(&mut self, level: u8, below: &[Child]) -> Result<Vec<Child>> {
+        let size = self.shape.page_bytes;
+        let mut children: Vec<Child> = Vec::new();
+        let mut rest = below;
+        while let Some((low, _)) = rest.first() {
+            let mut draft = format(size, &self.spec(Kind::Inner, level, (low, None)));
+            let mut node = NodeMut::over(&mut draft);
+            let fits = |(key, child): &&Child| node.put_child(key, *child) == Ok(true);
+            let mut count = rest.iter().take_while(fits).count();
+            // No page with a single child is left over.
+            if rest.len() - count == 1 {
+                count -= 1;
+            }
+            let (taken, left) = rest.split_at(count);
+            let high = left.first().map(|(key, _)| &key[..]);
+            let mut page = format(size, &self.spec(Kind::Inner, level, (low, high)));
+            let mut node = NodeMut::over(&mut page);
+            for (key, child) in taken {
+                let put = node.put_child(key, *child);
+                assert_eq!(put, Ok(true), "a page keeps room for its high fence");
+            }
+            let pid = self.lay(&mut page)?;
+            children.push((low.clone(), pid));
+            rest = left;
+        }
+        Ok(children)
+    }
+}
+
+/// A row that a leaf may have behind that key.
+fn check(size: usize, last: Option<&[u8]>, key: &[u8], value: &[u8]) -> Result<()> {
+    let (key_max, row_max) = (key_bytes_max(size), cell_bytes_max(size));
+    if last.is_some_and(|last| last >= key) {
+        return Err(Error::Usage(format!(
+            "rows that fill a tree ascend; key {} does not",
+            key.escape_ascii()
+        )));
+    }
+    if key.len() > key_max || cell_bytes(key, value) > row_max {
+        return Err(Error::Usage(format!(
+            "a key of {} bytes with a value of {} is too long for pages of {size} bytes",
+            key.len(),
+            value.len()
+        )));
+    }
+    Ok(())
+}
+
+/// Fills a tree that was [made](crate::tree::Tree::make) just now with one table, whose rows ascend by their keys and fill leaves to so many
+/// percent.
+///
+/// # Errors
+/// `Usage` for rows that do not ascend or are too long; the disk's.
+pub fn fill(
+    file: &PageFile,
+    shape: Shape,
+    table: TableId,
+    rows: &mut dyn Iterator<Item = NewRow>,
+    percent: usize,
+) -> Result<()> {
+    assert!((1..=100).contains(&percent), "leaves are filled in part");
+    let mut layer = Layer {
+        file,
+        shape,
+        table,
+        next: META.0 + 1,
+        bytes: Vec::new(),
+        begin: META.0 + 1,
+    };
+    let mut children = layer.leaves(rows, percent)?;
+    for level in 1.. {
+        if children.len() == 1 {
+            break;
+        }
+        children = layer.above(level, &children)?;
+    }
+    layer.flush()?;
+    file.sync()?;
+    let spec = NodeSpec {
+        pid: META,
+        table: TableId(0),
+        ..layer.spec(Kind::Meta, 0, (b"", None))
+    };
+    let mut meta = format(shape.page_bytes, &spec);
+    let mut node = NodeMut::over(&mut meta);
+    let (_, root) = &children[0];
+    for (key, number) in [
+        (NEXT_KEY, layer.next),
+        (FREE_KEY, 0),
+        (&table.0.to_be_bytes()[..], root.0),
+    ] {
+        let put = node.put(key, &number.to_le_bytes());
+        assert_eq!(put, Ok(true));
+    }
+    node.seal();
+    file.write(&[(META, &meta)])
+}
