@@ -4,6 +4,7 @@
 //! 4 the disk failed and the database has stopped.
 
 mod exit;
+mod in_memory;
 mod offline;
 mod output;
 mod programs;

@@ -19,9 +19,12 @@ use perdura_recovery::restore::THREADS_A_CORE;
 use perdura_recovery::verify::log_begin;
 use perdura_recovery::{Anchor, read_anchor};
 use perdura_recovery::{Level, Method, Schedule};
-use perdura_wal::{Check, StreamScan, scan_stream};
+use perdura_steal::keyed::dry::ALL_STABLE;
+use perdura_steal::keyed::{contents, restart_dry};
+use perdura_wal::{Check, Mode, Scheme, StreamScan, scan_stream};
 
 use crate::exit::Usage;
+use crate::in_memory::Pool;
 use crate::programs::player;
 use crate::read_disk::ReadDisk;
 
@@ -60,6 +63,8 @@ pub struct Offline {
     pub anchor: Anchor,
     /// What is wrong with the anchor although it can be read.
     pub anchor_notes: Vec<String>,
+    /// Where its anchor is.
+    data: PathBuf,
     /// Takes the results of calls that do something else than the log says.
     pub accept: Option<AcceptDivergence>,
     _locks: Locks,
@@ -107,6 +112,7 @@ impl Offline {
             disks,
             anchor,
             anchor_notes,
+            data: directories.data.clone(),
             accept: None,
             _locks: locks,
         })
@@ -154,9 +160,9 @@ impl Offline {
     }
 
     /// Restarts in memory as one would by default, and changes nothing. Gives the digest, too.
-    pub fn restart(&self) -> Result<(Restarted, String)> {
+    pub fn restart(&self, pool: &Pool) -> Result<(Restarted, String)> {
         let (method, level) = self.way("auto", None)?;
-        self.restart_by(method, &Schedule::new(level, threads_or_cores(0)))
+        self.restart_by(method, &Schedule::new(level, threads_or_cores(0)), pool)
     }
 
     /// Restarts in memory in a certain way.
@@ -164,10 +170,11 @@ impl Offline {
         &self,
         method: &'static Method,
         schedule: &Schedule,
+        pool: &Pool,
     ) -> Result<(Restarted, String)> {
-        let options = self.restart_options(method, schedule);
         let dir = || self.disks.data.name();
-        let restarted = restart(&options).with_context(dir)?;
+        let options = self.overlaid_options(method, schedule, pool)?;
+        let restarted = restart_in_memory(&options, self.anchor.scheme, pool).with_context(dir)?;
         let mut restarted = restarted.context("there is no database")?;
         let (rows, digest) = described(&restarted).with_context(dir)?;
         restarted.report.rows = rows;
@@ -194,10 +201,40 @@ impl Offline {
             progress: Arc::new(Progress::default()),
         }
     }
+
+    /// The same over disks that a tree's pages can be written to.
+    pub fn overlaid_options(
+        &self,
+        method: &'static Method,
+        schedule: &Schedule,
+        pool: &Pool,
+    ) -> Result<RestartOptions<'static>> {
+        let mut options = self.restart_options(method, schedule);
+        if self.anchor.tree.is_some() {
+            options.disks = pool.overlay(&self.data, &self.disks)?;
+        }
+        Ok(options)
+    }
+}
+
+/// Restarts a database as `options` say, which change nothing.
+pub fn restart_in_memory(
+    options: &RestartOptions<'_>,
+    scheme: Scheme,
+    pool: &Pool,
+) -> perdura::Result<Option<Restarted>> {
+    match scheme.mode() {
+        Mode::Keyed => restart_dry(options, &pool.keyed(scheme)),
+        Mode::Executor | Mode::Steal => restart(options),
+    }
 }
 
 /// Rows and digest; where transactions interleave, of taken slots, which no index counts.
 pub fn described(restarted: &Restarted) -> perdura::Result<(u64, String)> {
+    if let Some(found) = &restarted.tree {
+        let contents = contents(&found.tree, ALL_STABLE)?;
+        return Ok((contents.rows, contents.digest));
+    }
     let heap = &restarted.heap;
     if restarted.record.scheme.has_tables() {
         return Ok((restarted.report.rows, hex(digest(heap.as_ref())?)));

@@ -33,8 +33,8 @@ use self::blocks::{Blocks, OverlayFile, Scratch};
 use crate::path::{check_dir, check_file, name_in, parent};
 use crate::{Access, Disk, File};
 
-/// The name of the scratch file, in the directory that it is made in.
-const SCRATCH: &str = "overlay.scratch";
+/// The name of the scratch file, in the directory that it is made in. The process's number follows: several may work at a time.
+const SCRATCH: &str = "overlay.scratch.";
 
 /// A disk over another one that it does not change.
 pub struct OverlayDisk {
@@ -56,14 +56,15 @@ struct Names {
 
 impl OverlayDisk {
     /// An overlay over `below`, whose scratch file is made in the directory `dir` of the disk `scratch`. What an earlier
-    /// process left there under the name `overlay.scratch` is removed.
+    /// process with this one's number left there is removed.
     ///
     /// # Errors
     /// That disk's; a missing directory is one.
     pub fn new(below: Arc<dyn Disk>, scratch: &dyn Disk, dir: &str) -> Result<OverlayDisk> {
+        let name = format!("{SCRATCH}{}", std::process::id());
         let path = match check_dir(dir)? {
-            "" => SCRATCH.to_owned(),
-            dir => format!("{dir}/{SCRATCH}"),
+            "" => name,
+            dir => format!("{dir}/{name}"),
         };
         match scratch.remove(&path) {
             Err(error) if !error.is_not_found() => return Err(error),

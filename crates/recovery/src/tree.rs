@@ -45,7 +45,7 @@ use perdura_base::{Error, Gsn, Result};
 use perdura_device::{Access, Clock};
 use perdura_page::operation::{self, Malformed, OperationFrame};
 use perdura_page::tree_record::TreeRecord;
-use perdura_tree::contract::{Answer, Operation};
+use perdura_tree::contract::{Answer, Operation, insist};
 use perdura_tree::dirty_pages::{DirtyPages, Skip};
 use perdura_tree::file::{PAGES, PageFile, Shape};
 use perdura_tree::monitor::{Limits, Monitor, Tells};
@@ -247,29 +247,13 @@ impl Part<'_> {
     }
 
     /// Repeats a call whose pages find no frame, with steps of the writer in between.
-    fn insist<T>(&self, tree: &Tree, mut call: impl FnMut() -> Result<Answer<T>>) -> Result<T> {
-        loop {
-            match call()? {
-                Answer::Done(value) => return Ok(value),
-                Answer::NoFrame => self.make_room(tree)?,
-            }
-        }
-    }
-
-    fn make_room(&self, tree: &Tree) -> Result<()> {
-        use perdura_tree::pool::Progress;
-        loop {
-            match tree.pool().write_step(self.eosl())? {
-                Progress::Wrote => {}
-                Progress::Cleaned => return Ok(()),
-                Progress::Idle => {
-                    return Err(Error::Usage(format!(
-                        "a pool of {} pages is too small for this tree: a change of its structure needs more at a time",
-                        self.means.frames
-                    )));
-                }
-            }
-        }
+    fn insist<T>(&self, tree: &Tree, call: impl FnMut() -> Result<Answer<T>>) -> Result<T> {
+        insist(call, || tree.pool().write_step(self.eosl()))?.ok_or_else(|| {
+            Error::Usage(format!(
+                "a pool of {} pages is too small for this tree: a change of its structure needs more at a time",
+                self.means.frames
+            ))
+        })
     }
 
     /// The redo start is one that this log has seen.

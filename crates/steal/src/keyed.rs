@@ -20,6 +20,7 @@
 //! | [`locks`] | which transaction has a row |
 //! | [`log`] | a transaction's operations in the log |
 //! | [`digest`](mod@digest) | the rows in one number |
+//! | [`dry`] | a restart that leaves everything as it is |
 //!
 //! # Source
 //! *Implementing Performance Competitive Logical Recovery* (002), sections 2 and 3. C. Mohan et al., "ARIES", for compensations.
@@ -29,13 +30,15 @@
 //! the log's.
 
 pub mod digest;
+pub mod dry;
 pub mod engine;
 pub mod locks;
 pub mod log;
 pub mod options;
 pub mod txn;
 
-pub use digest::digest;
+pub use digest::{Contents, contents, digest};
+pub use dry::restart_dry;
 pub use engine::{Keyed, KeyedStats};
 pub use options::KeyedOptions;
 pub use txn::{KeyTxn, Write};

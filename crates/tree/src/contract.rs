@@ -1,7 +1,8 @@
 //! What passes between the tree and its callers, a transaction component that knows keys and no pages: the paper's contract of TC
 //! and DC. The tree asks for one thing, that something be appended to the log, and it asks under a leaf's latch.
 
-use perdura_base::{Gsn, Pid, TableId};
+use crate::pool::Progress;
+use perdura_base::{Gsn, Pid, Result, TableId};
 use perdura_page::tree_record::TreeRecord;
 
 /// An operation on a row, as it is logged.
@@ -41,6 +42,28 @@ pub enum Answer<T> {
     /// All pages in memory are pinned or dirty: nothing has happened, and
     /// [`write_step`](crate::pool::Pool::write_step) has to make room.
     NoFrame,
+}
+
+/// Repeats a call until its pages find frames, with steps of the writer in between. `None`: no dirty page may be written.
+///
+/// # Errors
+/// Those of the call and of the step.
+pub fn insist<T>(
+    mut call: impl FnMut() -> Result<Answer<T>>,
+    mut step: impl FnMut() -> Result<Progress>,
+) -> Result<Option<T>> {
+    loop {
+        if let Answer::Done(value) = call()? {
+            return Ok(Some(value));
+        }
+        loop {
+            match step()? {
+                Progress::Wrote => {}
+                Progress::Cleaned => break,
+                Progress::Idle => return Ok(None),
+            }
+        }
+    }
 }
 
 /// Goes on with what an [`Answer`] is done with, or hands [`Answer::NoFrame`] on.

@@ -4,18 +4,22 @@ use anyhow::Result;
 use clap::Parser;
 use serde::Serialize;
 
+use crate::in_memory::Pool;
 use crate::offline::{Directories, Offline};
 use crate::output;
 
 /// Print the logical digest of a stopped database.
 ///
 /// A sum, without order, over table, key, type, expiry and content of every key: equal data gives an
-/// equal digest, whatever its history and however it was recovered. Changes nothing.
+/// equal digest, whatever its history and however it was recovered. Of a database with a
+/// tree, over table, key and value of every row. Changes nothing.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  perdura digest --data perdura-data")]
 pub struct Args {
     #[command(flatten)]
     directories: Directories,
+    #[command(flatten)]
+    pool: Pool,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -30,7 +34,7 @@ struct Digest {
 
 pub fn run(args: &Args) -> Result<()> {
     let offline = Offline::open(&args.directories)?;
-    let (restarted, digest) = offline.restart()?;
+    let (restarted, digest) = offline.restart(&args.pool)?;
     let report = restarted.report;
     if args.json {
         return output::json(&Digest {

@@ -59,6 +59,11 @@ struct Told<'a> {
 pub fn run(args: &Args) -> Result<()> {
     let offline = Offline::open_damaged(&args.directories)?;
     let dir = || args.directories.data.display().to_string();
+    if offline.anchor.tree.is_some() {
+        let why = "the database has a tree, and a repair salvages none: its rows are in tree/pages alone. `perdura verify` says \
+                   what is damaged there; restore the directory from a copy. Nothing was changed";
+        return Err(Usage(why.into()).into());
+    }
     let (method, level) = offline.way("auto", None)?;
     let schedule = Schedule::new(level, threads_or_cores(0));
     let options = offline.restart_options(method, &schedule);

@@ -11,6 +11,7 @@ use perdura_recovery::{Level, Method, Schedule};
 use perdura_wal::{Mode, Scheme};
 
 use crate::exit::Usage;
+use crate::in_memory::Pool;
 use crate::offline::{Directories, Offline, hex, threads_or_cores, with_digest};
 use crate::output;
 use crate::programs::replayed;
@@ -19,7 +20,8 @@ use crate::programs::replayed;
 ///
 /// With --dry-run nothing is changed: no file is written, made or removed, so that several
 /// restarts of one crash can be compared: by method, by level of parallelism, by threads. Without
-/// it the database is opened and closed cleanly, with a checkpoint.
+/// it the database is opened and closed cleanly, with a checkpoint. A dry restart of a database with a tree writes the pages
+/// that do not fit into --pool-pages to a scratch file.
 ///
 /// Levels: 1 reads and plays image and log one after the other, disks in parallel; 2 plays while
 /// it reads; 3 reads the log while the image is loaded; 4 plays it, too, which only records without
@@ -29,6 +31,7 @@ use crate::programs::replayed;
     perdura restart --data perdura-data --dry-run\n  \
     perdura restart --data perdura-data --dry-run --level 2 --threads 1 --json\n  \
     perdura restart --data perdura-data --accept-divergence\n  \
+    perdura restart --data tree-data --dry-run --method aries --pool-pages 4096\n  \
     perdura restart --data perdura-data --log-dir /disk1 --log-dir /disk2 --dry-run")]
 pub struct Args {
     #[command(flatten)]
@@ -47,9 +50,8 @@ pub struct Args {
     /// Threads that play image and log, beside one for each disk that reads; 0: one a core.
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
-    /// Pages in memory, where the database has a tree.
-    #[arg(long, value_name = "N", default_value_t = 16_384)]
-    pool_pages: usize,
+    #[command(flatten)]
+    pool: Pool,
     /// Where a procedure does something else than it did before the crash, take the new result and go on. Each record
     /// that differs is named, on stderr or in the JSON object. A checkpoint ends the restart.
     #[arg(long)]
@@ -76,12 +78,16 @@ impl Args {
 pub fn run(args: &Args) -> Result<()> {
     // An unknown method is refused before the database is opened.
     Method::by_name(&args.method, Scheme::Differential).map_err(Usage)?;
+    if args.pool.scratch.is_some() && !args.dry_run {
+        let why = "--scratch: only a restart in memory keeps pages elsewhere; give --dry-run, too";
+        return Err(Usage(why.into()).into());
+    }
     let mut offline = Offline::open(&args.directories)?;
     offline.accept = args.accept();
     let (method, level) = offline.way(&args.method, args.level)?;
     let schedule = Schedule::new(level, threads_or_cores(args.threads));
     let report = if args.dry_run {
-        let (restarted, digest) = offline.restart_by(method, &schedule)?;
+        let (restarted, digest) = offline.restart_by(method, &schedule, &args.pool)?;
         with_digest(restarted.report, digest)
     } else {
         match offline.anchor.scheme.mode() {
@@ -91,14 +97,12 @@ pub fn run(args: &Args) -> Result<()> {
                     "--accept-divergence: a database of interleaved transactions has no procedures";
                 return Err(Usage(why.into()).into());
             }
-            Mode::Steal => interleaved::restart(&args.directories, offline, method, &schedule)?,
-            Mode::Keyed => keyed::restart(
-                &args.directories,
-                offline,
-                method,
-                &schedule,
-                args.pool_pages,
-            )?,
+            Mode::Steal => {
+                interleaved::restart(&args.directories, offline, method, &schedule, &args.pool)?
+            }
+            Mode::Keyed => {
+                keyed::restart(&args.directories, offline, method, &schedule, &args.pool)?
+            }
         }
     };
     if args.json {

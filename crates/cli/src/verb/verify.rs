@@ -6,6 +6,7 @@ use perdura_recovery::Schedule;
 use perdura_recovery::verify::{Findings, verify};
 
 use crate::exit::Damaged;
+use crate::in_memory::Pool;
 use crate::offline::{Directories, Offline, described, threads_or_cores};
 use crate::output;
 
@@ -22,6 +23,8 @@ use crate::output;
 pub struct Args {
     #[command(flatten)]
     directories: Directories,
+    #[command(flatten)]
+    pool: Pool,
     /// Exit code 3 for any damage, also where something whole stands in for it.
     #[arg(long)]
     strict: bool,
@@ -34,7 +37,7 @@ pub fn run(args: &Args) -> Result<()> {
     let offline = Offline::open(&args.directories)?;
     let (method, level) = offline.way("auto", None)?;
     let schedule = Schedule::new(level, threads_or_cores(0));
-    let options = offline.restart_options(method, &schedule);
+    let options = offline.overlaid_options(method, &schedule, &args.pool)?;
     let dir = || args.directories.data.display().to_string();
     let verified = verify(&options, &described).with_context(dir)?;
     let verified = verified.context("there is no database")?;

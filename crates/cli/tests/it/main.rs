@@ -19,6 +19,7 @@ mod disks;
 mod divergence;
 mod interleaved;
 mod io_faults;
+mod keyed;
 mod kill;
 mod kill_archive;
 mod kill_tables;

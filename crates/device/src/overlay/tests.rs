@@ -229,7 +229,8 @@ fn what_is_written_is_written_once_and_read_from_there() {
 fn a_scratch_file_of_an_earlier_process_goes_and_a_new_one_has_no_name() {
     let disk = Arc::new(MemDisk::new());
     disk.make_dir("d").unwrap();
-    let left = disk.create("d/overlay.scratch", Access::Buffered).unwrap();
+    let name = format!("d/overlay.scratch.{}", std::process::id());
+    let left = disk.create(&name, Access::Buffered).unwrap();
     left.write_at(0, b"left").unwrap();
     let overlay = OverlayDisk::new(Arc::clone(&disk) as _, &*disk, "d").unwrap();
     assert!(disk.list("d").unwrap().is_empty());

@@ -19,7 +19,7 @@ use perdura_recovery::tree::losers::Loser;
 use perdura_recovery::tree::writer::TreeWriter;
 use perdura_recovery::{AnchorCell, Method, Progress, RestartReport, vouch};
 use perdura_tree::bulk::NewRow;
-use perdura_tree::contract::Answer;
+use perdura_tree::contract::{Answer, insist};
 use perdura_tree::pool::Progress as Written;
 use perdura_tree::tree::Tree;
 use perdura_wal::{ActiveTxn, FlushProgress, Mode, Rung, Scheme, SegmentSizes, Wal};
@@ -220,6 +220,7 @@ impl Keyed {
         self.report.records.undone = self.stats().compensations;
         let ns = clock.mono_ns().saturating_sub(begin);
         self.report.seconds.undo = std::time::Duration::from_nanos(ns).as_secs_f64();
+        self.report.seconds.total += self.report.seconds.undo;
         Ok(())
     }
 
@@ -284,27 +285,12 @@ impl Keyed {
     }
 
     /// Repeats a call whose pages find no frame, with steps of the writer in between.
-    pub(super) fn insist<T>(&self, mut call: impl FnMut() -> Result<Answer<T>>) -> Result<T> {
-        loop {
-            if let Answer::Done(value) = call()? {
-                return Ok(value);
-            }
-            self.make_room()?;
+    pub(super) fn insist<T>(&self, call: impl FnMut() -> Result<Answer<T>>) -> Result<T> {
+        if let Some(value) = insist(call, || self.write_step())? {
+            return Ok(value);
         }
-    }
-
-    /// Writes pages until some are clean.
-    fn make_room(&self) -> Result<()> {
-        loop {
-            match self.write_step()? {
-                Written::Wrote => {}
-                Written::Cleaned => return Ok(()),
-                Written::Idle => {
-                    self.wal.check()?;
-                    return Err(pages_wait());
-                }
-            }
-        }
+        self.wal.check()?;
+        Err(pages_wait())
     }
 
     /// Cuts the notes of pages if they are due.

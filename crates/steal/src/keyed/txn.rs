@@ -76,6 +76,28 @@ impl KeyTxn {
         }
     }
 
+    /// Takes the newest change back that is not taken back yet, if there is one: `change` makes the row what it was, and returns the
+    /// number of that operation.
+    pub(super) fn take_back(
+        &mut self,
+        change: impl FnOnce(&mut KeyTxn, &RowKey, Option<&[u8]>, Purpose) -> Result<Option<Gsn>>,
+    ) -> Result<bool> {
+        let Some(last) = self.changes.last().cloned() else {
+            return Ok(false);
+        };
+        let before = self.changes.len().checked_sub(2);
+        let undo_next = before.map(|at| self.changes[at].gsn).unwrap_or_default();
+        let row = (last.table, last.key);
+        let purpose = Purpose::Compensation { undo_next };
+        let gsn = change(self, &row, last.before.as_deref(), purpose)?;
+        assert!(
+            gsn > Some(last.gsn),
+            "what is taken back had changed something"
+        );
+        self.changes.pop();
+        Ok(true)
+    }
+
     pub(super) fn rows(&self) -> &[RowKey] {
         &self.rows
     }
@@ -233,21 +255,11 @@ impl Keyed {
     pub fn abort_step(&self, txn: &mut KeyTxn) -> Result<bool> {
         self.abort_begin(txn);
         self.admit(txn.stream, 0)?;
-        if let Some(last) = txn.changes.last().cloned() {
-            let before = txn
-                .changes
-                .len()
-                .checked_sub(2)
-                .map(|at| txn.changes[at].gsn);
-            let undo_next = before.unwrap_or_default();
-            let row = (last.table, last.key);
-            let purpose = Purpose::Compensation { undo_next };
-            let (_, gsn) = self.change(txn, &row, last.before.as_deref(), purpose)?;
-            assert!(
-                gsn > Some(last.gsn),
-                "what is taken back had changed something"
-            );
-            txn.changes.pop();
+        let took = txn.take_back(|txn, row, before, purpose| {
+            let (_, gsn) = self.change(txn, row, before, purpose)?;
+            Ok(gsn)
+        })?;
+        if took {
             self.counters.compensations.fetch_add(1, Ordering::Relaxed);
             return Ok(false);
         }

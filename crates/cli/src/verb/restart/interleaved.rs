@@ -13,6 +13,7 @@ use perdura_recovery::disks::{Demand, Opening};
 use perdura_recovery::{Method, Schedule};
 use perdura_steal::{Steal, StealEnv, StealOptions};
 
+use crate::in_memory::Pool;
 use crate::offline::{Directories, Offline, taken_slots, with_digest};
 
 /// Opens the database, and leaves it with a checkpoint. What its slots hold is written nowhere but
@@ -22,8 +23,9 @@ pub fn restart(
     offline: Offline,
     method: &'static Method,
     schedule: &Schedule,
+    pool: &Pool,
 ) -> Result<RestartReport> {
-    let (seen, _) = offline.restart_by(method, schedule)?;
+    let (seen, _) = offline.restart_by(method, schedule, pool)?;
     let slot_bytes = class_of(&seen.heap).unwrap_or_default().bytes();
     drop(seen);
     let (scheme, streams) = (offline.anchor.scheme, offline.anchor.streams);

@@ -7,15 +7,13 @@ use perdura::RestartReport;
 use perdura_device::SystemClock;
 use perdura_recovery::disks::{Demand, Opening};
 use perdura_recovery::{Method, Schedule};
-use perdura_steal::keyed::digest;
+use perdura_steal::keyed::contents;
 use perdura_steal::{Keyed, KeyedOptions, StealEnv};
 use perdura_wal::Rung;
 
 use super::interleaved::open_dir;
+use crate::in_memory::Pool;
 use crate::offline::{Directories, Offline, with_digest};
-
-/// Threads that read pages ahead.
-const READERS: usize = 32;
 
 /// Opens the database with so many pages in memory, takes back what was open, and leaves it with a checkpoint.
 pub fn restart(
@@ -23,7 +21,7 @@ pub fn restart(
     offline: Offline,
     method: &'static Method,
     schedule: &Schedule,
-    frames: usize,
+    pool: &Pool,
 ) -> Result<RestartReport> {
     let (scheme, streams) = (offline.anchor.scheme, offline.anchor.streams);
     // Its locks are shared, and stand in the way of the ones that follow.
@@ -39,11 +37,12 @@ pub fn restart(
     let options = KeyedOptions {
         schedule: *schedule,
         method: method.name,
-        readers: READERS,
-        ..KeyedOptions::new(scheme, frames)
+        ..pool.keyed(scheme)
     };
     let opened = Keyed::open(env, options)?.context("the anchor is gone")?;
     opened.checkpoint_now()?;
-    let digest = digest(opened.tree(), opened.wal().eosl(Rung::Disk))?;
-    Ok(with_digest(opened.report().clone(), digest))
+    let contents = contents(opened.tree(), opened.wal().eosl(Rung::Disk))?;
+    let mut report = with_digest(opened.report().clone(), contents.digest);
+    report.rows = contents.rows;
+    Ok(report)
 }
