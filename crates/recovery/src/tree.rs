@@ -65,7 +65,7 @@ use crate::streams::Decided;
 use ahead::Operations;
 use log::{Numbered, NumberedLog, Wanted};
 use losers::{Loser, OpenTxns};
-use play::{Ahead, Analysis, Redo, TreePlay};
+use play::{Ahead, Analysis, Redo, Table, TreePlay};
 use section::TreeAnchor;
 
 /// Notes of a life begin at its number shifted by this: none is used twice, and a restart need not search for the highest.
@@ -81,6 +81,8 @@ pub struct TreeMeans {
     pub frames: usize,
     /// When notes are cut.
     pub limits: Limits,
+    /// Whether a Δ has the number of each update (appendix D.1).
+    pub with_numbers: bool,
     /// How the pages' file is accessed.
     pub access: Access,
     /// Threads that read ahead, if the method does; 0: the restart reads ahead itself, between two operations.
@@ -198,6 +200,7 @@ impl Part<'_> {
         let begin = clock.mono_ns();
         let tells = match self.anchor.scheme {
             Scheme::Physiological => Tells::Writes,
+            _ if self.means.with_numbers => Tells::DeltasWithNumbers,
             _ => Tells::Deltas,
         };
         let first_note = u64::from(self.anchor.incarnation.0 + 1) << NOTE_SHIFT;
@@ -208,7 +211,7 @@ impl Part<'_> {
         self.insist(&tree, || tree.find_tables())?;
         report.analysis_seconds = since(clock, begin);
         let begin = clock.mono_ns();
-        if self.play.ahead == Ahead::List {
+        if self.play.table == Table::Deltas && self.play.ahead != Ahead::Nothing {
             ahead::preload(&tree, self.means.readers);
         }
         let open = self.redo(&tree, redo, &mut report)?;
@@ -303,16 +306,18 @@ impl Part<'_> {
     fn redo(&self, tree: &Tree, redo: Redo, report: &mut TreeReport) -> Result<OpenTxns> {
         let list = match self.play.ahead {
             Ahead::List => redo.table().map(DirtyPages::read_ahead),
+            Ahead::Table => redo.table().map(DirtyPages::by_r_lsn),
             Ahead::Nothing | Ahead::Log => None,
         };
         let reading = ReadAhead::new(tree.pool(), list.unwrap_or_default());
         let readers = match self.play.ahead {
             Ahead::Nothing => 0,
-            Ahead::List | Ahead::Log => self.means.readers,
+            Ahead::List | Ahead::Table | Ahead::Log => self.means.readers,
         };
         ahead::read_beside(&reading, readers, || {
             let log = NumberedLog::new(&self.log.scans, Wanted::All, self.tree.rssp);
-            let operations = Operations::new(log, self.play.ahead, &reading, readers == 0);
+            let ahead = (self.play.ahead, &reading);
+            let operations = Operations::new(tree, log, ahead, readers == 0);
             self.redo_all(tree, redo, operations, report)
         })
     }

@@ -124,7 +124,7 @@ impl LogicalAnalysis {
 }
 
 /// Algorithm 3.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct SqlAnalysis {
     table: DirtyPages,
 }

@@ -71,6 +71,15 @@ impl DirtyPages {
         &self.prefetch
     }
 
+    /// The pages of the table in the order of their rLSNs.
+    #[must_use]
+    pub fn by_r_lsn(&self) -> Vec<Pid> {
+        let entries = self.entries.iter();
+        let mut pages: Vec<(Gsn, Pid)> = entries.map(|(pid, entry)| (entry.r_lsn, *pid)).collect();
+        pages.sort_unstable();
+        pages.into_iter().map(|(_, pid)| pid).collect()
+    }
+
     /// A page that was read has this number: nothing up to it is missing.
     pub fn raise(&mut self, pid: Pid, plsn: Gsn) {
         if let Some(entry) = self.entries.get_mut(&pid) {

@@ -278,8 +278,17 @@ impl Tree {
 
     /// Cuts a Δ if one is due, and a BW behind it. `eosl` was read before.
     pub fn cut_notes(&self, eosl: Gsn, log: &dyn Records) {
+        self.cut_notes_if(Monitor::is_due, eosl, log);
+    }
+
+    /// Cuts what has been noted although it is not due, so that so many operations stand behind the last Δ as follow.
+    pub fn cut_notes_now(&self, eosl: Gsn, log: &dyn Records) {
+        self.cut_notes_if(|_| true, eosl, log);
+    }
+
+    fn cut_notes_if(&self, is_due: fn(&Monitor) -> bool, eosl: Gsn, log: &dyn Records) {
         let mut monitor = self.pool.monitor().lock();
-        if !monitor.is_due() {
+        if !is_due(&monitor) {
             return;
         }
         let tells = monitor.tells();

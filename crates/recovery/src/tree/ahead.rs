@@ -1,12 +1,18 @@
 //! Reading pages before redo wants them: which pages, and by whom.
 //!
-//! The log is read a little further than it is redone, and the pages of what comes next are offered to those who read. Threads take the
-//! steps where there are any; without them the restart does, between two operations.
+//! The log is read a little further than it is redone, and the pages of what comes next are offered to those who read: by a list of dirty pages,
+//! those of the tail alone, which no list has. Threads take the steps where there are any; without them the restart does, between two
+//! operations.
+//!
+//! # Deviations
+//! Log2 reads the tail's pages on demand (002, appendix B). Here it finds them ahead by their keys, through the pages that it has loaded to begin
+//! with: a tail of 100 would be a hundred waits, one after the other.
 
 use std::collections::VecDeque;
 
 use perdura_base::{Gsn, Result};
 use perdura_page::operation::OperationFrame;
+use perdura_tree::contract::Answer;
 use perdura_tree::read_ahead::{IndexPreload, ReadAhead, Step};
 use perdura_tree::tree::Tree;
 use perdura_wal::FrameKind;
@@ -58,6 +64,7 @@ pub(super) fn read_beside<T>(
 
 /// The operations of a log, and a look at those that come next.
 pub(super) struct Operations<'a, 'p> {
+    tree: &'a Tree,
     log: NumberedLog<'a>,
     play: Ahead,
     ahead: &'a ReadAhead<'p>,
@@ -69,8 +76,14 @@ pub(super) struct Operations<'a, 'p> {
 }
 
 impl<'a, 'p> Operations<'a, 'p> {
-    pub fn new(log: NumberedLog<'a>, play: Ahead, ahead: &'a ReadAhead<'p>, steps: bool) -> Self {
+    pub fn new(
+        tree: &'a Tree,
+        log: NumberedLog<'a>,
+        (play, ahead): (Ahead, &'a ReadAhead<'p>),
+        steps: bool,
+    ) -> Self {
         Operations {
+            tree,
             log,
             play,
             ahead,
@@ -86,8 +99,8 @@ impl<'a, 'p> Operations<'a, 'p> {
     /// As [`NumberedLog::next`]; a frame that cannot be read.
     pub fn next(&mut self, redo: &Redo) -> Result<Option<Numbered>> {
         let most = match self.play {
-            Ahead::Log => FRAMES_AHEAD,
-            Ahead::Nothing | Ahead::List => 1,
+            Ahead::List | Ahead::Table | Ahead::Log => FRAMES_AHEAD,
+            Ahead::Nothing => 1,
         };
         while self.waiting.len() < most {
             match self.log.next()? {
@@ -96,7 +109,7 @@ impl<'a, 'p> Operations<'a, 'p> {
                 None => break,
             }
         }
-        if self.play == Ahead::Log {
+        if self.play != Ahead::Nothing {
             self.offer(redo)?;
         }
         if self.steps && self.play != Ahead::Nothing {
@@ -114,8 +127,19 @@ impl<'a, 'p> Operations<'a, 'p> {
         while let Some(frame) = self.waiting.get(self.offered) {
             let frame: OperationFrame<'_> = operations_of(frame)?;
             for ((_, act), gsn) in frame.acts.iter().zip(frame.first.0..) {
-                let wanted = act.row().filter(|row| redo.wants(row.pid, Gsn(gsn)));
-                if wanted.is_some_and(|row| !self.ahead.offer(row.pid)) {
+                let wanted = match act.row() {
+                    Some(row) if self.play == Ahead::Log => {
+                        Some(row.pid).filter(|pid| redo.wants(*pid, Gsn(gsn)))
+                    }
+                    Some(row) if redo.table().is_some_and(|table| Gsn(gsn) > table.knows()) => {
+                        match self.tree.leaf_of(row.table, row.key)? {
+                            Answer::Done(pid) => Some(pid),
+                            Answer::NoFrame => return Ok(()),
+                        }
+                    }
+                    _ => None,
+                };
+                if wanted.is_some_and(|pid| !self.ahead.offer(pid)) {
                     return Ok(());
                 }
             }

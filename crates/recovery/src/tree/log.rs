@@ -14,6 +14,7 @@ use perdura_wal::{Direction, Frame, FrameKind, Holds, Origin, Role, StreamScan, 
 
 use crate::merge::range_in;
 use crate::route::{WRITERS_BUG, refuse};
+use crate::streams::UNIT_BYTES;
 
 /// Units that the disk is told of before they are read.
 const AHEAD_UNITS: usize = 4;
@@ -21,7 +22,7 @@ const AHEAD_UNITS: usize = 4;
 /// Which frames are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// The tree's records: runs of blocks without one are skipped.
+    /// The tree's records: long runs of blocks without one are skipped.
     Records,
     /// All.
     All,
@@ -89,10 +90,13 @@ impl<'a> NumberedLog<'a> {
             // Analysis skips blocks, so its units are short; what reads all of a log reads it in long ones.
             let bytes = match wanted {
                 Wanted::Records => 1,
-                Wanted::All => crate::streams::UNIT_BYTES,
+                Wanted::All => UNIT_BYTES,
             };
             let mut units = scan.units(bytes);
             units.retain(|unit| wanted.wants(scan.holds(unit)));
+            if wanted == Wanted::Records {
+                units = joined(scan, &units);
+            }
             Stream {
                 scan,
                 units,
@@ -171,6 +175,23 @@ impl<'a> NumberedLog<'a> {
         }
         Ok(())
     }
+}
+
+/// Units with what lies between them, where that is so little that a disk reads through it sooner than it begins anew.
+fn joined(scan: &StreamScan, units: &[Range<usize>]) -> Vec<Range<usize>> {
+    let mut joined: Vec<Range<usize>> = Vec::new();
+    for unit in units {
+        let block = &scan.blocks[unit.start];
+        let goes_on = |last: &&mut Range<usize>| {
+            let first = &scan.blocks[last.start];
+            first.incarnation == block.incarnation && block.pos.0 - first.pos.0 < UNIT_BYTES
+        };
+        match joined.last_mut().filter(goes_on) {
+            Some(last) => last.end = unit.end,
+            None => joined.push(unit.clone()),
+        }
+    }
+    joined
 }
 
 impl Stream<'_> {

@@ -32,6 +32,8 @@ pub enum Ahead {
     Nothing,
     /// The pages that lead to others, and then the dirty ones in the order in which Δ records name them (PF-list, appendix A).
     List,
+    /// The pages that lead to others, and then the dirty ones in the order of their rLSNs.
+    Table,
     /// The pages of the operations that come next in the log.
     Log,
 }

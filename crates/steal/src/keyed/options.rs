@@ -32,6 +32,8 @@ pub struct KeyedOptions {
     pub readers: usize,
     /// When notes are cut; `None`: as the pool's size gives it.
     pub limits: Option<Limits>,
+    /// Whether a Δ has the number of each update: a restart knows the dirty pages exactly, and the log is longer.
+    pub with_numbers: bool,
     /// Size of a log segment of a new database, bytes.
     pub segment_bytes: u64,
     /// The longest log block, bytes.
@@ -59,6 +61,7 @@ impl KeyedOptions {
             access: Access::Buffered,
             readers: 0,
             limits: None,
+            with_numbers: false,
             segment_bytes: 64 << 20,
             block_bytes_max: 256 << 10,
             queue_bytes_max: 8 << 20,
@@ -83,6 +86,7 @@ impl KeyedOptions {
         TreeMeans {
             frames: self.frames,
             limits: self.limits.unwrap_or_else(of_pool),
+            with_numbers: self.with_numbers,
             access: self.access,
             readers: self.readers,
         }
