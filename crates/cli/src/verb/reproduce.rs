@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, ValueEnum};
 use perdura_workloads::figures::{FIGURES, Figure, Lab, Scale};
 
-use crate::exit::Violated;
+use crate::exit::{Usage, Violated};
 use crate::output;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -31,9 +31,10 @@ enum ScaleArg {
 #[command(after_help = "Examples:\n  \
     perdura reproduce 000-fig6\n  \
     perdura reproduce 000-all --scale full --out figures\n  \
-    perdura reproduce 001-fig6")]
+    perdura reproduce 001-fig6\n  \
+    perdura reproduce 002-fig2a --data /mnt/disk/tmp --scale full")]
 pub struct Args {
-    /// The figure, or all of a paper: 000-all, 001-all, 004-all.
+    /// The figure, or all of a paper: 000-all, 001-all, 002-all, 004-all.
     #[arg(value_name = "FIGURE", value_parser = names())]
     figure: String,
     /// How large the experiment is.
@@ -45,13 +46,17 @@ pub struct Args {
     /// Seed of all histories.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
+    /// For paper 002: make its histories and restarts in a new directory within this one, on the machine's own disk instead of a modelled
+    /// one. With --scale full the paper's own size: some 30 GB.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
     /// Print the figures as one JSON array instead of tables.
     #[arg(long)]
     json: bool,
 }
 
 /// What stands for every figure of a paper.
-const ALL: [&str; 3] = ["000-all", "001-all", "004-all"];
+const ALL: [&str; 4] = ["000-all", "001-all", "002-all", "004-all"];
 
 fn names() -> PossibleValuesParser {
     let figures = FIGURES.iter().map(|(name, _)| *name);
@@ -74,6 +79,14 @@ pub fn run(args: &Args) -> Result<()> {
         ScaleArg::Tiny => Scale::TINY,
     };
     let lab = Lab::new(scale, args.seed, cores, &says);
+    let lab = match &args.data {
+        Some(data) if args.figure.starts_with("002-") => lab.with_data(data.clone()),
+        Some(_) => bail!(Usage(format!(
+            "--data is for the figures of paper 002; {} is made in memory",
+            args.figure
+        ))),
+        None => lab,
+    };
     let mut made: Vec<Figure> = Vec::new();
     for (name, make) in FIGURES {
         if !is_asked(&args.figure, name) {

@@ -9,7 +9,9 @@
 //! | [`total`] | figure 8: the whole restart |
 //! | [`throughput`] | figure 9: transactions a second |
 //! | [`command`] | the figures of paper 001 |
+//! | [`logical`] | the figures of paper 002 |
 //! | [`archive`] | the figures of paper 004 |
+//! | `scratch` | a directory that goes with its experiment |
 //! | [`costs`] | where the CPU is the wall, measured and modelled |
 //! | [`lab`] | disks, histories with a crash at the end, restarts |
 //! | [`scale`] | how large an experiment is |
@@ -23,6 +25,7 @@
 //!
 //! # Source
 //! *Differential Logging* (000), section 5; *Rethinking Main Memory OLTP Recovery* (001), section V;
+//! *Implementing Performance Competitive Logical Recovery* (002), section 5;
 //! *Single-pass restore after a media failure* (004), section 4.
 //!
 //! # Deviations
@@ -43,15 +46,18 @@ pub mod disks;
 pub mod figure;
 pub mod lab;
 pub mod log_time;
+pub mod logical;
 pub mod plot;
 pub mod scale;
 pub mod schedule;
+mod scratch;
 mod svg;
 pub mod throughput;
 pub mod total;
 pub mod volume;
 
 use std::cell::OnceCell;
+use std::path::PathBuf;
 
 use anyhow::Result;
 use perdura_wal::scheme::Scheme;
@@ -65,6 +71,8 @@ use self::command::stand::Workload;
 use self::command::sweep::Sweep;
 use self::command::{bytes, distributed, rates, replay, replicas, size};
 use self::costs::Costs;
+use self::logical::stand::LogicalStand;
+use self::logical::{detail, dirty, interval, prefetch, records, redo_time};
 use crate::sms::SmsOptions;
 
 /// Segments here are short: behind the log's end a restart looks for lost blocks up to the end of
@@ -76,7 +84,7 @@ const SEGMENT_BYTES: u64 = 512 << 10;
 type Make = fn(&Lab<'_>) -> Result<Figure>;
 
 /// Every figure by its name.
-pub const FIGURES: [(&str, Make); 21] = [
+pub const FIGURES: [(&str, Make); 27] = [
     ("000-volume", volume::make),
     ("000-fig5", log_time::make),
     ("000-fig6", disks::make),
@@ -93,6 +101,12 @@ pub const FIGURES: [(&str, Make); 21] = [
     ("001-fig10", replicas::make),
     ("001-bytes", bytes::make),
     ("001-size", size::make),
+    ("002-fig2a", redo_time::make),
+    ("002-fig2b", dirty::make),
+    ("002-fig2c", records::make),
+    ("002-fig3", interval::make),
+    ("002-dpt", detail::make),
+    ("002-prefetch", prefetch::make),
     ("004-fig1", devices::make),
     ("004-fig3", copying::make),
     ("004-fig4", memory::make),
@@ -114,6 +128,10 @@ pub struct Lab<'a> {
     costs: OnceCell<Costs>,
     /// Voter and TPC-C at all rates, once they have been measured.
     sweeps: [OnceCell<Sweep>; 2],
+    /// Where paper 002 has its files, if not in memory.
+    data: Option<PathBuf>,
+    /// The table of paper 002 and its histories, once they have been made.
+    logical: OnceCell<LogicalStand>,
 }
 
 impl<'a> Lab<'a> {
@@ -127,6 +145,17 @@ impl<'a> Lab<'a> {
             says,
             costs: OnceCell::new(),
             sweeps: Default::default(),
+            data: None,
+            logical: OnceCell::new(),
+        }
+    }
+
+    /// The same, with the files of paper 002 in a directory of this machine, at the speed of its disk.
+    #[must_use]
+    pub fn with_data(self, data: PathBuf) -> Lab<'a> {
+        Lab {
+            data: Some(data),
+            ..self
         }
     }
 
@@ -150,6 +179,15 @@ impl<'a> Lab<'a> {
         }
         let sweep = Sweep::measure(self, workload)?;
         Ok(cell.get_or_init(|| sweep))
+    }
+
+    /// The table of paper 002, made when it is first asked for.
+    fn logical(&self) -> Result<&LogicalStand> {
+        if let Some(stand) = self.logical.get() {
+            return Ok(stand);
+        }
+        let stand = LogicalStand::new(self, self.data.as_deref())?;
+        Ok(self.logical.get_or_init(|| stand))
     }
 
     fn say(&self, what: &str) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::archive::scale::ArchiveScale;
 use super::command::scale::TypedScale;
+use super::logical::scale::LogicalScale;
 
 /// The transfer rate of the paper's disks, 10^6 bytes a second.
 pub const PAPER_DISK_MBPS: u64 = 29;
@@ -37,6 +38,8 @@ pub struct Scale {
     pub warm_up: Duration,
     /// The sizes of paper 001.
     pub typed: TypedScale,
+    /// The sizes of paper 002.
+    pub logical: LogicalScale,
     /// The sizes of paper 004.
     pub archive: ArchiveScale,
 }
@@ -57,6 +60,7 @@ impl Scale {
         measured: Duration::from_millis(2500),
         warm_up: Duration::from_millis(700),
         typed: TypedScale::FULL,
+        logical: LogicalScale::FULL,
         archive: ArchiveScale::FULL,
     };
 
@@ -75,6 +79,7 @@ impl Scale {
         measured: Duration::from_millis(1200),
         warm_up: Duration::from_millis(500),
         typed: TypedScale::SMALL,
+        logical: LogicalScale::SMALL,
         archive: ArchiveScale::SMALL,
     };
 
@@ -93,6 +98,7 @@ impl Scale {
         measured: Duration::from_millis(60),
         warm_up: Duration::from_millis(20),
         typed: TypedScale::TINY,
+        logical: LogicalScale::TINY,
         archive: ArchiveScale::TINY,
     };
 }

@@ -1,8 +1,7 @@
 //! A database whose rows were updated: its backup, and all of its log since, in an archive in memory.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use perdura::Options;
@@ -10,6 +9,7 @@ use perdura_archive::list_archives;
 use perdura_base::Uuid;
 use perdura_device::{Disk, FileDisk};
 
+use super::super::scratch::Scratch;
 use crate::drive::{DriveOptions, Limit, LogScheme, ModelledDisk, RunReport, Site};
 use crate::restoring::Restoring;
 use crate::update::Rows;
@@ -75,7 +75,7 @@ impl ArchiveStand {
     /// # Errors
     /// The engine's; a directory that cannot be made.
     pub fn new(shape: &Shape, seed: u64) -> Result<ArchiveStand> {
-        let scratch = Scratch::new()?;
+        let scratch = Scratch::in_memory()?;
         // The directory is a name only: the disks are in memory.
         let mut options = Options::new("archived");
         let partitions = (shape.image_mb * 1_000_000 / PARTITION_BYTES).next_power_of_two();
@@ -100,7 +100,7 @@ impl ArchiveStand {
         let db = bench.site.open_on(disks.clone(), None, |builder| builder)?;
         bench.populate(&db)?;
         db.close().context("closing the database")?;
-        let archive: Arc<dyn Disk> = Arc::new(FileDisk::new(&scratch.archive())?);
+        let archive: Arc<dyn Disk> = Arc::new(FileDisk::new(&archive_in(&scratch))?);
         let db = bench
             .site
             .open_on(disks, Some(Arc::clone(&archive)), |builder| builder)?;
@@ -124,7 +124,7 @@ impl ArchiveStand {
         threads: usize,
     ) -> Restoring {
         Restoring {
-            from: self.scratch.archive(),
+            from: archive_in(&self.scratch),
             uuid: self.uuid,
             at: None,
             work: self.scratch.dir.join("work"),
@@ -135,32 +135,6 @@ impl ArchiveStand {
     }
 }
 
-/// A directory in memory, if there is one, and else a temporary one.
-struct Scratch {
-    dir: PathBuf,
-}
-
-impl Scratch {
-    fn new() -> Result<Scratch> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let memory = Path::new("/dev/shm");
-        let base = match memory.is_dir() {
-            true => memory.to_owned(),
-            false => std::env::temp_dir(),
-        };
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let dir = base.join(format!("perdura-figures-{}-{number}", std::process::id()));
-        std::fs::create_dir(&dir).with_context(|| format!("making {}", dir.display()))?;
-        Ok(Scratch { dir })
-    }
-
-    fn archive(&self) -> PathBuf {
-        self.dir.join("archive")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.dir));
-    }
+fn archive_in(scratch: &Scratch) -> PathBuf {
+    scratch.dir.join("archive")
 }

@@ -1,0 +1,100 @@
+//! What the experiments stand on: disks in memory and a modelled one over them, or a directory of this machine.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use perdura_device::{Access, Clock, Disk, FileDisk, MemDisk, ModelDisk, OverlayDisk, SystemClock};
+
+use super::super::scratch::Scratch;
+
+/// What an access of the modelled disk takes, microseconds. Below a millisecond the model spins, and a machine of two cores would have no
+/// I/O beside the work.
+pub(super) const ACCESS_US: u64 = 2_000;
+
+/// Where files are.
+pub(super) struct Ground {
+    /// The directory of the machine's own disk.
+    dir: Option<Scratch>,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Ground {
+    /// Memory, or a directory that is made in `data`.
+    pub fn new(data: Option<&Path>) -> Result<Ground> {
+        let make = |data: &Path| {
+            std::fs::create_dir_all(data).with_context(|| format!("making {}", data.display()))?;
+            Scratch::within(data)
+        };
+        Ok(Ground {
+            dir: data.map(make).transpose()?,
+            clock: Arc::new(SystemClock::new()),
+        })
+    }
+
+    /// Whether it is the machine's own disk.
+    pub fn is_own(&self) -> bool {
+        self.dir.is_some()
+    }
+
+    /// How the tree's pages are accessed.
+    pub fn access(&self) -> Access {
+        match self.is_own() {
+            true => Access::Direct,
+            false => Access::Buffered,
+        }
+    }
+
+    /// An empty disk.
+    pub fn disk(&self, name: &str) -> Result<Arc<dyn Disk>> {
+        let Some(scratch) = &self.dir else {
+            return Ok(Arc::new(MemDisk::new()));
+        };
+        let dir = scratch.dir.join(name);
+        if dir.exists() {
+            std::fs::remove_dir_all(&dir).with_context(|| format!("removing {}", dir.display()))?;
+        }
+        std::fs::create_dir(&dir).with_context(|| format!("making {}", dir.display()))?;
+        Ok(Arc::new(FileDisk::new(&dir)?))
+    }
+
+    /// A disk over another one, which stays as it is. What is written goes with it.
+    pub fn over(&self, below: &Arc<dyn Disk>) -> Result<Arc<dyn Disk>> {
+        let scratch = self.disk("scratch")?;
+        Ok(Arc::new(OverlayDisk::new(
+            Arc::clone(below),
+            &*scratch,
+            "",
+        )?))
+    }
+
+    /// A disk at the speed at which restarts are timed.
+    pub fn timed(&self, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
+        match self.is_own() {
+            true => disk,
+            false => {
+                let clock = Arc::clone(&self.clock);
+                Arc::new(ModelDisk::new(
+                    disk,
+                    0,
+                    ACCESS_US,
+                    clock,
+                    std::thread::sleep,
+                ))
+            }
+        }
+    }
+
+    /// In words.
+    pub fn setting(&self) -> String {
+        match self.is_own() {
+            true => String::from(
+                "the machine's own disk, pages with O_DIRECT; each restart on an overlay that pays its I/O",
+            ),
+            false => format!(
+                "one modelled disk over memory for pages and log, {} ms a read or a sync; each restart on an overlay that pays its I/O",
+                ACCESS_US / 1000
+            ),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! A table of uniform updates that crashes shortly before a checkpoint (section 5.2 of the paper).
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use perdura_base::num::to_u64;
+use perdura_base::{Error, TableId};
+use perdura_device::{Access, Disk};
+use perdura_recovery::tree::writer::TreeWriter;
+use perdura_recovery::{CheckpointProgress, Disks};
+use perdura_steal::{KeyTxn, Keyed, KeyedOptions, StealEnv, Write};
+use perdura_wal::{Rung, Scheme};
+
+use super::ground::Ground;
+use super::scale::Size;
+
+const TABLE: TableId = TableId(1);
+/// Bytes of a page.
+pub(super) const PAGE_BYTES: usize = 8192;
+/// Bytes of a row's value, all of which an update changes.
+pub(super) const VALUE_BYTES: usize = 100;
+/// Rows of a leaf that is filled for nine tenths.
+const ROWS_PER_PAGE: u64 = 62;
+/// Pages in memory while the table is made.
+const FILLING_FRAMES: usize = 256;
+/// Updates of a transaction.
+const TXN_UPDATES: u64 = 10;
+/// Checkpoints before the crash.
+const CHECKPOINTS: u64 = 10;
+/// Steps of a checkpoint beside an update.
+const STEPS: u64 = 2;
+/// Bytes of a log segment.
+const SEGMENT_BYTES: u64 = 4 << 20;
+/// Threads that read ahead in a restart.
+pub(super) const READERS: usize = 32;
+
+/// The settings of a database with so many pages in memory.
+fn options(ground: &Ground, frames: usize) -> KeyedOptions {
+    KeyedOptions {
+        access: ground.access(),
+        readers: READERS,
+        segment_bytes: SEGMENT_BYTES,
+        ..KeyedOptions::new(Scheme::Logical, frames)
+    }
+}
+
+/// A table that was filled, from which each history begins.
+pub(super) struct Table {
+    pub disk: Arc<dyn Disk>,
+    rows: u64,
+    /// Pages of its file.
+    pub pages: u64,
+}
+
+impl Table {
+    /// Makes it.
+    pub fn new(ground: &Ground, page_bytes: usize, size: Size, seed: u64) -> Result<Table> {
+        let disk = ground.disk(&format!("table-{page_bytes}-{}", size.divisor))?;
+        let count = size.pages() * ROWS_PER_PAGE;
+        let mut rows = (0..count).map(|key| (key_of(key), value_of(key).to_vec()));
+        let mut options = options(ground, FILLING_FRAMES);
+        options.page_bytes = page_bytes;
+        let keyed = Keyed::create(env(ground, &disk, seed), options, Some(&mut rows))?;
+        keyed.flush_all()?;
+        drop(keyed);
+        let bytes = disk.open("tree/pages", Access::Buffered)?.len()?;
+        Ok(Table {
+            disk,
+            rows: count,
+            pages: bytes / to_u64(page_bytes),
+        })
+    }
+
+    /// So many percent of its pages.
+    pub fn part(&self, percent: u64) -> usize {
+        let pages = self.pages * percent / 100;
+        usize::try_from(pages).unwrap_or(usize::MAX)
+    }
+}
+
+fn env(ground: &Ground, disk: &Arc<dyn Disk>, seed: u64) -> StealEnv {
+    StealEnv {
+        disks: Disks::on_one(Arc::clone(disk), 1),
+        clock: Arc::clone(&ground.clock),
+        seed,
+    }
+}
+
+fn key_of(row: u64) -> Vec<u8> {
+    row.to_be_bytes().to_vec()
+}
+
+/// A value all of whose bytes depend on a number.
+fn value_of(number: u64) -> [u8; VALUE_BYTES] {
+    let bytes = perdura_base::checksum::mix64(number).to_le_bytes();
+    std::array::from_fn(|at| bytes[at % bytes.len()])
+}
+
+/// What is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Plan {
+    /// Memory as a part of the table, percent.
+    pub cache: u64,
+    /// The checkpoint interval as a multiple of the first.
+    pub interval: u64,
+    /// Whether a Δ has the number of each update.
+    pub with_numbers: bool,
+}
+
+/// What a history left.
+pub(super) struct Crash {
+    /// The disk as it was when the process was gone.
+    pub disk: Arc<dyn Disk>,
+    pub options: KeyedOptions,
+    /// Updates.
+    pub updates: u64,
+    /// Of these, behind the last Δ.
+    pub tail: u64,
+    /// Pages in memory that differed from their copies on disk.
+    pub dirty: usize,
+    /// What it took, seconds.
+    pub seconds: f64,
+    /// Bytes of its log.
+    pub log_bytes: u64,
+}
+
+/// A history that is being run.
+struct History<'a> {
+    keyed: &'a Keyed,
+    rng: fastrand::Rng,
+    rows: u64,
+    updates: u64,
+}
+
+/// Runs a history over a table until the memory was filled twice, the checkpoints were taken and a whole interval has passed since the last
+/// one began, and lets go of it without closing.
+pub(super) fn run(
+    ground: &Ground,
+    table: &Table,
+    (size, plan): (Size, Plan),
+    seed: u64,
+) -> Result<Crash> {
+    let mut options = options(ground, table.part(plan.cache));
+    options.with_numbers = plan.with_numbers;
+    // A tail as long as the notes of an interval would be no tail.
+    let notes = to_u64(options.means().limits.notes);
+    let tail = size.tail().min(notes - 1).max(1);
+    let warm = 2 * to_u64(options.frames);
+    crash(ground, (table, options), seed, |history| {
+        history.until_the_end(warm, size.interval() * plan.interval)?;
+        history.tail(tail)?;
+        Ok(tail)
+    })
+}
+
+/// Runs so many updates with so many pages in memory and without a checkpoint, and lets go of it.
+pub(super) fn without_checkpoints(
+    ground: &Ground,
+    table: &Table,
+    (frames, updates): (usize, u64),
+    seed: u64,
+) -> Result<Crash> {
+    crash(ground, (table, options(ground, frames)), seed, |history| {
+        while history.updates < updates {
+            history.txn()?;
+        }
+        Ok(0)
+    })
+}
+
+/// Opens a table on a disk of its own, runs a history, which says how long its tail is, and lets go of it without closing.
+fn crash(
+    ground: &Ground,
+    (table, options): (&Table, KeyedOptions),
+    seed: u64,
+    history: impl FnOnce(&mut History<'_>) -> Result<u64>,
+) -> Result<Crash> {
+    let disk = ground.over(&table.disk)?;
+    let opened = Keyed::open(env(ground, &disk, seed), options.clone())?;
+    let keyed = opened.context("the table was made just now")?;
+    let mut running = History {
+        keyed: &keyed,
+        rng: fastrand::Rng::with_seed(seed),
+        rows: table.rows,
+        updates: 0,
+    };
+    let begin = Instant::now();
+    let tail = history(&mut running)?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let updates = running.updates;
+    let dirty = keyed.tree().pool().monitor().lock().dirty_count();
+    let log_bytes = keyed.wal().stats().log_bytes;
+    drop(keyed);
+    Ok(Crash {
+        disk,
+        options,
+        updates,
+        tail,
+        dirty,
+        seconds,
+        log_bytes,
+    })
+}
+
+impl History<'_> {
+    fn until_the_end(&mut self, warm: u64, interval: u64) -> Result<()> {
+        let (mut checkpoints, mut since) = (0, 0);
+        loop {
+            self.txn()?;
+            since += TXN_UPDATES;
+            let is_over = since >= interval;
+            checkpoints += self.go_on(if is_over {
+                u64::MAX
+            } else {
+                STEPS * TXN_UPDATES
+            })?;
+            if !is_over {
+                continue;
+            }
+            if checkpoints >= CHECKPOINTS && self.updates >= warm {
+                return Ok(());
+            }
+            self.keyed.checkpoints().begin()?;
+            since = 0;
+        }
+    }
+
+    /// A transaction, which becomes durable. Then pages are written until few enough are dirty.
+    fn txn(&mut self) -> Result<()> {
+        let mut txn = self.keyed.begin();
+        self.update(&mut txn, TXN_UPDATES)?;
+        let _durable_below = self.keyed.commit(txn);
+        self.keyed.flush_all()?;
+        while self.keyed.is_dirty() {
+            let _one_io = self.keyed.write_step()?;
+        }
+        Ok(())
+    }
+
+    /// Takes so many steps of the checkpoint that is under way; how many have ended.
+    fn go_on(&self, steps: u64) -> Result<u64> {
+        for _ in 0..steps {
+            match self.keyed.checkpoints().step()? {
+                CheckpointProgress::Idle => return Ok(0),
+                CheckpointProgress::Done => return Ok(1),
+                CheckpointProgress::Working(_) => {}
+                CheckpointProgress::Waiting => self.keyed.flush_all()?,
+            }
+        }
+        Ok(0)
+    }
+
+    /// A Δ, and so many updates behind it. The last transaction stays open: who restarts for good takes it back.
+    fn tail(&mut self, updates: u64) -> Result<()> {
+        let writer = TreeWriter::new(Arc::clone(self.keyed.wal()));
+        let eosl = self.keyed.wal().eosl(Rung::Disk);
+        self.keyed.tree().cut_notes_now(eosl, &writer);
+        let mut left = updates;
+        while left > 0 {
+            let mut txn = self.keyed.begin();
+            self.update(&mut txn, left.min(TXN_UPDATES))?;
+            left = left.saturating_sub(TXN_UPDATES);
+            if left > 0 {
+                let _durable_below = self.keyed.commit(txn);
+            }
+        }
+        Ok(self.keyed.flush_all()?)
+    }
+
+    fn update(&mut self, txn: &mut KeyTxn, count: u64) -> Result<()> {
+        for _ in 0..count {
+            let key = key_of(self.rng.u64(..self.rows));
+            self.updates += 1;
+            let value = value_of(self.rows + self.updates);
+            let written = loop {
+                match self.keyed.write(txn, TABLE, &key, Some(&value)) {
+                    Err(Error::LogFull(_)) => self.keyed.flush_all()?,
+                    written => break written?,
+                }
+            };
+            ensure!(
+                matches!(written, Write::Done(Some(_))),
+                "a row of the table that nobody else has"
+            );
+        }
+        Ok(())
+    }
+}

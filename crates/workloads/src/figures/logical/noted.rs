@@ -1,0 +1,142 @@
+//! What a crash's log has of the tree behind the redo start, read as an analysis reads it.
+
+use anyhow::{Context, Result};
+use perdura_base::{Gsn, Pid, StreamId};
+use perdura_page::tree_record::{Delta, TreeRecord, Writes};
+use perdura_recovery::read_anchor;
+use perdura_recovery::verify::log_begin;
+use perdura_tree::analysis::{Detail, LogicalAnalysis, SqlAnalysis};
+use perdura_tree::dirty_pages::DirtyPages;
+use perdura_wal::{Check, Direction, FrameKind, scan_stream};
+
+use super::history::Crash;
+use crate::num::{count_f64, f64_of, ratio};
+
+/// The records behind the redo start.
+pub(super) struct Noted {
+    rssp: Gsn,
+    pub deltas: Vec<Delta>,
+    pub writes: Vec<Writes>,
+    /// Bytes of all frames' payloads there.
+    pub log_bytes: u64,
+    /// Of these, of Δ records.
+    pub delta_bytes: u64,
+    /// Of these, of BW records.
+    pub writes_bytes: u64,
+    /// What the Δ records would have without the numbers of the updates.
+    pub plain_delta_bytes: u64,
+    /// The pages of the operations.
+    operations: Vec<(Pid, Gsn)>,
+    /// BW records and operations, in the order of their numbers.
+    by_page: SqlAnalysis,
+}
+
+impl Noted {
+    /// Reads them.
+    pub fn read(crash: &Crash) -> Result<Noted> {
+        let anchor = read_anchor(&*crash.disk)?.context("the crash left a database")?;
+        let rssp = anchor.tree.context("a database with a tree")?.rssp;
+        let from = log_begin(&anchor)[0];
+        let scan = scan_stream(&*crash.disk, &anchor.lives(), StreamId(0), from, Check::All)?;
+        let mut noted = Noted {
+            rssp,
+            deltas: Vec::new(),
+            writes: Vec::new(),
+            log_bytes: 0,
+            delta_bytes: 0,
+            writes_bytes: 0,
+            plain_delta_bytes: 0,
+            operations: Vec::new(),
+            by_page: SqlAnalysis::new(),
+        };
+        for unit in scan.units(1 << 20) {
+            scan.read_unit(unit, Direction::Forward, |frame, _| {
+                match frame.kind {
+                    FrameKind::Tree => noted.record(frame.payload),
+                    FrameKind::Operations => noted.operations(frame.payload),
+                    _ => {}
+                }
+                Ok(())
+            })?;
+        }
+        Ok(noted)
+    }
+
+    fn record(&mut self, payload: &[u8]) {
+        let (gsn, record) = TreeRecord::decode(payload).expect("a restart has read it");
+        if gsn <= self.rssp {
+            return;
+        }
+        let bytes = bytes_of(payload.len());
+        self.log_bytes += bytes;
+        match record {
+            TreeRecord::Delta(delta) => {
+                self.delta_bytes += bytes;
+                let plain = TreeRecord::Delta(Delta {
+                    lsns: None,
+                    ..delta.clone()
+                });
+                let mut out = Vec::new();
+                plain.encode(&mut out, gsn);
+                self.plain_delta_bytes += bytes_of(out.len());
+                self.deltas.push(delta);
+            }
+            TreeRecord::Writes(writes) => {
+                self.writes_bytes += bytes;
+                self.by_page.writes(&writes);
+                self.writes.push(writes);
+            }
+            TreeRecord::Structure(_) | TreeRecord::RedoStart | TreeRecord::EndCheckpoint(_) => {}
+        }
+    }
+
+    fn operations(&mut self, payload: &[u8]) {
+        let frame = perdura_page::operation::decode(payload).expect("a restart has read it");
+        for ((_, act), gsn) in frame.acts.iter().zip(frame.first.0..) {
+            if Gsn(gsn) > self.rssp {
+                self.log_bytes += bytes_of(payload.len()) / bytes_of(frame.acts.len());
+                if let Some(row) = act.row() {
+                    self.operations.push((row.pid, Gsn(gsn)));
+                    self.by_page.update(row.pid, Gsn(gsn));
+                }
+            }
+        }
+    }
+
+    /// The table of dirty pages that so much of a Δ gives.
+    pub fn table(&self, detail: Detail) -> DirtyPages {
+        let mut analysis = LogicalAnalysis::new(detail, self.rssp);
+        self.deltas.iter().for_each(|delta| analysis.delta(delta));
+        analysis.finish()
+    }
+
+    /// The table of Algorithm 3.
+    pub fn table_by_writes(&self) -> DirtyPages {
+        self.by_page.clone().finish()
+    }
+
+    /// Operations that a table leaves to their pages.
+    pub fn left_by(&self, table: &DirtyPages) -> usize {
+        let operations = self.operations.iter();
+        operations
+            .filter(|(pid, gsn)| table.skips(*pid, *gsn).is_none())
+            .count()
+    }
+
+    /// Δ records for a BW record.
+    pub fn deltas_a_bw(&self) -> f64 {
+        ratio(count_f64(self.deltas.len()), count_f64(self.writes.len()))
+    }
+
+    /// Δ and BW as a part of the log.
+    pub fn share(&self) -> f64 {
+        ratio(
+            f64_of(self.delta_bytes + self.writes_bytes),
+            f64_of(self.log_bytes),
+        )
+    }
+}
+
+fn bytes_of(len: usize) -> u64 {
+    perdura_base::num::to_u64(len)
+}

@@ -1,0 +1,74 @@
+//! One log redone onto pages of another size: redo by keys needs to know of no page (section 1.1 of the paper).
+//!
+//! Two databases of one seed are made of the same rows, in pages of 8 and of 4 KiB, and have the same uuid and the same lives. The first one's
+//! log is put into the place of the second one's, and both are restarted by log0.
+
+use anyhow::{Context, Result, ensure};
+use perdura_device::{Access, Disk};
+use perdura_wal::segment::LOG_DIR;
+
+use super::ground::Ground;
+use super::history::{PAGE_BYTES, Table, without_checkpoints};
+use super::method_of;
+use super::restarts::counted;
+use super::scale::Size;
+
+/// The pages of the second database, bytes.
+const OTHER_BYTES: usize = 4096;
+/// A table of this part of the paper's size is enough.
+const DIVISOR: u64 = 400;
+/// Updates of the log.
+const UPDATES: u64 = 4_000;
+/// Pages in memory.
+const FRAMES: usize = 200;
+
+/// What both came to.
+pub(super) struct Ported {
+    /// Pages of the two files.
+    pub pages: [u64; 2],
+    /// Operations of the log.
+    pub operations: u64,
+    /// Of these, those that were applied to the second one's pages.
+    pub applied: u64,
+}
+
+/// Redoes one log onto both.
+///
+/// # Errors
+/// The database's; two digests.
+pub(super) fn port(ground: &Ground, seed: u64) -> Result<Ported> {
+    let size = Size { divisor: DIVISOR };
+    let here = Table::new(ground, PAGE_BYTES, size, seed)?;
+    let there = Table::new(ground, OTHER_BYTES, size, seed)?;
+    let from = without_checkpoints(ground, &here, (FRAMES, UPDATES), seed)?;
+    let mut to = without_checkpoints(ground, &there, (FRAMES, 0), seed)?;
+    let moved = ground.over(&to.disk)?;
+    for name in moved.list(LOG_DIR)? {
+        moved.remove(&format!("{LOG_DIR}/{name}"))?;
+    }
+    for name in from.disk.list(LOG_DIR)? {
+        copy(&*from.disk, &*moved, &format!("{LOG_DIR}/{name}"))?;
+    }
+    to.disk = moved;
+    let log0 = method_of("log0")?;
+    let (did_here, digest_here) = counted(ground, &from, log0)?;
+    let (did_there, digest_there) = counted(ground, &to, log0)?;
+    ensure!(
+        digest_here == digest_there,
+        "one log on pages of {PAGE_BYTES} bytes comes to {digest_here}, and on pages of {OTHER_BYTES} to {digest_there}"
+    );
+    Ok(Ported {
+        pages: [here.pages, there.pages],
+        operations: did_here.operations,
+        applied: did_there.applied,
+    })
+}
+
+fn copy(from: &dyn Disk, to: &dyn Disk, path: &str) -> Result<()> {
+    let file = from.open(path, Access::Buffered)?;
+    let len = usize::try_from(file.len()?).context("a segment that fits memory")?;
+    let mut bytes = vec![0; len];
+    ensure!(file.read_at(0, &mut bytes)? == len, "all of {path}");
+    to.create(path, Access::Buffered)?.write_at(0, &bytes)?;
+    Ok(())
+}

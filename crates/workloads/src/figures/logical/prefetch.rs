@@ -1,0 +1,158 @@
+//! Appendix A: redo with what it reads ahead: PF-list, the table of dirty pages in the order of its rLSNs, or the log.
+
+use std::rc::Rc;
+
+use anyhow::Result;
+use perdura_recovery::tree::play::{Ahead, Table, TreePlay};
+use perdura_recovery::{Method, Player};
+use perdura_wal::Scheme;
+
+use super::super::Lab;
+use super::super::claim::{Claim, Target};
+use super::super::figure::{Figure, cell};
+use super::super::plot::{Chart, Panel, Plot, Series};
+use super::at_cache;
+use super::restarts::{Timed, stalls};
+use crate::num::{f64_of, ratio};
+
+const LOGICAL: &[Scheme] = &[Scheme::Logical];
+
+/// Redo with the table of Δ records that reads ahead in some way.
+const fn reading(name: &'static str, ahead: Ahead) -> Method {
+    Method {
+        name,
+        schemes: LOGICAL,
+        player: Player::Tree(TreePlay {
+            table: Table::Deltas,
+            ahead,
+        }),
+    }
+}
+
+/// The ways, with their names in the legend. The first and the second are log1 and log2.
+const WAYS: [(Method, &str); 4] = [
+    (reading("log1", Ahead::Nothing), "Nothing (Log1)"),
+    (reading("log2", Ahead::List), "PF-list (Log2)"),
+    (reading("by-table", Ahead::Table), "Table by rLSN"),
+    (reading("by-log", Ahead::Log), "Log-driven"),
+];
+
+/// A way at a size of memory.
+struct Point {
+    cache: u64,
+    way: &'static str,
+    timed: Rc<Timed>,
+}
+
+/// Makes it.
+///
+/// # Errors
+/// The database's.
+pub fn make(lab: &Lab<'_>) -> Result<Figure> {
+    let stand = lab.logical()?;
+    let mut points = Vec::new();
+    for cache in lab.scale.logical.caches {
+        for (method, _) in &WAYS {
+            points.push(Point {
+                cache: *cache,
+                way: method.name,
+                timed: stand.timed(lab, at_cache(*cache), method)?,
+            });
+        }
+    }
+    let line = |(method, label): &(Method, &str)| {
+        let of = points.iter().filter(|point| point.way == method.name);
+        let at = |point: &Point| (f64_of(point.cache), 1e3 * point.timed.seconds());
+        Series::solid(*label, of.map(at).collect())
+    };
+    let mut setting = stand.setting(lab);
+    setting.push(String::from(
+        "all with the table of Δ records; those that read ahead load the index first; the log's ids of pages are hints for the log-driven one alone",
+    ));
+    Ok(Figure {
+        name: "002-prefetch",
+        title: "redo time by what is read ahead".into(),
+        scale: lab.scale.name,
+        seed: lab.seed,
+        setting,
+        columns: vec![
+            "cache_percent",
+            "way",
+            "redo_seconds",
+            "spread",
+            "data_pages",
+            "pages_read_ahead",
+            "reads_ahead",
+            "stalls",
+        ],
+        rows: points
+            .iter()
+            .map(|point| {
+                let timed = &point.timed;
+                vec![
+                    point.cache.into(),
+                    point.way.into(),
+                    cell(timed.seconds()),
+                    cell(timed.spread()),
+                    cell(timed.median(|report| f64_of(report.data_pages_fetched))),
+                    cell(timed.median(|report| f64_of(report.pages_read_ahead))),
+                    cell(timed.median(|report| f64_of(report.reads_ahead))),
+                    cell(timed.median(|report| f64_of(stalls(report)))),
+                ]
+            })
+            .collect(),
+        claims: claims(&points),
+        plot: Plot {
+            title: "Appendix A: redo time by what is read ahead".into(),
+            subtitle: stand.setting(lab).swap_remove(0),
+            panels: vec![Panel {
+                title: String::new(),
+                y: "Redo time (ms)".into(),
+                chart: Chart::Powers {
+                    x: "Memory (% of the table)".into(),
+                    x_powers: true,
+                    series: WAYS.iter().map(line).collect(),
+                },
+            }],
+        },
+    })
+}
+
+fn claims(points: &[Point]) -> Vec<Claim> {
+    let of = |way: &str, cache: u64| {
+        let mut points = points.iter();
+        let is_it = |point: &&Point| point.way == way && point.cache == cache;
+        points
+            .find(is_it)
+            .map_or(0.0, |point| point.timed.seconds())
+    };
+    let caches = || points.iter().filter(|point| point.way == "log1");
+    let ratios = |a: &'static str, b: &'static str| {
+        caches().map(move |point| ratio(of(a, point.cache), of(b, point.cache)))
+    };
+    let worst = |a, b| ratios(a, b).fold(0.0, f64::max);
+    let largest = |a, b| ratios(a, b).next_back().unwrap_or(0.0);
+    vec![
+        Claim::measured(
+            "redo time, PF-list / nothing, the greatest memory",
+            "much more visible in the larger cache sizes",
+            Target::None,
+            largest("log2", "log1"),
+            "",
+        ),
+        Claim::measured(
+            "redo time, PF-list / log-driven, the worst memory",
+            "an approximation of the log",
+            Target::None,
+            worst("log2", "by-log"),
+            "the tail's pages, which are in no Δ, are found ahead by their keys",
+        ),
+        Claim::measured(
+            "redo time, table by rLSN / PF-list, the worst memory",
+            "hard to keep with the log scan",
+            Target::None,
+            worst("by-table", "log2"),
+            "an rLSN from a Δ is a bound that all pages of an interval share, so their order within it is lost",
+        ),
+    ]
+}

@@ -1,0 +1,107 @@
+//! One restart of a crash, which leaves the crash as it is.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use perdura_heap::MemoryAccount;
+use perdura_recovery::indexing::NoTables;
+use perdura_recovery::restart::{RestartOptions, Restarted, restart_with_tree};
+use perdura_recovery::tree::TreeReport;
+use perdura_recovery::{Disks, Method, Progress};
+use perdura_steal::keyed;
+
+use super::ground::Ground;
+use super::history::Crash;
+use crate::num::{f64_of, median, ratio};
+
+/// What redo took: the pass that makes the table of dirty pages, and the one that redoes operations.
+pub(super) fn redo_seconds(report: &TreeReport) -> f64 {
+    report.analysis_seconds + report.redo_seconds
+}
+
+/// Of the times that redo waited for a page, those for one that leads to others.
+pub(super) fn index_share(report: &TreeReport) -> f64 {
+    ratio(f64_of(report.index_stalls), f64_of(stalls(report)))
+}
+
+/// The times that redo waited for a page.
+pub(super) fn stalls(report: &TreeReport) -> u64 {
+    report.data_stalls + report.index_stalls
+}
+
+/// Some restarts of one crash by one method.
+pub(super) struct Timed {
+    pub reports: Vec<TreeReport>,
+}
+
+impl Timed {
+    /// The median of a figure.
+    pub fn median(&self, of: impl Fn(&TreeReport) -> f64) -> f64 {
+        median(self.reports.iter().map(of).collect())
+    }
+
+    /// The median time of redo, seconds.
+    pub fn seconds(&self) -> f64 {
+        self.median(redo_seconds)
+    }
+
+    /// How far the slowest is from the quickest, as a part of the median.
+    pub fn spread(&self) -> f64 {
+        let times = || self.reports.iter().map(redo_seconds);
+        let most = times().fold(0.0, f64::max);
+        let least = times().fold(f64::INFINITY, f64::min);
+        ratio(most - least, self.seconds())
+    }
+}
+
+fn restart(ground: &Ground, crash: &Crash, method: &Method, is_timed: bool) -> Result<Restarted> {
+    let overlay = ground.over(&crash.disk)?;
+    let disk = match is_timed {
+        true => ground.timed(overlay),
+        false => overlay,
+    };
+    let options = RestartOptions {
+        disks: Disks::on_one(disk, 1),
+        clock: Arc::clone(&ground.clock),
+        schedule: crash.options.schedule,
+        method,
+        supplied: &[],
+        ordered: None,
+        archived: None,
+        dry_run: true,
+        memory: Arc::new(MemoryAccount::new(u64::MAX)),
+        catalog: Arc::new(NoTables),
+        progress: Arc::new(Progress::default()),
+    };
+    let restarted = restart_with_tree(&options, Some(&crash.options.means()))?;
+    restarted.context("the crash left a database")
+}
+
+/// Restarts so often, where time counts.
+pub(super) fn timed(
+    ground: &Ground,
+    crash: &Crash,
+    method: &Method,
+    repeats: usize,
+) -> Result<Timed> {
+    let report = |_| {
+        let report = restart(ground, crash, method, true)?.report.tree;
+        report.context("a tree's restart reports")
+    };
+    Ok(Timed {
+        reports: (0..repeats.max(1)).map(report).collect::<Result<_>>()?,
+    })
+}
+
+/// Restarts once, at full speed: what it counted, and the digest of all rows.
+pub(super) fn counted(
+    ground: &Ground,
+    crash: &Crash,
+    method: &Method,
+) -> Result<(TreeReport, String)> {
+    let restarted = restart(ground, crash, method, false)?;
+    let report = restarted.report.tree.context("a tree's restart reports")?;
+    let tree = restarted.tree.context("a database with a tree")?.tree;
+    let digest = keyed::digest(&tree, restarted.wal_start.gsn)?;
+    Ok((report, digest))
+}

@@ -1,0 +1,152 @@
+//! One history for each size of memory and each interval, and the restarts of its crash, made when a figure first asks for them.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+
+use anyhow::{Result, ensure};
+use perdura_recovery::Method;
+use perdura_recovery::tree::TreeReport;
+
+use super::super::Lab;
+use super::ground::Ground;
+use super::history::{Crash, PAGE_BYTES, Plan, READERS, Table, VALUE_BYTES, run};
+use super::restarts::{Timed, counted, timed};
+use super::scale::Size;
+use super::{METHODS, Named, method_of};
+
+/// What a method did with a crash, at full speed.
+pub(super) struct Counted {
+    pub reports: BTreeMap<&'static str, TreeReport>,
+}
+
+impl Counted {
+    /// What one of the methods did.
+    pub fn of(&self, method: &'static str) -> &TreeReport {
+        &self.reports[method]
+    }
+}
+
+type Kept<K, V> = RefCell<BTreeMap<K, Rc<V>>>;
+
+/// The experiments of paper 002.
+pub struct LogicalStand {
+    pub(super) ground: Ground,
+    pub(super) size: Size,
+    pub(super) seed: u64,
+    pub(super) table: Table,
+    crashes: Kept<Plan, Crash>,
+    counted: Kept<Plan, Counted>,
+    timed: Kept<(Plan, &'static str), Timed>,
+}
+
+/// What is kept, or made now.
+fn kept<K: Ord + Copy, V>(
+    of: &Kept<K, V>,
+    key: K,
+    make: impl FnOnce() -> Result<V>,
+) -> Result<Rc<V>> {
+    if let Some(found) = of.borrow().get(&key) {
+        return Ok(Rc::clone(found));
+    }
+    let made = Rc::new(make()?);
+    of.borrow_mut().insert(key, Rc::clone(&made));
+    Ok(made)
+}
+
+impl LogicalStand {
+    /// A table, in memory or in a directory that is made in `data`.
+    ///
+    /// # Errors
+    /// The database's; a directory that cannot be made.
+    pub(in super::super) fn new(lab: &Lab<'_>, data: Option<&Path>) -> Result<LogicalStand> {
+        let ground = Ground::new(data)?;
+        let scale = &lab.scale.logical;
+        let size = Size {
+            divisor: match ground.is_own() {
+                true => scale.own_divisor,
+                false => scale.divisor,
+            },
+        };
+        lab.say(&format!("a table of {} pages", size.pages()));
+        let table = Table::new(&ground, PAGE_BYTES, size, lab.seed)?;
+        Ok(LogicalStand {
+            ground,
+            size,
+            seed: lab.seed,
+            table,
+            crashes: Kept::default(),
+            counted: Kept::default(),
+            timed: Kept::default(),
+        })
+    }
+
+    /// The crash of a history.
+    pub(super) fn crash(&self, lab: &Lab<'_>, plan: Plan) -> Result<Rc<Crash>> {
+        kept(&self.crashes, plan, || {
+            lab.say(&format!(
+                "a history: cache {} %, interval x{}",
+                plan.cache, plan.interval
+            ));
+            run(&self.ground, &self.table, (self.size, plan), self.seed)
+        })
+    }
+
+    /// What all methods do with a crash: they come to the same rows.
+    pub(super) fn counted(&self, lab: &Lab<'_>, plan: Plan) -> Result<Rc<Counted>> {
+        let crash = self.crash(lab, plan)?;
+        kept(&self.counted, plan, || {
+            let mut reports = BTreeMap::new();
+            let mut digests = Vec::new();
+            for Named { method, .. } in METHODS {
+                let row = method_of(method)?;
+                let (report, digest) = counted(&self.ground, &crash, row)?;
+                digests.push(digest);
+                reports.insert(method, report);
+            }
+            ensure!(
+                digests.iter().all(|digest| *digest == digests[0]),
+                "one crash, and methods that come to different rows: {digests:?}"
+            );
+            Ok(Counted { reports })
+        })
+    }
+
+    /// Restarts of a crash where time counts.
+    pub(super) fn timed(&self, lab: &Lab<'_>, plan: Plan, method: &Method) -> Result<Rc<Timed>> {
+        let crash = self.crash(lab, plan)?;
+        kept(&self.timed, (plan, method.name), || {
+            lab.say(&format!(
+                "cache {} %, interval x{}: {}",
+                plan.cache, plan.interval, method.name
+            ));
+            timed(&self.ground, &crash, method, lab.scale.logical.repeats)
+        })
+    }
+
+    /// The setting in words.
+    pub(super) fn setting(&self, lab: &Lab<'_>) -> Vec<String> {
+        let size = self.size;
+        let of_paper = match size.is_papers() {
+            true => String::from("the paper's size"),
+            false => format!("1/{} of the paper's size", size.divisor),
+        };
+        vec![
+            format!(
+                "{} pages of 8 KiB, {of_paper}; rows of 8 + {VALUE_BYTES} bytes, uniform updates, 10 a transaction; {} updates since the checkpoint, {} since the last Δ",
+                self.table.pages,
+                size.interval(),
+                size.tail()
+            ),
+            String::from(
+                "dirty pages up to 25 % of the memory, at least 10 checkpoints, memory filled twice; the history runs at full speed",
+            ),
+            format!(
+                "{}; {READERS} readers; medians of {} restarts (dry runs: without undo); all methods come to one digest",
+                self.ground.setting(),
+                lab.scale.logical.repeats
+            ),
+        ]
+    }
+}

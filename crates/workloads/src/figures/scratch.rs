@@ -1,0 +1,38 @@
+//! A directory of an experiment, which goes with it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result};
+
+/// A directory that is removed when it is dropped.
+pub(super) struct Scratch {
+    /// Its path.
+    pub dir: PathBuf,
+}
+
+impl Scratch {
+    /// A directory in memory, if there is one, and else a temporary one.
+    pub fn in_memory() -> Result<Scratch> {
+        let memory = Path::new("/dev/shm");
+        match memory.is_dir() {
+            true => Scratch::within(memory),
+            false => Scratch::within(&std::env::temp_dir()),
+        }
+    }
+
+    /// A directory of its own in that one.
+    pub fn within(base: &Path) -> Result<Scratch> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let dir = base.join(format!("perdura-figures-{}-{number}", std::process::id()));
+        std::fs::create_dir(&dir).with_context(|| format!("making {}", dir.display()))?;
+        Ok(Scratch { dir })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.dir));
+    }
+}
