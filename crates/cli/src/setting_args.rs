@@ -14,6 +14,11 @@ use crate::exit::Usage;
 pub struct Given(Vec<(&'static Setting, Vec<String>)>);
 
 impl Given {
+    /// The names of the settings.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().map(|(setting, _)| setting.name)
+    }
+
     /// Takes it into `settings`.
     pub fn apply(&self, settings: &mut Settings) -> Result<()> {
         for (setting, texts) in &self.0 {

@@ -182,3 +182,85 @@ fn runs_by_replacement_selection_restore_the_same_and_unsorted_copies_restore_no
         assert_eq!(digest(arg(&data)), digest(arg(&to)));
     }
 }
+
+#[test]
+fn bench_update_of_a_tree_leaves_what_each_method_restarts() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("db");
+    let shape = ["bench", "update", "--rows", "3000", "--slot-bytes", "200"];
+    let pool = ["--pool-pages", "64", "--page-bytes", "1024"];
+    let run = ["--txns", "600", "--workers", "2", "--clients", "16"];
+    let on = [&shape[..], &pool, &run, &["--data", arg(&data)]].concat();
+    let logical = [
+        "--scheme",
+        "logical",
+        "--streams",
+        "2",
+        "--checkpoint-every",
+        "200",
+    ];
+    let report = json(&[&on[..], &logical, &["--digest", "--crash", "--json"]].concat());
+    assert_eq!(report["scheme"], "logical");
+    assert_eq!(
+        (&report["txns"], &report["streams"]),
+        (&600.into(), &2.into())
+    );
+    let tree = &report["tree"];
+    for field in [
+        "delta_bytes",
+        "writes_bytes",
+        "pages_read",
+        "pages_written",
+        "checkpoints",
+    ] {
+        assert!(tree[field].as_u64() > Some(0), "{field}: {report}");
+    }
+    // Two workers wait for rows of each other, never for good.
+    assert!(report["log_bytes_per_txn"].as_f64() > Some(10.0 * 200.0));
+    for method in ["log0", "log1", "log2", "sql1", "sql2", "aries"] {
+        let way = [
+            "restart",
+            "--dry-run",
+            "--method",
+            method,
+            "--pool-pages",
+            "64",
+        ];
+        let restarted = json(&[&way[..], &["--json", "--data", arg(&data)]].concat());
+        assert_eq!(
+            restarted["digest"], report["digest"],
+            "{method}: {restarted}"
+        );
+        assert_eq!(restarted["rows"], 3000, "{method}");
+    }
+    // It goes on where it stopped, and is closed.
+    let report = json(&[&on[..], &["--scheme", "logical", "--digest", "--json"]].concat());
+    assert_eq!(report["load_seconds"], 0.0);
+    let (code, text) = ended(&["digest", "--data", arg(&data)]);
+    assert_eq!((code, text.trim()), (0, report["digest"].as_str().unwrap()));
+    // In memory, without Δ records.
+    let by_page = ["--scheme", "physiological", "--json"];
+    let report = json(&[&shape[..], &pool, &run, &by_page].concat());
+    assert_eq!(report["tree"]["delta_bytes"], 0, "{report}");
+
+    let refused = |more: &[&str]| {
+        let (code, text) = ended(&[&on[..], more].concat());
+        assert_eq!(code, 2, "{more:?}: {text}");
+        text
+    };
+    assert!(refused(&["--scheme", "physiological"]).contains("scheme logical, not physiological"));
+    assert!(refused(&["--scheme", "logical", "--partitions", "4"]).contains("--partitions"));
+    assert!(refused(&["--scheme", "logical", "--archive", "a"]).contains("--archive"));
+    // Options of a tree without one.
+    assert!(refused(&[]).contains("--scheme"));
+    let few = ["--scheme", "logical", "--pool-pages", "7", "--txns", "5"];
+    let (code, text) = ended(&[&shape[..], &few].concat());
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("7 pages in memory are too few"), "{text}");
+    let other = [
+        "bench", "update", "--scheme", "logical", "--rows", "50", "--txns", "5",
+    ];
+    let (code, text) = ended(&[&other[..], &["--data", arg(&data)]].concat());
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("does not have 50 rows"), "{text}");
+}

@@ -1,7 +1,10 @@
 //! The tree's records in the log: in stream 0, so that they have an order by themselves.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use perdura_base::cursor::varint_len;
+use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Gsn, PartitionSet, StreamId};
 use perdura_page::tree_record::TreeRecord;
 use perdura_tree::contract::Records;
@@ -10,10 +13,29 @@ use perdura_wal::{FrameKind, Wal};
 /// The stream of the tree's records.
 pub const TREE_STREAM: StreamId = StreamId(0);
 
+/// Bytes of records that a writer has appended, with their frames' heads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RecordBytes {
+    /// Of Δ records.
+    pub delta: u64,
+    /// Of BW records.
+    pub writes: u64,
+    /// Of changes of structure.
+    pub structure: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    delta: AtomicU64,
+    writes: AtomicU64,
+    structure: AtomicU64,
+}
+
 /// Appends the tree's records to a log.
 #[derive(Clone)]
 pub struct TreeWriter {
     wal: Arc<Wal>,
+    counters: Arc<Counters>,
 }
 
 impl std::fmt::Debug for TreeWriter {
@@ -26,7 +48,32 @@ impl TreeWriter {
     /// A writer to this log.
     #[must_use]
     pub fn new(wal: Arc<Wal>) -> TreeWriter {
-        TreeWriter { wal }
+        TreeWriter {
+            wal,
+            counters: Arc::default(),
+        }
+    }
+
+    /// What it has appended, and its copies.
+    #[must_use]
+    pub fn bytes(&self) -> RecordBytes {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        RecordBytes {
+            delta: load(&self.counters.delta),
+            writes: load(&self.counters.writes),
+            structure: load(&self.counters.structure),
+        }
+    }
+
+    fn count(&self, record: &TreeRecord, payload_bytes: usize) {
+        let counter = match record {
+            TreeRecord::Delta(_) => &self.counters.delta,
+            TreeRecord::Writes(_) => &self.counters.writes,
+            TreeRecord::Structure(_) => &self.counters.structure,
+            TreeRecord::RedoStart | TreeRecord::EndCheckpoint(_) => return,
+        };
+        let framed = 1 + varint_len(to_u64(payload_bytes)) + payload_bytes;
+        counter.fetch_add(to_u64(framed), Ordering::Relaxed);
     }
 }
 
@@ -39,6 +86,7 @@ impl Records for TreeWriter {
             .append_numbered(TREE_STREAM, kind, (&none, CkptEpoch(0)), |gsn| {
                 let mut payload = Vec::new();
                 record.encode(&mut payload, gsn);
+                self.count(record, payload.len());
                 payload
             });
         assert!(gsn > Gsn(0), "numbers begin at 1");

@@ -16,7 +16,7 @@ use perdura_recovery::restart::{
 };
 use perdura_recovery::resume::{Checkpoints, LogMemory, flush_all, resume};
 use perdura_recovery::tree::losers::Loser;
-use perdura_recovery::tree::writer::TreeWriter;
+use perdura_recovery::tree::writer::{RecordBytes, TreeWriter};
 use perdura_recovery::{AnchorCell, Method, Progress, RestartReport, vouch};
 use perdura_tree::bulk::NewRow;
 use perdura_tree::contract::{Answer, insist};
@@ -270,6 +270,12 @@ impl Keyed {
             updates: load(&self.counters.updates),
             compensations: load(&self.counters.compensations),
         }
+    }
+
+    /// Bytes of the tree's records since it was opened, but for those of checkpoints.
+    #[must_use]
+    pub fn record_bytes(&self) -> RecordBytes {
+        self.writer.bytes()
     }
 
     /// Every transaction up to this epoch survives a crash.

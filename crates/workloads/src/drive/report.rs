@@ -8,6 +8,7 @@ use super::{DriveOptions, Driven};
 use crate::latency::LatencyUs;
 use crate::num::{f64_of, ratio};
 use crate::process;
+use crate::update::keyed::TreeRun;
 
 /// Transactions of one kind.
 #[derive(Debug, Clone, Serialize)]
@@ -73,6 +74,9 @@ pub struct RunReport {
     /// What the archiver did, if the database has an archive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archive: Option<ArchivedReport>,
+    /// What the tree logged and read, if the database has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeRun>,
     /// At half of the throughput, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub half_load: Option<HalfLoad>,

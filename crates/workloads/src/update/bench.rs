@@ -76,8 +76,7 @@ impl UpdateBench {
     /// # Errors
     /// The engine's.
     pub fn measure(&self, db: &Db, options: &DriveOptions, report: &mut RunReport) -> Result<()> {
-        let zipf = self.rows.zipf;
-        let zipf = zipf.map(|theta| Zipf::new(self.rows.count, theta));
+        let zipf = zipf_of(&self.rows);
         let (driven, archive) = watched(db, || {
             self.site.with_snapshots(db, || {
                 drive(db, options, KINDS.len(), |worker| {
@@ -154,6 +153,11 @@ impl UpdateBench {
             change: vec![0; self.rows.changed_bytes],
         }
     }
+}
+
+/// The law by which rows are drawn.
+pub(super) fn zipf_of(rows: &Rows) -> Option<Zipf> {
+    rows.zipf.map(|theta| Zipf::new(rows.count, theta))
 }
 
 /// A worker's updates.

@@ -7,9 +7,11 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`mod@bench`] | a run: populated if it is empty, driven, reported |
+//! | [`keyed`] | the same over a tree, by transactions over keys |
 //! | [`zipf`] | ranks by Zipf's law, in constant time |
 
 pub mod bench;
+pub mod keyed;
 pub mod zipf;
 
 use perdura_page::Row;

@@ -1,6 +1,6 @@
 //! What all benches that drive transactions have in common: how many, how fast, on what disks, and how the run is reported.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -86,13 +86,28 @@ impl DriveArgs {
     /// Where the database is.
     pub fn site(&self, options: Options, scheme: LogScheme) -> Site {
         Site {
-            disk: ModelledDisk {
-                mbps: self.disk_mbps,
-                latency_us: self.disk_latency_us,
-            },
+            disk: self.disk(),
             back_up: self.backup,
             ..Site::new(options, self.data.is_none(), scheme)
         }
+    }
+
+    /// The directory of the database; memory if there is none.
+    pub fn data(&self) -> Option<&Path> {
+        self.data.as_deref()
+    }
+
+    /// How fast disks in memory are.
+    pub fn disk(&self) -> ModelledDisk {
+        ModelledDisk {
+            mbps: self.disk_mbps,
+            latency_us: self.disk_latency_us,
+        }
+    }
+
+    /// The first setting that was given and is none of these.
+    pub fn given_beside(&self, known: &[&str]) -> Option<&'static str> {
+        self.database.0.names().find(|name| !known.contains(name))
     }
 
     /// How it is driven.
@@ -173,6 +188,21 @@ pub fn text(report: &RunReport) -> String {
         text += &format!(
             "archive   {} runs, {} records, {} bytes; behind by {:.2} s at most\n",
             archive.runs, archive.records, archive.bytes, archive.lag_seconds_max
+        );
+    }
+    if let Some(tree) = &report.tree {
+        text += &format!(
+            "tree      {} pages of {} bytes in memory, {} read, {} written, {} checkpoint(s); notes for a restart {} + {} bytes \
+             ({:.1} % of the records), changes of structure {} bytes\n",
+            tree.pool_pages,
+            tree.page_bytes,
+            tree.pages_read,
+            tree.pages_written,
+            tree.checkpoints,
+            tree.delta_bytes,
+            tree.writes_bytes,
+            100.0 * tree.notes_share,
+            tree.structure_bytes
         );
     }
     if report.unstarted > 0 {

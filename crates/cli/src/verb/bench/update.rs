@@ -1,10 +1,13 @@
 //! `perdura bench update`
 
 use anyhow::Result;
-use clap::Parser;
+use clap::{Args, Parser, ValueEnum};
+use perdura_steal::KeyedOptions;
+use perdura_wal::Scheme;
 use perdura_workloads::drive::LogScheme;
 use perdura_workloads::update::Rows;
 use perdura_workloads::update::bench::UpdateBench;
+use perdura_workloads::update::keyed::KeyedBench;
 
 use super::drive::{self, DriveArgs};
 use crate::exit::Usage;
@@ -14,12 +17,13 @@ use crate::output;
 ///
 /// The rows are those of the Redis database 0, put in if the database is empty. Their number and length stay, so that the log
 /// grows and the database does not: with --archive, the load of a log archive. Zipf's law makes some rows, anywhere in the
-/// table, change more often than others.
+/// table, change more often than others. With --scheme the rows are in a tree of pages on disk, and a transaction changes several.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura bench update --seconds 5 --workers 2\n  \
     perdura bench update --zipf 0.99 --rate 100000 --archive a --json\n  \
-    perdura bench update --data d --archive a --backup --rows 4000000 --txns 1000000")]
+    perdura bench update --data d --archive a --backup --rows 4000000 --txns 1000000\n  \
+    perdura bench update --scheme logical --data d --rows 1000000 --pool-pages 2000 --checkpoint-every 20000 --txns 50000 --crash")]
 pub struct UpdateArgs {
     /// Rows.
     #[arg(long, value_name = "R", default_value_t = 1_000_000)]
@@ -34,7 +38,41 @@ pub struct UpdateArgs {
     #[arg(long, value_name = "THETA")]
     zipf: Option<f64>,
     #[command(flatten)]
+    tree: TreeArgs,
+    #[command(flatten)]
     drive: DriveArgs,
+}
+
+/// How the log of a tree is written.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum SchemeArg {
+    /// By keys, with notes of the pages that became dirty: restarted by any of six methods.
+    Logical,
+    /// By pages, with notes of the pages that were written.
+    Physiological,
+}
+
+/// What only a database with a tree has.
+#[derive(Debug, Args)]
+struct TreeArgs {
+    /// Keep the rows in a tree of pages on disk, larger than memory if need be, under this logging scheme.
+    #[arg(long, value_enum)]
+    scheme: Option<SchemeArg>,
+    /// Pages of the tree in memory [default: 16384].
+    #[arg(long, value_name = "N", requires = "scheme")]
+    pool_pages: Option<usize>,
+    /// Bytes of a page of a new tree: a power of two, 512 to 32768 [default: 8192].
+    #[arg(long, value_name = "B", requires = "scheme")]
+    page_bytes: Option<usize>,
+    /// How many of the pages in memory may be dirty before they are written, 1 to 90 [default: 25].
+    #[arg(long, value_name = "P", requires = "scheme")]
+    dirty_percent: Option<usize>,
+    /// Rows that a transaction changes [default: 10].
+    #[arg(long, value_name = "U", requires = "scheme")]
+    updates_per_txn: Option<usize>,
+    /// Begin a checkpoint behind so many transactions [default: none].
+    #[arg(long, value_name = "N", requires = "scheme")]
+    checkpoint_every: Option<u64>,
 }
 
 pub fn run(args: &UpdateArgs) -> Result<()> {
@@ -45,6 +83,9 @@ pub fn run(args: &UpdateArgs) -> Result<()> {
         zipf: args.zipf,
     };
     rows.check().map_err(Usage)?;
+    if let Some(scheme) = args.tree.scheme {
+        return run_keyed(args, rows, scheme);
+    }
     let options = args.drive.options(None)?;
     let bench = UpdateBench {
         site: args.drive.site(options, LogScheme::Differential),
@@ -64,4 +105,52 @@ pub fn run(args: &UpdateArgs) -> Result<()> {
         std::process::exit(0);
     }
     bench.site.close(ended.db)
+}
+
+/// The settings that a database with a tree has.
+const OF_TREE: [&str; 3] = ["log-dir", "streams", "segment-size"];
+
+fn run_keyed(args: &UpdateArgs, rows: Rows, scheme: SchemeArg) -> Result<()> {
+    if let Some(name) = args.drive.given_beside(&OF_TREE) {
+        let why = format!(
+            "--{name} does not go with --scheme: a database with a tree has no such setting"
+        );
+        return Err(Usage(why).into());
+    }
+    let engine = args.drive.options(None)?;
+    let scheme = match scheme {
+        SchemeArg::Logical => Scheme::Logical,
+        SchemeArg::Physiological => Scheme::Physiological,
+    };
+    let tree = &args.tree;
+    let usual = KeyedOptions::new(scheme, tree.pool_pages.unwrap_or(16_384));
+    let bench = KeyedBench {
+        options: KeyedOptions {
+            page_bytes: tree.page_bytes.unwrap_or(usual.page_bytes),
+            dirty_percent: tree.dirty_percent.unwrap_or(usual.dirty_percent),
+            segment_bytes: engine.segment_bytes,
+            ..usual
+        },
+        data: args.drive.data().map(Into::into),
+        log_dirs: engine.log_dirs,
+        streams: engine.streams,
+        disk: args.drive.disk(),
+        rows,
+        updates_per_txn: tree.updates_per_txn.unwrap_or(10),
+        checkpoint_every: tree.checkpoint_every,
+        seed: args.drive.seed,
+        drive: args.drive.drive()?,
+        digest: args.drive.digest,
+    };
+    let ended = bench.run()?;
+    if args.drive.json {
+        output::json(&ended.report)?;
+    } else {
+        output::text(&drive::text(&ended.report))?;
+    }
+    if args.drive.crash {
+        // Like a power cut: nothing is closed.
+        std::process::exit(0);
+    }
+    ended.close()
 }
