@@ -48,9 +48,12 @@ pub(crate) fn decode(payload: &[u8], streams: u8) -> Option<EpochEnds> {
 /// that a restart has found, durable up to `durable`.
 ///
 /// # Errors
-/// [`Error::LostLog`] if the archive holds epochs that the log does not reach; [`Error::Corrupt`] if the archive holds less
+/// [`Error::Usage`] for a database with a tree; [`Error::LostLog`] if the archive holds epochs that the log does not reach; [`Error::Corrupt`] if the archive holds less
 /// than the anchor says, or is of another log.
 pub fn check_archive(anchor: &Anchor, given: Option<&EpochEnds>, durable: &Vouched) -> Result<()> {
+    if given.is_some() || anchor.archived.is_some() {
+        refuse_tree(anchor)?;
+    }
     for end in anchor.archived.iter().chain(given) {
         end.check_durable(durable)?;
     }
@@ -58,6 +61,21 @@ pub fn check_archive(anchor: &Anchor, given: Option<&EpochEnds>, durable: &Vouch
         (Some(given), Some(named)) => check_not_behind(given, named),
         _ => Ok(()),
     }
+}
+
+/// Refuses an archive of a database with a tree: what is logged of a tree is in no run, so the archive would not have it.
+///
+/// # Errors
+/// [`Error::Usage`].
+pub(crate) fn refuse_tree(anchor: &Anchor) -> Result<()> {
+    if anchor.tree.is_none() {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "the database has a tree (scheme {}), which no archive and no backup can hold yet: run it without an archive, and copy its \
+         directories while it is stopped",
+        anchor.scheme.name()
+    )))
 }
 
 /// What the log was cut for is in the archive.
@@ -116,6 +134,7 @@ impl AnchorCell {
     /// [`update_running`](Self::update_running), and with [`Error::LogFull`] if the anchor names so many lives that
     /// it has no room: then nothing is archived.
     pub fn set_archived(&self, wal: &Wal, end: &EpochEnds) -> Result<()> {
+        refuse_tree(&self.get())?;
         end.check_durable(&wal.durable_end(Rung::Disk))?;
         match self.archived() {
             Some(before) => check_not_behind(end, &before)?,

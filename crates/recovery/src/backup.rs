@@ -21,6 +21,7 @@ use perdura_base::{Error, ImageSlot, PartitionId, Result};
 use perdura_device::{AlignedBuf, Disk};
 
 use crate::anchor::Anchor;
+use crate::archived::refuse_tree;
 use crate::disks::Disks;
 use crate::image::{
     DirEntry, ImageFile, LoadedDirectory, PAGES_HEADER_BYTES, Places, disk_of, pages_path,
@@ -60,6 +61,7 @@ impl BackupCopy {
         archive: Arc<dyn Disk>,
         dir: &str,
     ) -> Result<BackupCopy> {
+        refuse_tree(&anchor)?;
         let newest = anchor.newest_image();
         let slot = newest.ok_or_else(|| Error::Usage("there is no image yet to back up".into()))?;
         let image = anchor.image(slot);

@@ -4,6 +4,8 @@
 //! same databases with the same words. The checks before it read what a restart would not (the older
 //! image, and the log that only the older image needs), so they find damage before it costs anything.
 
+mod tree;
+
 use std::sync::Arc;
 
 use perdura_base::limits::PAGE_BYTES;
@@ -26,11 +28,16 @@ use crate::given::check_given;
 use crate::image::{ImageFile, PageSummer, Places, disk_of, pages_path, read_directory};
 use crate::restart::{RestartOptions, Restarted, restart};
 
+pub use self::tree::TreeFindings;
+
 /// What the checks found.
 #[derive(Default, Serialize)]
 pub struct Findings {
     /// Both images.
     pub images: Vec<ImageFindings>,
+    /// The tree, if the database has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeFindings>,
     /// Every stream.
     pub streams: Vec<StreamFindings>,
     /// The epoch that the log reaches.
@@ -131,6 +138,19 @@ pub fn verify(
     options: &RestartOptions<'_>,
     describe: &dyn Fn(&Restarted) -> Result<(u64, String)>,
 ) -> Result<Option<Verified>> {
+    verify_by(options, &|| restart(options), describe)
+}
+
+/// As [`verify`], of a database that may have a tree: `restart` brings it back in memory, over disks that what it writes to pages
+/// does not change.
+///
+/// # Errors
+/// As there.
+pub fn verify_by(
+    options: &RestartOptions<'_>,
+    restart: &dyn Fn() -> Result<Option<Restarted>>,
+    describe: &dyn Fn(&Restarted) -> Result<(u64, String)>,
+) -> Result<Option<Verified>> {
     assert!(options.dry_run, "verify changes nothing");
     let Some((_, anchor, notes)) = find(options.disks.data.as_ref(), &options.disks.logs)? else {
         return Ok(None);
@@ -143,8 +163,18 @@ pub fn verify(
         checked.check_image(slot, &mut found);
     }
     checked.check_log(&mut found);
-    let restarted =
-        restart(options).and_then(|restarted| restarted.as_ref().map(describe).transpose());
+    if let Some(named) = &checked.anchor.tree {
+        tree::check_pages(options, (&checked.anchor, named), &mut found);
+    }
+    let restarted = restart().and_then(|restarted| {
+        let Some(restarted) = restarted else {
+            return Ok(None);
+        };
+        if let Some(back) = &restarted.tree {
+            tree::check_restarted(&back.tree, &mut found)?;
+        }
+        describe(&restarted).map(Some)
+    });
     let refusal = match restarted {
         Ok(described) => {
             (found.rows, found.digest) = described.unzip();

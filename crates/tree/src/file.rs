@@ -3,6 +3,8 @@
 //! A [`Batch`] is written in steps of one I/O each. A failed write or sync stops the file for good: what is on disk is not
 //! known then, and a restart finds out.
 
+mod whose;
+
 use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::SECTOR_BYTES;
@@ -11,6 +13,7 @@ use perdura_base::{Error, Pid, Result};
 use perdura_device::{Access, AlignedBuf, Disk, File, read_exact_at};
 use perdura_page::tree_double::{BatchHead, HEAD_BYTES, PAGES_MAX};
 use perdura_page::tree_page::{Node, SIZES};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -115,7 +118,7 @@ impl PageFile {
         AlignedBuf::zeroed(self.shape.page_bytes)
     }
 
-    fn offset(&self, pid: Pid) -> u64 {
+    pub(crate) fn offset(&self, pid: Pid) -> u64 {
         u64::from(pid.0) * to_u64(self.shape.page_bytes)
     }
 
@@ -292,24 +295,20 @@ impl PageFile {
     /// Makes the newest batch whole and durable, after a crash and before a page is read.
     ///
     /// # Errors
-    /// The disk's; corruption, if the double-write file is of another database or of a newer build. A page that stays damaged is
+    /// The disk's; corruption, if one of the two files is of another database, or the double-write file is of a newer build. A page that stays damaged is
     /// no error here: reading it is.
     pub fn repair(&self) -> Result<Repaired> {
         let mut repaired = Repaired::default();
-        let Some(head) = self.batch_head()? else {
+        let head = self.batch_head()?;
+        self.check_owner(head.as_ref())?;
+        let Some(head) = head else {
             return Ok(repaired);
         };
-        let size = self.shape.page_bytes;
         let (mut page, mut copy) = (self.buffer(), self.buffer());
         for (at, (pid, crc)) in head.pages.iter().enumerate() {
             let is_whole = self.is_whole(*pid, &mut page)?;
             if !is_whole {
-                let offset = to_u64(HEAD_BYTES + at * size);
-                let got = self.double.read_at(offset, &mut copy)?;
-                let counts = got == size
-                    && checksum(&copy) == *crc
-                    && Node::open(&copy, *pid, self.shape.database).is_ok();
-                if !counts {
+                if !self.read_copy(at, (*pid, *crc), &mut copy)? {
                     continue;
                 }
                 page.copy_from_slice(&copy);
@@ -326,6 +325,32 @@ impl PageFile {
         }
         self.pages.sync()?;
         Ok(repaired)
+    }
+
+    /// Reads a copy of the newest batch. Whether it counts.
+    fn read_copy(&self, at: usize, (pid, crc): (Pid, u32), copy: &mut [u8]) -> Result<bool> {
+        let size = self.shape.page_bytes;
+        let got = self.double.read_at(to_u64(HEAD_BYTES + at * size), copy)?;
+        let is_page = Node::open(copy, pid, self.shape.database).is_ok();
+        Ok(got == size && checksum(copy) == crc && is_page)
+    }
+
+    /// The pages that [`repair`](Self::repair) has copies of.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn restorable(&self) -> Result<BTreeSet<Pid>> {
+        let mut restorable = BTreeSet::new();
+        let mut copy = self.buffer();
+        let head = self.batch_head()?;
+        self.check_owner(head.as_ref())?;
+        let entries = head.iter().flat_map(|head| &head.pages).enumerate();
+        for (at, (pid, crc)) in entries {
+            if self.read_copy(at, (*pid, *crc), &mut copy)? {
+                restorable.insert(*pid);
+            }
+        }
+        Ok(restorable)
     }
 
     /// Whether the page in its place is whole.

@@ -13,6 +13,8 @@
 //! | [`pool`] | the pages in memory, and the writer |
 //! | [`read_ahead`] | pages are read before they are wanted: by a list, by the log, or all that lead to others |
 //! | [`mod@file`] | reading pages, and writing them so that no tear takes one |
+//! | [`check`](mod@check) | whether a tree hangs together |
+//! | [`scrub`](mod@scrub) | whether the pages on disk are whole |
 //! | [`analysis`] | how the table is made: of Δ records, of BW records and operations, or of a checkpoint's pages |
 //!
 //! # Source
@@ -21,6 +23,7 @@
 
 pub mod analysis;
 pub mod bulk;
+pub mod check;
 pub mod contract;
 pub mod dirty_pages;
 pub mod file;
@@ -29,6 +32,7 @@ pub mod monitor;
 pub mod pool;
 pub mod read_ahead;
 pub mod redo;
+pub mod scrub;
 pub mod split;
 pub mod structure;
 pub mod tree;

@@ -104,7 +104,7 @@ impl Tree {
     /// Reads where the tables are: all changes of structure have been redone.
     ///
     /// # Errors
-    /// As [`Pool::pin`].
+    /// As [`Pool::pin`]; corruption, if the file ends before the pages that were used.
     pub fn find_tables(&self) -> Result<Answer<()>> {
         let Some(pinned) = self.pool.pin(META)? else {
             return Ok(Answer::NoFrame);
@@ -125,6 +125,7 @@ impl Tree {
                 None => roots.free = (number != 0).then_some(Pid(number)),
             }
         }
+        self.pool.file().check_len(roots.next)?;
         *self.roots.write() = roots;
         Ok(Answer::Done(()))
     }

@@ -3,17 +3,18 @@
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use perdura_recovery::Schedule;
-use perdura_recovery::verify::{Findings, verify};
+use perdura_recovery::verify::{Findings, verify_by};
 
 use crate::exit::Damaged;
 use crate::in_memory::Pool;
-use crate::offline::{Directories, Offline, described, threads_or_cores};
+use crate::offline::{Directories, Offline, described, restart_in_memory, threads_or_cores};
 use crate::output;
 
 /// Check every byte of a stopped database that a restart could need.
 ///
 /// Reads both copies of the anchor, every page of both images against their directories, and the
-/// whole log with every record in it, then restarts in memory. Changes nothing. Each problem is
+/// whole log with every record in it, then restarts in memory. Of a tree it reads each page on disk, and after the restart
+/// each page again: that all are reached, with the keys and levels that lead to them. Changes nothing. Each problem is
 /// printed with its file and offset. Exit code 3 if the database would be refused, as by `serve`
 /// and `restart`; 0 if a start can do without what is damaged and loses nothing, unless --strict.
 #[derive(Debug, Parser)]
@@ -39,7 +40,9 @@ pub fn run(args: &Args) -> Result<()> {
     let schedule = Schedule::new(level, threads_or_cores(0));
     let options = offline.overlaid_options(method, &schedule, &args.pool)?;
     let dir = || args.directories.data.display().to_string();
-    let verified = verify(&options, &described).with_context(dir)?;
+    let scheme = offline.anchor.scheme;
+    let restart = || restart_in_memory(&options, scheme, &args.pool);
+    let verified = verify_by(&options, &restart, &described).with_context(dir)?;
     let verified = verified.context("there is no database")?;
     if args.json {
         output::json(&verified.found)?;
@@ -66,6 +69,18 @@ fn describe(found: &Findings) -> String {
             image.pages,
             image.bytes,
             image.proof.as_deref().unwrap_or("-")
+        );
+    }
+    if let Some(tree) = &found.tree {
+        text += &format!(
+            "tree      {} pages of {} bytes on disk, {} torn, {} never written; restarted: {} leaves, {} above them, {} free\n",
+            tree.whole,
+            tree.page_bytes,
+            tree.torn,
+            tree.unwritten,
+            tree.leaves,
+            tree.inner,
+            tree.free
         );
     }
     for stream in &found.streams {

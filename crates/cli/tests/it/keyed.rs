@@ -17,6 +17,8 @@ use crate::support::{arg, ended, perdura};
 const TABLE: TableId = TableId(1);
 const STREAMS: usize = 2;
 const ROWS: u64 = 4000;
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 1024;
 
 /// A crashed database: its directories, and what was acknowledged.
 pub struct Crashed {
@@ -69,6 +71,11 @@ fn work(keyed: &Keyed, rng: &mut fastrand::Rng, rounds: usize) {
 
 impl Crashed {
     pub fn new(dir: &Path, scheme: Scheme) -> Crashed {
+        Crashed::new_seeded(dir, scheme, 1)
+    }
+
+    /// A database with an identity of its own.
+    pub fn new_seeded(dir: &Path, scheme: Scheme, seed: u64) -> Crashed {
         let logs: Vec<PathBuf> = (0..STREAMS).map(|i| dir.join(format!("log{i}"))).collect();
         let data = dir.join("data");
         let disk = |dir: &PathBuf| -> Arc<dyn Disk> { Arc::new(FileDisk::new(dir).unwrap()) };
@@ -79,10 +86,10 @@ impl Crashed {
                 logs: logs.iter().map(disk).collect(),
             },
             clock: Arc::new(SystemClock::new()),
-            seed: 1,
+            seed,
         };
         let options = KeyedOptions {
-            page_bytes: 1024,
+            page_bytes: PAGE_BYTES,
             segment_bytes: 1 << 20,
             ..KeyedOptions::new(scheme, 96)
         };
@@ -139,7 +146,7 @@ impl Crashed {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// All files of the database.
+    /// All files of the database but its locks.
     pub fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut files = BTreeMap::new();
         let mut dirs: Vec<PathBuf> = self.logs.clone();
@@ -147,6 +154,10 @@ impl Crashed {
         while let Some(dir) = dirs.pop() {
             for entry in std::fs::read_dir(dir).unwrap() {
                 let path = entry.unwrap().path();
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                if name.starts_with("LOCK") {
+                    continue;
+                }
                 if path.is_dir() {
                     dirs.push(path);
                 } else {

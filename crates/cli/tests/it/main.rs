@@ -20,6 +20,7 @@ mod divergence;
 mod interleaved;
 mod io_faults;
 mod keyed;
+mod keyed_damage;
 mod kill;
 mod kill_archive;
 mod kill_tables;

@@ -297,6 +297,13 @@ impl<'a> Node<'a> {
         Pid(self.u32(PID))
     }
 
+    /// First 8 bytes of the uuid of the database that it is of.
+    #[must_use]
+    pub fn database(&self) -> [u8; 8] {
+        let field = self.bytes[DATABASE..CELLS].first_chunk();
+        *field.expect("a field of the header")
+    }
+
     /// What it is.
     #[must_use]
     pub fn kind(&self) -> Kind {

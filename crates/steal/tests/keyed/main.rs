@@ -1,6 +1,7 @@
 //! Transactions over keys: basics, restarts by every method, rollbacks over crashes.
 
 mod basics;
+mod damage;
 mod refusals;
 mod restarts;
 mod support;

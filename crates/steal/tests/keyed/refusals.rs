@@ -1,8 +1,10 @@
 //! What is refused, with its reason, and changes nothing.
 
+use perdura_base::{Epoch, Pos};
 use perdura_device::SimDisk;
+use perdura_recovery::backup::BackupCopy;
 use perdura_steal::{Keyed, KeyedOptions, Steal, StealOptions};
-use perdura_wal::Scheme;
+use perdura_wal::{EpochEnds, Scheme};
 
 use crate::support::{env, options};
 
@@ -44,4 +46,25 @@ fn options_out_of_range_and_methods_of_other_schemes_are_refused_by_name() {
     let why = other.map(drop).expect_err("refused").to_string();
     assert!(why.contains("physiological"), "{why}");
     assert!(Keyed::create(env(&disk, 1), options(Scheme::Logical), None).is_err());
+}
+
+#[test]
+fn an_archive_of_a_tree_is_refused_where_it_would_be_declared_and_where_a_backup_would_be_made() {
+    let disk = SimDisk::new(3);
+    let made = Keyed::create(env(&disk, 1), options(Scheme::Logical), None);
+    let keyed = made.expect("a new database");
+    keyed.checkpoint_now().expect("no disk fails");
+    let end = EpochEnds {
+        epoch: Epoch(0),
+        ends: vec![Pos(0)],
+    };
+    let declared = keyed.anchor().set_archived(keyed.wal(), &end);
+    let why = declared.expect_err("refused").to_string();
+    assert!(why.contains("a tree (scheme logical)"), "{why}");
+    assert_eq!(keyed.anchor().get().archived, None, "nothing is declared");
+    let env = env(&disk, 1);
+    let anchor = keyed.anchor().get();
+    let begun = BackupCopy::begin(&env.disks, anchor, disk.life(), "archive");
+    let why = begun.map(drop).expect_err("refused").to_string();
+    assert!(why.contains("a tree (scheme logical)"), "{why}");
 }

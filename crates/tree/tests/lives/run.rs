@@ -3,9 +3,11 @@
 use super::log::{Entry, TestLog};
 use super::restart::{Method, Report, insist, restart};
 use fastrand::Rng;
+use perdura_base::num::to_u64;
 use perdura_base::{Error, Gsn, TableId};
 use perdura_device::{CrashProfile, FaultPlan, SimDisk, SyncFailure};
 use perdura_tree::analysis::Detail;
+use perdura_tree::check::check;
 use perdura_tree::file::Shape;
 use perdura_tree::tree::Tree;
 use std::collections::BTreeMap;
@@ -256,7 +258,13 @@ impl Run {
         let rows =
             rows_of(tree, self.log.eosl(), &TABLES).map_err(|e| format!("{method:?}: {e}"))?;
         if rows == *told {
-            return Ok(());
+            // No run ends with rows that are right in a tree that is not.
+            let checked = check(tree, self.log.eosl()).map_err(|e| format!("{method:?}: {e}"))?;
+            return match checked.faults.first() {
+                Some(fault) => Err(format!("{method:?}: {fault:?}")),
+                None if checked.rows == to_u64(rows.len()) => Ok(()),
+                None => Err(format!("{method:?}: {} rows are reached", checked.rows)),
+            };
         }
         let wrong = told
             .iter()

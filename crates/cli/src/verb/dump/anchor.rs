@@ -46,6 +46,9 @@ struct Shown {
     archived: Option<ShownArchived>,
     /// The database that this one was restored from.
     parent: Option<ShownParent>,
+    /// The tree, if the database has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tree: Option<ShownTree>,
     sections: Vec<ShownSection>,
     notes: Vec<String>,
 }
@@ -56,6 +59,14 @@ struct ShownSection {
     tag: String,
     required: bool,
     bytes: usize,
+}
+
+#[derive(Serialize)]
+struct ShownTree {
+    page_bytes: usize,
+    /// What operations up to this number changed is in the pages.
+    redo_start: u64,
+    checkpoint: u64,
 }
 
 #[derive(Serialize)]
@@ -153,6 +164,11 @@ fn shown(anchor: &Anchor, notes: Vec<String>) -> Shown {
             ends: archived.ends.iter().map(|pos| pos.0).collect(),
         }),
         parent: anchor.parent.as_ref().map(ShownParent::of),
+        tree: anchor.tree.map(|tree| ShownTree {
+            page_bytes: tree.page_bytes,
+            redo_start: tree.rssp.0,
+            checkpoint: tree.k.0,
+        }),
         sections: anchor
             .sections()
             .iter()
@@ -220,6 +236,12 @@ pub fn run(args: &Args) -> Result<()> {
     }
     if let Some(parent) = &anchor.parent {
         text += &format!("parent       {}\n", parent.text());
+    }
+    if let Some(tree) = &anchor.tree {
+        text += &format!(
+            "tree         pages of {} bytes; redo starts behind number {}, of checkpoint {}\n",
+            tree.page_bytes, tree.redo_start, tree.checkpoint
+        );
     }
     for section in &anchor.sections {
         let required = if section.required {

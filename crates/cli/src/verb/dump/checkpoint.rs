@@ -40,6 +40,9 @@ struct Shown {
     /// By partition: the number of its last transaction on typed tables that the image has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pseq: Option<Vec<u64>>,
+    /// Of a tree, if its newest checkpoint is this one: redo starts behind this number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redo_start: Option<u64>,
     problem: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     entries: Vec<ShownEntry>,
@@ -71,6 +74,11 @@ pub fn run(args: &Args) -> Result<()> {
             sidecar_bytes: None,
             proof: None,
             pseq: None,
+            redo_start: offline
+                .anchor
+                .tree
+                .filter(|tree| status.is_complete() && tree.k == status.k)
+                .map(|tree| tree.rssp.0),
             problem: None,
             entries: Vec::new(),
         };
@@ -149,6 +157,9 @@ fn describe(image: &Shown) -> String {
     }
     if let Some(numbers) = &image.pseq {
         text += &format!("  pseq     consistent; by partition {numbers:?}\n");
+    }
+    if let Some(redo_start) = image.redo_start {
+        text += &format!("  tree     redo starts behind number {redo_start}\n");
     }
     if let Some(problem) = &image.problem {
         text += &format!("  damaged  {problem}\n");

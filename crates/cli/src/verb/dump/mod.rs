@@ -9,6 +9,7 @@ mod numbered;
 mod ordered;
 mod page;
 mod run;
+mod tree_page;
 
 use std::path::Path;
 use std::sync::Arc;

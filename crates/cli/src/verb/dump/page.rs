@@ -4,18 +4,19 @@ use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
 use perdura::Error;
 use perdura_base::limits::PAGE_BYTES;
-use perdura_base::{ImageSlot, PageId};
+use perdura_base::{ImageSlot, PageId, Pid};
 use perdura_device::AlignedBuf;
 use perdura_page::layout::{self, PageHeader, PageKind};
 use perdura_page::{Place as RowPlace, Row};
 use perdura_recovery::image::{ImageFile, Places, read_directory};
 use serde::Serialize;
 
+use super::tree_page;
 use crate::exit::Usage;
 use crate::offline::{Directories, Offline, hex};
 use crate::output::{self, bytes};
 
-/// Show one page of an image.
+/// Show one page of an image, or of the tree if the database has one: as it is on disk.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura dump page 128 --data perdura-data\n  \
@@ -77,6 +78,13 @@ const SHOWN_BYTES: usize = 64;
 
 pub fn run(args: &Args) -> Result<()> {
     let offline = Offline::open(&args.directories)?;
+    if let Some(tree) = offline.anchor.tree {
+        if args.image.is_some() {
+            let why = "--image: the pages of this database are in tree/pages, and in no image";
+            bail!(Usage(why.into()));
+        }
+        return tree_page::show(&offline, tree.page_bytes, Pid(args.page), args.json);
+    }
     let slot = slot_of(args.image, &offline)?;
     let status = offline.anchor.image(slot);
     if !status.is_complete() {

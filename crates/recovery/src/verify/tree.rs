@@ -1,0 +1,116 @@
+//! The pages of a tree: each as it is on disk, and then all of them together, as a restart in memory leaves them. On disk they are of
+//! different moments, so only the restart makes them one tree.
+
+use perdura_base::{Error, Gsn, Pid, Result};
+use perdura_device::Access;
+use perdura_tree::check::{Fault, Keys, check};
+use perdura_tree::file::PAGES;
+use perdura_tree::scrub::scrub;
+use perdura_tree::tree::Tree;
+use serde::Serialize;
+
+use super::{Findings, Problem};
+use crate::anchor::Anchor;
+use crate::options::RestartOptions;
+use crate::tree::section::TreeAnchor;
+use crate::tree::{TREE_DIR, open_pages};
+
+/// A tree.
+#[derive(Default, Serialize)]
+pub struct TreeFindings {
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// Pages that are whole on disk.
+    pub whole: u64,
+    /// Pages that a crash has torn and that the double-write file has.
+    pub torn: u64,
+    /// Pages of the file that were never written.
+    pub unwritten: u64,
+    /// After the restart: leaves.
+    pub leaves: u64,
+    /// Pages that lead to others.
+    pub inner: u64,
+    /// Free pages.
+    pub free: u64,
+}
+
+fn lost(keys: Option<&Keys>) -> String {
+    keys.map_or(String::new(), |keys| format!(" Lost: {keys}."))
+}
+
+/// Looks at each page on disk.
+pub(super) fn check_pages(
+    options: &RestartOptions<'_>,
+    (anchor, named): (&Anchor, &TreeAnchor),
+    found: &mut Findings,
+) {
+    let opened = open_pages(options, anchor, named, Access::Buffered);
+    match opened.and_then(|(file, _)| scrub(&file)) {
+        Err(error) => found.problem(format!("{TREE_DIR}/{PAGES}"), &error),
+        Ok(scrubbed) => {
+            for page in &scrubbed.damaged {
+                let (pid, expected) = (page.pid, page.expected);
+                found.problems.push(Problem {
+                    file: format!("{TREE_DIR}/{PAGES}"),
+                    offset: Some(page.offset),
+                    what: format!(
+                        "page {pid}: expected {expected}, found something else.{}",
+                        lost(page.keys.as_ref())
+                    ),
+                });
+            }
+            found.tree = Some(TreeFindings {
+                page_bytes: named.page_bytes,
+                whole: scrubbed.whole,
+                torn: scrubbed.torn,
+                unwritten: scrubbed.unwritten,
+                ..TreeFindings::default()
+            });
+        }
+    }
+}
+
+/// Checks a tree that was restarted in memory. The error of the first page that is not what it must be: a restart that does not need it
+/// does not meet it, and its rows are lost all the same.
+pub(super) fn check_restarted(tree: &Tree, found: &mut Findings) -> Result<()> {
+    let checked = check(tree, Gsn(u64::MAX))?;
+    if let Some(findings) = &mut found.tree {
+        findings.leaves = checked.leaves;
+        findings.inner = checked.inner;
+        findings.free = checked.free;
+    }
+    let errors: Vec<Error> = checked
+        .faults
+        .iter()
+        .map(|fault| error_of(tree, fault))
+        .collect();
+    for (fault, error) in checked.faults.iter().zip(&errors) {
+        let offset = Some(offset_of(tree, fault.pid));
+        // A page that is damaged on disk was named before.
+        if !found
+            .problems
+            .iter()
+            .any(|problem| problem.offset == offset)
+        {
+            found.problem("tree", error);
+        }
+    }
+    errors.into_iter().next().map_or(Ok(()), Err)
+}
+
+fn offset_of(tree: &Tree, pid: Pid) -> u64 {
+    u64::from(pid.0) * perdura_base::num::to_u64(tree.shape().page_bytes)
+}
+
+fn error_of(tree: &Tree, fault: &Fault) -> Error {
+    Error::corrupt(
+        format!("{TREE_DIR}/{PAGES}"),
+        offset_of(tree, fault.pid),
+        format!("page {}: {}", fault.pid, fault.expected),
+        "something else",
+        format!(
+            "A restart may not need the page, and its rows cannot be read.{} Restore the database from a copy.",
+            lost(fault.lost.as_ref())
+        ),
+    )
+}

@@ -1,0 +1,120 @@
+//! What a log or a disk does to a tree: records that cannot be read, and no room.
+
+use perdura_base::{CkptEpoch, Error, PartitionSet};
+use perdura_device::{FaultPlan, SimDisk};
+use perdura_recovery::tree::writer::TREE_STREAM;
+use perdura_steal::Keyed;
+use perdura_tree::check::check;
+use perdura_wal::{FrameKind, Rung, Scheme};
+
+use crate::support::{TABLE, crash, digest_of, env, insist, methods, open, options, put};
+
+#[test]
+fn a_record_of_the_tree_that_cannot_be_read_is_refused_with_its_block() {
+    let disk = SimDisk::new(1);
+    let made = Keyed::create(env(&disk, 2), options(Scheme::Logical), None);
+    let keyed = made.expect("a new database");
+    let mut txn = keyed.begin();
+    put(&keyed, &mut txn, b"a", Some(b"1"));
+    let _flushed_below = keyed.commit(txn);
+    // A record of a kind that there is, whose body ends too early.
+    let none = PartitionSet::empty();
+    let (at, gsn) = keyed.wal().append_numbered(
+        TREE_STREAM,
+        (FrameKind::Tree, 1),
+        (&none, CkptEpoch(0)),
+        |gsn| vec![1, u8::try_from(gsn.0).expect("few numbers")],
+    );
+    assert!(gsn.0 < 128, "a varint of one byte");
+    keyed.flush_all().expect("no disk fails");
+    drop(keyed);
+    crash(&disk, 1);
+    for method in methods(Scheme::Logical) {
+        let mut options = options(Scheme::Logical);
+        options.method = method.name;
+        let before = disk.snapshot();
+        let why = Keyed::open(env(&disk, 2), options).map(drop);
+        let why = why.expect_err("refused").to_string();
+        assert!(why.contains("a record of the tree"), "{why}");
+        let block = format!("log stream 0 at byte {}", at.pos.0);
+        assert!(why.contains(&block), "{why} is not of {block}");
+        disk.restore(&before);
+    }
+}
+
+#[test]
+fn a_disk_without_room_for_another_page_refuses_the_write_and_takes_it_later() {
+    for scheme in [Scheme::Logical, Scheme::Physiological] {
+        let disk = SimDisk::new(2);
+        let made = Keyed::create(env(&disk, 1), options(scheme), None);
+        let keyed = made.expect("a new database");
+        disk.set_plan(FaultPlan {
+            enospc_at: Some((1, u64::MAX)),
+            ..FaultPlan::default()
+        });
+        let mut txn = keyed.begin();
+        let mut put_until = 0u32;
+        let refused = loop {
+            let key = put_until.to_be_bytes();
+            match keyed.write(&mut txn, TABLE, &key, Some(&[7; 60])) {
+                Ok(_) => put_until += 1,
+                Err(Error::LogFull(_)) if disk.faults().is_empty() => {
+                    keyed.flush_all().expect("the log has its file");
+                }
+                Err(error) => break error,
+            }
+        };
+        assert!(put_until > 3, "a page has room for some");
+        let why = refused.to_string();
+        assert!(why.contains("tree/pages"), "{why}");
+        disk.set_plan(FaultPlan::default());
+        // Nothing has happened, and there is room again.
+        for number in put_until..put_until + 40 {
+            put(&keyed, &mut txn, &number.to_be_bytes(), Some(&[7; 60]));
+        }
+        let _flushed_below = keyed.commit(txn);
+        insist(&keyed, || keyed.flush_all());
+        let eosl = keyed.wal().eosl(Rung::Disk);
+        let checked = check(keyed.tree(), eosl).expect("no disk fails");
+        assert_eq!(checked.faults, []);
+        assert_eq!(checked.rows, u64::from(put_until) + 40);
+        let digest = digest_of(&keyed);
+        drop(keyed);
+        crash(&disk, 3);
+        assert_eq!(digest_of(&open(&disk, 1, &options(scheme))), digest);
+    }
+}
+
+#[test]
+fn eight_pages_are_enough_for_a_tree_of_many_levels() {
+    for scheme in [Scheme::Logical, Scheme::Physiological] {
+        let disk = SimDisk::new(4);
+        let mut few = options(scheme);
+        few.frames = 8;
+        let made = Keyed::create(env(&disk, 1), few.clone(), None);
+        let keyed = made.expect("a new database");
+        // Keys of the greatest length, in an order that splits pages in the middle.
+        for number in 0..3000u64 {
+            let mut key = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+                .to_be_bytes()
+                .to_vec();
+            key.resize(32, b'x');
+            let mut txn = keyed.begin();
+            put(&keyed, &mut txn, &key, Some(&[1; 60]));
+            let _flushed_below = keyed.commit(txn);
+        }
+        keyed.flush_all().expect("no disk fails");
+        let checked = check(keyed.tree(), keyed.wal().eosl(Rung::Disk)).expect("no disk fails");
+        assert_eq!((checked.rows, &checked.faults[..]), (3000, &[][..]));
+        assert!(checked.inner > 20, "a tall tree: {checked:?}");
+        let digest = digest_of(&keyed);
+        drop(keyed);
+        crash(&disk, 5);
+        for method in methods(scheme) {
+            few.method = method.name;
+            let before = disk.snapshot();
+            assert_eq!(digest_of(&open(&disk, 1, &few)), digest, "{}", method.name);
+            disk.restore(&before);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Whether a file is the database's own and all of it is there, which a restart asks before it writes a page.
+
+use super::PageFile;
+use crate::tree::META;
+use perdura_base::num::to_u64;
+use perdura_base::{Error, Pid, Result};
+use perdura_page::tree_double::BatchHead;
+use perdura_page::tree_page::Node;
+
+impl PageFile {
+    /// Whole pages that the file has room for.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn pages(&self) -> Result<u32> {
+        let pages = self.pages.len()? / to_u64(self.page_bytes());
+        Ok(u32::try_from(pages).unwrap_or(u32::MAX))
+    }
+
+    /// First 8 bytes of the database's uuid.
+    pub(crate) fn database(&self) -> [u8; 8] {
+        self.shape.database
+    }
+
+    /// Reads a page as it is. What lies behind the file's end is zeros.
+    pub(crate) fn read_raw(&self, pid: Pid, page: &mut [u8]) -> Result<()> {
+        assert_eq!(page.len(), self.page_bytes(), "one page");
+        let got = self.pages.read_at(self.offset(pid), page)?;
+        page[got..].fill(0);
+        Ok(())
+    }
+
+    /// Refuses a file of another database: its pages are whole, and say so. Looked at are the meta page and those that a repair
+    /// would write.
+    pub(super) fn check_owner(&self, head: Option<&BatchHead>) -> Result<()> {
+        let mut page = self.buffer();
+        let batch = head.into_iter().flat_map(|head| &head.pages);
+        let pids = batch.map(|(pid, _)| *pid);
+        for pid in std::iter::once(META).chain(pids) {
+            self.read_raw(pid, &mut page)?;
+            let node = Node::over(&page);
+            let owner = node.database();
+            if owner != self.database() && Node::open(&page, node.pid(), owner).is_ok() {
+                return Err(Error::corrupt(
+                    self.pages.path(),
+                    self.offset(pid),
+                    "a page of this database",
+                    format!(
+                        "a whole one of another database, {:016x}",
+                        u64::from_be_bytes(owner)
+                    ),
+                    "The file was swapped or copied from elsewhere. Put the database's own file back. Nothing was changed.",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a file that ends before the first page that was never used.
+    pub(crate) fn check_len(&self, next: u32) -> Result<()> {
+        let pages = self.pages()?;
+        if next <= pages {
+            return Ok(());
+        }
+        Err(Error::corrupt(
+            self.pages.path(),
+            self.offset(Pid(pages)),
+            format!("{next} pages, as the meta page says"),
+            format!("the file's end behind {pages}"),
+            "The file was cut short. What it held can be had from a backup and the log.",
+        ))
+    }
+}

@@ -1,0 +1,99 @@
+//! Looking at all pages of a file as they are on disk, before a restart.
+//!
+//! Pages on disk are of different moments, so each is looked at by itself. A page of zeros is one that was never written: whether
+//! the log has it, the restart finds out.
+
+use crate::check::{Keys, children};
+use crate::file::PageFile;
+use perdura_base::num::to_u64;
+use perdura_base::{Pid, Result};
+use perdura_page::tree_page::{Kind, Node};
+use std::collections::BTreeSet;
+
+/// A page that is damaged on disk, and that the double-write file does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damaged {
+    /// The page.
+    pub pid: Pid,
+    /// Its place in the file, bytes.
+    pub offset: u64,
+    /// What it should have been.
+    pub expected: &'static str,
+    /// The keys between which a page on disk leads to it, if one does.
+    pub keys: Option<Keys>,
+}
+
+/// What a file holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scrubbed {
+    /// Pages that are whole.
+    pub whole: u64,
+    /// Pages that a restart makes whole from the double-write file.
+    pub torn: u64,
+    /// Pages that were never written.
+    pub unwritten: u64,
+    /// Pages that are damaged.
+    pub damaged: Vec<Damaged>,
+}
+
+/// Reads all pages of a file.
+///
+/// # Errors
+/// The disk's; as [`PageFile::restorable`].
+pub fn scrub(file: &PageFile) -> Result<Scrubbed> {
+    let restorable = file.restorable()?;
+    let mut scrubbed = Scrubbed::default();
+    let mut buffer = file.buffer();
+    for pid in (0..file.pages()?).map(Pid) {
+        file.read_raw(pid, &mut buffer)?;
+        let opened = Node::open(&buffer, pid, file.database());
+        let Err(malformed) = opened else {
+            scrubbed.whole += 1;
+            continue;
+        };
+        if restorable.contains(&pid) {
+            scrubbed.torn += 1;
+        } else if buffer.iter().all(|byte| *byte == 0) {
+            scrubbed.unwritten += 1;
+        } else {
+            scrubbed.damaged.push(Damaged {
+                pid,
+                offset: file.offset(pid),
+                expected: malformed.expected,
+                keys: None,
+            });
+        }
+    }
+    let damaged = to_u64(scrubbed.damaged.len());
+    let seen = scrubbed.whole + scrubbed.torn + scrubbed.unwritten + damaged;
+    assert_eq!(seen, u64::from(file.pages()?), "each page is one of these");
+    find_keys(file, &mut scrubbed.damaged)?;
+    Ok(scrubbed)
+}
+
+/// Finds what leads to damaged pages.
+fn find_keys(file: &PageFile, damaged: &mut [Damaged]) -> Result<()> {
+    if damaged.is_empty() {
+        return Ok(());
+    }
+    assert!(damaged.is_sorted_by_key(|page| page.pid), "pages ascend");
+    let wanted: BTreeSet<Pid> = damaged.iter().map(|page| page.pid).collect();
+    let mut buffer = file.buffer();
+    for pid in (0..file.pages()?).map(Pid) {
+        file.read_raw(pid, &mut buffer)?;
+        let Ok(node) = Node::open(&buffer, pid, file.database()) else {
+            continue;
+        };
+        if node.kind() != Kind::Inner {
+            continue;
+        }
+        let leads_to = children(node).into_iter();
+        for child in leads_to.filter(|child| wanted.contains(&child.pid)) {
+            let mut found = damaged.iter_mut().filter(|page| page.pid == child.pid);
+            if let Some(page) = found.next() {
+                page.keys = Some(child.keys);
+            }
+        }
+    }
+    Ok(())
+}
