@@ -7,6 +7,7 @@ use fastrand::Rng;
 use perdura_device::{CrashProfile, FaultPlan, SimDisk};
 use perdura_recovery::Method;
 use perdura_steal::{Keyed, KeyedOptions};
+use perdura_tree::monitor::Limits;
 use perdura_wal::Scheme;
 
 use crate::support::{TABLE, crash, digest_of, env, insist, methods, open, options, put};
@@ -168,6 +169,43 @@ fn rollbacks_over_crashes() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// What log2 has no list for, it finds by the keys of the operations that come next.
+#[test]
+fn log2_waits_for_no_page_of_the_tail() {
+    let disk = SimDisk::new(5);
+    let mut options = options(Scheme::Logical);
+    options.frames = 64;
+    // No Δ is cut: all operations are the tail.
+    options.limits = Some(Limits {
+        notes: 1000,
+        written: 1000,
+    });
+    let key = |row: u16| row.to_be_bytes().to_vec();
+    let mut rows = (0..600).map(|row| (key(row), vec![0; 40]));
+    let made = Keyed::create(env(&disk, 1), options.clone(), Some(&mut rows));
+    let keyed = made.expect("a new database");
+    insist(&keyed, || keyed.checkpoint_now());
+    let mut txn = keyed.begin();
+    for row in (0..600).step_by(20) {
+        put(&keyed, &mut txn, &key(row), Some(&[1; 40]));
+    }
+    let _flushed_below = keyed.commit(txn);
+    keyed.flush_all().expect("no disk fails");
+    drop(keyed);
+    crash(&disk, 1);
+    let before = disk.snapshot();
+    let stalls = ["log1", "log2"].map(|method| {
+        options.method = method;
+        let keyed = open(&disk, 1, &options);
+        let report = keyed.report().tree.expect("a tree's report");
+        assert_eq!((report.operations, report.applied), (30, 30), "{method}");
+        drop(keyed);
+        disk.restore(&before);
+        report.data_stalls
+    });
+    assert_eq!(stalls, [30, 0], "log1 and log2");
 }
 
 #[cfg(feature = "flaws")]
