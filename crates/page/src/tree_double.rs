@@ -1,9 +1,9 @@
 #![doc = include_str!("../../../docs/formats/tree-double.md")]
 
-use perdura_base::Pid;
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::Writer;
 use perdura_base::num::to_u32;
+use perdura_base::{Gsn, Pid};
 
 use crate::fields::Fields;
 pub use crate::fields::Malformed;
@@ -14,8 +14,12 @@ pub const HEAD_BYTES: usize = 4096;
 pub const PAGES_MAX: usize = 128;
 
 const MAGIC: &[u8; 4] = b"PDBL";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const CRC: usize = HEAD_BYTES - 4;
+/// Where the number stands that has a checksum of its own, over all before.
+const DATABASE: usize = 12;
+const NEWEST: usize = 20;
+const NEWEST_CRC: usize = NEWEST + 8;
 
 /// What the file says of the newest batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,8 +28,22 @@ pub struct BatchHead {
     pub page_bytes: usize,
     /// First 8 bytes of the database's uuid.
     pub database: [u8; 8],
+    /// The highest number in any page of this batch or of one before.
+    pub newest: Gsn,
     /// The pages, ascending, each with its checksum.
     pub pages: Vec<(Pid, u32)>,
+}
+
+/// The highest number in any page that was written: it is told by the first sector alone, which is old or new where the head is
+/// torn. Nothing: no batch was written yet, the sector is damaged, or the file is of another database.
+#[must_use]
+pub fn newest_number(bytes: &[u8], database: [u8; 8]) -> Option<Gsn> {
+    let (covered, rest) = bytes.split_at_checked(NEWEST_CRC)?;
+    let crc = rest.first_chunk()?;
+    let is_ours = covered.starts_with(MAGIC) && covered[DATABASE..NEWEST] == database;
+    let holds = is_ours && *crc == crc32c(covered).to_le_bytes();
+    let number = covered[NEWEST..].first_chunk()?;
+    holds.then(|| Gsn(u64::from_le_bytes(*number)))
 }
 
 impl BatchHead {
@@ -43,6 +61,10 @@ impl BatchHead {
         head.put_u16(u16::try_from(self.pages.len()).unwrap_or(0));
         head.put_u32(to_u32(self.page_bytes));
         head.put(&self.database);
+        head.put_u64(self.newest.0);
+        assert_eq!(head.len(), NEWEST_CRC);
+        let crc = crc32c(&head);
+        head.put_u32(crc);
         for (pid, crc) in &self.pages {
             head.put_u32(pid.0);
             head.put_u32(*crc);
@@ -68,7 +90,7 @@ impl BatchHead {
         r.take("the name of a double-write file", |r| {
             r.array().filter(|magic| magic == MAGIC)
         })?;
-        r.take("version 1: a newer build wrote it", |r| {
+        r.take("version 2: another build wrote it", |r| {
             r.u16().filter(|version| *version == VERSION)
         })?;
         let count = r.take("1 to 128 pages", |r| {
@@ -77,6 +99,11 @@ impl BatchHead {
         })?;
         let page_bytes = r.take("bytes of a page", |r| usize::try_from(r.u32()?).ok())?;
         let database = r.take("a database", |r| r.array())?;
+        let newest = Gsn(r.take("a number", |r| r.u64())?);
+        let crc = crc32c(&head[..NEWEST_CRC]);
+        r.take("a checksum of what is before it", |r| {
+            r.u32().filter(|found| *found == crc)
+        })?;
         let mut pages: Vec<(Pid, u32)> = Vec::with_capacity(count);
         for _ in 0..count {
             let last = pages.last().map(|(pid, _)| *pid);
@@ -90,6 +117,7 @@ impl BatchHead {
         Ok(Some(BatchHead {
             page_bytes,
             database,
+            newest,
             pages,
         }))
     }

@@ -6,7 +6,7 @@ use common::examples;
 use fastrand::Rng;
 use perdura_base::checksum::crc32c;
 use perdura_base::{Gsn, Pid, TableId};
-use perdura_page::tree_double::{BatchHead, HEAD_BYTES};
+use perdura_page::tree_double::{BatchHead, HEAD_BYTES, newest_number};
 use perdura_page::tree_page::{
     Full, Kind, Node, NodeMut, NodeSpec, cell_bytes_max, format, key_bytes_max, separator_between,
 };
@@ -73,6 +73,7 @@ fn the_example_of_the_double_write_file_round_trips() {
     let head = BatchHead {
         page_bytes: 512,
         database: DATABASE,
+        newest: Gsn(300),
         pages: vec![(Pid(3), 0x4433_2211), (Pid(260), 0x8877_6655)],
     };
     let mut bytes = vec![0xff; HEAD_BYTES];
@@ -82,17 +83,22 @@ fn the_example_of_the_double_write_file_round_trips() {
     assert_eq!(&bytes[HEAD_BYTES - end.len()..], end);
     assert_eq!(BatchHead::decode(&bytes), Ok(Some(head)));
     assert_eq!(BatchHead::decode(&bytes[1..]), Ok(None));
+    assert_eq!(newest_number(&bytes[..512], DATABASE), Some(Gsn(300)));
+    assert_eq!(newest_number(&bytes[..31], DATABASE), None);
+    assert_eq!(newest_number(&bytes, *b"another!"), None);
     for at in 0..HEAD_BYTES {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1 << (at % 8);
         assert_eq!(BatchHead::decode(&damaged), Ok(None), "byte {at}");
+        let newest = (at >= 32).then_some(Gsn(300));
+        assert_eq!(newest_number(&damaged, DATABASE), newest, "byte {at}");
         if at < HEAD_BYTES - 4 {
             // The checksum holds, and what it vouches for is read or refused.
             let crc = crc32c(&damaged[..HEAD_BYTES - 4]);
             damaged[HEAD_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
             match BatchHead::decode(&damaged) {
-                Ok(read) => assert!(read.is_some() && (6..36).contains(&at), "byte {at}"),
-                Err(refused) => assert!(refused.at <= at.max(36), "{refused} for byte {at}"),
+                Ok(read) => assert!(read.is_some() && (32..48).contains(&at), "byte {at}"),
+                Err(refused) => assert!(refused.at <= at.max(48), "{refused} for byte {at}"),
             }
         }
     }

@@ -4,7 +4,7 @@ use perdura_base::{CkptEpoch, Error, Gsn, Result, TableId, Uuid};
 use perdura_device::{Access, Clock, Disk};
 use perdura_heap::Geometry;
 use perdura_tree::bulk::{NewRow, fill};
-use perdura_tree::file::PageFile;
+use perdura_tree::file::{DOUBLE, PAGES, PageFile};
 use perdura_tree::tree::Tree;
 use perdura_wal::anchor::AnchorFile;
 use perdura_wal::scheme::Scheme;
@@ -46,15 +46,9 @@ pub fn create(disks: &Disks, clock: &dyn Clock, new: &NewDatabase) -> Result<()>
 pub struct NewTree<'a> {
     /// Bytes of a page.
     pub page_bytes: usize,
-    /// A table that is there from the beginning, and its rows.
-    pub table: Option<NewTable<'a>>,
-}
-
-/// A table that a tree is made with.
-pub struct NewTable<'a> {
-    /// Its number.
-    pub id: TableId,
-    /// Its rows, which ascend by their keys.
+    /// Its tables.
+    pub tables: &'a [TableId],
+    /// The rows of the first table, which ascend by their keys.
     pub rows: &'a mut dyn Iterator<Item = NewRow>,
     /// How full leaves are made, percent.
     pub percent: usize,
@@ -83,13 +77,17 @@ fn make_tree(data: &dyn Disk, anchor: &mut Anchor, tree: NewTree<'_>) -> Result<
     anchor.tree = Some(named);
     assert!(anchor.scheme.has_tree(), "a scheme with a tree");
     data.make_dir(TREE_DIR)?;
+    // Left by an attempt that was killed: a database that has lived has segments of its log, and is not made anew.
+    for name in [PAGES, DOUBLE] {
+        match data.remove(&format!("{TREE_DIR}/{name}")) {
+            Err(error) if !error.is_not_found() => return Err(error),
+            _ => {}
+        }
+    }
     let shape = shape(anchor, &named);
     Tree::make(data, TREE_DIR, shape)?;
-    if let Some(NewTable { id, rows, percent }) = tree.table {
-        let file = PageFile::open(data, TREE_DIR, shape, Access::Buffered)?;
-        fill(&file, shape, id, rows, percent)?;
-    }
-    Ok(())
+    let file = PageFile::open(data, TREE_DIR, shape, Access::Buffered)?;
+    fill(&file, shape, tree.tables, (tree.rows, tree.percent))
 }
 
 fn make(

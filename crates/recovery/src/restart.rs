@@ -47,7 +47,7 @@ use crate::tree::play::TreePlay;
 use crate::tree::section::TreeAnchor;
 use crate::tree::{Part, RestartedTree, TreeMeans};
 
-pub use crate::create::{NewDatabase, NewTable, NewTree, create, create_with_tree};
+pub use crate::create::{NewDatabase, NewTree, create, create_with_tree};
 
 pub use crate::options::RestartOptions;
 pub use crate::tables::Catalog;

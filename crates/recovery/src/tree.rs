@@ -47,7 +47,7 @@ use perdura_page::operation::{self, Malformed, OperationFrame};
 use perdura_page::tree_record::TreeRecord;
 use perdura_tree::contract::{Answer, Operation, insist};
 use perdura_tree::dirty_pages::{DirtyPages, Skip};
-use perdura_tree::file::{PAGES, PageFile, Shape};
+use perdura_tree::file::{DOUBLE, PAGES, PageFile, Shape};
 use perdura_tree::monitor::{Limits, Monitor, Tells};
 use perdura_tree::read_ahead::ReadAhead;
 use perdura_tree::redo::Redone;
@@ -83,6 +83,8 @@ pub struct TreeMeans {
     pub limits: Limits,
     /// Whether a Δ has the number of each update (appendix D.1).
     pub with_numbers: bool,
+    /// Pages that redo may leave dirty before it writes some between two operations.
+    pub dirty_max: usize,
     /// How the pages' file is accessed.
     pub access: Access,
     /// Threads that read ahead, if the method does; 0: the restart reads ahead itself, between two operations.
@@ -190,6 +192,7 @@ impl Part<'_> {
         self.check_redo_start()?;
         let access = self.means.access;
         let (file, shape) = open_pages(self.options, self.anchor, &self.tree, access)?;
+        self.check_reach(file.reach()?)?;
         file.repair()?;
         let mut report = TreeReport {
             redo_start: self.tree.rssp.0,
@@ -253,6 +256,32 @@ impl Part<'_> {
                 self.means.frames
             ))
         })
+    }
+
+    /// The log reaches as far as the pages do: one that has lost its newest blocks in a way that looks like a torn tail would leave pages
+    /// with changes that nothing tells of.
+    fn check_reach(&self, newest: Gsn) -> Result<()> {
+        let last = log::last_number(&self.log.scans)?.max(self.tree.rssp);
+        if newest <= last {
+            return Ok(());
+        }
+        Err(Error::corrupt(
+            format!("{TREE_DIR}/{DOUBLE}"),
+            20,
+            format!("pages as a log has left them whose last number is {last}"),
+            format!("number {newest} in a page, which was written when the log had that"),
+            "The newest blocks of the log are missing or damaged, or pages and log are of different times. Restore the log's files \
+             from a backup. Nothing was changed.",
+        ))
+    }
+
+    /// Takes a step of the writer if many pages are dirty: a pool that is full of them would stop redo for longer.
+    fn tend(&self, tree: &Tree) -> Result<()> {
+        let dirty = tree.pool().monitor().lock().dirty_count();
+        if dirty > self.means.dirty_max {
+            tree.pool().write_step(self.eosl())?;
+        }
+        Ok(())
     }
 
     /// The redo start is one that this log has seen.
@@ -343,6 +372,9 @@ impl Part<'_> {
                 };
                 let redone = self.insist(tree, || redo.one(tree, gsn, &operation))?;
                 report.note(redone);
+                if redone == Redone::Applied {
+                    self.tend(tree)?;
+                }
             }
         }
         Ok(open)

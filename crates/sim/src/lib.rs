@@ -25,7 +25,9 @@
 //! | [`damage`] | every byte of a small database, one at a time |
 //! | [`file_damage`] | every file cut, zeroed, exchanged and deleted: the verdicts of three verbs |
 //! | [`mod@run`] | runs: the mode of each seed, the report |
+//! | `locked` | the oracle of transactions that lock rows |
 //! | `steal` | the world of interleaved transactions |
+//! | `tree` | the world of transactions over rows of a tree, by their keys |
 //! | `tables` | the world of typed tables and procedures |
 //! | `archive` | the world of the archive: runs, backups, lost disks, restores |
 //! | [`model_dl`] | the algorithm alone, in memory, with every variant and mistake |
@@ -43,6 +45,7 @@ pub mod exhaustive;
 mod faults;
 pub mod file_damage;
 mod lives;
+mod locked;
 pub mod machine;
 pub mod model;
 pub mod model_dl;
@@ -59,6 +62,7 @@ pub mod steps;
 pub mod streams;
 pub mod swarm;
 mod tables;
+mod tree;
 pub mod value;
 pub mod world;
 

@@ -22,18 +22,21 @@ pub enum Mode {
     Tables,
     /// The product with its archive: runs, merging, backups, lost disks and restores.
     Archive,
+    /// Interleaved transactions over rows of a tree, by their keys.
+    Tree,
     /// Steal, executor and tables in turn.
     All,
 }
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Mode; 6] = [
+    pub const ALL: [Mode; 7] = [
         Mode::Executor,
         Mode::Steal,
         Mode::Both,
         Mode::Tables,
         Mode::Archive,
+        Mode::Tree,
         Mode::All,
     ];
 
@@ -46,6 +49,7 @@ impl Mode {
             Mode::Both => "both",
             Mode::Tables => "tables",
             Mode::Archive => "archive",
+            Mode::Tree => "tree",
             Mode::All => "all",
         }
     }

@@ -140,6 +140,20 @@ impl Layer<'_> {
     }
 }
 
+impl Layer<'_> {
+    /// All pages of a table; its root.
+    fn table(&mut self, rows: &mut dyn Iterator<Item = NewRow>, percent: usize) -> Result<Pid> {
+        let mut children = self.leaves(rows, percent)?;
+        for level in 1.. {
+            if children.len() == 1 {
+                break;
+            }
+            children = self.above(level, &children)?;
+        }
+        Ok(children[0].1)
+    }
+}
+
 /// A row that a leaf may have behind that key.
 fn check(size: usize, last: Option<&[u8]>, key: &[u8], value: &[u8]) -> Result<()> {
     let (key_max, row_max) = (key_bytes_max(size), cell_bytes_max(size));
@@ -159,52 +173,58 @@ fn check(size: usize, last: Option<&[u8]>, key: &[u8], value: &[u8]) -> Result<(
     Ok(())
 }
 
-/// Fills a tree that was [made](crate::tree::Tree::make) just now with one table, whose rows ascend by their keys and fill leaves to so many
-/// percent.
+/// Gives a tree that was [made](crate::tree::Tree::make) just now these tables. They are empty, but for the first: its rows ascend by
+/// their keys and fill leaves to so many percent.
 ///
 /// # Errors
-/// `Usage` for rows that do not ascend or are too long; the disk's.
+/// `Usage` for rows that do not ascend or are too long, and for more tables than the tree has room for; the disk's.
+///
+/// # Panics
+/// If a table is named twice.
 pub fn fill(
     file: &PageFile,
     shape: Shape,
-    table: TableId,
-    rows: &mut dyn Iterator<Item = NewRow>,
-    percent: usize,
+    tables: &[TableId],
+    (rows, percent): (&mut dyn Iterator<Item = NewRow>, usize),
 ) -> Result<()> {
     assert!((1..=100).contains(&percent), "leaves are filled in part");
     let mut layer = Layer {
         file,
         shape,
-        table,
+        table: TableId(0),
         next: META.0 + 1,
         bytes: Vec::new(),
         begin: META.0 + 1,
     };
-    let mut children = layer.leaves(rows, percent)?;
-    for level in 1.. {
-        if children.len() == 1 {
-            break;
-        }
-        children = layer.above(level, &children)?;
-    }
-    layer.flush()?;
-    file.sync()?;
     let spec = NodeSpec {
         pid: META,
-        table: TableId(0),
         ..layer.spec(Kind::Meta, 0, (b"", None))
     };
     let mut meta = format(shape.page_bytes, &spec);
-    let mut node = NodeMut::over(&mut meta);
-    let (_, root) = &children[0];
-    for (key, number) in [
-        (NEXT_KEY, layer.next),
-        (FREE_KEY, 0),
-        (&table.0.to_be_bytes()[..], root.0),
-    ] {
-        let put = node.put(key, &number.to_le_bytes());
+    let mut roots = NodeMut::over(&mut meta);
+    for key in [NEXT_KEY, FREE_KEY] {
+        let put = roots.put(key, &0u32.to_le_bytes());
         assert_eq!(put, Ok(true));
     }
-    node.seal();
+    let mut none = std::iter::empty();
+    for (number, table) in tables.iter().enumerate() {
+        layer.table = *table;
+        let root = match number {
+            0 => layer.table(rows, percent)?,
+            _ => layer.table(&mut none, percent)?,
+        };
+        match roots.put(&table.0.to_be_bytes(), &root.0.to_le_bytes()) {
+            Ok(is_new) => assert!(is_new, "table {table} is named once"),
+            Err(_) => {
+                let text = format!("a tree has no room for {} tables", tables.len());
+                return Err(Error::Usage(text));
+            }
+        }
+    }
+    layer.flush()?;
+    file.sync()?;
+    let put = roots.put(NEXT_KEY, &layer.next.to_le_bytes());
+    assert_eq!(put, Ok(false), "it has its row");
+    roots.seal();
     file.write(&[(META, &meta)])
 }

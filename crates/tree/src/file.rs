@@ -9,13 +9,14 @@ use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::to_u64;
-use perdura_base::{Error, Pid, Result};
+use perdura_base::{Error, Gsn, Pid, Result};
 use perdura_device::{Access, AlignedBuf, Disk, File, read_exact_at};
-use perdura_page::tree_double::{BatchHead, HEAD_BYTES, PAGES_MAX};
+use perdura_page::tree_double::{BatchHead, HEAD_BYTES, PAGES_MAX, newest_number};
 use perdura_page::tree_page::{Node, SIZES};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The file of pages, in the tree's directory.
 pub const PAGES: &str = "pages";
@@ -41,6 +42,8 @@ pub struct PageFile {
     double: Arc<dyn File>,
     /// Why nothing more is written.
     stopped: Mutex<Option<String>>,
+    /// The highest number in any page that was written.
+    newest: AtomicU64,
 }
 
 impl std::fmt::Debug for PageFile {
@@ -70,6 +73,7 @@ impl PageFile {
             pages: disk.create(&format!("{dir}/{PAGES}"), Access::Buffered)?,
             double: disk.create(&format!("{dir}/{DOUBLE}"), Access::Buffered)?,
             stopped: Mutex::new(None),
+            newest: AtomicU64::new(0),
         };
         file.grow(pages)?;
         let double = HEAD_BYTES + PAGES_MAX * shape.page_bytes;
@@ -97,6 +101,7 @@ impl PageFile {
             pages: disk.open(&format!("{dir}/{PAGES}"), access)?,
             double: disk.open(&format!("{dir}/{DOUBLE}"), access)?,
             stopped: Mutex::new(None),
+            newest: AtomicU64::new(0),
         })
     }
 
@@ -194,14 +199,20 @@ impl PageFile {
         let mut head = BatchHead {
             page_bytes: size,
             database: self.shape.database,
+            newest: Gsn(0),
             pages: Vec::with_capacity(pages.len()),
         };
         for (at, (pid, page)) in pages.iter().enumerate() {
             let opened = Node::open(page, *pid, self.shape.database);
             assert!(opened.is_ok(), "page {pid}: {opened:?}");
             head.pages.push((*pid, checksum(page)));
+            if let Ok(node) = opened {
+                head.newest = head.newest.max(node.plsn()).max(node.dlsn());
+            }
             bytes[HEAD_BYTES + at * size..][..size].copy_from_slice(page);
         }
+        let before = self.newest.fetch_max(head.newest.0, Ordering::SeqCst);
+        head.newest = head.newest.max(Gsn(before));
         head.encode(&mut bytes);
         let pids = pages.iter().map(|(pid, _)| *pid).collect();
         let next = if armed(Flaw::NoDoubleWrite) {
@@ -301,6 +312,7 @@ impl PageFile {
         let mut repaired = Repaired::default();
         let head = self.batch_head()?;
         self.check_owner(head.as_ref())?;
+        self.newest.fetch_max(self.reach()?.0, Ordering::SeqCst);
         let Some(head) = head else {
             return Ok(repaired);
         };
@@ -357,6 +369,17 @@ impl PageFile {
     fn is_whole(&self, pid: Pid, page: &mut [u8]) -> Result<bool> {
         let got = self.pages.read_at(self.offset(pid), page)?;
         Ok(got == page.len() && Node::open(page, pid, self.shape.database).is_ok())
+    }
+
+    /// The highest number in any page that was written, as far as the double-write file tells: the log reached it.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn reach(&self) -> Result<Gsn> {
+        let mut bytes = AlignedBuf::zeroed(HEAD_BYTES);
+        let got = self.double.read_at(0, &mut bytes)?;
+        let newest = newest_number(&bytes[..got], self.shape.database);
+        Ok(newest.unwrap_or_default())
     }
 
     fn batch_head(&self) -> Result<Option<BatchHead>> {

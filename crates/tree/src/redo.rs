@@ -5,7 +5,7 @@ use crate::dirty_pages::{DirtyPages, Skip};
 use crate::tree::{Tree, put};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Error, Gsn, Pid, Result, TableId};
-use perdura_page::tree_page::Kind;
+use perdura_page::tree_page::{Kind, Node};
 
 /// What became of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +18,21 @@ pub enum Redone {
     Had,
     /// Its key belongs to another page now: a change of structure has taken the row there, with all that is older.
     Moved,
+}
+
+/// How the page of an operation was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// By the row's key: it is the row's leaf.
+    Key,
+    /// By the page that the log names: it was the row's leaf, and may be anything by now.
+    Page,
+}
+
+/// Whether a page is the leaf of an operation's row. A page that was freed may have become one of another kind, with the key between its
+/// fences.
+fn is_leaf_of(node: Node<'_>, operation: &Operation<'_>) -> bool {
+    node.kind() == Kind::Leaf && node.table() == operation.table && node.covers(operation.key)
 }
 
 impl Tree {
@@ -48,7 +63,7 @@ impl Tree {
         table: Option<&mut DirtyPages>,
     ) -> Result<Answer<Redone>> {
         let pid = done!(self.leaf_of(operation.table, operation.key)?);
-        self.redo_at((pid, gsn), operation, table)
+        self.redo_at((pid, gsn), operation, (table, By::Key))
     }
 
     /// Redoes an operation in the page that the log names.
@@ -61,14 +76,14 @@ impl Tree {
         operation: &Operation<'_>,
         table: &mut DirtyPages,
     ) -> Result<Answer<Redone>> {
-        self.redo_at((operation.pid, gsn), operation, Some(table))
+        self.redo_at((operation.pid, gsn), operation, (Some(table), By::Page))
     }
 
     fn redo_at(
         &self,
         (pid, gsn): (Pid, Gsn),
         operation: &Operation<'_>,
-        table: Option<&mut DirtyPages>,
+        (table, by): (Option<&mut DirtyPages>, By),
     ) -> Result<Answer<Redone>> {
         if let Some(skip) = table.as_ref().and_then(|table| table.skips(pid, gsn)) {
             return Ok(Answer::Done(Redone::Skipped(skip)));
@@ -81,17 +96,18 @@ impl Tree {
         if let Some(table) = table {
             table.raise(pid, node.node().plsn());
         }
-        let is_here = node.node().table() == operation.table && node.node().covers(operation.key);
-        if !is_here && !armed(Flaw::FencesIgnored) {
+        let is_here = is_leaf_of(node.node(), operation);
+        if !is_here && by == By::Page && !armed(Flaw::FencesIgnored) {
             return Ok(Answer::Done(Redone::Moved));
         }
         if gsn <= node.node().plsn() {
             return Ok(Answer::Done(Redone::Had));
         }
         let has_room = |row: &[u8]| node.node().has_room_for(operation.key, row);
-        let is_leaf = node.node().kind() == Kind::Leaf;
-        if !is_leaf || !operation.after.is_none_or(has_room) {
-            return Err(self.damaged(pid, "a leaf with room for what the log puts into it"));
+        let is_known = is_here || armed(Flaw::FencesIgnored);
+        if !is_known || !operation.after.is_none_or(has_room) {
+            let expected = "the leaf of a row, with room for what the log puts into it";
+            return Err(self.damaged(pid, expected));
         }
         self.pool.monitor().lock().note(pid, gsn);
         put(&mut node, operation.key, operation.after);

@@ -23,7 +23,12 @@ fn filled(rows: &[NewRow], page_bytes: usize, percent: usize) -> Result<Tree, pe
     let shape = shape(page_bytes);
     Tree::make(&disk, "tree", shape)?;
     let file = PageFile::open(&disk, "tree", shape, Access::Buffered)?;
-    fill(&file, shape, TABLE, &mut rows.iter().cloned(), percent)?;
+    fill(
+        &file,
+        shape,
+        &[TABLE, TableId(9)],
+        (&mut rows.iter().cloned(), percent),
+    )?;
     let mut monitor = Monitor::new(Limits::default(), 0, Tells::Deltas);
     monitor.end_restart();
     let tree = Tree::new(file, shape, 64, monitor);
@@ -65,6 +70,10 @@ fn what_was_filled_in_is_read_and_scanned() {
         }
         assert_eq!(
             tree.read(TABLE, &[9; 4]).expect("a read"),
+            Answer::Done(None)
+        );
+        assert_eq!(
+            tree.read(TableId(9), b"a").expect("a read"),
             Answer::Done(None)
         );
         let counts = tree.pool().counts();

@@ -5,6 +5,7 @@ mod lives {
     mod fetches;
     pub mod log;
     mod preload;
+    mod redo;
     pub mod restart;
     pub mod run;
 }

@@ -25,8 +25,8 @@ use crate::output;
     perdura crash --minutes 60 --progress-file crash.json --json")]
 pub struct Args {
     /// What runs: the product (executor), the paper's setting of interleaved transactions (steal), both
-    /// in turn, the product's typed tables and procedures (tables), these three in turn (all), or the product
-    /// with its archive: merging, backups, lost disks and restores (archive).
+    /// in turn, the product's typed tables and procedures (tables), these three in turn (all), the product
+    /// with its archive: merging, backups, lost disks and restores (archive), or interleaved transactions over rows of a tree (tree).
     #[arg(long, value_name = "MODE", value_parser = parse_mode, default_value = "both")]
     mode: Mode,
     /// The first run's seed; each further run has the next one.
@@ -57,7 +57,9 @@ pub struct Args {
 
 fn parse_mode(name: &str) -> Result<Mode, String> {
     let mode = Mode::ALL.into_iter().find(|mode| mode.name() == name);
-    mode.ok_or_else(|| "the modes are: executor, steal, both, tables, archive, all".to_owned())
+    mode.ok_or_else(|| {
+        "the modes are: executor, steal, both, tables, archive, tree, all".to_owned()
+    })
 }
 
 /// Runs that a thread takes at once. The traces of parts are added, which has no order, so that

@@ -241,6 +241,29 @@ impl Stream<'_> {
     }
 }
 
+/// The highest number of a frame in these streams, which end where they were cut; 0 if there is none.
+///
+/// # Errors
+/// As [`NumberedLog::next`].
+pub(super) fn last_number(scans: &[StreamScan]) -> Result<Gsn> {
+    let mut last = 0;
+    for scan in scans {
+        let mut units = scan.units(1);
+        units.retain(|unit| Wanted::All.wants(scan.holds(unit)));
+        if let Some(unit) = units.pop() {
+            scan.read_unit(unit, Direction::Forward, |frame, _| {
+                let numbers = Some(frame).filter(|frame| frame.kind.role() == Role::Numbered);
+                let end = numbers
+                    .and_then(numbers_of)
+                    .map_or(0, |numbers| numbers.end);
+                last = last.max(end.saturating_sub(1));
+                Ok(())
+            })?;
+        }
+    }
+    Ok(Gsn(last))
+}
+
 /// The numbers of a frame, from its first bytes.
 fn numbers_of(frame: Frame<'_>) -> Option<Range<u64>> {
     let mut r = Reader::new(frame.payload);

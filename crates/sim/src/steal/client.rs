@@ -69,11 +69,11 @@ impl World {
         };
         self.note(u64::from(spot.1));
         let number = self.clients[at].number;
-        let holder = self.oracle.holder(spot);
+        let holder = self.oracle.holder(&spot);
         if holder.is_some_and(|holder| holder != number) || self.sees(at, spot).is_some() {
             return Err(format!("an insert was given {spot:?}, which is not free"));
         }
-        self.oracle.lock(spot, number);
+        self.oracle.lock(&spot, number);
         self.clients[at].writes.push((spot, Some(row)));
         Ok(())
     }
@@ -86,7 +86,7 @@ impl World {
         let number = self.clients[at].number;
         let free = self
             .oracle
-            .holder(spot)
+            .holder(&spot)
             .is_none_or(|holder| holder == number);
         if free && self.sees(at, spot).is_none() {
             return Ok(());
@@ -108,7 +108,7 @@ impl World {
             ));
         }
         if done {
-            self.oracle.lock(spot, number);
+            self.oracle.lock(&spot, number);
             self.clients[at].writes.push((spot, row));
         }
         Ok(())
@@ -119,7 +119,7 @@ impl World {
         let Some(spot) = self.pick_spot() else {
             return Ok(());
         };
-        let holder = self.oracle.holder(spot);
+        let holder = self.oracle.holder(&spot);
         let holder = holder.and_then(|number| self.clients.iter().find(|c| c.number == number));
         let expected = match holder {
             // Which of its changes are taken back is not ours to say.

@@ -6,18 +6,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::{Epoch, Error, Result, StreamId, TableId};
+use perdura_base::{Epoch, Error, Result, StreamId};
 use perdura_device::Clock;
 use perdura_heap::{Geometry, MemoryAccount};
 use perdura_recovery::indexing::NoTables;
 use perdura_recovery::read_anchor;
 use perdura_recovery::restart::{
-    NewDatabase, NewTable, NewTree, RestartOptions, create_with_tree, restart_with_tree,
+    NewDatabase, NewTree, RestartOptions, create_with_tree, restart_with_tree,
 };
 use perdura_recovery::resume::{Checkpoints, LogMemory, flush_all, resume};
 use perdura_recovery::tree::losers::Loser;
 use perdura_recovery::tree::writer::{RecordBytes, TreeWriter};
-use perdura_recovery::{AnchorCell, Method, Progress, RestartReport, vouch};
+use perdura_recovery::{
+    AnchorCell, CheckpointProgress, CheckpointStats, Method, Progress, RestartReport, vouch,
+};
 use perdura_tree::bulk::NewRow;
 use perdura_tree::contract::{Answer, insist};
 use perdura_tree::pool::Progress as Written;
@@ -108,27 +110,16 @@ impl Keyed {
             segments: SegmentSizes::fixed(options.segment_bytes),
             scheme: options.scheme,
         };
-        let first = options.tables.first().copied();
-        let is_filled = rows.is_some();
-        let table = rows.zip(first).map(|(rows, id)| NewTable {
-            id,
-            rows,
-            percent: FILL_PERCENT,
-        });
+        let mut none = std::iter::empty();
         let tree = NewTree {
             page_bytes: options.page_bytes,
-            table,
+            tables: &options.tables,
+            rows: rows.unwrap_or(&mut none),
+            percent: FILL_PERCENT,
         };
         create_with_tree(&env.disks, env.clock.as_ref(), &new, tree)?;
-        let empty = options.tables.iter().skip(usize::from(is_filled));
-        let empty: Vec<TableId> = empty.copied().collect();
         let opened = Keyed::open(env, options)?;
-        let keyed = opened.expect("the database was made just now");
-        for table in empty {
-            keyed.insist(|| keyed.tree.make_table(table, &keyed.writer))?;
-        }
-        keyed.flush_all()?;
-        Ok(keyed)
+        Ok(opened.expect("the database was made just now"))
     }
 
     /// Brings the database on these disks back; `Ok(None)` if there is none. What its last life left open is taken back.
@@ -187,6 +178,15 @@ impl Keyed {
             options,
         };
         keyed.take_back(tree.losers, env.clock.as_ref())?;
+        assert!(
+            keyed.durable() < keyed.wal.current(),
+            "a log goes on behind what its restart kept"
+        );
+        assert_eq!(
+            usize::from(keyed.wal.streams()),
+            keyed.streams.count(),
+            "each stream of the log has its active list"
+        );
         keyed.checkpoints.shorten_chain()?;
         Ok(Some(keyed))
     }
@@ -208,11 +208,16 @@ impl Keyed {
                 let taken = self.locks.take(row, txn.id());
                 assert_eq!(taken, Some(true), "a row belonged to one transaction");
             }
+            // One that is refused again when the log is flushed has no space: the next start goes on.
+            let mut was_refused = false;
             loop {
                 match self.abort_step(&mut txn) {
                     Ok(true) => break,
-                    Ok(false) => {}
-                    Err(Error::LogFull(_)) => self.flush_all()?,
+                    Ok(false) => was_refused = false,
+                    Err(Error::LogFull(_)) if !was_refused => {
+                        was_refused = true;
+                        self.flush_all()?;
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -365,6 +370,33 @@ impl Keyed {
     #[must_use]
     pub fn checkpoints(&self) -> &Checkpoints {
         &self.checkpoints
+    }
+
+    /// Begins a checkpoint unless one is running.
+    ///
+    /// # Errors
+    /// See [`Checkpoints::begin`].
+    pub fn checkpoint_begin(&self) -> Result<()> {
+        self.checkpoints.begin()
+    }
+
+    /// One step of the running checkpoint.
+    ///
+    /// # Errors
+    /// See [`Checkpoints::step`].
+    pub fn checkpoint_step(&self) -> Result<CheckpointProgress> {
+        self.checkpoints.step()
+    }
+
+    /// Gives the running checkpoint up, unless it is being named already. Returns whether one was given up.
+    pub fn checkpoint_cancel(&self) -> bool {
+        self.checkpoints.abandon()
+    }
+
+    /// Figures of the checkpointer.
+    #[must_use]
+    pub fn checkpoint_stats(&self) -> CheckpointStats {
+        self.checkpoints.stats()
     }
 
     /// Runs one whole checkpoint, flushing as it goes.

@@ -26,6 +26,8 @@ pub struct KeyedOptions {
     pub frames: usize,
     /// How many of them may be dirty before the writer works, percent.
     pub dirty_percent: usize,
+    /// How many of the pages in memory a restart may leave dirty before it writes some, percent.
+    pub restart_dirty_percent: usize,
     /// How the file of pages is accessed.
     pub access: Access,
     /// Threads that read ahead while the database restarts; 0: the restart itself, between two operations.
@@ -58,6 +60,7 @@ impl KeyedOptions {
             tables: vec![TableId(1)],
             frames,
             dirty_percent: 25,
+            restart_dirty_percent: 80,
             access: Access::Buffered,
             readers: 0,
             limits: None,
@@ -87,6 +90,7 @@ impl KeyedOptions {
             frames: self.frames,
             limits: self.limits.unwrap_or_else(of_pool),
             with_numbers: self.with_numbers,
+            dirty_max: self.frames * self.restart_dirty_percent / 100,
             access: self.access,
             readers: self.readers,
         }
@@ -95,6 +99,7 @@ impl KeyedOptions {
     /// Pages that may be dirty before the writer works.
     #[must_use]
     pub fn dirty_max(&self) -> usize {
+        debug_assert!(self.dirty_percent <= 90, "checked when it was opened");
         (self.frames * self.dirty_percent / 100).max(1)
     }
 

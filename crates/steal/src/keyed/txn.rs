@@ -133,6 +133,20 @@ impl Keyed {
         self.insist(|| self.tree.read(table, key))
     }
 
+    /// Hands out the rows of the leaf that holds `from`, from there on. Where the next leaf begins, if there is one. As with
+    /// [`read`](Self::read), what open transactions wrote is seen. After an error rows may have been handed out.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn scan(
+        &self,
+        table: TableId,
+        from: &[u8],
+        mut row: impl FnMut(&[u8], &[u8]),
+    ) -> Result<Option<Vec<u8>>> {
+        self.insist(|| self.tree.scan(table, from, &mut row))
+    }
+
     /// Puts a row, or removes it. Nothing is logged if it stays as it is.
     ///
     /// # Errors
@@ -207,6 +221,10 @@ impl Keyed {
         };
         let applied = self.insist(|| self.tree.apply((*table, key), value, &log))?;
         txn.is_listed = log.is_listed.get();
+        assert!(
+            txn.is_listed || log.number.get().is_none(),
+            "an operation puts its transaction on a list"
+        );
         self.cut_notes();
         if applied.is_sparse {
             // Where pages have no room for a merge, a later write meets the page again.
@@ -238,6 +256,10 @@ impl Keyed {
             // It wrote what was there: what it saw may not be durable yet.
             committed.epoch = self.wal.last_appended();
         }
+        assert!(
+            txn.is_listed || txn.changes.is_empty(),
+            "a change is in the log before it is committed"
+        );
         self.release(&mut txn);
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         committed

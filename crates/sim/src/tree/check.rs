@@ -1,0 +1,181 @@
+//! The comparison after a restart, and the other ways to the same rows.
+
+use std::sync::Arc;
+
+use perdura_base::Error;
+use perdura_base::error::Family;
+use perdura_device::SimDisk;
+use perdura_recovery::Method;
+use perdura_steal::Keyed;
+
+use crate::faults;
+use crate::lives::Lives;
+use crate::over_core::read_failed;
+use crate::report::Check;
+use crate::swarm::pick;
+
+use super::swarm::{TABLES, legal};
+use super::world::{State, World};
+
+/// All rows of a database, which flushes its log if the pages in memory wait for it.
+fn rows_of(keyed: &Keyed) -> Result<State, Error> {
+    let mut rows = State::new();
+    for table in TABLES {
+        let mut from = Some(Vec::new());
+        while let Some(at) = from {
+            let mut leaf = Vec::new();
+            let scanned = keyed.scan(table, &at, |key, value| {
+                leaf.push(((table, key.to_vec()), value.to_vec()));
+            });
+            from = match scanned {
+                Ok(next) => next,
+                Err(Error::LogFull(_)) => {
+                    keyed.flush_all()?;
+                    leaf.clear();
+                    Some(at)
+                }
+                Err(error) => return Err(error),
+            };
+            rows.extend(leaf);
+        }
+    }
+    Ok(rows)
+}
+
+impl World {
+    /// Holds an open database against the rows that must be there.
+    pub fn compare(&self, keyed: &Keyed, expected: &State) -> Check {
+        let rows = rows_of(keyed).map_err(|error| format!("a scan: {error}"))?;
+        if rows == *expected {
+            return Ok(());
+        }
+        let missing = expected
+            .iter()
+            .find(|(spot, row)| rows.get(*spot) != Some(row));
+        let beyond = rows.keys().find(|spot| !expected.contains_key(*spot));
+        Err(format!(
+            "{} rows, the model has {}; it has {missing:?}, and not {beyond:?}",
+            rows.len(),
+            expected.len()
+        ))
+    }
+
+    /// Up to which epoch the life that clients worked in was kept. Lives behind it took rollbacks alone; one that a crash ended may have
+    /// made an epoch durable that the clients' life had begun, and of which nothing was ever on disk.
+    fn kept(&self, keyed: &Keyed) -> u64 {
+        let (life, began) = self.life;
+        let anchor = keyed.anchor().get();
+        let link = anchor.chain.iter().find(|link| link.incarnation.0 == life);
+        link.map_or(began, |link| link.durable.0)
+    }
+
+    /// Holds a restart without damage against the model.
+    pub fn verify(&self, keyed: &Keyed) -> Check {
+        let report = keyed.report();
+        let durable = self.kept(keyed);
+        if durable < self.must_survive {
+            return Err(format!(
+                "epoch {} was acknowledged, the restart kept only {durable}",
+                self.must_survive
+            ));
+        }
+        let unusable = |note: &String| note.contains("cannot be used");
+        if report.notes.iter().any(unusable) && !self.disks.iter().any(|disk| read_failed(disk)) {
+            return Err(format!(
+                "an image is damaged although nothing rots: {:?}",
+                report.notes
+            ));
+        }
+        let expected = self.oracle.state_at(durable);
+        self.compare(keyed, &expected).map_err(|what| {
+            format!(
+                "after the restart at epoch {durable} by {}: {what}",
+                report.method
+            )
+        })
+    }
+
+    /// As [`verify`](Self::verify), for the database that is open; the oracle then forgets what
+    /// was not durable.
+    pub fn check_state(&mut self) -> Check {
+        // Whatever was planned for the restart must not meet the comparison.
+        faults::clear(&self.disks);
+        self.verify(self.keyed())?;
+        let report = self.keyed().report().clone();
+        let (kept, durable) = (self.kept(self.keyed()), report.durable_epoch);
+        self.life = (report.incarnation, durable);
+        if let Some(tree) = report.tree {
+            let marks = [
+                ("loser", tree.losers),
+                ("skipped", tree.skipped_clean + tree.skipped_early),
+                ("moved", tree.moved),
+                ("read_ahead", tree.pages_read_ahead),
+            ];
+            for (mark, count) in marks {
+                *self.tally.reached.entry(mark).or_default() += count;
+            }
+        }
+        self.oracle.restart(kept);
+        self.must_survive = durable;
+        self.evidence = durable;
+        self.tally.restarts += 1;
+        self.note(durable);
+        Ok(())
+    }
+
+    /// Methods must not matter: every one, or a drawn one, leads from the disks as the restart found them to the rows that it
+    /// made.
+    pub fn check_methods(&mut self, before: &[Arc<SimDisk>], every: bool) -> Check {
+        let methods = legal(self.swarm.options.scheme);
+        let methods: Vec<&'static Method> = match every {
+            true => methods,
+            false => vec![pick(&mut self.rng, &methods)],
+        };
+        for method in methods {
+            let copies: Vec<Arc<SimDisk>> = before.iter().map(copy).collect();
+            let options = perdura_steal::KeyedOptions {
+                method: method.name,
+                ..self.swarm.options.clone()
+            };
+            let opened = Keyed::open(self.env(&copies), options);
+            let opened = opened.map_err(|error| format!("by {}: {error}", method.name))?;
+            let opened = opened.ok_or("there is no database")?;
+            self.compare(&opened, self.oracle.committed())
+                .map_err(|what| format!("by {}: {what}", method.name))?;
+        }
+        Ok(())
+    }
+
+    /// After rot: an error of the corruption family, or exactly a durable prefix that reaches at
+    /// least to what later evidence names.
+    pub fn check_damaged(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
+        let refused = |error: Error| match error.family() {
+            Family::Corruption => Ok(None),
+            _ => Err(format!("{damage}: {error}")),
+        };
+        let keyed = match self.open_on(disks) {
+            Ok(keyed) => keyed,
+            Err(error) => return refused(error),
+        };
+        let durable = self.kept(&keyed);
+        if durable < self.evidence {
+            return Err(format!(
+                "{damage}: started at epoch {durable}, but {} has later evidence",
+                self.evidence
+            ));
+        }
+        // A damaged page that no restart had to read is met by who reads it.
+        if let Err(error) = rows_of(&keyed) {
+            return refused(error);
+        }
+        self.compare(&keyed, &self.oracle.state_at(durable))
+            .map_err(|what| format!("{damage}: started at epoch {durable}: {what}"))?;
+        Ok(Some(durable))
+    }
+}
+
+fn copy(disk: &Arc<SimDisk>) -> Arc<SimDisk> {
+    let copy = SimDisk::new(0);
+    copy.restore(&disk.snapshot());
+    copy
+}

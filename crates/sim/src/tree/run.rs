@@ -1,0 +1,93 @@
+//! The tree's world in the simulator's loop.
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+use perdura_base::Error;
+use perdura_device::SimDisk;
+use perdura_steal::Keyed;
+
+use crate::content::scramble;
+use crate::faults;
+use crate::lives::{Lives, Rarity};
+use crate::report::{Check, CrashOptions, Tally};
+use crate::swarm::pick;
+
+use super::swarm::{Swarm, legal};
+use super::world::World;
+
+/// One run.
+pub(crate) fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
+    let mut rng = Rng::with_seed(scramble(seed ^ 0x7eee));
+    let swarm = Swarm::draw(&mut rng, options.streams, options.profile);
+    World::new(seed, rng, swarm).run_to_end()
+}
+
+impl Lives for World {
+    type Engine = Keyed;
+    const OTHER_WAYS: Rarity = Rarity {
+        mixed: 2,
+        later: 4,
+        never_interrupted: 4,
+    };
+    const ROTS: u32 = 2;
+
+    fn open_on(&self, disks: &[Arc<SimDisk>]) -> Result<Keyed, Error> {
+        let options = &self.swarm.options;
+        match Keyed::open(self.env(disks), options.clone())? {
+            Some(keyed) => Ok(keyed),
+            None => Keyed::create(self.env(disks), options.clone(), None),
+        }
+    }
+
+    fn draw_way(&mut self) {
+        let methods = legal(self.swarm.options.scheme);
+        self.swarm.options.method = pick(&mut self.machine.rng, &methods).name;
+    }
+
+    fn settle_in(&mut self) -> Check {
+        Ok(())
+    }
+
+    fn plan_fault(&mut self) {
+        faults::plan(&mut self.machine.rng, &self.machine.disks, 150);
+    }
+
+    fn step(&mut self) -> Check {
+        self.draw_step()
+    }
+
+    fn end_life(&mut self, overdue: bool) -> Check {
+        if overdue && !self.stopped && self.tally.checkpoints == 0 {
+            self.checkpoint_now()?;
+        }
+        Ok(())
+    }
+
+    fn forget_all(&mut self) {
+        self.clients.clear();
+        self.machine.forget();
+    }
+
+    fn try_again(&mut self) {}
+
+    fn check_restart(&mut self) -> Check {
+        self.check_state()
+    }
+
+    fn check_copies(&mut self, copies: Option<Vec<Arc<SimDisk>>>) -> Check {
+        let Some(copies) = copies.filter(|_| !self.keyed().report().created) else {
+            return Ok(());
+        };
+        let every = self.rng.u8(0..4) == 0;
+        self.check_methods(&copies, every)
+    }
+
+    fn check_rotten(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
+        self.check_damaged(disks, damage)
+    }
+
+    fn clean_up(&mut self) -> Check {
+        Ok(())
+    }
+}

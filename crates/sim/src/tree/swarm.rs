@@ -1,0 +1,142 @@
+//! The character of a run over a tree.
+
+use fastrand::Rng;
+use perdura_base::TableId;
+use perdura_device::CrashProfile;
+use perdura_recovery::{Level, METHODS, Method, Player};
+use perdura_steal::{KeyedOptions, Route};
+use perdura_tree::monitor::Limits;
+use perdura_wal::Scheme;
+
+use crate::machine::Course;
+use crate::swarm::{draw_schedule, draw_speed, draw_streams, pick};
+
+/// The tables of each run.
+pub(crate) const TABLES: [TableId; 2] = [TableId(1), TableId(7)];
+
+/// Kinds of step.
+pub(crate) const KINDS: usize = 14;
+
+/// The character of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Swarm {
+    pub streams: u8,
+    /// Whether each stream has a separate disk.
+    pub logs_apart: bool,
+    pub options: KeyedOptions,
+    pub crashes: u32,
+    pub steps: u32,
+    /// Letters that keys are made of.
+    pub letters: u8,
+    /// The most bytes of a value.
+    pub value_max: usize,
+    /// Rows beyond which writes turn into removals.
+    pub rows_max: usize,
+    pub odds: [u32; KINDS],
+    pub stream_speed: Vec<u8>,
+    /// Odds that a life has a fault planned, of 100.
+    pub faults: u8,
+    /// Odds that a restart is disturbed, of 100.
+    pub nested: u8,
+    pub rot: bool,
+    pub profile: Option<CrashProfile>,
+}
+
+/// The methods that restart a tree of this scheme.
+pub(crate) fn legal(scheme: Scheme) -> Vec<&'static Method> {
+    let of_tree = |method: &&Method| matches!(method.player, Player::Tree(_));
+    let legal = METHODS.iter().filter(of_tree);
+    let legal = legal.filter(|method| method.schemes.contains(&scheme));
+    legal.collect()
+}
+
+fn draw_options(rng: &mut Rng) -> KeyedOptions {
+    let scheme = pick(
+        rng,
+        &[Scheme::Logical, Scheme::Logical, Scheme::Physiological],
+    );
+    let limits = Limits {
+        notes: pick(rng, &[1, 4, 16, 64]),
+        written: pick(rng, &[1, 4, 16]),
+    };
+    KeyedOptions {
+        page_bytes: pick(rng, &[512, 512, 1024]),
+        tables: TABLES.to_vec(),
+        dirty_percent: pick(rng, &[10, 25, 60, 90]),
+        restart_dirty_percent: pick(rng, &[0, 0, 10, 80]),
+        limits: Some(limits),
+        segment_bytes: 131_072,
+        block_bytes_max: pick(rng, &[8192, 16384]),
+        queue_bytes_max: pick(rng, &[65536, 8 << 20, 8 << 20]),
+        route: pick(rng, &[Route::Idlest, Route::Scattered, Route::Scattered]),
+        schedule: draw_schedule(rng, Level::One),
+        ..KeyedOptions::new(scheme, rng.usize(14..=40))
+    }
+}
+
+/// Odds of the kinds of step, as weights.
+fn draw_odds(rng: &mut Rng) -> [u32; KINDS] {
+    let shift = |rng: &mut Rng, base: u32| base * pick(rng, &[1, 2, 2, 4]);
+    let sometimes = |rng: &mut Rng, base: u32| if rng.bool() { base } else { 0 };
+    [
+        shift(rng, 10),
+        shift(rng, 24),
+        shift(rng, 6),
+        shift(rng, 10),
+        sometimes(rng, 6),
+        shift(rng, 1),
+        shift(rng, 3),
+        shift(rng, 10),
+        shift(rng, 1),
+        shift(rng, 9),
+        sometimes(rng, 2),
+        shift(rng, 6),
+        sometimes(rng, 1),
+        sometimes(rng, 2),
+    ]
+}
+
+impl Swarm {
+    /// The character that a seed gives.
+    pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Swarm {
+        let streams = streams.unwrap_or_else(|| draw_streams(rng));
+        let long = rng.u8(0..24) == 0;
+        let options = draw_options(rng);
+        let rot = rng.u8(0..24) == 0;
+        Swarm {
+            streams,
+            logs_apart: streams > 1 && rng.bool(),
+            crashes: pick(rng, &[1, 1, 1, 2, 2, 4, 4, 5]),
+            steps: if long {
+                600
+            } else {
+                pick(rng, &[80, 140, 200])
+            },
+            letters: pick(rng, &[2, 4, 8]),
+            value_max: pick(rng, &[8, 40, 100]),
+            rows_max: pick(rng, &[6, 40, 200]),
+            odds: draw_odds(rng),
+            stream_speed: (0..streams).map(|_| draw_speed(rng)).collect(),
+            faults: pick(rng, &[0, 30, 70]),
+            nested: pick(rng, &[0, 0, 10, 40]),
+            rot,
+            profile,
+            options,
+        }
+    }
+
+    /// What its lives have in common with those of every world.
+    pub(crate) fn course(&self) -> Course {
+        Course {
+            streams: self.streams,
+            stream_speed: self.stream_speed.clone(),
+            crashes: self.crashes,
+            steps: self.steps,
+            faults: self.faults,
+            nested: self.nested,
+            rot: self.rot,
+            profile: self.profile,
+            memory_is_short: false,
+        }
+    }
+}
