@@ -16,12 +16,11 @@ mod seeded;
 
 use std::sync::atomic::Ordering;
 
-use perdura_base::checksum::mix64;
-use perdura_base::{CkptEpoch, Epoch, Error, PageId, PartitionId, Pos, Result, StreamId, TxnId};
+use perdura_base::{CkptEpoch, Epoch, Error, PageId, PartitionId, Pos, Result, TxnId};
 use perdura_page::txn_record::encode_commit;
 
 use crate::engine::Steal;
-use crate::options::{Records, Route};
+use crate::options::Records;
 use crate::record::Change;
 use crate::space::{Holder, SlotKey, Space};
 use crate::txn::{Buffers, Committed, Held, Place, Slotted, Txn, Undo};
@@ -35,14 +34,7 @@ impl Steal {
     /// Opens a transaction and routes it to a stream. Its begin record comes with its first change.
     pub fn begin(&self) -> Txn {
         let id = TxnId(self.next_txn.fetch_add(1, Ordering::Relaxed));
-        let stream = match self.options.route {
-            Route::Idlest => self.wal.idlest(),
-            Route::Scattered => {
-                let streams = u64::from(self.wal.streams());
-                let scattered = mix64(id.0 & 0xffff_ffff) % streams;
-                StreamId(u8::try_from(scattered).expect("at most 16 streams"))
-            }
-        };
+        let stream = self.options.route.stream(&self.wal, id);
         Txn {
             id,
             stream,

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
+use perdura_base::checksum::mix64;
 use perdura_base::limits::{IN_FLIGHT_BYTES_MAX, PARTITIONS_MAX, SECTOR_BYTES, STREAMS_MAX};
 use perdura_base::num::{to_u64, to_usize};
-use perdura_base::{Error, Result};
+use perdura_base::{Error, Result, StreamId, TxnId};
 use perdura_device::Clock;
 use perdura_page::SlotClass;
 use perdura_recovery::Disks;
 use perdura_recovery::IMAGE_DISKS_MAX;
 use perdura_recovery::{Level, Schedule};
 use perdura_wal::block::BLOCK_BYTES_MAX;
-use perdura_wal::{Mode, Scheme};
+use perdura_wal::{Mode, Scheme, Wal};
 
 /// What comes from outside.
 #[derive(Clone)]
@@ -40,6 +41,19 @@ pub enum Route {
     Idlest,
     /// By a hash of the transaction's number: the same in every run.
     Scattered,
+}
+
+impl Route {
+    /// The stream of a new transaction.
+    pub(crate) fn stream(self, wal: &Wal, txn: TxnId) -> StreamId {
+        match self {
+            Route::Idlest => wal.idlest(),
+            Route::Scattered => {
+                let scattered = mix64(txn.0 & 0xffff_ffff) % u64::from(wal.streams());
+                StreamId(u8::try_from(scattered).expect("at most 16 streams"))
+            }
+        }
+    }
 }
 
 /// Settings. Those of a database that is there already come from its anchor: scheme, partitions,

@@ -39,7 +39,7 @@ pub struct Scrubbed {
 /// Reads all pages of a file.
 ///
 /// # Errors
-/// The disk's; as [`PageFile::restorable`].
+/// The disk's; as `PageFile::restorable`.
 pub fn scrub(file: &PageFile) -> Result<Scrubbed> {
     let restorable = file.restorable()?;
     let mut scrubbed = Scrubbed::default();

@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use perdura_base::checksum::mix64;
 use perdura_base::{Epoch, Error, Gsn, Pos, Result, StreamId, TableId, TxnId};
 use perdura_page::operation::Act;
 use perdura_recovery::tree::losers::{Loser, ToUndo};
@@ -12,7 +11,6 @@ use perdura_recovery::tree::writer::TREE_STREAM;
 use super::engine::Keyed;
 use super::locks::RowKey;
 use super::log::{Purpose, TxnLog, append_end};
-use crate::options::Route;
 use crate::txn::Committed;
 
 /// What a write came to.
@@ -107,14 +105,7 @@ impl Keyed {
     /// Opens a transaction and routes it to a stream.
     pub fn begin(&self) -> KeyTxn {
         let id = TxnId(self.next_txn.fetch_add(1, Ordering::Relaxed));
-        let stream = match self.options.route {
-            Route::Idlest => self.wal.idlest(),
-            Route::Scattered => {
-                let streams = u64::from(self.wal.streams());
-                let scattered = mix64(id.0 & 0xffff_ffff) % streams;
-                StreamId(u8::try_from(scattered).expect("at most 16 streams"))
-            }
-        };
+        let stream = self.options.route.stream(&self.wal, id);
         KeyTxn {
             id,
             stream,
