@@ -60,7 +60,7 @@ fn a_command_line_that_makes_no_sense_is_a_usage_error() {
             "--log-dir",
             "c",
         ],
-        &["restart", "--data", data, "--dry-run", "--method", "aries"],
+        &["restart", "--data", data, "--dry-run", "--method", "aries2"],
         &["bench", "kv", "--clients", "0"],
         &["bench", "kv", "--mix", "mostly"],
         &["crash", "--runs", "0"],
