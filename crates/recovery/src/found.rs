@@ -18,13 +18,14 @@ use perdura_wal::segment::{LOG_DIR, SegmentId, check_header, is_foreign};
 use crate::anchor::{Anchor, open_anchor};
 use crate::image::{ImageFile, directory_number, directory_path, folder, holds_pages, pages_path};
 use crate::images::ImageStatus;
+use crate::tree::TREE_DIR;
 
 /// The file that names the format's version.
 pub const VERSION_PATH: &str = "VERSION";
 
 /// Names that may stand in a data directory without an anchor: what an interrupted creation
 /// leaves, and what file systems put there.
-const KNOWN: [&str; 8] = [
+const KNOWN: [&str; 9] = [
     "LOCK",
     VERSION_PATH,
     "VERSION.tmp",
@@ -33,6 +34,7 @@ const KNOWN: [&str; 8] = [
     "image-b",
     LOG_DIR,
     "lost+found",
+    TREE_DIR,
 ];
 
 /// Whether the directory holds a database. Changes nothing, and needs no lock.

@@ -9,6 +9,7 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Result, StreamId};
 use perdura_device::Clock;
 use perdura_heap::{Geometry, MemoryAccount};
+use perdura_recovery::found::find;
 use perdura_recovery::indexing::NoTables;
 use perdura_recovery::read_anchor;
 use perdura_recovery::restart::{
@@ -93,7 +94,8 @@ impl Keyed {
         rows: Option<&mut dyn Iterator<Item = NewRow>>,
     ) -> Result<Keyed> {
         options.check(&env)?;
-        if read_anchor(env.disks.data.as_ref())?.is_some() {
+        // One that has lost its anchor is not made anew: its log tells.
+        if find(env.disks.data.as_ref(), &env.disks.logs)?.is_some() {
             return Err(Error::Usage(format!(
                 "there is a database in {} already",
                 env.disks.data.name()

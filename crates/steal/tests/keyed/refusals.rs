@@ -1,12 +1,13 @@
 //! What is refused, with its reason, and changes nothing.
 
 use perdura_base::{Epoch, Pos};
-use perdura_device::SimDisk;
+use perdura_device::{Disk, SimDisk};
 use perdura_recovery::backup::BackupCopy;
 use perdura_steal::{Keyed, KeyedOptions, Steal, StealOptions};
+use perdura_wal::anchor::ANCHOR_PATH;
 use perdura_wal::{EpochEnds, Scheme};
 
-use crate::support::{env, options};
+use crate::support::{TABLE, env, insist, options, put};
 
 #[test]
 fn options_out_of_range_and_methods_of_other_schemes_are_refused_by_name() {
@@ -67,4 +68,27 @@ fn an_archive_of_a_tree_is_refused_where_it_would_be_declared_and_where_a_backup
     let begun = BackupCopy::begin(&env.disks, anchor, disk.life(), "archive");
     let why = begun.map(drop).expect_err("refused").to_string();
     assert!(why.contains("a tree (scheme logical)"), "{why}");
+}
+
+/// What is left of a database is not taken for the remains of an attempt to make one.
+#[test]
+fn a_database_that_has_lost_its_anchor_is_not_made_anew() {
+    let disk = SimDisk::new(2);
+    let keyed = Keyed::create(env(&disk, 2), options(Scheme::Logical), None);
+    let keyed = keyed.expect("a new database");
+    let mut txn = keyed.begin();
+    put(&keyed, &mut txn, b"a", Some(b"1"));
+    let _flushed_below = keyed.commit(txn);
+    insist(&keyed, || keyed.checkpoint_now());
+    assert_eq!(
+        keyed.read(TABLE, b"a").expect("a table"),
+        Some(b"1".to_vec())
+    );
+    drop(keyed);
+    let pages = disk.read_all("tree/pages").expect("its pages");
+    disk.life().remove(ANCHOR_PATH).expect("its anchor");
+    let refused = Keyed::create(env(&disk, 2), options(Scheme::Logical), None);
+    let why = refused.map(drop).expect_err("refused").to_string();
+    assert!(why.contains("log"), "{why}");
+    assert_eq!(disk.read_all("tree/pages").expect("its pages"), pages);
 }
