@@ -430,7 +430,10 @@ impl Checkpointer {
                 if let Some(writer) = sweep.writer.take() {
                     sweep.directory_crc = writer.finish()?;
                 }
-                (Event::Listed, Phase::Tree)
+                match self.parts.tree {
+                    Some(_) => (Event::Listed, Phase::Tree),
+                    None => (Event::TreeClean, Phase::Mark),
+                }
             }
             Phase::Tree => return self.write_tree(sweep),
             Phase::Mark => {
@@ -474,7 +477,7 @@ impl Checkpointer {
     /// Writes pages of the tree.
     fn write_tree(&self, sweep: &mut Sweep) -> Result<Taken> {
         let step = match &self.parts.tree {
-            None => return Ok(Taken::worked(Event::TreeClean, Phase::Mark)),
+            None => unreachable!("the phase of a database with a tree"),
             Some(tree) => tree.step(&self.parts.wal)?,
         };
         let dirty = Taken::worked(Event::TreeDirty, Phase::Tree);

@@ -61,11 +61,12 @@ pub(super) enum Event {
     LastBatchWritten,
     /// The pages files are synced.
     Synced,
-    /// The directory is complete and durable.
+    /// The directory is complete and durable, and there is a tree.
     Listed,
     /// The tree has pages to write yet.
     TreeDirty,
-    /// What was dirty in the tree at the begin is durable, and its checkpoint's end is in the log. Or there is no tree.
+    /// What was dirty in the tree at the begin is durable, and its checkpoint's end is in the log. Or there is no tree, and
+    /// the directory is complete and durable.
     TreeClean,
     /// The end marks are appended.
     Marked,
@@ -113,7 +114,7 @@ impl Stage {
             (Is::Write, On::LastBatchWritten) => Some(Is::SyncPages),
             (Is::SyncPages, On::Synced) => Some(Is::Directory),
             (Is::Directory, On::Listed) | (Is::Tree, On::TreeDirty) => Some(Is::Tree),
-            (Is::Tree, On::TreeClean) => Some(Is::Mark),
+            (Is::Directory | Is::Tree, On::TreeClean) => Some(Is::Mark),
             (Is::Mark, On::Marked) | (Is::Await, On::NotDurable) => Some(Is::Await),
             (Is::Await, On::Durable) | (Is::Anchor, On::Refused) => Some(Is::Anchor),
             (Is::Anchor, On::Named) => Some(Is::Truncate),
@@ -189,7 +190,7 @@ mod tests {
         (Stage::Copy, ".W..............I"),
         (Stage::Write, "..WCS..........II"),
         (Stage::SyncPages, ".....D.........II"),
-        (Stage::Directory, "......t........II"),
+        (Stage::Directory, "......t.M......II"),
         (Stage::Tree, ".......tM......II"),
         (Stage::Mark, ".........w......I"),
         (Stage::Await, "..........wA...II"),
