@@ -396,7 +396,7 @@ fn a_method_or_level_that_is_not_for_the_data_is_refused_with_the_reason() {
         let (code, text) = spread.verb(&["restart", "--dry-run", "--level", level]);
         assert_eq!(code, 2, "{text}");
     }
-    let (code, text) = spread.verb(&["restart", "--dry-run", "--method", "aries"]);
+    let (code, text) = spread.verb(&["restart", "--dry-run", "--method", "aries2"]);
     assert_eq!(code, 2);
     assert!(text.contains("pl2p-part"), "{text}");
 }
