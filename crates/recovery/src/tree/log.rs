@@ -74,8 +74,6 @@ pub(super) struct NumberedLog<'a> {
     from: Gsn,
     /// The last frame that was handed out.
     last: Option<(Incarnation, u64)>,
-    /// Bytes of frames read.
-    pub bytes: u64,
 }
 
 impl<'a> NumberedLog<'a> {
@@ -112,7 +110,6 @@ impl<'a> NumberedLog<'a> {
             eosl,
             from,
             last: None,
-            bytes: 0,
         }
     }
 
@@ -123,7 +120,7 @@ impl<'a> NumberedLog<'a> {
     pub fn next(&mut self) -> Result<Option<Numbered>> {
         for stream in &mut self.streams {
             while stream.frames.is_empty() && stream.next < stream.units.len() {
-                self.bytes += stream.read(self.wanted)?;
+                stream.read(self.wanted)?;
             }
         }
         let heads = self.streams.iter().enumerate().filter_map(|(at, stream)| {
@@ -195,8 +192,8 @@ fn joined(scan: &StreamScan, units: &[Range<usize>]) -> Vec<Range<usize>> {
 }
 
 impl Stream<'_> {
-    /// Reads the next unit; returns its bytes.
-    fn read(&mut self, wanted: Wanted) -> Result<u64> {
+    /// Reads the next unit.
+    fn read(&mut self, wanted: Wanted) -> Result<()> {
         assert!(self.frames.is_empty(), "one unit of a stream at a time");
         let blocks = self.units[self.next].clone();
         if self.next.is_multiple_of(AHEAD_UNITS) {
@@ -236,8 +233,7 @@ impl Stream<'_> {
                 payload: range_in(joined, frame.payload),
             });
             Ok(())
-        })?;
-        Ok(unit.bytes())
+        })
     }
 }
 

@@ -41,8 +41,6 @@ pub struct Loser {
 #[derive(Debug, Default)]
 pub(super) struct OpenTxns {
     open: BTreeMap<TxnId, Loser>,
-    /// Transactions that have ended.
-    pub ended: u64,
 }
 
 impl OpenTxns {
@@ -51,7 +49,6 @@ impl OpenTxns {
         let row = match act {
             Act::Commit | Act::Abort => {
                 self.open.remove(txn);
-                self.ended += 1;
                 return;
             }
             Act::Change(row) | Act::Compensation { row, .. } => row,

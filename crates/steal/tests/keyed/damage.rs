@@ -1,7 +1,8 @@
 //! What a log or a disk does to a tree: records that cannot be read, and no room.
 
-use perdura_base::{CkptEpoch, Error, PartitionSet};
+use perdura_base::{CkptEpoch, Error, PartitionSet, StreamId, TxnId};
 use perdura_device::{FaultPlan, SimDisk};
+use perdura_page::operation::{Act, encode};
 use perdura_recovery::tree::writer::TREE_STREAM;
 use perdura_steal::Keyed;
 use perdura_tree::check::check;
@@ -39,6 +40,53 @@ fn a_record_of_the_tree_that_cannot_be_read_is_refused_with_its_block() {
         let block = format!("log stream 0 at byte {}", at.pos.0);
         assert!(why.contains(&block), "{why} is not of {block}");
         disk.restore(&before);
+    }
+}
+
+/// Below the end of the stable log each number is there once, in whatever stream: redo would not miss an operation that is not.
+#[test]
+fn a_number_that_is_missing_or_there_twice_is_refused_by_every_method() {
+    for (is_twice, told) in [
+        (false, "although everything up to"),
+        (true, "for a second time"),
+    ] {
+        let disk = SimDisk::new(1);
+        let made = Keyed::create(env(&disk, 2), options(Scheme::Logical), None);
+        let keyed = made.expect("a new database");
+        let mut txn = keyed.begin();
+        put(&keyed, &mut txn, b"a", Some(b"1"));
+        let (none, last) = (PartitionSet::empty(), keyed.wal().last_gsn());
+        let other = StreamId(1 - txn.stream().0);
+        if is_twice {
+            let mut payload = Vec::new();
+            encode(&mut payload, last, &[(TxnId(999), Act::Abort)]);
+            let kind = FrameKind::Operations;
+            keyed
+                .wal()
+                .append(other, kind, &payload, &none, CkptEpoch(0));
+        } else {
+            // A frame that is none of the tree's takes a number away.
+            let kind = (FrameKind::Beacon, 1);
+            let (_, taken) =
+                keyed
+                    .wal()
+                    .append_numbered(other, kind, (&none, CkptEpoch(0)), |_| Vec::new());
+            assert!(taken > last);
+        }
+        put(&keyed, &mut txn, b"b", Some(b"1"));
+        let _flushed_below = keyed.commit(txn);
+        keyed.flush_all().expect("no disk fails");
+        drop(keyed);
+        crash(&disk, 1);
+        for method in methods(Scheme::Logical) {
+            let mut options = options(Scheme::Logical);
+            options.method = method.name;
+            let before = disk.snapshot();
+            let why = Keyed::open(env(&disk, 2), options).map(drop);
+            let why = why.expect_err("refused").to_string();
+            assert!(why.contains(told), "{}: {why}", method.name);
+            disk.restore(&before);
+        }
     }
 }
 
