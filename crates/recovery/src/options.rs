@@ -7,7 +7,7 @@ use perdura_heap::MemoryAccount;
 use perdura_wal::EpochEnds;
 
 use crate::disks::Disks;
-use crate::indexing::ReadCatalog;
+use crate::indexing::{NoTables, ReadCatalog};
 use crate::level::Schedule;
 use crate::method::Method;
 use crate::ordered::OrderedPlayer;
@@ -38,4 +38,30 @@ pub struct RestartOptions<'a> {
     pub catalog: Arc<dyn ReadCatalog>,
     /// Where to say how far it is.
     pub progress: Arc<Progress>,
+}
+
+impl<'a> RestartOptions<'a> {
+    /// A restart for good of a database that has records only: no tables, no ordered frames, no archive. Its heap is on an account
+    /// of its own.
+    #[must_use]
+    pub fn of_records(
+        disks: Disks,
+        clock: Arc<dyn Clock>,
+        schedule: Schedule,
+        method: &'a Method,
+    ) -> RestartOptions<'a> {
+        RestartOptions {
+            disks,
+            clock,
+            schedule,
+            method,
+            supplied: &[],
+            ordered: None,
+            archived: None,
+            dry_run: false,
+            memory: Arc::new(MemoryAccount::new(u64::MAX)),
+            catalog: Arc::new(NoTables),
+            progress: Arc::new(Progress::default()),
+        }
+    }
 }

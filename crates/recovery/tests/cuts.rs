@@ -6,16 +6,14 @@ use std::sync::Arc;
 
 use perdura_base::{ImageSlot, PartitionId, Result, StreamId, TableId, Uuid};
 use perdura_device::{Access, Disk, ManualClock, MemDisk};
-use perdura_heap::{
-    Geometry, GroupBuilder, Heap, MemoryAccount, MemoryUse, SnapshotMode, TableForm, Undo,
-};
+use perdura_heap::{Geometry, GroupBuilder, Heap, MemoryUse, SnapshotMode, TableForm, Undo};
 use perdura_recovery::image::pages_path;
 use perdura_recovery::indexing::ReadCatalog;
 use perdura_recovery::window::ExecutorWindow;
 use perdura_recovery::{
     Addressing, Catalog, CheckpointProgress, Disks, KeyOrder, Level, LogMemory, Method,
-    NewDatabase, Progress, RestartOptions, RestartReport, Resumed, Schedule, TableKind, create,
-    flush_all, restart, resume,
+    NewDatabase, RestartOptions, RestartReport, Resumed, Schedule, TableKind, create, flush_all,
+    restart, resume,
 };
 use perdura_wal::{FrameKind, Scheme, SegmentSizes, Wal};
 
@@ -113,17 +111,13 @@ impl World {
 
     fn open(&self) -> Resumed {
         let options = RestartOptions {
-            disks: Disks::on_one(Arc::clone(&self.disk), 1),
-            clock: Arc::new(ManualClock::at(1)),
-            schedule: Schedule::inline(Level::Four, 0),
-            method: Method::of(Scheme::Differential),
-            supplied: &[],
-            ordered: None,
-            archived: None,
-            dry_run: false,
-            memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: Arc::new(self.tables.clone()),
-            progress: Arc::new(Progress::default()),
+            ..RestartOptions::of_records(
+                Disks::on_one(Arc::clone(&self.disk), 1),
+                Arc::new(ManualClock::at(1)),
+                Schedule::inline(Level::Four, 0),
+                Method::of(Scheme::Differential),
+            )
         };
         let restarted = restart(&options).expect("a restart").expect("a database");
         let memory = LogMemory {

@@ -8,16 +8,16 @@ use perdura_base::{
     CkptEpoch, Error, Gsn, Incarnation, PartitionSet, Result, StreamId, TxnId, Uuid,
 };
 use perdura_device::{Disk, ManualClock, MemDisk};
-use perdura_heap::{Geometry, Heap, MemoryAccount};
+use perdura_heap::{Geometry, Heap};
 use perdura_page::txn_record::encode_commit;
 use perdura_recovery::Disks;
-use perdura_recovery::indexing::{NoTables, ReadCatalog};
+use perdura_recovery::indexing::ReadCatalog;
 use perdura_recovery::player::{IndexNeed, Mergers, Supplied};
 use perdura_recovery::read_anchor;
 use perdura_recovery::window::ExecutorWindow;
 use perdura_recovery::{
-    Catalog, Level, LogMemory, METHODS, Method, NewDatabase, Player, Progress, RestartOptions,
-    Schedule, create, flush_all, restart, resume,
+    Catalog, Level, LogMemory, METHODS, Method, NewDatabase, Player, RestartOptions, Schedule,
+    create, flush_all, restart, resume,
 };
 use perdura_wal::{Direction, Frame, FrameKind, Origin, Role, Rung, Scheme, SegmentSizes, Wal};
 
@@ -47,19 +47,12 @@ impl Machine {
     }
 
     fn options<'a>(&self, method: &'a Method, schedule: Schedule) -> RestartOptions<'a> {
-        RestartOptions {
-            disks: Disks::on_one(Arc::clone(&self.disk), usize::from(STREAMS)),
-            clock: Arc::new(ManualClock::at(1)),
+        RestartOptions::of_records(
+            Disks::on_one(Arc::clone(&self.disk), usize::from(STREAMS)),
+            Arc::new(ManualClock::at(1)),
             schedule,
             method,
-            supplied: &[],
-            ordered: None,
-            archived: None,
-            dry_run: false,
-            memory: Arc::new(MemoryAccount::new(u64::MAX)),
-            catalog: Arc::new(NoTables),
-            progress: Arc::new(Progress::default()),
-        }
+        )
     }
 
     /// The log of the next life.

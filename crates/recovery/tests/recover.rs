@@ -15,7 +15,6 @@ use perdura_page::diff::FragmentWriter;
 use perdura_page::record::{RecordHead, encode_group_head, encode_record_head};
 use perdura_recovery::Disks;
 use perdura_recovery::base::{Base, Image};
-use perdura_recovery::indexing::NoTables;
 use perdura_recovery::plan::plan_image;
 use perdura_recovery::player::Supplied;
 use perdura_recovery::recover::{Means, State, Target, recover};
@@ -255,19 +254,12 @@ impl Machine {
             schemes: &[Scheme::Differential],
             player: Player::Supplied(Arc::new(Deaf)),
         };
-        let options = RestartOptions {
-            disks: self.disks.clone(),
-            clock: Arc::new(ManualClock::at(1)),
-            schedule: Schedule::inline(Level::Two, 0),
-            method: &passes_over,
-            supplied: &[],
-            ordered: None,
-            archived: None,
-            dry_run: false,
-            memory: Arc::new(MemoryAccount::new(u64::MAX)),
-            catalog: Arc::new(NoTables),
-            progress: Arc::new(Progress::default()),
-        };
+        let options = RestartOptions::of_records(
+            self.disks.clone(),
+            Arc::new(ManualClock::at(1)),
+            Schedule::inline(Level::Two, 0),
+            &passes_over,
+        );
         let restarted = restart(&options).unwrap().unwrap();
         let memory = LogMemory {
             block_bytes_max: 4096,

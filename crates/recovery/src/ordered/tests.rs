@@ -5,17 +5,15 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use perdura_base::{CkptEpoch, Error, PartitionId, PartitionSet, Result, StreamId, Uuid};
 use perdura_device::{Disk, ManualClock, MemDisk};
-use perdura_heap::{Geometry, Heap, MemoryAccount};
+use perdura_heap::{Geometry, Heap};
 use perdura_page::ordered::{CommandFrame, Part, encode_command};
 use perdura_wal::{FrameKind, Origin, Scheme, SegmentSizes};
 
 use super::*;
 use crate::anchor::read_anchor;
 use crate::disks::Disks;
-use crate::indexing::NoTables;
 use crate::level::{Level, Schedule};
 use crate::method::METHODS;
-use crate::report::Progress;
 use crate::restart::{NewDatabase, Tolerance, create, load, restart};
 use crate::resume::{LogMemory, flush_all, resume};
 use crate::window::ExecutorWindow;
@@ -40,17 +38,13 @@ impl OrderedPlayer for Recorder {
 
 fn options(disk: &Arc<dyn Disk>, player: &Arc<Recorder>) -> RestartOptions<'static> {
     RestartOptions {
-        disks: Disks::on_one(Arc::clone(disk), 2),
-        clock: Arc::new(ManualClock::at(1)),
-        schedule: Schedule::inline(Level::Four, 0),
-        method: &METHODS[0],
-        supplied: &[],
         ordered: Some(Arc::clone(player) as Arc<dyn OrderedPlayer>),
-        archived: None,
-        dry_run: false,
-        memory: Arc::new(MemoryAccount::new(u64::MAX)),
-        catalog: Arc::new(NoTables),
-        progress: Arc::new(Progress::default()),
+        ..RestartOptions::of_records(
+            Disks::on_one(Arc::clone(disk), 2),
+            Arc::new(ManualClock::at(1)),
+            Schedule::inline(Level::Four, 0),
+            &METHODS[0],
+        )
     }
 }
 
