@@ -59,9 +59,10 @@ pub trait Engine {
     fn checkpoint_is_running(&self) -> bool;
 }
 
-/// A database of the product or of steal mode as the simulator's engine: both have these methods.
+/// A database of the product or of steal mode as the simulator's engine. `$of` has the methods: the engine itself, or what it
+/// dereferences to.
 macro_rules! engine {
-    ($engine:ident, $promise:ident, $due:expr) => {
+    ($engine:ident: $of:ident, $promise:ident, $due:expr) => {
         impl $crate::machine::Engine for $engine {
             type Promise = $promise;
 
@@ -93,32 +94,32 @@ macro_rules! engine {
             }
 
             fn close_epoch(&self) {
-                $engine::close_epoch(self);
+                $of::close_epoch(self);
             }
 
             fn flush_step(
                 &self,
                 stream: perdura_base::StreamId,
             ) -> Result<perdura_wal::FlushProgress, perdura_base::Error> {
-                $engine::flush_step(self, stream)
+                $of::flush_step(self, stream)
             }
 
             fn vouch(&self) -> Result<bool, perdura_base::Error> {
-                $engine::vouch(self)
+                $of::vouch(self)
             }
 
             fn checkpoint_begin(&self) -> Result<(), perdura_base::Error> {
-                $engine::checkpoint_begin(self)
+                $of::checkpoint_begin(self)
             }
 
             fn checkpoint_step(
                 &self,
             ) -> Result<perdura_recovery::CheckpointProgress, perdura_base::Error> {
-                $engine::checkpoint_step(self)
+                $of::checkpoint_step(self)
             }
 
             fn checkpoint_is_running(&self) -> bool {
-                $engine::checkpoint_stats(self).running
+                $of::checkpoint_stats(self).running
             }
         }
     };

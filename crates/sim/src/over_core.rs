@@ -37,7 +37,7 @@ pub struct Promise {
     pub(crate) needs: u64,
 }
 
-engine!(Core, Promise, |core: &Core, promise: &Promise| {
+engine!(Core: Core, Promise, |core: &Core, promise: &Promise| {
     (promise.ticket <= core.durable()).then_some(promise.needs)
 });
 

@@ -16,7 +16,7 @@ mod seeded;
 
 use std::sync::atomic::Ordering;
 
-use perdura_base::{CkptEpoch, Epoch, Error, PageId, PartitionId, Pos, Result, TxnId};
+use perdura_base::{CkptEpoch, Error, PageId, PartitionId, Result};
 use perdura_page::txn_record::encode_commit;
 
 use crate::engine::Steal;
@@ -33,11 +33,8 @@ const POOL_MAX: usize = 64;
 impl Steal {
     /// Opens a transaction and routes it to a stream. Its begin record comes with its first change.
     pub fn begin(&self) -> Txn {
-        let id = TxnId(self.next_txn.fetch_add(1, Ordering::Relaxed));
-        let stream = self.options.route.stream(&self.wal, id);
         Txn {
-            id,
-            stream,
+            routed: self.route(self.options.route),
             first: None,
             rollback: None,
             #[cfg(feature = "flaws")]
@@ -141,19 +138,14 @@ impl Steal {
         );
         #[cfg(feature = "flaws")]
         self.settle(&mut txn);
-        let mut committed = Committed {
-            txn: txn.id,
-            epoch: Epoch(0),
-            stream: txn.stream,
-            pos: Pos(0),
-        };
+        let mut committed = Committed::empty(&txn);
         if txn.first.is_some() {
             let record = &mut txn.buffers.record;
             record.clear();
-            encode_commit(record, txn.id);
+            encode_commit(record, txn.routed.id);
             // The commit epoch is read while all slot locks are held: a transaction that gets one of
             // them later has this epoch or a greater one.
-            let appended = self.append_end(txn.id, txn.stream, &txn.buffers.record);
+            let appended = self.append_end(&txn, &txn.buffers.record);
             assert!(
                 txn.first <= Some(appended.pos),
                 "a commit record lies behind the transaction's first"

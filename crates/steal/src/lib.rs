@@ -21,9 +21,11 @@
 //!
 //! | module | one idea |
 //! |---|---|
+//! | [`env`](mod@env) | what comes from outside |
 //! | [`options`] | the options of a database |
 //! | [`txn`] | the state of a transaction: locks held, images to undo |
-//! | [`engine`] | the database: create, open, everything around transactions |
+//! | [`running`] | log, anchor and checkpoints of an open database |
+//! | [`engine`] | the database of slots: create, open |
 //! | [`change`] | changes of slots, and commits |
 //! | [`record`] | the log records |
 //! | [`rollback`] | aborts, logged and not |
@@ -51,19 +53,23 @@
 pub mod change;
 pub mod digest;
 pub mod engine;
+pub mod env;
 pub mod flushers;
 pub mod growth;
 pub mod keyed;
 pub mod options;
 pub mod record;
 pub mod rollback;
+pub mod running;
 pub mod space;
 pub mod streams;
 pub mod txn;
 
 pub use digest::digest;
 pub use engine::{Steal, StealStats};
+pub use env::StealEnv;
 pub use flushers::Flushers;
 pub use keyed::{KeyTxn, Keyed, KeyedOptions, KeyedStats, Write};
-pub use options::{Records, Route, StealEnv, StealOptions};
-pub use txn::{Committed, Place, Txn};
+pub use options::{Records, Route, StealOptions};
+pub use running::Running;
+pub use txn::{Committed, Place, Routed, Txn};

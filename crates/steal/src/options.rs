@@ -1,29 +1,16 @@
 //! The options with which a database is created, and those with which it is opened.
 
-use std::sync::Arc;
-
 use perdura_base::checksum::mix64;
 use perdura_base::limits::{IN_FLIGHT_BYTES_MAX, PARTITIONS_MAX, SECTOR_BYTES, STREAMS_MAX};
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Error, Result, StreamId, TxnId};
-use perdura_device::Clock;
 use perdura_page::SlotClass;
-use perdura_recovery::Disks;
 use perdura_recovery::IMAGE_DISKS_MAX;
 use perdura_recovery::{Level, Schedule};
 use perdura_wal::block::BLOCK_BYTES_MAX;
 use perdura_wal::{Mode, Scheme, Wal};
 
-/// What comes from outside.
-#[derive(Clone)]
-pub struct StealEnv {
-    /// The disks.
-    pub disks: Disks,
-    /// Time.
-    pub clock: Arc<dyn Clock>,
-    /// Randomness: a new database's uuid comes from it.
-    pub seed: u64,
-}
+use crate::env::StealEnv;
 
 /// What an update's record covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

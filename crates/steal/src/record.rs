@@ -13,7 +13,7 @@ mod seeded;
 
 use std::sync::atomic::Ordering;
 
-use perdura_base::{CkptEpoch, PageId, PartitionId, PartitionSet, StreamId, TxnId};
+use perdura_base::{CkptEpoch, PageId, PartitionId, PartitionSet, StreamId};
 use perdura_page::layout::HEADER_BYTES;
 use perdura_page::txn_record::{
     Range, SlotChange, UpdateHead, encode_begin, encode_images, encode_xor,
@@ -21,8 +21,8 @@ use perdura_page::txn_record::{
 use perdura_wal::{ActiveTxn, Appended, FrameKind, Guard};
 
 use crate::engine::Steal;
-use crate::streams::{Active, remove_active};
-use crate::txn::{Recorder, Slotted};
+use crate::streams::Active;
+use crate::txn::{Recorder, Routed, Slotted};
 
 /// One change, ready to be recorded.
 pub(crate) struct Change<'a> {
@@ -145,18 +145,12 @@ impl Steal {
     }
 
     /// Appends a commit or abort record and takes the transaction off its stream's list, as one.
-    pub(crate) fn append_end(&self, id: TxnId, stream: StreamId, record: &[u8]) -> Appended {
-        let mut active = self.streams.active(stream).lock();
+    pub(crate) fn append_end(&self, txn: &Routed, record: &[u8]) -> Appended {
         let none = PartitionSet::empty();
-        let appended = self
-            .wal
-            .append(stream, FrameKind::Record, record, &none, CkptEpoch(0));
-        let first = remove_active(&mut active, id);
-        assert!(
-            first.is_some_and(|first| first <= appended.pos),
-            "a transaction is on its stream's list from its first record to its last"
-        );
-        appended
+        self.streams.end(txn, || {
+            self.wal
+                .append(txn.stream, FrameKind::Record, record, &none, CkptEpoch(0))
+        })
     }
 }
 

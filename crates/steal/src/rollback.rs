@@ -152,8 +152,8 @@ impl Steal {
         self.settle(txn);
         let record = &mut txn.buffers.record;
         record.clear();
-        encode_abort(record, txn.id, compensated, self.heap.ckpt_epoch());
-        self.append_end(txn.id, txn.stream, &txn.buffers.record);
+        encode_abort(record, txn.routed.id, compensated, self.heap.ckpt_epoch());
+        self.append_end(txn, &txn.buffers.record);
     }
 
     fn end_abort(&self, txn: &mut Txn, compensated: bool) {
@@ -180,7 +180,8 @@ mod tests {
     use perdura_recovery::Disks;
 
     use super::*;
-    use crate::options::{StealEnv, StealOptions};
+    use crate::env::StealEnv;
+    use crate::options::StealOptions;
 
     #[test]
     #[should_panic(expected = "I11")]

@@ -11,9 +11,11 @@
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
-use perdura_base::{CkptEpoch, Epoch, Pos, StreamId, TxnId};
+use perdura_base::{CkptEpoch, Epoch, Pos, StreamId};
 use perdura_recovery::{Beginning, Begun, Cover, Window};
-use perdura_wal::{ActiveTxn, Wal, encode_active};
+use perdura_wal::{ActiveTxn, Appended, Wal, encode_active};
+
+use crate::txn::Routed;
 
 #[cfg(feature = "flaws")]
 mod seeded;
@@ -50,17 +52,23 @@ impl Streams {
         &self.active[usize::from(stream.0)]
     }
 
+    /// Ends a transaction: its last record is appended, and it is taken off its stream's list, as one.
+    pub fn end(&self, txn: &Routed, append: impl FnOnce() -> Appended) -> Appended {
+        let mut active = self.active(txn.stream).lock();
+        let appended = append();
+        let at = active.iter().position(|entry| entry.txn == txn.id);
+        let first = at.map(|at| active.swap_remove(at).first);
+        assert!(
+            first.is_some_and(|first| first <= appended.pos),
+            "a transaction is on its stream's list from its first record to its last"
+        );
+        appended
+    }
+
     /// Shares the gate: says whether a window is open, and lets none begin while it is held.
     pub fn gate(&self) -> RwLockReadGuard<'_, bool> {
         self.gate.read()
     }
-}
-
-/// Takes a transaction off the list of its stream. Returns where its first record is, if it was
-/// there.
-pub(crate) fn remove_active(active: &mut Active, txn: TxnId) -> Option<Pos> {
-    let at = active.iter().position(|entry| entry.txn == txn)?;
-    Some(active.swap_remove(at).first)
 }
 
 impl Window for Streams {

@@ -3,6 +3,8 @@
 #[cfg(feature = "flaws")]
 pub(crate) mod seeded;
 
+use std::ops::Deref;
+
 use perdura_base::{Epoch, PageId, PartitionId, Pos, StreamId, TxnId};
 
 /// Where a row is.
@@ -12,6 +14,27 @@ pub struct Place {
     pub page: PageId,
     /// The slot within it.
     pub slot: u16,
+}
+
+/// A transaction's number, and the stream that its records go to.
+#[derive(Debug)]
+pub struct Routed {
+    pub(crate) id: TxnId,
+    pub(crate) stream: StreamId,
+}
+
+impl Routed {
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> TxnId {
+        self.id
+    }
+
+    /// The stream that its records go to.
+    #[must_use]
+    pub fn stream(&self) -> StreamId {
+        self.stream
+    }
 }
 
 /// A transaction that has pre-committed: visible to others, durable later.
@@ -27,6 +50,18 @@ pub struct Committed {
     pub stream: StreamId,
     /// Where the block of its commit record begins; 0 if it has none.
     pub pos: Pos,
+}
+
+impl Committed {
+    /// A transaction that has nothing in the log and locked nothing.
+    pub(crate) fn empty(routed: &Routed) -> Committed {
+        Committed {
+            txn: routed.id,
+            epoch: Epoch(0),
+            stream: routed.stream,
+            pos: Pos(0),
+        }
+    }
 }
 
 /// A slot as the engine addresses it.
@@ -91,8 +126,7 @@ impl Buffers {
 /// [`Steal::abort`](crate::Steal::abort); one that is dropped keeps its locks until the database
 /// is closed, and a restart rolls it back.
 pub struct Txn {
-    pub(crate) id: TxnId,
-    pub(crate) stream: StreamId,
+    pub(crate) routed: Routed,
     /// Where its records begin, once there are any.
     pub(crate) first: Option<Pos>,
     pub(crate) rollback: Option<Rollback>,
@@ -129,8 +163,8 @@ impl Txn {
     pub(crate) fn split(&mut self) -> (Recorder<'_>, Images<'_>) {
         let buffers = &mut self.buffers;
         let recorder = Recorder {
-            id: self.id,
-            stream: self.stream,
+            id: self.routed.id,
+            stream: self.routed.stream,
             first: &mut self.first,
             #[cfg(feature = "flaws")]
             pending: &mut self.pending,
@@ -146,21 +180,17 @@ impl Txn {
         (recorder, images)
     }
 
-    /// Its number.
-    #[must_use]
-    pub fn id(&self) -> TxnId {
-        self.id
-    }
-
-    /// The stream its records go to.
-    #[must_use]
-    pub fn stream(&self) -> StreamId {
-        self.stream
-    }
-
     /// Whether a rollback was begun.
     #[must_use]
     pub fn is_aborting(&self) -> bool {
         self.rollback.is_some()
+    }
+}
+
+impl Deref for Txn {
+    type Target = Routed;
+
+    fn deref(&self) -> &Routed {
+        &self.routed
     }
 }

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use perdura_base::PageId;
 use perdura_device::{Clock, Disk, SimDisk};
 use perdura_recovery::Disks;
-use perdura_steal::{Committed, Place, Steal, StealEnv, Txn};
+use perdura_steal::{Committed, Place, Running, Steal, StealEnv, Txn};
 
 use crate::machine::{Machine, engine, keep_locked};
 
@@ -32,7 +32,7 @@ impl Client {
     }
 }
 
-engine!(Steal, Committed, |steal: &Steal, promise: &Committed| {
+engine!(Steal: Running, Committed, |steal: &Steal, promise: &Committed| {
     steal.is_acked(promise).then_some(promise.epoch.0)
 });
 

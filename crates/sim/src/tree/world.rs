@@ -7,7 +7,7 @@ use fastrand::Rng;
 use perdura_base::TableId;
 use perdura_device::{Clock, Disk, SimDisk};
 use perdura_recovery::Disks;
-use perdura_steal::{Committed, KeyTxn, Keyed, StealEnv};
+use perdura_steal::{Committed, KeyTxn, Keyed, Running, StealEnv};
 
 use crate::locked;
 use crate::machine::{Machine, engine, keep_locked};
@@ -36,7 +36,7 @@ impl Client {
     }
 }
 
-engine!(Keyed, Committed, |keyed: &Keyed, promise: &Committed| {
+engine!(Keyed: Running, Committed, |keyed: &Keyed, promise: &Committed| {
     keyed.is_acked(promise).then_some(promise.epoch.0)
 });
 

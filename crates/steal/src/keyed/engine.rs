@@ -1,38 +1,31 @@
-//! The database: creating it, opening it, and everything around its transactions. It has no threads: its caller closes epochs,
-//! flushes blocks, writes pages and takes checkpoints in steps.
+//! The database: creating it, opening it, and what it has beside its log: a tree whose pages its caller writes in steps, and figures.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::{Epoch, Error, Result, StreamId};
+use perdura_base::{Error, Result};
 use perdura_device::Clock;
-use perdura_heap::{Geometry, MemoryAccount};
+use perdura_heap::Geometry;
 use perdura_recovery::found::find;
-use perdura_recovery::indexing::NoTables;
 use perdura_recovery::read_anchor;
-use perdura_recovery::restart::{
-    NewDatabase, NewTree, RestartOptions, create_with_tree, restart_with_tree,
-};
-use perdura_recovery::resume::{Checkpoints, LogMemory, flush_all, resume};
+use perdura_recovery::restart::{NewTree, create_with_tree, restart_with_tree};
+use perdura_recovery::resume::LogMemory;
 use perdura_recovery::tree::losers::Loser;
 use perdura_recovery::tree::writer::{RecordBytes, TreeWriter};
-use perdura_recovery::{
-    AnchorCell, CheckpointProgress, CheckpointStats, Method, Progress, RestartReport, vouch,
-};
 use perdura_tree::bulk::NewRow;
 use perdura_tree::contract::{Answer, insist};
 use perdura_tree::pool::Progress as Written;
 use perdura_tree::tree::Tree;
-use perdura_wal::{ActiveTxn, FlushProgress, Mode, Rung, Scheme, SegmentSizes, Wal};
+use perdura_wal::{ActiveTxn, Mode, Rung};
 
 use super::locks::Locks;
 use super::options::KeyedOptions;
 use super::txn::KeyTxn;
-use crate::engine::{NUMBER_SHIFT, new_uuid};
-use crate::options::StealEnv;
-use crate::streams::Streams;
+use crate::env::StealEnv;
+use crate::running::Running;
 use crate::txn::Committed;
 
 /// The error of a call that finds no room in memory: once the log is flushed it has some.
@@ -70,16 +63,18 @@ pub(super) struct Counters {
 pub struct Keyed {
     pub(super) options: KeyedOptions,
     pub(super) tree: Arc<Tree>,
-    pub(super) wal: Arc<Wal>,
     pub(super) writer: TreeWriter,
-    pub(super) streams: Arc<Streams>,
     pub(super) locks: Locks,
-    pub(super) next_txn: CachePadded<AtomicU64>,
     pub(super) counters: CachePadded<Counters>,
-    scheme: Scheme,
-    anchor: Arc<AnchorCell>,
-    checkpoints: Checkpoints,
-    report: RestartReport,
+    running: Running,
+}
+
+impl Deref for Keyed {
+    type Target = Running;
+
+    fn deref(&self) -> &Running {
+        &self.running
+    }
 }
 
 impl Keyed {
@@ -95,23 +90,14 @@ impl Keyed {
     ) -> Result<Keyed> {
         options.check(&env)?;
         // One that has lost its anchor is not made anew: its log tells.
-        if find(env.disks.data.as_ref(), &env.disks.logs)?.is_some() {
-            return Err(Error::Usage(format!(
-                "there is a database in {} already",
-                env.disks.data.name()
-            )));
-        }
-        let new = NewDatabase {
-            uuid: new_uuid(env.seed),
-            geometry: Geometry {
-                partitions: 1,
-                chunk_pages: 1,
-                hash_seed: 0,
-            },
-            streams: u8::try_from(env.disks.logs.len()).expect("at most 16 streams"),
-            segments: SegmentSizes::fixed(options.segment_bytes),
-            scheme: options.scheme,
+        let is_there = find(env.disks.data.as_ref(), &env.disks.logs)?.is_some();
+        let geometry = Geometry {
+            partitions: 1,
+            chunk_pages: 1,
+            hash_seed: 0,
         };
+        let logged = (options.scheme, options.segment_bytes);
+        let new = env.new_database(is_there, geometry, logged)?;
         let mut none = std::iter::empty();
         let tree = NewTree {
             page_bytes: options.page_bytes,
@@ -125,7 +111,7 @@ impl Keyed {
     }
 
     /// Brings the database on these disks back; `Ok(None)` if there is none. What its last life left open is taken back.
-    /// [`report`](Self::report) says what was done.
+    /// [`report`](Running::report) says what was done.
     ///
     /// # Errors
     /// See [`restart_with_tree`]; the disks'.
@@ -141,55 +127,30 @@ impl Keyed {
             )));
         }
         options.check_open()?;
-        let method = Method::by_name(options.method, found.scheme).map_err(Error::Usage)?;
-        let restart_options = RestartOptions {
-            disks: env.disks.clone(),
-            clock: Arc::clone(&env.clock),
-            schedule: options.schedule,
-            method,
-            supplied: &[],
-            ordered: None,
-            archived: None,
-            dry_run: false,
-            memory: Arc::new(MemoryAccount::new(u64::MAX)),
-            catalog: Arc::new(NoTables),
-            progress: Arc::new(Progress::default()),
-        };
+        let restart_options =
+            env.restart_options(options.schedule, options.method, found.scheme)?;
         let restarted = restart_with_tree(&restart_options, Some(&options.means()))?;
         let restarted = restarted.expect("its anchor was read just now");
-        let incarnation = restarted.record.incarnation;
         let log_memory = LogMemory {
             block_bytes_max: options.block_bytes_max,
             queue_bytes_max: options.queue_bytes_max,
         };
-        let streams = Arc::new(Streams::new(restarted.record.streams));
-        let resumed = resume(restarted, &restart_options, log_memory, streams.clone())?;
-        let tree = resumed.tree.expect("a scheme with a tree");
+        let (running, _, tree) = Running::resume(restarted, &restart_options, log_memory)?;
+        let tree = tree.expect("a scheme with a tree");
         let mut keyed = Keyed {
-            writer: TreeWriter::new(Arc::clone(&resumed.wal)),
-            tree: tree.tree,
-            wal: resumed.wal,
-            streams,
-            locks: Locks::new(),
-            next_txn: CachePadded::new(AtomicU64::new(u64::from(incarnation.0) << NUMBER_SHIFT)),
-            counters: CachePadded::default(),
-            scheme: found.scheme,
-            anchor: resumed.anchor,
-            checkpoints: resumed.checkpoints,
-            report: resumed.report,
             options,
+            tree: tree.tree,
+            writer: TreeWriter::new(Arc::clone(running.wal())),
+            locks: Locks::new(),
+            counters: CachePadded::default(),
+            running,
         };
         keyed.take_back(tree.losers, env.clock.as_ref())?;
         assert!(
             keyed.durable() < keyed.wal.current(),
             "a log goes on behind what its restart kept"
         );
-        assert_eq!(
-            usize::from(keyed.wal.streams()),
-            keyed.streams.count(),
-            "each stream of the log has its active list"
-        );
-        keyed.checkpoints.shorten_chain()?;
+        keyed.checkpoints().shorten_chain()?;
         Ok(Some(keyed))
     }
 
@@ -224,41 +185,19 @@ impl Keyed {
                 }
             }
         }
-        self.report.records.undone = self.stats().compensations;
+        let undone = self.stats().compensations;
         let ns = clock.mono_ns().saturating_sub(begin);
-        self.report.seconds.undo = std::time::Duration::from_nanos(ns).as_secs_f64();
-        self.report.seconds.total += self.report.seconds.undo;
+        let report = &mut self.running.report;
+        report.records.undone = undone;
+        report.seconds.undo = std::time::Duration::from_nanos(ns).as_secs_f64();
+        report.seconds.total += report.seconds.undo;
         Ok(())
-    }
-
-    /// The log.
-    #[must_use]
-    pub fn wal(&self) -> &Arc<Wal> {
-        &self.wal
     }
 
     /// The tree.
     #[must_use]
     pub fn tree(&self) -> &Arc<Tree> {
         &self.tree
-    }
-
-    /// The anchor.
-    #[must_use]
-    pub fn anchor(&self) -> &Arc<AnchorCell> {
-        &self.anchor
-    }
-
-    /// What the restart did.
-    #[must_use]
-    pub fn report(&self) -> &RestartReport {
-        &self.report
-    }
-
-    /// The logging scheme, as the anchor has it.
-    #[must_use]
-    pub fn scheme(&self) -> Scheme {
-        self.scheme
     }
 
     /// The settings it was opened with.
@@ -283,12 +222,6 @@ impl Keyed {
     #[must_use]
     pub fn record_bytes(&self) -> RecordBytes {
         self.writer.bytes()
-    }
-
-    /// Every transaction up to this epoch survives a crash.
-    #[must_use]
-    pub fn durable(&self) -> Epoch {
-        self.wal.durable(Rung::Disk)
     }
 
     /// Whether a commit may be acknowledged.
@@ -327,85 +260,5 @@ impl Keyed {
         let written = self.tree.pool().write_step(self.wal.eosl(Rung::Disk))?;
         self.cut_notes();
         Ok(written)
-    }
-
-    /// Closes the open epoch, if it has anything.
-    pub fn close_epoch(&self) -> Option<Epoch> {
-        self.wal.close_epoch()
-    }
-
-    /// The first half of closing an epoch; see [`Wal::close_begin`].
-    pub fn close_begin(&self) -> Option<Epoch> {
-        self.wal.close_begin()
-    }
-
-    /// Visits one stream of a closing that was begun; see [`Wal::close_visit`].
-    pub fn close_visit(&self, stream: StreamId) {
-        self.wal.close_visit(stream);
-    }
-
-    /// One step of a stream's flusher.
-    ///
-    /// # Errors
-    /// See [`Wal::flush_step`].
-    pub fn flush_step(&self, stream: StreamId) -> Result<FlushProgress> {
-        self.wal.flush_step(stream)
-    }
-
-    /// Closes the open epoch and flushes until everything is durable.
-    ///
-    /// # Errors
-    /// See [`Wal::flush_step`].
-    pub fn flush_all(&self) -> Result<()> {
-        flush_all(&self.wal)
-    }
-
-    /// Makes the anchor vouch for what is durable now.
-    ///
-    /// # Errors
-    /// See [`vouch()`].
-    pub fn vouch(&self) -> Result<bool> {
-        vouch(&self.anchor, &self.wal)
-    }
-
-    /// The checkpoint machine.
-    #[must_use]
-    pub fn checkpoints(&self) -> &Checkpoints {
-        &self.checkpoints
-    }
-
-    /// Begins a checkpoint unless one is running.
-    ///
-    /// # Errors
-    /// See [`Checkpoints::begin`].
-    pub fn checkpoint_begin(&self) -> Result<()> {
-        self.checkpoints.begin()
-    }
-
-    /// One step of the running checkpoint.
-    ///
-    /// # Errors
-    /// See [`Checkpoints::step`].
-    pub fn checkpoint_step(&self) -> Result<CheckpointProgress> {
-        self.checkpoints.step()
-    }
-
-    /// Gives the running checkpoint up, unless it is being named already. Returns whether one was given up.
-    pub fn checkpoint_cancel(&self) -> bool {
-        self.checkpoints.abandon()
-    }
-
-    /// Figures of the checkpointer.
-    #[must_use]
-    pub fn checkpoint_stats(&self) -> CheckpointStats {
-        self.checkpoints.stats()
-    }
-
-    /// Runs one whole checkpoint, flushing as it goes.
-    ///
-    /// # Errors
-    /// See [`Checkpoints::step`].
-    pub fn checkpoint_now(&self) -> Result<()> {
-        self.checkpoints.now()
     }
 }

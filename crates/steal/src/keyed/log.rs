@@ -9,7 +9,9 @@ use perdura_recovery::tree::writer::TreeWriter;
 use perdura_tree::contract::{Log, Operation, Records};
 use perdura_wal::{ActiveTxn, Appended, FrameKind, Wal};
 
-use crate::streams::{Streams, remove_active};
+use crate::running::Running;
+use crate::streams::Streams;
+use crate::txn::Routed;
 
 /// What a transaction's next operation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,18 +90,7 @@ fn append(wal: &Wal, stream: StreamId, act: (TxnId, Act<'_>)) -> (Appended, Gsn)
 }
 
 /// Appends a transaction's end and takes it off its stream's list, as one.
-pub(super) fn append_end(
-    wal: &Wal,
-    streams: &Streams,
-    stream: StreamId,
-    (txn, act): (TxnId, Act<'_>),
-) -> Appended {
-    let mut active = streams.active(stream).lock();
-    let (appended, _) = append(wal, stream, (txn, act));
-    let first = remove_active(&mut active, txn);
-    assert!(
-        first.is_some_and(|first| first <= appended.pos),
-        "a transaction is on its stream's list from its first record to its last"
-    );
-    appended
+pub(super) fn append_end(running: &Running, txn: &Routed, act: Act<'_>) -> Appended {
+    let last = || append(&running.wal, txn.stream, (txn.id, act)).0;
+    running.streams.end(txn, last)
 }

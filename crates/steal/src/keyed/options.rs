@@ -8,7 +8,8 @@ use perdura_recovery::{Level, Schedule};
 use perdura_tree::monitor::Limits;
 use perdura_wal::Scheme;
 
-use crate::options::{Route, StealEnv, check_log_sizes};
+use crate::env::StealEnv;
+use crate::options::{Route, check_log_sizes};
 
 /// The fewest pages in memory: what a change of a tall tree's structure may need at a time, and some.
 pub const FRAMES_MIN: usize = 8;

@@ -1,9 +1,10 @@
 //! Reads, writes, commits and rollbacks.
 
 use std::cell::Cell;
+use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
-use perdura_base::{Epoch, Error, Gsn, Pos, Result, StreamId, TableId, TxnId};
+use perdura_base::{Error, Gsn, Result, StreamId, TableId};
 use perdura_page::operation::Act;
 use perdura_recovery::tree::losers::{Loser, ToUndo};
 use perdura_recovery::tree::writer::TREE_STREAM;
@@ -11,7 +12,7 @@ use perdura_recovery::tree::writer::TREE_STREAM;
 use super::engine::Keyed;
 use super::locks::RowKey;
 use super::log::{Purpose, TxnLog, append_end};
-use crate::txn::Committed;
+use crate::txn::{Committed, Routed};
 
 /// What a write came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,8 +27,7 @@ pub enum Write {
 /// database is closed, and a restart takes its changes back.
 #[derive(Debug)]
 pub struct KeyTxn {
-    id: TxnId,
-    stream: StreamId,
+    routed: Routed,
     /// It has a record in the log.
     is_listed: bool,
     is_aborting: bool,
@@ -37,18 +37,6 @@ pub struct KeyTxn {
 }
 
 impl KeyTxn {
-    /// Its number.
-    #[must_use]
-    pub fn id(&self) -> TxnId {
-        self.id
-    }
-
-    /// The stream that its records go to.
-    #[must_use]
-    pub fn stream(&self) -> StreamId {
-        self.stream
-    }
-
     /// Whether a rollback was begun.
     #[must_use]
     pub fn is_aborting(&self) -> bool {
@@ -65,8 +53,10 @@ impl KeyTxn {
             }
         }
         KeyTxn {
-            id: loser.txn,
-            stream: loser.stream,
+            routed: Routed {
+                id: loser.txn,
+                stream: loser.stream,
+            },
             is_listed: true,
             is_aborting: true,
             changes: loser.changes,
@@ -101,14 +91,19 @@ impl KeyTxn {
     }
 }
 
+impl Deref for KeyTxn {
+    type Target = Routed;
+
+    fn deref(&self) -> &Routed {
+        &self.routed
+    }
+}
+
 impl Keyed {
     /// Opens a transaction and routes it to a stream.
     pub fn begin(&self) -> KeyTxn {
-        let id = TxnId(self.next_txn.fetch_add(1, Ordering::Relaxed));
-        let stream = self.options.route.stream(&self.wal, id);
         KeyTxn {
-            id,
-            stream,
+            routed: self.route(self.options.route),
             is_listed: false,
             is_aborting: false,
             changes: Vec::new(),
@@ -230,17 +225,11 @@ impl Keyed {
     /// If its rollback was begun.
     pub fn commit(&self, mut txn: KeyTxn) -> Committed {
         assert!(!txn.is_aborting, "a transaction rolls back or commits");
-        let mut committed = Committed {
-            txn: txn.id,
-            epoch: Epoch(0),
-            stream: txn.stream,
-            pos: Pos(0),
-        };
+        let mut committed = Committed::empty(&txn);
         if txn.is_listed {
             // The commit epoch is read while all rows are held: a transaction that gets one of them later has this epoch or a
             // greater one.
-            let act = (txn.id, Act::Commit);
-            let appended = append_end(&self.wal, &self.streams, txn.stream, act);
+            let appended = append_end(self, &txn, Act::Commit);
             committed.epoch = appended.epoch;
             committed.pos = appended.pos;
         } else if !txn.rows.is_empty() {
@@ -277,8 +266,7 @@ impl Keyed {
             return Ok(false);
         }
         if txn.is_listed {
-            let act = (txn.id, Act::Abort);
-            append_end(&self.wal, &self.streams, txn.stream, act);
+            append_end(self, txn, Act::Abort);
         }
         self.release(txn);
         self.counters.aborts.fetch_add(1, Ordering::Relaxed);
@@ -296,7 +284,7 @@ impl Keyed {
 
     fn release(&self, txn: &mut KeyTxn) {
         for row in txn.rows.drain(..) {
-            self.locks.release(&row, txn.id);
+            self.locks.release(&row, txn.routed.id);
         }
         assert!(txn.changes.is_empty() || !txn.is_aborting);
     }

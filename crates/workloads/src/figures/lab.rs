@@ -10,9 +10,8 @@ use anyhow::{Context, Result, anyhow};
 use perdura_device::{Clock, Disk, MemDisk, ModelDisk, SystemClock};
 use perdura_heap::MemoryAccount;
 use perdura_recovery::Disks;
-use perdura_recovery::indexing::NoTables;
 use perdura_recovery::restart::{RestartOptions, restart};
-use perdura_recovery::{Level, Method, Progress, RestartReport, Schedule};
+use perdura_recovery::{Level, Method, RestartReport, Schedule};
 use perdura_steal::{Steal, StealEnv};
 
 use crate::num::f64_of;
@@ -194,17 +193,14 @@ impl Crash {
         let level = Level::new(how.level).context("a level is 1 to 4")?;
         let method = Method::by_name(how.method, self.sms.scheme).map_err(|why| anyhow!(why))?;
         let restarted = restart(&RestartOptions {
-            disks: env.disks,
-            clock: env.clock,
-            schedule: Schedule::new(level, how.threads),
-            method,
-            supplied: &[],
-            ordered: None,
-            archived: None,
             dry_run: true,
             memory: Arc::new(MemoryAccount::new(MEMORY)),
-            catalog: Arc::new(NoTables),
-            progress: Arc::new(Progress::default()),
+            ..RestartOptions::of_records(
+                env.disks,
+                env.clock,
+                Schedule::new(level, how.threads),
+                method,
+            )
         })?
         .context("the crash left a database")?;
         let report = restarted.report;

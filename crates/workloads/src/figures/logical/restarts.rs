@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use perdura_heap::MemoryAccount;
-use perdura_recovery::indexing::NoTables;
 use perdura_recovery::restart::{RestartOptions, Restarted, restart_with_tree};
 use perdura_recovery::tree::TreeReport;
-use perdura_recovery::{Disks, Method, Progress};
+use perdura_recovery::{Disks, Method};
 use perdura_steal::keyed;
 
 use super::ground::Ground;
@@ -61,17 +59,13 @@ fn restart(ground: &Ground, crash: &Crash, method: &Method, is_timed: bool) -> R
         false => overlay,
     };
     let options = RestartOptions {
-        disks: Disks::on_one(disk, 1),
-        clock: Arc::clone(&ground.clock),
-        schedule: crash.options.schedule,
-        method,
-        supplied: &[],
-        ordered: None,
-        archived: None,
         dry_run: true,
-        memory: Arc::new(MemoryAccount::new(u64::MAX)),
-        catalog: Arc::new(NoTables),
-        progress: Arc::new(Progress::default()),
+        ..RestartOptions::of_records(
+            Disks::on_one(disk, 1),
+            Arc::clone(&ground.clock),
+            crash.options.schedule,
+            method,
+        )
     };
     let restarted = restart_with_tree(&options, Some(&crash.options.means()))?;
     restarted.context("the crash left a database")

@@ -1,0 +1,72 @@
+//! What comes from outside, and what a database is made and restarted with over it.
+
+use std::sync::Arc;
+
+use perdura_base::checksum::mix64;
+use perdura_base::{Error, Result, Uuid};
+use perdura_device::Clock;
+use perdura_heap::Geometry;
+use perdura_recovery::restart::{NewDatabase, RestartOptions};
+use perdura_recovery::{Disks, Method, Schedule};
+use perdura_wal::{Scheme, SegmentSizes};
+
+/// What comes from outside.
+#[derive(Clone)]
+pub struct StealEnv {
+    /// The disks.
+    pub disks: Disks,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness: a new database's uuid comes from it.
+    pub seed: u64,
+}
+
+impl StealEnv {
+    /// The database that is to be made.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there is one already.
+    pub(crate) fn new_database(
+        &self,
+        is_there: bool,
+        geometry: Geometry,
+        (scheme, segment_bytes): (Scheme, u64),
+    ) -> Result<NewDatabase> {
+        if is_there {
+            return Err(Error::Usage(format!(
+                "there is a database in {} already",
+                self.disks.data.name()
+            )));
+        }
+        Ok(NewDatabase {
+            uuid: new_uuid(self.seed),
+            geometry,
+            streams: u8::try_from(self.disks.logs.len()).expect("at most 16 streams"),
+            segments: SegmentSizes::fixed(segment_bytes),
+            scheme,
+        })
+    }
+
+    /// How a database of this scheme is restarted.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if there is no such method.
+    pub(crate) fn restart_options(
+        &self,
+        schedule: Schedule,
+        method: &str,
+        scheme: Scheme,
+    ) -> Result<RestartOptions<'static>> {
+        let method = Method::by_name(method, scheme).map_err(Error::Usage)?;
+        let (disks, clock) = (self.disks.clone(), Arc::clone(&self.clock));
+        Ok(RestartOptions::of_records(disks, clock, schedule, method))
+    }
+}
+
+/// The uuid that a seed gives a new database.
+fn new_uuid(seed: u64) -> Uuid {
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&mix64(seed).to_le_bytes());
+    uuid[8..].copy_from_slice(&mix64(seed ^ 0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    Uuid(uuid)
+}
