@@ -10,6 +10,7 @@ use perdura_server::settings::units;
 use perdura_workloads::drive::{DriveOptions, Limit, LogScheme, ModelledDisk, RunReport, Site};
 
 use crate::exit::Usage;
+use crate::output;
 use crate::verb::database::DatabaseArgs;
 
 /// The part of a run by time that is not measured.
@@ -110,6 +111,17 @@ impl DriveArgs {
         self.database.0.names().find(|name| !known.contains(name))
     }
 
+    /// Prints what a run found. With `--crash` the process ends here.
+    pub fn end(&self, report: &RunReport) -> Result<()> {
+        if self.json {
+            output::json(report)?;
+        } else {
+            output::text(&text(report))?;
+        }
+        cut_power(self.crash);
+        Ok(())
+    }
+
     /// How it is driven.
     pub fn drive(&self) -> Result<DriveOptions> {
         if self.workers == 0 || self.txns == Some(0) || self.seconds.is_some_and(|s| s.is_zero()) {
@@ -137,6 +149,13 @@ impl DriveArgs {
                 },
             },
         })
+    }
+}
+
+/// Ends the process like a power cut if that `is_asked`: nothing is closed.
+pub fn cut_power(is_asked: bool) {
+    if is_asked {
+        std::process::exit(0);
     }
 }
 

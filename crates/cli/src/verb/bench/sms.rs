@@ -12,6 +12,7 @@ use perdura_workloads::sms::{
     RunLimit, SLOT_BYTES_MAX, SLOT_BYTES_MIN, SmsBench, SmsOptions, bench,
 };
 
+use super::drive::cut_power;
 use crate::exit::Usage;
 use crate::output;
 use perdura_server::settings::units;
@@ -220,9 +221,6 @@ pub fn run(args: &SmsArgs) -> Result<()> {
             report.digest,
         ))?;
     }
-    if args.crash {
-        // Like a power cut: nothing is closed.
-        std::process::exit(0);
-    }
+    cut_power(args.crash);
     Ok(())
 }

@@ -113,10 +113,7 @@ pub fn run(args: &TpccArgs) -> Result<()> {
         let lines: String = conditions.iter().flatten().map(line_of).collect();
         output::text(&(text + &lines))?;
     }
-    if args.typed.drive.crash {
-        // Like a power cut: nothing is closed.
-        std::process::exit(0);
-    }
+    drive::cut_power(args.typed.drive.crash);
     bench.site.close(db)?;
     let conditions = conditions.unwrap_or_default();
     match conditions

@@ -9,9 +9,8 @@ use perdura_workloads::update::Rows;
 use perdura_workloads::update::bench::UpdateBench;
 use perdura_workloads::update::keyed::KeyedBench;
 
-use super::drive::{self, DriveArgs};
+use super::drive::DriveArgs;
 use crate::exit::Usage;
-use crate::output;
 
 /// Rows whose values change: each transaction changes some bytes of one row.
 ///
@@ -95,15 +94,7 @@ pub fn run(args: &UpdateArgs) -> Result<()> {
         digest: args.drive.digest,
     };
     let ended = bench.run()?;
-    if args.drive.json {
-        output::json(&ended.report)?;
-    } else {
-        output::text(&drive::text(&ended.report))?;
-    }
-    if args.drive.crash {
-        // Like a power cut: nothing is closed.
-        std::process::exit(0);
-    }
+    args.drive.end(&ended.report)?;
     bench.site.close(ended.db)
 }
 
@@ -143,14 +134,6 @@ fn run_keyed(args: &UpdateArgs, rows: Rows, scheme: SchemeArg) -> Result<()> {
         digest: args.drive.digest,
     };
     let ended = bench.run()?;
-    if args.drive.json {
-        output::json(&ended.report)?;
-    } else {
-        output::text(&drive::text(&ended.report))?;
-    }
-    if args.drive.crash {
-        // Like a power cut: nothing is closed.
-        std::process::exit(0);
-    }
+    args.drive.end(&ended.report)?;
     ended.close()
 }

@@ -5,10 +5,8 @@ use clap::Parser;
 use perdura_workloads::voter::bench::VoterBench;
 use perdura_workloads::voter::inputs::Election;
 
-use super::drive;
 use super::typed::TypedArgs;
 use crate::exit::Usage;
-use crate::output;
 
 /// An election by phone: one short transaction, which inserts a vote.
 ///
@@ -43,14 +41,6 @@ pub fn run(args: &VoterArgs) -> Result<()> {
     };
     let mut ended = bench.run()?;
     bench.run_beside(&ended.db, args.typed.beside(), &mut ended.report)?;
-    if args.typed.drive.json {
-        output::json(&ended.report)?;
-    } else {
-        output::text(&drive::text(&ended.report))?;
-    }
-    if args.typed.drive.crash {
-        // Like a power cut: nothing is closed.
-        std::process::exit(0);
-    }
+    args.typed.drive.end(&ended.report)?;
     bench.site.close(ended.db)
 }
