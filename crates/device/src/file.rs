@@ -66,6 +66,11 @@ impl FileDisk {
         }
     }
 
+    /// The same, as the parts of a database share it.
+    pub fn shared(root: &Path) -> Result<Arc<dyn Disk>> {
+        Ok(Arc::new(FileDisk::new(root)?))
+    }
+
     /// The disk below `root`, which need not be there: until it is, nothing is found. [`Disk::make_dir`] makes it.
     #[must_use]
     pub fn at(root: &Path) -> FileDisk {

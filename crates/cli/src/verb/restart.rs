@@ -3,11 +3,16 @@
 mod interleaved;
 mod keyed;
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use clap::Parser;
 use perdura::typed::AcceptDivergence;
 use perdura::{Db, RestartReport};
+use perdura_device::{FileDisk, SystemClock};
+use perdura_recovery::disks::{Demand, Locks, Opening};
 use perdura_recovery::{Level, Method, Schedule};
+use perdura_steal::StealEnv;
 use perdura_wal::{Mode, Scheme};
 
 use crate::exit::Usage;
@@ -110,6 +115,22 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let digest = report.digest.as_deref().unwrap_or_default();
     output::text(&format!("{report}digest    {digest}\n"))
+}
+
+/// What interleaved transactions have outside: the disks, which are opened anew to be written.
+fn to_write(directories: &Directories, offline: Offline) -> Result<(StealEnv, Locks)> {
+    let streams = offline.anchor.streams;
+    // Its locks are shared, and stand in the way of the ones that follow.
+    drop(offline);
+    let paths = directories.paths();
+    let opening = Opening::begin(&paths, &FileDisk::shared)?;
+    let (disks, locks) = opening.finish(streams, paths.image_disks(), Demand::All)?;
+    let env = StealEnv {
+        disks,
+        clock: Arc::new(SystemClock::new()),
+        seed: 0,
+    };
+    Ok((env, locks))
 }
 
 /// Opens the database to write and closes it cleanly.

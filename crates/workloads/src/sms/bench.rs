@@ -1,6 +1,6 @@
 //! A run on given disks, from nothing to a report.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -133,7 +133,7 @@ impl Site {
                     images: bench.image_dirs.clone(),
                     logs: bench.log_dirs.clone(),
                 };
-                let opening = Opening::begin(&paths, &open_dir)?;
+                let opening = Opening::begin(&paths, &FileDisk::shared)?;
                 ensure!(
                     !opening.exists(),
                     "{} holds a database; give a new directory",
@@ -157,8 +157,4 @@ impl Site {
             _locks: locks,
         })
     }
-}
-
-fn open_dir(dir: &Path) -> perdura_base::Result<Arc<dyn Disk>> {
-    Ok(Arc::new(FileDisk::new(dir)?))
 }

@@ -3,7 +3,7 @@
 //! Workers run transactions, flushers make them durable, and one more thread writes pages while too many are dirty and
 //! takes checkpoints.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -195,7 +195,7 @@ impl KeyedBench {
             images: Vec::new(),
             logs: self.log_dirs.clone(),
         };
-        let opening = Opening::begin(&paths, &open_dir)?;
+        let opening = Opening::begin(&paths, &FileDisk::shared)?;
         let exists = opening.exists();
         let found = match exists {
             true => opening.anchor()?,
@@ -279,10 +279,6 @@ impl KeyedBench {
             Ok((done?, checkpoints))
         })
     }
-}
-
-fn open_dir(dir: &Path) -> perdura::Result<Arc<dyn Disk>> {
-    Ok(Arc::new(FileDisk::new(dir)?))
 }
 
 /// The thread that writes pages.

@@ -1,18 +1,14 @@
 //! A restart for good of a database of interleaved transactions.
 
-use std::path::Path;
-use std::sync::Arc;
-
 use anyhow::{Context, Result};
 use perdura::RestartReport;
 use perdura_base::PartitionId;
-use perdura_device::{Disk, FileDisk, SystemClock};
 use perdura_heap::Heap;
 use perdura_page::{PageKind, SlotClass, layout};
-use perdura_recovery::disks::{Demand, Opening};
 use perdura_recovery::{Method, Schedule};
-use perdura_steal::{Steal, StealEnv, StealOptions};
+use perdura_steal::{Steal, StealOptions};
 
+use super::to_write;
 use crate::in_memory::Pool;
 use crate::offline::{Directories, Offline, taken_slots, with_digest};
 
@@ -28,17 +24,8 @@ pub fn restart(
     let (seen, _) = offline.restart_by(method, schedule, pool)?;
     let slot_bytes = class_of(&seen.heap).unwrap_or_default().bytes();
     drop(seen);
-    let (scheme, streams) = (offline.anchor.scheme, offline.anchor.streams);
-    // Its locks are shared, and stand in the way of the ones that follow.
-    drop(offline);
-    let paths = directories.paths();
-    let opening = Opening::begin(&paths, &open_dir)?;
-    let (disks, _locks) = opening.finish(streams, paths.image_disks(), Demand::All)?;
-    let env = StealEnv {
-        disks,
-        clock: Arc::new(SystemClock::new()),
-        seed: 0,
-    };
+    let scheme = offline.anchor.scheme;
+    let (env, _locks) = to_write(directories, offline)?;
     let options = StealOptions {
         schedule: *schedule,
         method: method.name,
@@ -49,10 +36,6 @@ pub fn restart(
     let mut report = with_digest(opened.report().clone(), opened.digest());
     report.rows = taken_slots(opened.heap());
     Ok(report)
-}
-
-pub fn open_dir(dir: &Path) -> perdura::Result<Arc<dyn Disk>> {
-    Ok(Arc::new(FileDisk::new(dir)?))
 }
 
 /// The class of the first page that has slots; all have the same.

@@ -1,17 +1,13 @@
 //! A restart for good of a database with a tree.
 
-use std::sync::Arc;
-
 use anyhow::{Context, Result};
 use perdura::RestartReport;
-use perdura_device::SystemClock;
-use perdura_recovery::disks::{Demand, Opening};
 use perdura_recovery::{Method, Schedule};
 use perdura_steal::keyed::contents;
-use perdura_steal::{Keyed, KeyedOptions, StealEnv};
+use perdura_steal::{Keyed, KeyedOptions};
 use perdura_wal::Rung;
 
-use super::interleaved::open_dir;
+use super::to_write;
 use crate::in_memory::Pool;
 use crate::offline::{Directories, Offline, with_digest};
 
@@ -23,17 +19,8 @@ pub fn restart(
     schedule: &Schedule,
     pool: &Pool,
 ) -> Result<RestartReport> {
-    let (scheme, streams) = (offline.anchor.scheme, offline.anchor.streams);
-    // Its locks are shared, and stand in the way of the ones that follow.
-    drop(offline);
-    let paths = directories.paths();
-    let opening = Opening::begin(&paths, &open_dir)?;
-    let (disks, _locks) = opening.finish(streams, paths.image_disks(), Demand::All)?;
-    let env = StealEnv {
-        disks,
-        clock: Arc::new(SystemClock::new()),
-        seed: 0,
-    };
+    let scheme = offline.anchor.scheme;
+    let (env, _locks) = to_write(directories, offline)?;
     let options = KeyedOptions {
         schedule: *schedule,
         method: method.name,
