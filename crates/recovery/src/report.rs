@@ -205,6 +205,15 @@ pub struct RestartReport {
     pub notes: Vec<String>,
 }
 
+impl RestartReport {
+    /// Enters that so many changes of open transactions were taken back behind the restart, in `ns` nanoseconds.
+    pub fn took_back(&mut self, changes: u64, ns: u64) {
+        self.records.undone = changes;
+        self.seconds.undo = Duration::from_nanos(ns).as_secs_f64();
+        self.seconds.total += self.seconds.undo;
+    }
+}
+
 /// What reading so many bytes in so many seconds comes to; nothing if it took no time.
 fn rate(bytes: u64, seconds: f64) -> String {
     let us = Duration::try_from_secs_f64(seconds)

@@ -3,7 +3,6 @@
 //! logged, and the database ends with the process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use perdura_base::num::to_u64;
 use perdura_base::{Gsn, Result};
@@ -66,9 +65,7 @@ pub fn restart_dry(
     let losers = std::mem::take(&mut found.losers);
     let undone = take_back(&found.tree, losers, restarted.wal_start.gsn)?;
     let ns = restart.clock.mono_ns().saturating_sub(begin);
-    restarted.report.records.undone = undone;
-    restarted.report.seconds.undo = Duration::from_nanos(ns).as_secs_f64();
-    restarted.report.seconds.total += restarted.report.seconds.undo;
+    restarted.report.took_back(undone, ns);
     Ok(Some(restarted))
 }
 

@@ -187,10 +187,7 @@ impl Keyed {
         }
         let undone = self.stats().compensations;
         let ns = clock.mono_ns().saturating_sub(begin);
-        let report = &mut self.running.report;
-        report.records.undone = undone;
-        report.seconds.undo = std::time::Duration::from_nanos(ns).as_secs_f64();
-        report.seconds.total += report.seconds.undo;
+        self.running.report.took_back(undone, ns);
         Ok(())
     }
 

@@ -1,14 +1,32 @@
 //! What a log or a disk does to a tree: records that cannot be read, and no room.
 
+use std::sync::Arc;
+
 use perdura_base::{CkptEpoch, Error, PartitionSet, StreamId, TxnId};
 use perdura_device::{FaultPlan, SimDisk};
 use perdura_page::operation::{Act, encode};
+use perdura_recovery::Method;
 use perdura_recovery::tree::writer::TREE_STREAM;
-use perdura_steal::Keyed;
+use perdura_steal::{Keyed, KeyedOptions};
 use perdura_tree::check::check;
 use perdura_wal::{FrameKind, Rung, Scheme};
 
 use crate::support::{TABLE, crash, digest_of, env, insist, methods, open, options, put};
+
+/// Why each method of the logical scheme does not restart this disk, which is left as it is.
+fn refusals(disk: &Arc<SimDisk>) -> Vec<(&'static str, String)> {
+    let refusal = |method: &'static Method| {
+        let options = KeyedOptions {
+            method: method.name,
+            ..options(Scheme::Logical)
+        };
+        let before = disk.snapshot();
+        let why = Keyed::open(env(disk, 2), options).map(drop);
+        disk.restore(&before);
+        (method.name, why.expect_err("refused").to_string())
+    };
+    methods(Scheme::Logical).map(refusal).collect()
+}
 
 #[test]
 fn a_record_of_the_tree_that_cannot_be_read_is_refused_with_its_block() {
@@ -30,16 +48,10 @@ fn a_record_of_the_tree_that_cannot_be_read_is_refused_with_its_block() {
     keyed.flush_all().expect("no disk fails");
     drop(keyed);
     crash(&disk, 1);
-    for method in methods(Scheme::Logical) {
-        let mut options = options(Scheme::Logical);
-        options.method = method.name;
-        let before = disk.snapshot();
-        let why = Keyed::open(env(&disk, 2), options).map(drop);
-        let why = why.expect_err("refused").to_string();
+    for (_, why) in refusals(&disk) {
         assert!(why.contains("a record of the tree"), "{why}");
         let block = format!("log stream 0 at byte {}", at.pos.0);
         assert!(why.contains(&block), "{why} is not of {block}");
-        disk.restore(&before);
     }
 }
 
@@ -78,14 +90,8 @@ fn a_number_that_is_missing_or_there_twice_is_refused_by_every_method() {
         keyed.flush_all().expect("no disk fails");
         drop(keyed);
         crash(&disk, 1);
-        for method in methods(Scheme::Logical) {
-            let mut options = options(Scheme::Logical);
-            options.method = method.name;
-            let before = disk.snapshot();
-            let why = Keyed::open(env(&disk, 2), options).map(drop);
-            let why = why.expect_err("refused").to_string();
-            assert!(why.contains(told), "{}: {why}", method.name);
-            disk.restore(&before);
+        for (method, why) in refusals(&disk) {
+            assert!(why.contains(told), "{method}: {why}");
         }
     }
 }
