@@ -114,10 +114,7 @@ impl World {
             scan.restart(self.model.live());
         }
         self.closed_cleanly = Some(false);
-        self.must_survive = durable;
-        self.evidence = durable;
-        self.tally.restarts += 1;
-        self.note(durable);
+        self.count_restart(durable);
         Ok(())
     }
 }

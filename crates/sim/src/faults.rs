@@ -5,6 +5,9 @@ use std::sync::Arc;
 use fastrand::Rng;
 use perdura_device::{FaultPlan, SimDisk, SyncFailure};
 
+/// Operations of a life, about, within which its faults strike.
+pub(crate) const LIFE_OPS: u64 = 150;
+
 /// Plans a fault on one of the disks, within about `ops_max` operations.
 pub(crate) fn plan(rng: &mut Rng, disks: &[Arc<SimDisk>], ops_max: u64) {
     let cuts = if ops_max < 20 { 5 } else { 3 };

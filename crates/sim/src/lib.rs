@@ -25,7 +25,8 @@
 //! | [`damage`] | every byte of a small database, one at a time |
 //! | [`file_damage`] | every file cut, zeroed, exchanged and deleted: the verdicts of three verbs |
 //! | [`mod@run`] | runs: the mode of each seed, the report |
-//! | `locked` | the oracle of transactions that lock rows |
+//! | `restarted` | what every world asks of a restart |
+//! | `locked` | transactions that lock rows: the oracle, the clients |
 //! | `steal` | the world of interleaved transactions |
 //! | `tree` | the world of transactions over rows of a tree, by their keys |
 //! | `tables` | the world of typed tables and procedures |
@@ -54,6 +55,7 @@ mod other_image;
 mod over_core;
 mod product;
 pub mod report;
+mod restarted;
 pub mod run;
 mod scanning;
 mod scripts;

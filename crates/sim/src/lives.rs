@@ -45,18 +45,25 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
     /// Draws the method and the level of the next restart.
     fn draw_way(&mut self);
     /// Prepares the database after the first restart.
-    fn settle_in(&mut self) -> Check;
+    fn settle_in(&mut self) -> Check {
+        Ok(())
+    }
     /// Plans the faults of a life.
-    fn plan_fault(&mut self);
+    fn plan_fault(&mut self) {
+        let machine = &mut **self;
+        faults::plan(&mut machine.rng, &machine.disks, faults::LIFE_OPS);
+    }
     /// Takes one step, drawn by the run's odds.
     fn step(&mut self) -> Check;
     /// Ends a life, before the crash. `overdue`: the planned crashes have happened, and the life only
     /// serves to make the run count.
-    fn end_life(&mut self, overdue: bool) -> Check;
+    fn end_life(&mut self, overdue: bool) -> Check {
+        self.checkpoint_if(overdue)
+    }
     /// Drops the engine and all volatile state with it.
     fn forget_all(&mut self);
     /// Prepares a restart that follows a failed one.
-    fn try_again(&mut self);
+    fn try_again(&mut self) {}
     /// Compares the recovered state with the expected one.
     fn check_restart(&mut self) -> Check;
     /// Restarts copies of the disks, as the restart found them, in other ways that must lead to the
@@ -65,7 +72,9 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
     /// Compares a restart of damaged disks with the evidence; returns the epoch it kept, if it started.
     fn check_rotten(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>>;
     /// Ends the run.
-    fn clean_up(&mut self) -> Check;
+    fn clean_up(&mut self) -> Check {
+        Ok(())
+    }
 
     /// Runs the world to its end; returns its counts, its trace and its result.
     fn run_to_end(mut self) -> (Tally, u64, Check)

@@ -4,6 +4,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+mod clients;
+mod database;
+
+pub(crate) use clients::Clients;
+pub(crate) use database::{Interleaved, close_part, interleaved};
+
 /// Rows by where they are: a *spot*, by which they are locked.
 pub(crate) type State<S, R> = BTreeMap<S, R>;
 /// What a transaction left in a spot.

@@ -135,6 +135,17 @@ pub(crate) fn keep_locked(disks: &[Arc<SimDisk>]) {
     }
 }
 
+/// Copies of disks as they are.
+pub(crate) fn copies_of(disks: &[Arc<SimDisk>]) -> Vec<Arc<SimDisk>> {
+    let copy = |disk: &Arc<SimDisk>| {
+        let copy = SimDisk::new(0);
+        copy.restore(&disk.snapshot());
+        debug_assert_eq!(copy.files(), disk.files(), "a copy has the files it is of");
+        copy
+    };
+    disks.iter().map(copy).collect()
+}
+
 /// What a run's lives have in common: the part of a swarm that every world has.
 #[derive(Debug, Clone)]
 pub struct Course {
@@ -245,13 +256,7 @@ impl<E: Engine> Machine<E> {
 
     /// Copies of the disks as they are.
     pub(crate) fn copy_disks(&self) -> Vec<Arc<SimDisk>> {
-        let copy = |disk: &Arc<SimDisk>| {
-            let copy = SimDisk::new(0);
-            copy.restore(&disk.snapshot());
-            debug_assert_eq!(copy.files(), disk.files(), "a copy has the files it is of");
-            copy
-        };
-        self.disks.iter().map(copy).collect()
+        copies_of(&self.disks)
     }
 
     /// The engine and what only it knew are gone.
@@ -315,6 +320,12 @@ impl<E: Engine> Machine<E> {
     /// One of the streams.
     pub(crate) fn draw_stream(&mut self) -> StreamId {
         StreamId(self.rng.u8(0..self.course.streams))
+    }
+
+    /// One step of what prepares the segments of one of the streams.
+    pub(crate) fn prepare_one(&mut self) -> Check {
+        let stream = self.draw_stream();
+        self.prepare(stream)
     }
 
     /// One step of what prepares segments.
@@ -446,5 +457,13 @@ impl<E: Engine> Machine<E> {
             }
         }
         Ok(())
+    }
+
+    /// The first checkpoint of a run, if it is `overdue`: without one the run does not count.
+    pub(crate) fn checkpoint_if(&mut self, overdue: bool) -> Check {
+        match overdue && !self.stopped && self.tally.checkpoints == 0 {
+            true => self.checkpoint_now(),
+            false => Ok(()),
+        }
     }
 }

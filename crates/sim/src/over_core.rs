@@ -6,7 +6,6 @@ use std::sync::Arc;
 use fastrand::Rng;
 use perdura::catalog::CatalogRows;
 use perdura::{Core, CoreOptions, Env, Error, MemoryAccount, Progress};
-use perdura_base::error::Family;
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{ImageSlot, PartitionId};
@@ -21,6 +20,7 @@ use perdura_wal::{Direction, Scheme};
 use crate::machine::{Machine, engine, keep_locked};
 use crate::other_image::OtherImage;
 use crate::report::Check;
+use crate::restarted::{check_void, started};
 use crate::swarm::{draw_schedule, pick};
 
 /// The method with its streams read backwards.
@@ -40,18 +40,6 @@ pub struct Promise {
 engine!(Core: Core, Promise, |core: &Core, promise: &Promise| {
     (promise.ticket <= core.durable()).then_some(promise.needs)
 });
-
-/// Whether a read of this disk failed on purpose: what it did not return may be taken for damaged.
-pub(crate) fn read_failed(disk: &SimDisk) -> bool {
-    disk.faults()
-        .get("read_failed")
-        .is_some_and(|count| *count > 0)
-}
-
-/// Whether something on this disk rotted.
-pub(crate) fn has_rotted(disk: &SimDisk) -> bool {
-    disk.faults().contains_key("rot")
-}
 
 /// The anchor as the restart found it, if it did: after a failed read it may have put an image
 /// aside.
@@ -93,8 +81,12 @@ impl Machine<Core> {
         }
     }
 
-    /// What a shutdown does, as far as it gets. Sets whether the anchor says so, if that is known.
-    pub(crate) fn close_cleanly(&mut self, closed: &mut Option<bool>) -> Check {
+    /// What a shutdown does, as far as it gets, at the end of few lives. Sets whether the anchor says so, if
+    /// that is known.
+    pub(crate) fn close_cleanly_at_times(&mut self, closed: &mut Option<bool>) -> Check {
+        if self.stopped || self.rng.u8(0..24) > 0 {
+            return Ok(());
+        }
         self.checkpoint_now()?;
         self.flush_all()?;
         if self.stopped || !self.engine().wal().is_idle() {
@@ -200,31 +192,13 @@ pub(crate) trait OverCore {
     fn verify(&self, core: &Core) -> Check {
         let (report, machine) = (core.report(), self.machine());
         let durable = report.durable_epoch;
-        if durable < machine.must_survive {
-            return Err(format!(
-                "epoch {} was acknowledged, the restart kept only {durable}",
-                machine.must_survive
-            ));
-        }
-        let unusable = |note: &String| note.contains("cannot be used");
-        let damaged = report.pages_rebuilt > 0 || report.notes.iter().any(unusable);
-        let may_be = |disk: &Arc<SimDisk>| read_failed(disk) || has_rotted(disk);
-        if damaged && !machine.disks.iter().any(may_be) {
-            return Err(format!(
-                "an image is damaged although nothing rots: {:?}",
-                report.notes
-            ));
-        }
+        machine.check_kept(durable)?;
+        machine.check_images_met(report)?;
         let doubted = |note: &&String| note.ends_with("are valid");
         if let Some(doubted) = report.notes.iter().find(doubted) {
             return Err(format!("not durable before the first block: {doubted}"));
         }
-        if report.void_blocks > 0 && core.wal().current().0 < durable + 2 {
-            return Err(format!(
-                "epoch {} is in a void block and used again",
-                durable + 1
-            ));
-        }
+        check_void(report, core.wal().current().0)?;
         if self.closed_cleanly().is_some_and(|was| was != report.clean) && !report.created {
             return Err(format!("the report says clean: {}", report.clean));
         }
@@ -347,17 +321,11 @@ pub(crate) trait OverCore {
         evidence: u64,
         damage: &str,
     ) -> Check<Option<u64>> {
-        let core = match self.open_core(disks) {
-            Ok(core) => core,
-            Err(error) if error.family() == Family::Corruption => return Ok(None),
-            Err(error) => return Err(format!("{damage}: {error}")),
+        let kept = |core: &Core| core.report().durable_epoch;
+        let started = started(self.open_core(disks), kept, evidence, damage)?;
+        let Some((core, durable)) = started else {
+            return Ok(None);
         };
-        let durable = core.report().durable_epoch;
-        if durable < evidence {
-            return Err(format!(
-                "{damage}: started at epoch {durable}, but {evidence} has later evidence"
-            ));
-        }
         let survived = self.survived(&core);
         if !self.remembers(survived) {
             return Ok(Some(durable));

@@ -37,14 +37,6 @@ impl Lives for World {
         self.swarm.options.schedule = draw_schedule(&mut self.rng, level);
     }
 
-    fn settle_in(&mut self) -> Check {
-        Ok(())
-    }
-
-    fn plan_fault(&mut self) {
-        faults::plan(&mut self.machine.rng, &self.machine.disks, 150);
-    }
-
     fn step(&mut self) -> Check {
         self.draw_step()
     }
@@ -54,17 +46,9 @@ impl Lives for World {
             self.compare(self.core(), self.model.live())
                 .map_err(|what| format!("before the crash: {what}"))?;
         }
-        if overdue && !self.stopped && self.tally.checkpoints == 0 {
-            self.checkpoint_now()?;
-        }
-        if !self.stopped && self.rng.u8(0..24) == 0 {
-            let World {
-                machine,
-                closed_cleanly,
-                ..
-            } = self;
-            machine.close_cleanly(closed_cleanly)?;
-        }
+        self.machine.checkpoint_if(overdue)?;
+        self.machine
+            .close_cleanly_at_times(&mut self.closed_cleanly)?;
         Ok(())
     }
 

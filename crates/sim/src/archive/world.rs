@@ -16,8 +16,9 @@ use perdura_recovery::read_anchor;
 use crate::content::scramble;
 use crate::lives::{Lives, Rarity};
 use crate::machine::Machine;
-use crate::over_core::{OverCore, has_rotted};
+use crate::over_core::OverCore;
 use crate::report::Check;
+use crate::restarted::has_rotted;
 use crate::swarm::Swarm;
 use crate::world::World;
 

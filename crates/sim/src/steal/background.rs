@@ -1,5 +1,6 @@
 //! Draws the next step.
 
+use crate::locked::close_part;
 use crate::report::Check;
 
 use super::world::World;
@@ -9,14 +10,14 @@ impl World {
     pub fn draw_step(&mut self) -> Check {
         let odds = self.swarm.odds;
         match self.machine.draw_kind(&odds) {
-            0 => self.begin(),
+            0 => self.clients.begin(self.machine.engine()),
             1 => return self.change(false),
             2 => return self.insert(),
             3 => return self.change(true),
-            4 => self.commit(),
+            4 => self.clients.commit(&mut self.machine),
             5 => self.abort(),
             6 => drop(self.steal().close_epoch()),
-            7 => self.close_part(),
+            7 => close_part(&mut self.machine),
             8 => return self.flush_one(),
             9 => return self.checkpoint_begin(),
             10 => return self.checkpoint_steps(),
@@ -27,19 +28,10 @@ impl World {
                 self.machine
                     .clock
                     .advance_us(self.machine.rng.u64(0..2_000_000));
-                let stream = self.draw_stream();
-                return self.prepare(stream);
+                return self.prepare_one();
             }
             _ => return self.vouch(),
         }
         Ok(())
-    }
-
-    fn close_part(&mut self) {
-        let stream = self.draw_stream();
-        match self.rng.u8(0..3) {
-            0 => drop(self.steal().close_begin()),
-            _ => self.steal().close_visit(stream),
-        }
     }
 }

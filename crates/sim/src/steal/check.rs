@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use perdura_base::PartitionId;
-use perdura_base::error::Family;
 use perdura_device::{Clock, SimDisk};
 use perdura_heap::MemoryAccount;
 use perdura_recovery::indexing::NoTables;
@@ -12,13 +11,13 @@ use perdura_steal::Steal;
 
 use crate::lives::Lives;
 use crate::other_image::OtherImage;
-use crate::over_core::{anchor_of, read_failed};
+use crate::over_core::anchor_of;
 use crate::report::Check;
+use crate::restarted::{check_void, started};
 use crate::swarm::draw_schedule;
 
-use super::oracle::State;
 use super::swarm::{draw_level, legal};
-use super::world::{World, place, spot};
+use super::world::{State, World, place, spot};
 
 impl World {
     /// Holds an open database against the rows that must be there.
@@ -48,27 +47,10 @@ impl World {
     pub fn verify(&self, steal: &Steal) -> Check {
         let report = steal.report();
         let durable = report.durable_epoch;
-        if durable < self.must_survive {
-            return Err(format!(
-                "epoch {} was acknowledged, the restart kept only {durable}",
-                self.must_survive
-            ));
-        }
-        let unusable = |note: &String| note.contains("cannot be used");
-        let damaged = report.pages_rebuilt > 0 || report.notes.iter().any(unusable);
-        if damaged && !self.disks.iter().any(|disk| read_failed(disk)) {
-            return Err(format!(
-                "an image is damaged although nothing rots: {:?}",
-                report.notes
-            ));
-        }
-        if report.void_blocks > 0 && steal.wal().current().0 < durable + 2 {
-            return Err(format!(
-                "epoch {} is in a void block and used again",
-                durable + 1
-            ));
-        }
-        let expected = self.oracle.state_at(durable);
+        self.check_kept(durable)?;
+        self.check_images_met(report)?;
+        check_void(report, steal.wal().current().0)?;
+        let expected = self.clients.oracle.state_at(durable);
         self.compare(steal, &expected).map_err(|what| {
             format!(
                 "after the restart at epoch {durable} by {} at level {}: {what}",
@@ -82,11 +64,8 @@ impl World {
     pub fn check_state(&mut self) -> Check {
         self.verify(self.steal())?;
         let durable = self.steal().report().durable_epoch;
-        self.oracle.restart(durable);
-        self.must_survive = durable;
-        self.evidence = durable;
-        self.tally.restarts += 1;
-        self.note(durable);
+        self.clients.oracle.restart(durable);
+        self.count_restart(durable);
         Ok(())
     }
 
@@ -159,7 +138,7 @@ impl World {
             before,
             image_disks: self.image_disks(before),
             open: |disks: &[Arc<SimDisk>]| self.open_on(disks),
-            compare: |other: &Steal| self.compare(other, self.oracle.committed()),
+            compare: |other: &Steal| self.compare(other, self.clients.oracle.committed()),
         };
         standby.check(&anchor, choice)
     }
@@ -167,19 +146,12 @@ impl World {
     /// After rot: an error of the corruption family, or exactly a durable prefix that reaches at
     /// least to what later evidence names.
     pub fn check_damaged(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
-        let steal = match self.open_on(disks) {
-            Ok(steal) => steal,
-            Err(error) if error.family() == Family::Corruption => return Ok(None),
-            Err(error) => return Err(format!("{damage}: {error}")),
+        let kept = |steal: &Steal| steal.report().durable_epoch;
+        let started = started(self.open_on(disks), kept, self.evidence, damage)?;
+        let Some((steal, durable)) = started else {
+            return Ok(None);
         };
-        let durable = steal.report().durable_epoch;
-        if durable < self.evidence {
-            return Err(format!(
-                "{damage}: started at epoch {durable}, but {} has later evidence",
-                self.evidence
-            ));
-        }
-        self.compare(&steal, &self.oracle.state_at(durable))
+        self.compare(&steal, &self.clients.oracle.state_at(durable))
             .map_err(|what| format!("{damage}: started at epoch {durable}: {what}"))?;
         Ok(Some(durable))
     }

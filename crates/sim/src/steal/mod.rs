@@ -16,7 +16,6 @@
 //! |---|---|
 //! | `swarm` | the character of a run |
 //! | `row` | rows that differ in few bytes or in all |
-//! | `oracle` | the expected rows |
 //! | `world` | the machine with its database, and its clients |
 //! | `client` | the steps of transactions |
 //! | `background` | draws the next step |
@@ -26,7 +25,6 @@
 mod background;
 mod check;
 mod client;
-mod oracle;
 mod row;
 mod run;
 mod swarm;

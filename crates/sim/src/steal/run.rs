@@ -12,10 +12,9 @@ use crate::faults;
 use crate::lives::{Lives, Rarity};
 use crate::report::{Check, CrashOptions, Tally};
 
-use super::oracle::State;
 use super::row::Row;
 use super::swarm::{Swarm, draw_level};
-use super::world::{World, spot};
+use super::world::{State, World, spot};
 
 /// One run.
 pub(crate) fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
@@ -60,7 +59,7 @@ impl Lives for World {
             let images = self.image_disks(&self.disks).to_vec();
             faults::plan_full(&mut self.rng, &images);
         } else {
-            faults::plan(&mut self.machine.rng, &self.machine.disks, 150);
+            faults::plan(&mut self.machine.rng, &self.machine.disks, faults::LIFE_OPS);
         }
     }
 
@@ -68,19 +67,10 @@ impl Lives for World {
         self.draw_step()
     }
 
-    fn end_life(&mut self, overdue: bool) -> Check {
-        if overdue && !self.stopped && self.tally.checkpoints == 0 {
-            self.checkpoint_now()?;
-        }
-        Ok(())
-    }
-
     fn forget_all(&mut self) {
-        self.clients.clear();
+        self.clients.forget();
         self.machine.forget();
     }
-
-    fn try_again(&mut self) {}
 
     fn check_restart(&mut self) -> Check {
         self.check_state()
@@ -92,10 +82,6 @@ impl Lives for World {
 
     fn check_rotten(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
         self.check_damaged(disks, damage)
-    }
-
-    fn clean_up(&mut self) -> Check {
-        Ok(())
     }
 }
 
@@ -135,7 +121,7 @@ impl World {
                 state.len()
             ));
         }
-        self.oracle.load(state);
+        self.clients.oracle.load(state);
         self.tally.checkpoints += 1;
         Ok(())
     }

@@ -9,41 +9,25 @@ use perdura_device::{Clock, Disk, SimDisk};
 use perdura_recovery::Disks;
 use perdura_steal::{Committed, Place, Running, Steal, StealEnv, Txn};
 
-use crate::machine::{Machine, engine, keep_locked};
+use crate::locked::{self, Clients, interleaved};
+use crate::machine::{Machine, keep_locked};
 
-use super::oracle::{Oracle, Spot, Write};
 use super::row::Row;
 use super::swarm::Swarm;
 
-/// A client with a transaction that runs.
-pub(crate) struct Client {
-    pub number: u64,
-    pub txn: Txn,
-    /// In the order in which they were made.
-    pub writes: Vec<Write>,
-    pub rolls_back: bool,
-}
+/// Where a row is: page and slot by number.
+pub(crate) type Spot = (u32, u16);
+/// Rows by spot.
+pub(crate) type State = locked::State<Spot, Row>;
 
-impl Client {
-    /// What it wrote to a spot last.
-    pub fn wrote(&self, spot: Spot) -> Option<Option<Row>> {
-        let last = self.writes.iter().rev().find(|(at, _)| *at == spot);
-        last.map(|(_, row)| *row)
-    }
-}
-
-engine!(Steal: Running, Committed, |steal: &Steal, promise: &Committed| {
-    steal.is_acked(promise).then_some(promise.epoch.0)
-});
+interleaved!(Steal, Txn);
 
 /// Everything a run consists of.
 pub(crate) struct World {
     /// The data disk first, then those of the streams, then those of the images.
     pub machine: Machine<Steal>,
     pub swarm: Swarm,
-    pub clients: Vec<Client>,
-    pub clients_ever: u64,
-    pub oracle: Oracle,
+    pub clients: Clients<Steal, Spot, Row>,
     pub scratch: Vec<u8>,
 }
 
@@ -85,9 +69,7 @@ impl World {
         World {
             machine: Machine::new(seed, rng, swarm.course(), disks),
             swarm,
-            clients: Vec::new(),
-            clients_ever: 0,
-            oracle: Oracle::default(),
+            clients: Clients::default(),
             scratch: Vec::new(),
         }
     }

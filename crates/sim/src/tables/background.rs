@@ -15,10 +15,7 @@ impl World {
             3 => return self.flush_one(),
             4 => return self.checkpoint_begin(),
             5 => return self.checkpoint_steps(),
-            6 => {
-                let stream = self.draw_stream();
-                return self.prepare(stream);
-            }
+            6 => return self.prepare_one(),
             7 => return self.purge(),
             8 => drop(self.core().wal().append_beacon()),
             9 => self.move_clock(),

@@ -141,10 +141,7 @@ impl World {
         }
         self.note_image();
         self.closed_cleanly = Some(false);
-        self.must_survive = durable;
-        self.evidence = durable;
-        self.tally.restarts += 1;
-        self.note(durable);
+        self.count_restart(durable);
         Ok(())
     }
 }

@@ -9,7 +9,6 @@ use perdura_heap::SnapshotMode;
 use perdura_recovery::Level;
 
 use crate::content::scramble;
-use crate::faults;
 use crate::lives::{Lives, Rarity};
 use crate::over_core::OverCore;
 use crate::report::{Check, CrashOptions, Tally};
@@ -53,14 +52,6 @@ impl Lives for World {
         swarm.options.snapshot_mode = pick(&mut machine.rng, &modes);
     }
 
-    fn settle_in(&mut self) -> Check {
-        Ok(())
-    }
-
-    fn plan_fault(&mut self) {
-        faults::plan(&mut self.machine.rng, &self.machine.disks, 150);
-    }
-
     fn step(&mut self) -> Check {
         self.draw_step()?;
         self.note_image();
@@ -75,17 +66,9 @@ impl Lives for World {
             self.compare(self.core(), self.oracle.live())
                 .map_err(|what| format!("before the crash: {what}"))?;
         }
-        if overdue && !self.stopped && self.tally.checkpoints == 0 {
-            self.checkpoint_now()?;
-        }
-        if !self.stopped && self.rng.u8(0..24) == 0 {
-            let World {
-                machine,
-                closed_cleanly,
-                ..
-            } = self;
-            machine.close_cleanly(closed_cleanly)?;
-        }
+        self.machine.checkpoint_if(overdue)?;
+        self.machine
+            .close_cleanly_at_times(&mut self.closed_cleanly)?;
         self.note_image();
         Ok(())
     }
@@ -122,10 +105,6 @@ impl Lives for World {
 
     fn check_rotten(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
         self.check_damaged(disks, self.evidence, damage)
-    }
-
-    fn clean_up(&mut self) -> Check {
-        Ok(())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Draws the next step.
 
+use crate::locked::close_part;
 use crate::report::Check;
 
 use super::world::World;
@@ -9,13 +10,13 @@ impl World {
     pub fn draw_step(&mut self) -> Check {
         let odds = self.swarm.odds;
         match self.machine.draw_kind(&odds) {
-            0 => self.begin(),
+            0 => self.clients.begin(self.machine.engine()),
             1 => return self.write(false),
             2 => return self.write(true),
-            3 => self.commit(),
+            3 => self.clients.commit(&mut self.machine),
             4 => return self.abort(),
             5 => drop(self.keyed().close_epoch()),
-            6 => self.close_part(),
+            6 => close_part(&mut self.machine),
             7 => return self.flush_one(),
             8 => return self.checkpoint_begin(),
             9 => return self.checkpoint_steps(),
@@ -28,20 +29,11 @@ impl World {
                 if self.machine.rng.bool() {
                     self.keyed().checkpoint_cancel();
                 }
-                let stream = self.draw_stream();
-                return self.prepare(stream);
+                return self.prepare_one();
             }
             _ => return self.vouch(),
         }
         Ok(())
-    }
-
-    fn close_part(&mut self) {
-        let stream = self.draw_stream();
-        match self.rng.u8(0..3) {
-            0 => drop(self.keyed().close_begin()),
-            _ => self.keyed().close_visit(stream),
-        }
     }
 
     /// Steps of the writer of pages: as long as it should work, or one that nobody asked for.

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use perdura_base::Error;
-use perdura_base::error::Family;
 use perdura_device::SimDisk;
 use perdura_recovery::Method;
 use perdura_steal::Keyed;
 
 use crate::faults;
 use crate::lives::Lives;
-use crate::over_core::read_failed;
+use crate::machine::copies_of;
 use crate::report::Check;
+use crate::restarted::{refused, started};
 use crate::swarm::pick;
 
 use super::swarm::{TABLES, legal};
@@ -73,20 +73,9 @@ impl World {
     pub fn verify(&self, keyed: &Keyed) -> Check {
         let report = keyed.report();
         let durable = self.kept(keyed);
-        if durable < self.must_survive {
-            return Err(format!(
-                "epoch {} was acknowledged, the restart kept only {durable}",
-                self.must_survive
-            ));
-        }
-        let unusable = |note: &String| note.contains("cannot be used");
-        if report.notes.iter().any(unusable) && !self.disks.iter().any(|disk| read_failed(disk)) {
-            return Err(format!(
-                "an image is damaged although nothing rots: {:?}",
-                report.notes
-            ));
-        }
-        let expected = self.oracle.state_at(durable);
+        self.check_kept(durable)?;
+        self.check_images_met(report)?;
+        let expected = self.clients.oracle.state_at(durable);
         self.compare(keyed, &expected).map_err(|what| {
             format!(
                 "after the restart at epoch {durable} by {}: {what}",
@@ -115,11 +104,8 @@ impl World {
                 *self.tally.reached.entry(mark).or_default() += count;
             }
         }
-        self.oracle.restart(kept);
-        self.must_survive = durable;
-        self.evidence = durable;
-        self.tally.restarts += 1;
-        self.note(durable);
+        self.clients.oracle.restart(kept);
+        self.count_restart(durable);
         Ok(())
     }
 
@@ -132,7 +118,7 @@ impl World {
             false => vec![pick(&mut self.rng, &methods)],
         };
         for method in methods {
-            let copies: Vec<Arc<SimDisk>> = before.iter().map(copy).collect();
+            let copies: Vec<Arc<SimDisk>> = copies_of(before);
             let options = perdura_steal::KeyedOptions {
                 method: method.name,
                 ..self.swarm.options.clone()
@@ -140,7 +126,7 @@ impl World {
             let opened = Keyed::open(self.env(&copies), options);
             let opened = opened.map_err(|error| format!("by {}: {error}", method.name))?;
             let opened = opened.ok_or("there is no database")?;
-            self.compare(&opened, self.oracle.committed())
+            self.compare(&opened, self.clients.oracle.committed())
                 .map_err(|what| format!("by {}: {what}", method.name))?;
         }
         Ok(())
@@ -149,33 +135,17 @@ impl World {
     /// After rot: an error of the corruption family, or exactly a durable prefix that reaches at
     /// least to what later evidence names.
     pub fn check_damaged(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
-        let refused = |error: Error| match error.family() {
-            Family::Corruption => Ok(None),
-            _ => Err(format!("{damage}: {error}")),
+        let kept = |keyed: &Keyed| self.kept(keyed);
+        let started = started(self.open_on(disks), kept, self.evidence, damage)?;
+        let Some((keyed, durable)) = started else {
+            return Ok(None);
         };
-        let keyed = match self.open_on(disks) {
-            Ok(keyed) => keyed,
-            Err(error) => return refused(error),
-        };
-        let durable = self.kept(&keyed);
-        if durable < self.evidence {
-            return Err(format!(
-                "{damage}: started at epoch {durable}, but {} has later evidence",
-                self.evidence
-            ));
-        }
         // A damaged page that no restart had to read is met by who reads it.
         if let Err(error) = rows_of(&keyed) {
-            return refused(error);
+            return refused(&error, damage).map(|()| None);
         }
-        self.compare(&keyed, &self.oracle.state_at(durable))
+        self.compare(&keyed, &self.clients.oracle.state_at(durable))
             .map_err(|what| format!("{damage}: started at epoch {durable}: {what}"))?;
         Ok(Some(durable))
     }
-}
-
-fn copy(disk: &Arc<SimDisk>) -> Arc<SimDisk> {
-    let copy = SimDisk::new(0);
-    copy.restore(&disk.snapshot());
-    copy
 }

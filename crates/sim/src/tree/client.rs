@@ -5,36 +5,12 @@ use perdura_steal::Write;
 use crate::report::Check;
 
 use super::swarm::TABLES;
-use super::world::{Client, Spot, World};
-
-/// Transactions that run at once, at most.
-const CLIENTS_MAX: usize = 6;
+use super::world::{Spot, World};
 
 impl World {
-    pub fn begin(&mut self) {
-        if self.clients.len() < CLIENTS_MAX {
-            self.clients_ever += 1;
-            let client = Client {
-                number: self.clients_ever,
-                txn: self.keyed().begin(),
-                writes: Vec::new(),
-                rolls_back: false,
-            };
-            self.clients.push(client);
-        }
-    }
-
-    fn pick(&mut self, rolls_back_too: bool) -> Option<usize> {
-        let may = |client: &Client| rolls_back_too || !client.rolls_back;
-        let fit: Vec<usize> = (0..self.clients.len())
-            .filter(|at| may(&self.clients[*at]))
-            .collect();
-        (!fit.is_empty()).then(|| fit[self.rng.usize(0..fit.len())])
-    }
-
     /// A spot with a row or a lock, or any.
     fn draw_spot(&mut self) -> Spot {
-        let spots = self.oracle.spots();
+        let spots = self.clients.oracle.spots();
         if !spots.is_empty() && self.rng.bool() {
             return spots[self.rng.usize(0..spots.len())].clone();
         }
@@ -49,37 +25,19 @@ impl World {
         (table, key.collect())
     }
 
-    /// What is in a spot, as its holder sees it.
-    fn expected(&self, spot: &Spot) -> Option<Option<Vec<u8>>> {
-        let holder = self.oracle.holder(spot);
-        let holder = holder.and_then(|number| self.clients.iter().find(|c| c.number == number));
-        match holder {
-            // Which of its changes are taken back is not ours to say.
-            Some(client) if client.rolls_back => None,
-            Some(client) => Some(client.wrote(spot).unwrap_or_else(|| self.committed(spot))),
-            None => Some(self.committed(spot)),
-        }
-    }
-
-    fn committed(&self, spot: &Spot) -> Option<Vec<u8>> {
-        self.oracle.committed().get(spot).cloned()
-    }
-
     /// A put, or a removal.
     pub fn write(&mut self, removes: bool) -> Check {
-        let Some(at) = self.pick(false) else {
+        let Some(at) = self.clients.pick(&mut self.machine.rng, false) else {
             return Ok(());
         };
         let spot = self.draw_spot();
-        let is_full = self.oracle.committed().len() >= self.swarm.rows_max;
+        let is_full = self.clients.oracle.committed().len() >= self.swarm.rows_max;
         let len = self.machine.rng.usize(..=self.swarm.value_max);
         let value = (!removes && !is_full).then(|| vec![self.machine.rng.u8(..); len]);
-        let number = self.clients[at].number;
-        let holder = self.oracle.holder(&spot);
-        let free = holder.is_none_or(|holder| holder == number);
-        let before = self.expected(&spot);
+        let free = self.clients.may_lock(at, &spot);
+        let before = self.clients.expected(&spot);
         let keyed = self.machine.engine();
-        let txn = &mut self.clients[at].txn;
+        let txn = &mut self.clients.at(at).txn;
         let written = match keyed.write(txn, spot.0, &spot.1, value.as_deref()) {
             Ok(written) => written,
             Err(error) => return self.tolerate("write", &error),
@@ -87,8 +45,7 @@ impl World {
         match (written, free) {
             (Write::Taken, false) => Ok(()),
             (Write::Done(found), true) if Some(&found) == before.as_ref() => {
-                self.oracle.lock(&spot, number);
-                self.clients[at].writes.push((spot, value));
+                self.clients.wrote(at, spot, value);
                 Ok(())
             }
             (written, _) => Err(format!(
@@ -100,7 +57,7 @@ impl World {
     /// What is read is what the holder wrote, or what was committed.
     pub fn read(&mut self) -> Check {
         let spot = self.draw_spot();
-        let Some(expected) = self.expected(&spot) else {
+        let Some(expected) = self.clients.expected(&spot) else {
             return Ok(());
         };
         let found = match self.keyed().read(spot.0, &spot.1) {
@@ -113,30 +70,18 @@ impl World {
         }
     }
 
-    pub fn commit(&mut self) {
-        let Some(at) = self.pick(false) else { return };
-        let client = self.clients.swap_remove(at);
-        let committed = self.keyed().commit(client.txn);
-        let epoch = committed.epoch.0;
-        self.oracle.commit(client.number, epoch, client.writes);
-        self.promises.push(committed);
-        self.tally.transactions += 1;
-        self.note(epoch);
-    }
-
     /// Begins a rollback, or takes one more step of one.
     pub fn abort(&mut self) -> Check {
-        let Some(at) = self.pick(true) else {
+        let Some(at) = self.clients.pick(&mut self.machine.rng, true) else {
             return Ok(());
         };
         let keyed = self.machine.engine();
-        let client = &mut self.clients[at];
+        let client = self.clients.at(at);
         client.rolls_back = true;
         match keyed.abort_step(&mut client.txn) {
             Ok(false) => Ok(()),
             Ok(true) => {
-                let client = self.clients.swap_remove(at);
-                self.oracle.abort(client.number);
+                drop(self.clients.roll_back(at));
                 Ok(())
             }
             Err(error) => self.tolerate("abort", &error),

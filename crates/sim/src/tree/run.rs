@@ -8,7 +8,6 @@ use perdura_device::SimDisk;
 use perdura_steal::Keyed;
 
 use crate::content::scramble;
-use crate::faults;
 use crate::lives::{Lives, Rarity};
 use crate::report::{Check, CrashOptions, Tally};
 use crate::swarm::pick;
@@ -45,31 +44,14 @@ impl Lives for World {
         self.swarm.options.method = pick(&mut self.machine.rng, &methods).name;
     }
 
-    fn settle_in(&mut self) -> Check {
-        Ok(())
-    }
-
-    fn plan_fault(&mut self) {
-        faults::plan(&mut self.machine.rng, &self.machine.disks, 150);
-    }
-
     fn step(&mut self) -> Check {
         self.draw_step()
     }
 
-    fn end_life(&mut self, overdue: bool) -> Check {
-        if overdue && !self.stopped && self.tally.checkpoints == 0 {
-            self.checkpoint_now()?;
-        }
-        Ok(())
-    }
-
     fn forget_all(&mut self) {
-        self.clients.clear();
+        self.clients.forget();
         self.machine.forget();
     }
-
-    fn try_again(&mut self) {}
 
     fn check_restart(&mut self) -> Check {
         self.check_state()
@@ -85,9 +67,5 @@ impl Lives for World {
 
     fn check_rotten(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
         self.check_damaged(disks, damage)
-    }
-
-    fn clean_up(&mut self) -> Check {
-        Ok(())
     }
 }

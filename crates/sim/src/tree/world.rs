@@ -9,8 +9,8 @@ use perdura_device::{Clock, Disk, SimDisk};
 use perdura_recovery::Disks;
 use perdura_steal::{Committed, KeyTxn, Keyed, Running, StealEnv};
 
-use crate::locked;
-use crate::machine::{Machine, engine, keep_locked};
+use crate::locked::{self, Clients, interleaved};
+use crate::machine::{Machine, keep_locked};
 
 use super::swarm::Swarm;
 
@@ -19,35 +19,14 @@ pub(crate) type Spot = (TableId, Vec<u8>);
 /// Rows by spot.
 pub(crate) type State = locked::State<Spot, Vec<u8>>;
 
-/// A client with a transaction that runs.
-pub(crate) struct Client {
-    pub number: u64,
-    pub txn: KeyTxn,
-    /// In the order in which they were made.
-    pub writes: Vec<locked::Write<Spot, Vec<u8>>>,
-    pub rolls_back: bool,
-}
-
-impl Client {
-    /// What it wrote to a spot last.
-    pub fn wrote(&self, spot: &Spot) -> Option<Option<Vec<u8>>> {
-        let last = self.writes.iter().rev().find(|(at, _)| at == spot);
-        last.map(|(_, row)| row.clone())
-    }
-}
-
-engine!(Keyed: Running, Committed, |keyed: &Keyed, promise: &Committed| {
-    keyed.is_acked(promise).then_some(promise.epoch.0)
-});
+interleaved!(Keyed, KeyTxn);
 
 /// Everything a run consists of.
 pub(crate) struct World {
     /// The data disk first, then those of the streams.
     pub machine: Machine<Keyed>,
     pub swarm: Swarm,
-    pub clients: Vec<Client>,
-    pub clients_ever: u64,
-    pub oracle: locked::Oracle<Spot, Vec<u8>>,
+    pub clients: Clients<Keyed, Spot, Vec<u8>>,
     /// The life in which clients worked last, and the epoch that was durable when it began.
     pub life: (u32, u64),
 }
@@ -73,9 +52,7 @@ impl World {
         World {
             machine: Machine::new(seed, rng, swarm.course(), 1 + u64::from(logs)),
             swarm,
-            clients: Vec::new(),
-            clients_ever: 0,
-            oracle: locked::Oracle::default(),
+            clients: Clients::default(),
             life: (0, 0),
         }
     }

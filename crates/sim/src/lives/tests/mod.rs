@@ -126,10 +126,6 @@ impl Lives for World {
 
     fn draw_way(&mut self) {}
 
-    fn settle_in(&mut self) -> Check {
-        Ok(())
-    }
-
     fn plan_fault(&mut self) {
         faults::plan(&mut self.machine.rng, &self.machine.disks, 30);
     }
@@ -147,32 +143,17 @@ impl Lives for World {
         }
     }
 
-    fn end_life(&mut self, overdue: bool) -> Check {
-        if overdue && !self.stopped && self.tally.checkpoints == 0 {
-            self.checkpoint_now()?;
-        }
-        Ok(())
-    }
-
     fn forget_all(&mut self) {
         self.machine.forget();
     }
 
-    fn try_again(&mut self) {}
-
     fn check_restart(&mut self) -> Check {
         let durable = self.engine().durable();
-        if durable < self.must_survive {
-            let lost = self.must_survive;
-            return Err(format!("{lost} was acknowledged, {durable} was kept"));
-        }
+        self.check_kept(durable)?;
         self.compare(self.engine())?;
         self.base = self.engine().rows();
         self.history.clear();
-        self.must_survive = durable;
-        self.evidence = durable;
-        self.tally.restarts += 1;
-        self.note(durable);
+        self.count_restart(durable);
         Ok(())
     }
 

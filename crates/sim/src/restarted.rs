@@ -1,0 +1,100 @@
+//! What every world asks of a restart, whatever its rows are: that it kept what it must, that it met no
+//! damage that nothing did, and that after rot it refused or reached the evidence.
+
+use std::sync::Arc;
+
+use perdura_base::Error;
+use perdura_base::error::Family;
+use perdura_device::SimDisk;
+use perdura_recovery::RestartReport;
+
+use crate::machine::{Engine, Machine};
+use crate::report::Check;
+
+/// Whether a read of this disk failed on purpose: what it did not return may be taken for damaged.
+fn read_failed(disk: &SimDisk) -> bool {
+    disk.faults()
+        .get("read_failed")
+        .is_some_and(|count| *count > 0)
+}
+
+/// Whether something on this disk rotted.
+pub(crate) fn has_rotted(disk: &SimDisk) -> bool {
+    disk.faults().contains_key("rot")
+}
+
+impl<E: Engine> Machine<E> {
+    /// A restart that kept every epoch up to `kept` has kept what was acknowledged.
+    pub(crate) fn check_kept(&self, kept: u64) -> Check {
+        if kept < self.must_survive {
+            return Err(format!(
+                "epoch {} was acknowledged, the restart kept only {kept}",
+                self.must_survive
+            ));
+        }
+        Ok(())
+    }
+
+    /// A restart has found an image damaged only if a disk has failed to read or has rotted.
+    pub(crate) fn check_images_met(&self, report: &RestartReport) -> Check {
+        let unusable = |note: &String| note.contains("cannot be used");
+        let damaged = report.pages_rebuilt > 0 || report.notes.iter().any(unusable);
+        let may_be = |disk: &Arc<SimDisk>| read_failed(disk) || has_rotted(disk);
+        if damaged && !self.disks.iter().any(may_be) {
+            return Err(format!(
+                "an image is damaged although nothing rots: {:?}",
+                report.notes
+            ));
+        }
+        Ok(())
+    }
+
+    /// A restart that made every epoch up to `durable` durable has been compared: the next life begins.
+    pub(crate) fn count_restart(&mut self, durable: u64) {
+        self.must_survive = durable;
+        self.evidence = durable;
+        self.tally.restarts += 1;
+        self.note(durable);
+    }
+}
+
+/// No epoch that a restart found in a void block is assigned again; `current` is the epoch that is open.
+pub(crate) fn check_void(report: &RestartReport, current: u64) -> Check {
+    let durable = report.durable_epoch;
+    if report.void_blocks > 0 && current < durable + 2 {
+        return Err(format!(
+            "epoch {} is in a void block and used again",
+            durable + 1
+        ));
+    }
+    Ok(())
+}
+
+/// What an engine has made of damaged disks: nothing after an error of the corruption family, else itself
+/// and the epoch up to which it `kept` transactions, which reaches at least to `evidence`.
+pub(crate) fn started<E>(
+    opened: Result<E, Error>,
+    kept: impl FnOnce(&E) -> u64,
+    evidence: u64,
+    damage: &str,
+) -> Check<Option<(E, u64)>> {
+    let engine = match opened {
+        Ok(engine) => engine,
+        Err(error) => return refused(&error, damage).map(|()| None),
+    };
+    let kept = kept(&engine);
+    if kept < evidence {
+        return Err(format!(
+            "{damage}: started at epoch {kept}, but {evidence} has later evidence"
+        ));
+    }
+    Ok(Some((engine, kept)))
+}
+
+/// Damage is refused as such.
+pub(crate) fn refused(error: &Error, damage: &str) -> Check {
+    match error.family() {
+        Family::Corruption => Ok(()),
+        _ => Err(format!("{damage}: {error}")),
+    }
+}
