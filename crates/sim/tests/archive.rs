@@ -4,20 +4,17 @@
 
 mod common;
 
-use common::{
-    a_violation_is_replayed, each_is_caught, every_promise_is_kept_and_every_fault_strikes, runs,
-};
 use perdura_base::flaw::Flaw;
-use perdura_sim::{CrashOptions, Mode, run};
+use perdura_sim::Mode;
 
 #[test]
 fn random_crash_chains_keep_every_promise() {
-    every_promise_is_kept_and_every_fault_strikes(Mode::Archive);
+    common::every_promise_is_kept_and_every_fault_strikes(Mode::Archive);
 }
 
 #[test]
 fn crashes_and_restores_meet_every_state() {
-    let report = runs(Mode::Archive, 1, 300);
+    let report = common::runs(Mode::Archive, 1, 300);
     for mark in MARKS {
         assert!(report.reached.contains_key(mark), "{mark} never came");
     }
@@ -50,9 +47,7 @@ const MARKS: [&str; 21] = [
 
 #[test]
 fn the_same_seeds_give_the_same_trace() {
-    let first = runs(Mode::Archive, 77, 40);
-    assert_eq!(first.trace, runs(Mode::Archive, 77, 40).trace);
-    assert_ne!(first.trace, runs(Mode::Archive, 78, 40).trace);
+    common::the_same_seeds_give_the_same_trace(Mode::Archive);
 }
 
 /// Those of the archive's bugs that a run can meet: the others need what no machine of the product does.
@@ -78,28 +73,16 @@ const SEEN: [Flaw; 15] = [
 /// see one fails here.
 #[test]
 fn every_seeded_bug_of_the_archive_is_caught() {
-    each_is_caught(Mode::Archive, &SEEN, || None);
+    common::each_is_caught(Mode::Archive, &SEEN, || None);
 }
 
 #[test]
 fn a_report_names_the_seed_that_fails_and_one_run_of_it_fails_again() {
-    a_violation_is_replayed(Mode::Archive, "archive", Flaw::LaterEpochsKept, 400);
+    common::a_violation_is_replayed(Mode::Archive, "archive", Flaw::LaterEpochsKept, 400);
 }
 
 #[test]
 #[ignore = "minutes: what every change should pass; PERDURA_SEED and PERDURA_RUNS choose others"]
 fn twenty_thousand_runs_keep_every_promise() {
-    std::panic::set_hook(Box::new(|_| {}));
-    let number = |name: &str, usual| {
-        std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
-    };
-    let options = CrashOptions {
-        mode: Mode::Archive,
-        seed: number("PERDURA_SEED", 1_000_000),
-        runs: number("PERDURA_RUNS", 20_000),
-        ..CrashOptions::default()
-    };
-    let report = run(&options, |_| {});
-    println!("{report:#?}");
-    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+    common::twenty_thousand_runs_keep_every_promise(Mode::Archive);
 }

@@ -4,10 +4,8 @@
 
 mod common;
 
-use common::{
-    a_violation_is_replayed, each_is_caught, every_promise_is_kept_and_every_fault_strikes,
-};
 use perdura_base::flaw::Flaw;
+use perdura_sim::Mode;
 use perdura_sim::copying::{Breach, Copied, copy};
 use perdura_sim::damage::{Damaged, flip_bytes, zero_log};
 use perdura_sim::exhaustive::{
@@ -15,11 +13,6 @@ use perdura_sim::exhaustive::{
     torn_twice,
 };
 use perdura_sim::file_damage::{Age, Blocks, flips, sweep};
-use perdura_sim::{CrashReport, Mode};
-
-fn runs(seed: u64, runs: u64) -> CrashReport {
-    common::runs(Mode::Executor, seed, runs)
-}
 
 fn clean(tried: &Tried) {
     assert!(
@@ -31,12 +24,12 @@ fn clean(tried: &Tried) {
 
 #[test]
 fn random_crash_chains_keep_every_promise() {
-    every_promise_is_kept_and_every_fault_strikes(Mode::Executor);
+    common::every_promise_is_kept_and_every_fault_strikes(Mode::Executor);
 }
 
 #[test]
 fn crashes_meet_collections_of_rows_homes_abroad_orphans_scans_and_drafts() {
-    let report = runs(1, 200);
+    let report = common::runs(Mode::Executor, 1, 200);
     for mark in [
         "collection_of_rows",
         "home_abroad",
@@ -52,7 +45,7 @@ fn crashes_meet_collections_of_rows_homes_abroad_orphans_scans_and_drafts() {
 
 #[test]
 fn scripts_run_again_and_end_in_each_way() {
-    let report = runs(1, 100);
+    let report = common::runs(Mode::Executor, 1, 100);
     for mark in [
         "script",
         "script_error",
@@ -68,16 +61,14 @@ fn scripts_run_again_and_end_in_each_way() {
 
 #[test]
 fn the_same_seeds_give_the_same_trace() {
-    let first = runs(77, 40);
-    assert_eq!(first.trace, runs(77, 40).trace);
-    assert_ne!(first.trace, runs(78, 40).trace);
+    common::the_same_seeds_give_the_same_trace(Mode::Executor);
 }
 
 /// What each seeded bug needs to be seen is a property of the simulator: losing the ability to
 /// see one fails here.
 #[test]
 fn every_seeded_bug_is_caught() {
-    each_is_caught(Mode::Executor, &Flaw::ALL, || {
+    common::each_is_caught(Mode::Executor, &Flaw::ALL, || {
         let failed = Some(perdura_device::SyncFailure::KeepsNew);
         let tried = [torn_anchor(32), cut_after_kill(&[Vec::new()], failed, 1)];
         if let Some(what) = tried.iter().find_map(|tried| tried.violations.first()) {
@@ -93,7 +84,7 @@ fn every_seeded_bug_is_caught() {
 #[test]
 fn every_seeded_bug_of_streams_and_scripts_is_caught() {
     let flaws: Vec<Flaw> = Flaw::STREAMS.into_iter().chain(Flaw::SCRIPTS).collect();
-    each_is_caught(Mode::Executor, &flaws, || None);
+    common::each_is_caught(Mode::Executor, &flaws, || None);
 }
 
 #[test]
@@ -114,7 +105,7 @@ fn every_seeded_bug_has_a_row_in_the_document() {
 
 #[test]
 fn a_report_names_the_seed_that_fails_and_one_run_of_it_fails_again() {
-    a_violation_is_replayed(Mode::Executor, "executor", Flaw::EagerReadReply, 100);
+    common::a_violation_is_replayed(Mode::Executor, "executor", Flaw::EagerReadReply, 100);
 }
 
 #[test]
@@ -225,11 +216,9 @@ fn a_log_zeroed_from_every_byte_on_is_refused_or_leaves_an_exact_prefix() {
 }
 
 #[test]
-#[ignore = "a minute: what every change should pass"]
+#[ignore = "minutes: what every change should pass; PERDURA_SEED and PERDURA_RUNS choose others"]
 fn twenty_thousand_runs_keep_every_promise() {
-    let report = runs(1_000_000, 20_000);
-    assert!(report.violations.is_empty(), "{:#?}", report.violations);
-    println!("{report:#?}");
+    common::twenty_thousand_runs_keep_every_promise(Mode::Executor);
 }
 
 fn swept(seed: u64, streams: u8, age: Age) {

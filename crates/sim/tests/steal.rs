@@ -4,15 +4,8 @@
 
 mod common;
 
-use common::{
-    a_violation_is_replayed, each_is_caught, every_promise_is_kept_and_every_fault_strikes,
-};
 use perdura_base::flaw::Flaw;
-use perdura_sim::{CrashReport, Mode};
-
-fn runs(seed: u64, runs: u64) -> CrashReport {
-    common::runs(Mode::Steal, seed, runs)
-}
+use perdura_sim::Mode;
 
 /// The seeded bugs of parts that both modes share and that this mode's own oracle must notice:
 /// there are no update numbers here that would.
@@ -36,14 +29,12 @@ const SHARED: [Flaw; 15] = [
 
 #[test]
 fn random_crash_chains_keep_every_promise() {
-    every_promise_is_kept_and_every_fault_strikes(Mode::Steal);
+    common::every_promise_is_kept_and_every_fault_strikes(Mode::Steal);
 }
 
 #[test]
 fn the_same_seeds_give_the_same_trace() {
-    let first = runs(77, 40);
-    assert_eq!(first.trace, runs(77, 40).trace);
-    assert_ne!(first.trace, runs(78, 40).trace);
+    common::the_same_seeds_give_the_same_trace(Mode::Steal);
 }
 
 /// What each seeded bug needs to be seen is a property of the simulator: losing the ability to
@@ -51,18 +42,16 @@ fn the_same_seeds_give_the_same_trace() {
 #[test]
 fn every_seeded_bug_of_steal_mode_is_caught() {
     let flaws: Vec<Flaw> = Flaw::STEAL.into_iter().chain(SHARED).collect();
-    each_is_caught(Mode::Steal, &flaws, || None);
+    common::each_is_caught(Mode::Steal, &flaws, || None);
 }
 
 #[test]
 fn a_report_names_the_seed_that_fails_and_one_run_of_it_fails_again() {
-    a_violation_is_replayed(Mode::Steal, "steal", Flaw::NoClr, 400);
+    common::a_violation_is_replayed(Mode::Steal, "steal", Flaw::NoClr, 400);
 }
 
 #[test]
-#[ignore = "a minute: what every change should pass"]
+#[ignore = "minutes: what every change should pass; PERDURA_SEED and PERDURA_RUNS choose others"]
 fn twenty_thousand_runs_keep_every_promise() {
-    let report = runs(1_000_000, 20_000);
-    assert!(report.violations.is_empty(), "{:#?}", report.violations);
-    println!("{report:#?}");
+    common::twenty_thousand_runs_keep_every_promise(Mode::Steal);
 }

@@ -4,15 +4,8 @@
 
 mod common;
 
-use common::{
-    a_violation_is_replayed, each_is_caught, every_promise_is_kept_and_every_fault_strikes,
-};
 use perdura_base::flaw::Flaw;
-use perdura_sim::{CrashReport, Mode};
-
-fn runs(seed: u64, runs: u64) -> CrashReport {
-    common::runs(Mode::Tree, seed, runs)
-}
+use perdura_sim::Mode;
 
 /// The seeded bugs of transactions over a tree, of its pages, of its file, and of what it notes. A change of structure in two records, and
 /// a number before its epoch, show only where threads meet; pages that were believed unwritten show in the tests of the file.
@@ -34,30 +27,26 @@ const SEEN: [Flaw; 13] = [
 
 #[test]
 fn random_crash_chains_keep_every_promise() {
-    every_promise_is_kept_and_every_fault_strikes(Mode::Tree);
+    common::every_promise_is_kept_and_every_fault_strikes(Mode::Tree);
 }
 
 #[test]
 fn the_same_seeds_give_the_same_trace() {
-    let first = runs(77, 40);
-    assert_eq!(first.trace, runs(77, 40).trace);
-    assert_ne!(first.trace, runs(78, 40).trace);
+    common::the_same_seeds_give_the_same_trace(Mode::Tree);
 }
 
 #[test]
 fn every_seeded_bug_of_the_tree_is_caught() {
-    each_is_caught(Mode::Tree, &SEEN, || None);
+    common::each_is_caught(Mode::Tree, &SEEN, || None);
 }
 
 #[test]
 fn a_report_names_the_seed_that_fails_and_one_run_of_it_fails_again() {
-    a_violation_is_replayed(Mode::Tree, "tree", Flaw::LosersForgotten, 400);
+    common::a_violation_is_replayed(Mode::Tree, "tree", Flaw::LosersForgotten, 400);
 }
 
 #[test]
-#[ignore = "a minute: what every change should pass"]
+#[ignore = "minutes: what every change should pass; PERDURA_SEED and PERDURA_RUNS choose others"]
 fn twenty_thousand_runs_keep_every_promise() {
-    let report = runs(1_000_000, 20_000);
-    assert!(report.violations.is_empty(), "{:#?}", report.violations);
-    println!("{report:#?}");
+    common::twenty_thousand_runs_keep_every_promise(Mode::Tree);
 }

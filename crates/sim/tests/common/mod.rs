@@ -50,6 +50,30 @@ pub fn every_promise_is_kept_and_every_fault_strikes(mode: Mode) {
     }
 }
 
+/// A run is what its seed says, and another seed says something else.
+pub fn the_same_seeds_give_the_same_trace(mode: Mode) {
+    let first = runs(mode, 77, 40);
+    assert_eq!(first.trace, runs(mode, 77, 40).trace);
+    assert_ne!(first.trace, runs(mode, 78, 40).trace);
+}
+
+/// What every change should pass, in minutes; `PERDURA_SEED` and `PERDURA_RUNS` choose others.
+pub fn twenty_thousand_runs_keep_every_promise(mode: Mode) {
+    std::panic::set_hook(Box::new(|_| {}));
+    let number = |name: &str, usual| {
+        std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
+    };
+    let options = CrashOptions {
+        mode,
+        seed: number("PERDURA_SEED", 1_000_000),
+        runs: number("PERDURA_RUNS", 20_000),
+        ..CrashOptions::default()
+    };
+    let report = run(&options, |_| {});
+    println!("{report:#?}");
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+}
+
 /// A report names the seed that fails with a bug armed, and one run of it fails again.
 pub fn a_violation_is_replayed(mode: Mode, word: &str, flaw: Flaw, tries: u64) {
     arm(Some(flaw));
