@@ -6,6 +6,7 @@
 #   PERDURA_KILL_SYNC_ROUNDS=50 PERDURA_POWERCUT_SYNC_ROUNDS=50 scripts/test.sh   with --log-io sync
 #   PERDURA_CRASH_RUNS=1000000 scripts/test.sh                            more crash runs
 #   PERDURA_TABLES_RUNS=200000 scripts/test.sh                            more crash runs of typed tables
+#   PERDURA_TREE_RUNS=200000 scripts/test.sh                              more crash runs of trees
 #   PERDURA_ARCHIVE_RUNS=90000 scripts/test.sh                            a million crashes of database and archive
 #   PERDURA_KILL_TABLES_ROUNDS=20 scripts/test.sh                         more kills of TPC-C
 #   PERDURA_DIFF_COMMANDS=1000000 scripts/test.sh                         more commands beside Redis
@@ -42,6 +43,10 @@ cargo run --locked --quiet --release -p perdura-cli -- \
 step "crash runs of typed tables"
 cargo run --locked --quiet --release -p perdura-cli -- \
     crash --mode tables --seed 1 --runs "${PERDURA_TABLES_RUNS:-3000}" --jobs "$(nproc)" --json
+
+step "crash runs of trees"
+cargo run --locked --quiet --release -p perdura-cli -- \
+    crash --mode tree --seed 1 --runs "${PERDURA_TREE_RUNS:-3000}" --jobs "$(nproc)" --json
 
 step "crash runs of the archive"
 cargo run --locked --quiet --release -p perdura-cli -- \
