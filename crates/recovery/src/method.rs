@@ -90,7 +90,7 @@ pub const METHODS: &[Method] = &[
         player: Player::Group(Direction::Forward),
     },
     of_tree("log2", &[Scheme::Logical], Table::Deltas, Ahead::List),
-    of_tree("log1", &[Scheme::Logical], Table::Deltas, Ahead::Nothing),
+    of_tree("log1", &[Scheme::Logical], Table::Deltas, Ahead::Index),
     of_tree("sql2", BY_PAGE, Table::Writes, Ahead::Log),
     of_tree("sql1", BY_PAGE, Table::Writes, Ahead::Nothing),
     of_tree("log0", BY_KEY, Table::None, Ahead::Nothing),

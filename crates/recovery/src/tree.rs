@@ -65,7 +65,7 @@ use crate::streams::Decided;
 use ahead::Operations;
 use log::{Numbered, NumberedLog, Wanted};
 use losers::{Loser, OpenTxns};
-use play::{Ahead, Analysis, Redo, Table, TreePlay};
+use play::{Ahead, Analysis, Redo, TreePlay};
 use section::TreeAnchor;
 
 /// Notes of a life begin at its number shifted by this: none is used twice, and a restart need not search for the highest.
@@ -142,6 +142,8 @@ pub struct TreeReport {
     pub analysis_seconds: f64,
     /// The redo of operations.
     pub redo_seconds: f64,
+    /// Of that, loading the pages that lead to others.
+    pub index_seconds: f64,
 }
 
 /// The tree's part of one restart.
@@ -214,8 +216,9 @@ impl Part<'_> {
         self.insist(&tree, || tree.find_tables())?;
         report.analysis_seconds = since(clock, begin);
         let begin = clock.mono_ns();
-        if self.play.table == Table::Deltas && self.play.ahead != Ahead::Nothing {
+        if self.play.ahead.loads_index(self.play.table) {
             ahead::preload(&tree, self.means.readers);
+            report.index_seconds = since(clock, begin);
         }
         let open = self.redo(&tree, redo, &mut report)?;
         report.redo_seconds = since(clock, begin);
@@ -332,12 +335,12 @@ impl Part<'_> {
         let list = match self.play.ahead {
             Ahead::List => redo.table().map(DirtyPages::read_ahead),
             Ahead::Table => redo.table().map(DirtyPages::by_r_lsn),
-            Ahead::Nothing | Ahead::Log => None,
+            Ahead::Nothing | Ahead::Index | Ahead::Log => None,
         };
         let reading = ReadAhead::new(tree.pool(), list.unwrap_or_default());
-        let readers = match self.play.ahead {
-            Ahead::Nothing => 0,
-            Ahead::List | Ahead::Table | Ahead::Log => self.means.readers,
+        let readers = match self.play.ahead.reads_data() {
+            true => self.means.readers,
+            false => 0,
         };
         ahead::read_beside(&reading, readers, || {
             let log = NumberedLog::new(&self.log.scans, Wanted::All, self.tree.rssp);

@@ -67,6 +67,12 @@ pub struct Counts {
     pub index_stalls: u64,
 }
 
+/// Frames of a pool for each page that the writer takes at a time. Were a batch a large part of what may be dirty, the dirty pages would be
+/// now many, now few: so a pool of 8,192 pages and more has whole batches, a smaller one shorter ones.
+const FRAMES_A_PAGE: usize = 64;
+/// The least that a batch may have: it costs two syncs.
+const BATCH_MIN: usize = 16;
+
 /// A batch that is being written, and what was true of its pages when they were copied.
 #[derive(Debug)]
 struct Writing {
@@ -356,7 +362,8 @@ impl Pool {
 
     fn begin_batch(&self, eosl: Gsn) -> Option<Writing> {
         let monitor = self.monitor.lock();
-        let mut oldest: Vec<Pid> = monitor.writable(eosl).take(PAGES_MAX).collect();
+        let most = (self.pages.len() / FRAMES_A_PAGE).clamp(BATCH_MIN, PAGES_MAX);
+        let mut oldest: Vec<Pid> = monitor.writable(eosl).take(most).collect();
         drop(monitor);
         oldest.sort_unstable();
         let mut copied = Vec::with_capacity(oldest.len());

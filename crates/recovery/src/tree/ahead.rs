@@ -98,10 +98,8 @@ impl<'a, 'p> Operations<'a, 'p> {
     /// # Errors
     /// As [`NumberedLog::next`]; a frame that cannot be read.
     pub fn next(&mut self, redo: &Redo) -> Result<Option<Numbered>> {
-        let most = match self.play {
-            Ahead::List | Ahead::Table | Ahead::Log => FRAMES_AHEAD,
-            Ahead::Nothing => 1,
-        };
+        let reads_data = self.play.reads_data();
+        let most = if reads_data { FRAMES_AHEAD } else { 1 };
         while self.waiting.len() < most {
             match self.log.next()? {
                 Some(frame) if frame.kind == FrameKind::Operations => self.waiting.push_back(frame),
@@ -109,10 +107,10 @@ impl<'a, 'p> Operations<'a, 'p> {
                 None => break,
             }
         }
-        if self.play != Ahead::Nothing {
+        if reads_data {
             self.offer(redo)?;
         }
-        if self.steps && self.play != Ahead::Nothing {
+        if self.steps && reads_data {
             while self.ahead.step() == Step::Read {}
         }
         assert!(

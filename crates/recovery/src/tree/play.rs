@@ -30,12 +30,30 @@ pub enum Table {
 pub enum Ahead {
     /// Nothing.
     Nothing,
+    /// The pages that lead to others (appendix A.1), and no more.
+    Index,
     /// The pages that lead to others, and then the dirty ones in the order in which Δ records name them (PF-list, appendix A).
     List,
     /// The pages that lead to others, and then the dirty ones in the order of their rLSNs.
     Table,
     /// The pages of the operations that come next in the log.
     Log,
+}
+
+impl Ahead {
+    /// Whether redo begins with the pages that lead to others in memory. Where operations say which page they are of, it needs none.
+    pub(super) fn loads_index(self, table: Table) -> bool {
+        let finds_by_key = matches!(table, Table::None | Table::Deltas);
+        finds_by_key && self != Ahead::Nothing
+    }
+
+    /// Whether pages of operations are read before redo comes to them.
+    pub(super) fn reads_data(self) -> bool {
+        match self {
+            Ahead::Nothing | Ahead::Index => false,
+            Ahead::List | Ahead::Table | Ahead::Log => true,
+        }
+    }
 }
 
 /// How a tree is restarted.

@@ -222,10 +222,12 @@ fn experiment(divisor: usize) -> Vec<(usize, f64)> {
             stalls(&sql1),
             stalls(&sql2),
         );
-        // Nothing is read for nothing, and what is waited for are the pages of the tail, which no list names.
-        assert_eq!(log2.data_fetches, by_log1);
-        assert_eq!(sql2.data_fetches, by_sql1);
+        // Sql2 reads nothing for nothing. Log2's list names all pages of the table, and a few of these changed before the redo start alone.
         let tail = to_u64(TAIL.min(frames / 4));
+        let most = to_u64(log2.dirty_pages) + tail;
+        assert!((by_log1..=by_log1.max(most)).contains(&log2.data_fetches));
+        assert_eq!(sql2.data_fetches, by_sql1);
+        // What is waited for are the pages of the tail, which no list names.
         assert!(stalls(&log2) <= tail + 2, "{log2:?}");
         assert!(stalls(&sql2) <= 2, "{sql2:?}");
         let apart = by_log1.abs_diff(by_sql1) as f64 / by_sql1 as f64;

@@ -107,7 +107,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
 }
 
 fn claims(size: Size, points: &[Point]) -> Vec<Claim> {
-    let why = "the shape is the writer's, which keeps a quarter of the memory dirty at most and writes 128 pages at a time";
+    let why = "the shape is the writer's, which keeps a quarter of the memory dirty at most";
     let shares = |caches: RangeInclusive<u64>| {
         let points = points
             .iter()

@@ -112,7 +112,7 @@ fn claims(size: Size, points: &[Point]) -> Vec<Claim> {
                 Target::None
             },
             most(&mut small.map(|point| point.noted.deltas_a_bw())),
-            "a Δ is cut without a BW while the memory fills behind a checkpoint, and where an eighth of a small memory is dirty before a batch of 128 is written",
+            "a Δ is cut without a BW while the memory fills behind a checkpoint",
         ),
         Claim::measured(
             "Δ records for a BW record, the greatest memory",

@@ -89,7 +89,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
             "predicted_data_pages",
             "index_pages",
             "stalls",
-            "index_share_of_stalls",
+            "index_share",
             "pages_read_ahead",
             "pages_written",
             "dirty_pages",
@@ -215,11 +215,11 @@ fn claims(lab: &Lab<'_>, stand: &LogicalStand, points: &[Point]) -> Vec<Claim> {
         ("greatest", points.last(), "2 % of redo time"),
     ] {
         claims.push(Claim::measured(
-            &format!("log1's waits for index pages as a part of all its waits, {which} memory"),
+            &format!("log1's wait for index pages as a part of its redo time, {which} memory"),
             paper,
             Target::None,
             point.map_or(0.0, share),
-            "each wait is one access of the disk",
+            "all are loaded first, those of a level at once",
         ));
     }
     for method in ["log2", "sql2"] {
@@ -239,9 +239,7 @@ fn claims(lab: &Lab<'_>, stand: &LogicalStand, points: &[Point]) -> Vec<Claim> {
 fn saved(stand: &LogicalStand, points: &[Point]) -> Vec<Claim> {
     let why = match stand.size.is_papers() {
         true => "",
-        false => {
-            "asked of the paper's size; below it a batch of the writer is a larger part of the memory"
-        }
+        false => "asked of the paper's size",
     };
     let claim = |point: &Point| {
         let least = saved_at_least(point.cache)?;

@@ -10,16 +10,16 @@ use perdura_steal::keyed;
 
 use super::ground::Ground;
 use super::history::Crash;
-use crate::num::{f64_of, median, ratio};
+use crate::num::{median, ratio};
 
 /// What redo took: the pass that makes the table of dirty pages, and the one that redoes operations.
 pub(super) fn redo_seconds(report: &TreeReport) -> f64 {
     report.analysis_seconds + report.redo_seconds
 }
 
-/// Of the times that redo waited for a page, those for one that leads to others.
+/// The part of the redo time that went by until the pages that lead to others were loaded.
 pub(super) fn index_share(report: &TreeReport) -> f64 {
-    ratio(f64_of(report.index_stalls), f64_of(stalls(report)))
+    ratio(report.index_seconds, redo_seconds(report))
 }
 
 /// The times that redo waited for a page.

@@ -78,7 +78,7 @@ impl Size {
         (PAPER_TAIL / self.divisor).max(TAIL_MIN)
     }
 
-    /// Whether the bars are for it: in a smaller table a batch of the writer, 128 pages, is too large a part of what may be dirty.
+    /// Whether the bars are for it: in a smaller table the least batch of the writer, 16 pages, is too large a part of what may be dirty.
     pub fn is_asked(self) -> bool {
         self.divisor <= 10
     }
