@@ -265,7 +265,7 @@ impl Checkpointer {
         }
         let CheckpointParts {
             component,
-            tree,
+            tree: _,
             wal,
             anchor,
             disks,
@@ -312,10 +312,6 @@ impl Checkpointer {
         });
         if begun.cut.is_some() {
             writer.mark_consistent();
-        }
-        // Behind the begin marks: an operation with a higher number lies behind its stream's mark.
-        if let Some(tree) = tree {
-            tree.begin();
         }
         let sweep = Sweep {
             slot,

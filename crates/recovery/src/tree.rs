@@ -195,7 +195,10 @@ impl Part<'_> {
         let access = self.means.access;
         let (file, shape) = open_pages(self.options, self.anchor, &self.tree, access)?;
         self.check_reach(file.reach()?)?;
+        self.check_age(&file)?;
         file.repair()?;
+        // It may have been the meta page that was damaged.
+        self.check_age(&file)?;
         let mut report = TreeReport {
             redo_start: self.tree.rssp.0,
             frames: self.means.frames,
@@ -275,6 +278,27 @@ impl Part<'_> {
             format!("number {newest} in a page, which was written when the log had that"),
             "The newest blocks of the log are missing or damaged, or pages and log are of different times. Restore the log's files \
              from a backup. Nothing was changed.",
+        ))
+    }
+
+    /// The pages are as new as the anchor: a checkpoint that has ended has written its redo start into the meta page.
+    fn check_age(&self, file: &PageFile) -> Result<()> {
+        let Some(newest) = file.newest_structure()? else {
+            return Ok(());
+        };
+        let rssp = self.tree.rssp;
+        if newest >= rssp {
+            return Ok(());
+        }
+        Err(Error::corrupt(
+            format!("{TREE_DIR}/{PAGES}"),
+            0,
+            format!(
+                "pages that checkpoint {} has written, with its redo start {rssp} in the meta page",
+                self.tree.k
+            ),
+            format!("a meta page whose last change is {newest}"),
+            "The file is an older copy. Put the newest one back, or restore all files of the database from one backup. Nothing was changed.",
         ))
     }
 

@@ -314,6 +314,17 @@ impl Monitor {
         rssp
     }
 
+    /// The redo start itself changes a page, without leaving the mutex: the checkpoint writes that, too.
+    pub fn owe(&mut self, pid: Pid) {
+        let rssp = self.rssp.expect("a checkpoint has begun");
+        self.note(pid, rssp);
+        let dirty = self.pages.get_mut(&pid).expect("it was noted");
+        assert!(dirty.last == rssp, "nothing is newer than the redo start");
+        if dirty.owed.replace(rssp).is_none() {
+            self.owed += 1;
+        }
+    }
+
     /// The checkpoint under way is given up: its redo start stays without an end.
     pub fn cancel_checkpoint(&mut self) {
         self.rssp = None;

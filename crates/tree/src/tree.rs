@@ -303,10 +303,25 @@ impl Tree {
         }
     }
 
-    /// A checkpoint begins (RSSP): the number from which redo will start when it has ended.
-    pub fn begin_checkpoint(&self, log: &dyn Records) -> Gsn {
+    /// A checkpoint begins (RSSP): the number from which redo will start when it has ended. The meta page takes that for the number of its
+    /// last change, and the checkpoint writes it: so a file of pages that is older than a redo start shows.
+    ///
+    /// # Errors
+    /// As [`Pool::pin`].
+    pub fn begin_checkpoint(&self, log: &dyn Records) -> Result<Answer<Gsn>> {
+        let Some(pinned) = self.pool.pin(META)? else {
+            return Ok(Answer::NoFrame);
+        };
+        // The meta page has all changes of structure with lower numbers: none is under way.
+        let _structure = self.roots.write();
+        let mut page = pinned.write();
         let mut monitor = self.pool.monitor().lock();
-        monitor.begin_checkpoint(|| log.record(&TreeRecord::RedoStart))
+        let rssp = monitor.begin_checkpoint(|| log.record(&TreeRecord::RedoStart));
+        monitor.owe(META);
+        drop(monitor);
+        assert!(page.node().node().dlsn() < rssp, "numbers ascend");
+        page.node().set_dlsn(rssp);
+        Ok(Answer::Done(rssp))
     }
 
     /// The checkpoint ends, if all that it has to write is durable.

@@ -18,6 +18,7 @@ use perdura_base::flaw::{Flaw, arm};
 use perdura_base::{Gsn, TableId};
 use perdura_device::{Access, Disk, SimDisk};
 use perdura_tree::analysis::Detail;
+use perdura_tree::contract::Answer;
 use perdura_tree::file::{PageFile, Shape};
 use perdura_tree::monitor::{Monitor, Tells};
 use perdura_tree::tree::Tree;
@@ -240,7 +241,9 @@ fn pages_of_an_earlier_time_are_no_reason_to_panic() {
             if round == 200 {
                 early = disk.read_all("tree/pages").ok();
             } else if round == 400 {
-                tree.begin_checkpoint(&log);
+                let begun = tree.begin_checkpoint(&log);
+                let begun = begun.expect("no disk fails");
+                assert!(begun != Answer::NoFrame, "the meta page is in memory");
             } else if round > 400 && tree.pool().monitor().lock().is_in_checkpoint() {
                 tree.pool().write_step(log.eosl()).expect("a step");
                 tree.end_checkpoint(&log);

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use perdura_base::{CkptEpoch, Gsn, Result};
+use perdura_tree::contract::Answer;
 use perdura_tree::pool::Progress;
 use perdura_tree::tree::Tree;
 use perdura_wal::{Rung, Wal};
@@ -47,18 +48,15 @@ impl TreeCheckpoint {
         }
     }
 
-    /// Begins: the begin marks are in the log.
-    pub(crate) fn begin(&self) -> Gsn {
-        let rssp = self.tree.begin_checkpoint(&self.writer);
-        assert!(self.tree.pool().monitor().lock().is_in_checkpoint());
-        rssp
-    }
-
-    /// Takes a step of one I/O.
+    /// Takes a step of one I/O. The first one begins: the begin marks are in the log.
     ///
     /// # Errors
-    /// As [`perdura_tree::pool::Pool::write_step`].
+    /// As [`Tree::begin_checkpoint`] and [`perdura_tree::pool::Pool::write_step`].
     pub(crate) fn step(&self, wal: &Wal) -> Result<Step> {
+        let is_begun = self.tree.pool().monitor().lock().is_in_checkpoint();
+        if !is_begun && let Answer::Done(_) = self.tree.begin_checkpoint(&self.writer)? {
+            return Ok(Step::Worked);
+        }
         if let Some((gsn, end)) = self.tree.end_checkpoint(&self.writer) {
             assert!(end.rssp < gsn, "a checkpoint ends behind its redo start");
             return Ok(Step::Ended(end.rssp));

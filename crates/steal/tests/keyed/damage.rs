@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use perdura_base::{CkptEpoch, Error, PartitionSet, StreamId, TxnId};
-use perdura_device::{FaultPlan, SimDisk};
+use perdura_device::{Access, Disk, FaultPlan, SimDisk};
 use perdura_page::operation::{Act, encode};
 use perdura_recovery::Method;
 use perdura_recovery::tree::writer::TREE_STREAM;
@@ -93,6 +93,46 @@ fn a_number_that_is_missing_or_there_twice_is_refused_by_every_method() {
         for (method, why) in refusals(&disk) {
             assert!(why.contains(told), "{method}: {why}");
         }
+    }
+}
+
+/// What operations from before the redo start did is in the pages alone: a copy of them from before that would lose it.
+#[test]
+fn pages_that_are_older_than_the_redo_start_are_refused_by_every_method() {
+    for (scheme, seed) in [(Scheme::Logical, 1), (Scheme::Physiological, 2)] {
+        let disk = SimDisk::new(seed);
+        let made = Keyed::create(env(&disk, 1), options(scheme), None);
+        let keyed = made.expect("a new database");
+        let change = |value: &[u8]| {
+            let mut txn = keyed.begin();
+            put(&keyed, &mut txn, b"a", Some(value));
+            let _flushed_below = keyed.commit(txn);
+            insist(&keyed, || keyed.checkpoint_now());
+        };
+        change(b"1");
+        let early = disk.read_all("tree/pages").expect("pages");
+        change(b"2");
+        drop(keyed);
+        crash(&disk, seed);
+        let late = disk.read_all("tree/pages").expect("pages");
+        let file = disk.open("tree/pages", Access::Buffered).expect("a file");
+        file.write_at(0, &early).expect("a write");
+        file.sync().expect("a sync");
+        for method in methods(scheme) {
+            let mut options = options(scheme);
+            options.method = method.name;
+            let why = Keyed::open(env(&disk, 1), options).map(drop);
+            let why = why.expect_err("refused").to_string();
+            assert!(
+                why.contains("tree/pages") && why.contains("an older copy"),
+                "{why}"
+            );
+            assert_eq!(disk.read_all("tree/pages").expect("pages"), early);
+        }
+        file.write_at(0, &late).expect("a write");
+        let keyed = open(&disk, 1, &options(scheme));
+        let row = insist(&keyed, || keyed.read(TABLE, b"a"));
+        assert_eq!(row.as_deref(), Some(&b"2"[..]), "the newest copy is taken");
     }
 }
 

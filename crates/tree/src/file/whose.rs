@@ -3,7 +3,7 @@
 use super::PageFile;
 use crate::tree::META;
 use perdura_base::num::to_u64;
-use perdura_base::{Error, Pid, Result};
+use perdura_base::{Error, Gsn, Pid, Result};
 use perdura_page::tree_double::BatchHead;
 use perdura_page::tree_page::Node;
 
@@ -54,6 +54,18 @@ impl PageFile {
             }
         }
         Ok(())
+    }
+
+    /// The number of the meta page's last change, which is a change of structure or a checkpoint's redo start. `None` if the page is not
+    /// whole.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn newest_structure(&self) -> Result<Option<Gsn>> {
+        let mut page = self.buffer();
+        self.read_raw(META, &mut page)?;
+        let meta = Node::open(&page, META, self.database());
+        Ok(meta.ok().map(|node| node.dlsn()))
     }
 
     /// Refuses a file that ends before the first page that was never used.

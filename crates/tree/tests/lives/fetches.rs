@@ -12,6 +12,7 @@ use perdura_base::num::to_u64;
 use perdura_base::{Gsn, TableId};
 use perdura_device::{Access, Disk, MemDisk};
 use perdura_tree::analysis::Detail;
+use perdura_tree::contract::Answer;
 use perdura_tree::file::{PageFile, Shape};
 use perdura_tree::monitor::{Limits, Monitor, Tells};
 use perdura_tree::tree::Tree;
@@ -146,7 +147,9 @@ impl Table {
             if checkpoints >= 10 && updates >= warm {
                 break;
             }
-            tree.begin_checkpoint(&self.log);
+            let begun = tree.begin_checkpoint(&self.log);
+            let begun = begun.expect("no disk fails");
+            assert!(begun != Answer::NoFrame, "the meta page is in memory");
             since = 0;
         }
         let mut monitor = tree.pool().monitor().lock();

@@ -8,6 +8,7 @@ use perdura_base::{Error, Gsn, TableId};
 use perdura_device::{CrashProfile, FaultPlan, SimDisk, SyncFailure};
 use perdura_tree::analysis::Detail;
 use perdura_tree::check::check;
+use perdura_tree::contract::Answer;
 use perdura_tree::file::Shape;
 use perdura_tree::tree::Tree;
 use std::collections::BTreeMap;
@@ -145,7 +146,9 @@ impl Run {
                 if is_under_way {
                     tree.end_checkpoint(log);
                 } else {
-                    tree.begin_checkpoint(log);
+                    if tree.begin_checkpoint(log)? == Answer::NoFrame {
+                        tree.pool().write_step(*eosl)?;
+                    }
                 }
             }
             _ => {

@@ -14,6 +14,7 @@ use perdura_wal::{Rung, Scheme};
 
 use super::ground::Ground;
 use super::scale::Size;
+use super::unsynced::UnsyncedDisk;
 
 const TABLE: TableId = TableId(1);
 /// Bytes of a page.
@@ -61,9 +62,12 @@ impl Table {
         let mut rows = (0..count).map(|key| (key_of(key), value_of(key).to_vec()));
         let mut options = options(ground, FILLING_FRAMES);
         options.page_bytes = page_bytes;
-        let keyed = Keyed::create(env(ground, &disk, seed), options, Some(&mut rows))?;
+        let full_speed = Arc::new(UnsyncedDisk::new(Arc::clone(&disk)));
+        let env = env(ground, full_speed.clone(), seed);
+        let keyed = Keyed::create(env, options, Some(&mut rows))?;
         keyed.flush_all()?;
         drop(keyed);
+        full_speed.settle()?;
         let bytes = disk.open("tree/pages", Access::Buffered)?.len()?;
         Ok(Table {
             disk,
@@ -79,9 +83,9 @@ impl Table {
     }
 }
 
-fn env(ground: &Ground, disk: &Arc<dyn Disk>, seed: u64) -> StealEnv {
+fn env(ground: &Ground, disk: Arc<dyn Disk>, seed: u64) -> StealEnv {
     StealEnv {
-        disks: Disks::on_one(Arc::clone(disk), 1),
+        disks: Disks::on_one(disk, 1),
         clock: Arc::clone(&ground.clock),
         seed,
     }
@@ -177,7 +181,8 @@ fn crash(
     history: impl FnOnce(&mut History<'_>) -> Result<u64>,
 ) -> Result<Crash> {
     let disk = ground.over(&table.disk)?;
-    let opened = Keyed::open(env(ground, &disk, seed), options.clone())?;
+    let full_speed = Arc::new(UnsyncedDisk::new(Arc::clone(&disk)));
+    let opened = Keyed::open(env(ground, full_speed.clone(), seed), options.clone())?;
     let keyed = opened.context("the table was made just now")?;
     let mut running = History {
         keyed: &keyed,
@@ -192,6 +197,7 @@ fn crash(
     let dirty = keyed.tree().pool().monitor().lock().dirty_count();
     let log_bytes = keyed.wal().stats().log_bytes;
     drop(keyed);
+    full_speed.settle()?;
     Ok(Crash {
         disk,
         options,

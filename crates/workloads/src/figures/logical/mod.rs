@@ -36,6 +36,7 @@ pub mod redo_time;
 mod restarts;
 pub mod scale;
 pub mod stand;
+mod unsynced;
 
 use anyhow::{Result, anyhow};
 use perdura_recovery::Method;

@@ -10,6 +10,7 @@ use perdura_steal::keyed;
 
 use super::ground::Ground;
 use super::history::Crash;
+use super::unsynced::UnsyncedDisk;
 use crate::num::{median, ratio};
 
 /// What redo took: the pass that makes the table of dirty pages, and the one that redoes operations.
@@ -56,7 +57,7 @@ fn restart(ground: &Ground, crash: &Crash, method: &Method, is_timed: bool) -> R
     let overlay = ground.over(&crash.disk)?;
     let disk = match is_timed {
         true => ground.timed(overlay),
-        false => overlay,
+        false => Arc::new(UnsyncedDisk::new(overlay)),
     };
     let options = RestartOptions {
         dry_run: true,
