@@ -166,7 +166,7 @@ impl Copier {
         }
         let disk: Arc<dyn Disk> = Arc::new(disk);
         let env = Env {
-            disks: Disks::on_one(disk, usize::from(world.swarm.streams)),
+            disks: Disks::on_one(disk, usize::from(world.course.streams)),
             clock: Arc::clone(&world.clock) as Arc<dyn Clock>,
             seed: world.seed ^ 1,
         };

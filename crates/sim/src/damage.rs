@@ -11,6 +11,7 @@ use fastrand::Rng;
 use perdura_base::num::to_u64;
 use perdura_device::{CrashProfile, FaultPlan, SimDisk};
 
+use crate::course::Course;
 use crate::lives::Lives;
 use crate::over_core::OverCore;
 use crate::report::Check;
@@ -67,6 +68,10 @@ pub(crate) fn empty(seed: u64, streams: u8) -> World {
         ..drawn.options
     };
     let swarm = Swarm {
+        course: Course {
+            memory_is_short: drawn.course.memory_is_short,
+            ..Course::calm(streams, drawn.course.profile)
+        },
         options,
         disks_apart: false,
         keys: 4,
@@ -78,10 +83,6 @@ pub(crate) fn empty(seed: u64, streams: u8) -> World {
         names: 20,
         long: 20,
         bulk: 0,
-        faults: 0,
-        nested: 0,
-        rot: false,
-        stream_speed: vec![100; usize::from(streams)],
         ..drawn
     };
     World::new(seed, rng, swarm)

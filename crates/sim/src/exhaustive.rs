@@ -17,6 +17,7 @@ use perdura_wal::FlushProgress;
 use perdura_wal::anchor::AnchorFile;
 
 use crate::content::Content;
+use crate::course::Course;
 use crate::ops::Op;
 use crate::over_core::OverCore;
 use crate::report::Check;
@@ -81,15 +82,11 @@ fn small(streams: u8) -> World {
         ..CoreOptions::default()
     };
     let swarm = Swarm {
-        streams,
+        course: Course::calm(streams, None),
         disks_apart: false,
         options,
         keys: 2,
         databases: 1,
-        faults: 0,
-        nested: 0,
-        rot: false,
-        stream_speed: vec![100; usize::from(streams)],
         ..Swarm::draw(&mut rng, Some(streams), None)
     };
     World::new(1, rng, swarm)

@@ -10,6 +10,7 @@
 //! | [`model`] | the oracle: the expected state |
 //! | [`content`], [`value`] | described strings; the value of a key of any type |
 //! | [`swarm`] | the character of a run |
+//! | [`course`] | the part of it that every world has |
 //! | [`machine`] | disks, clock, promises, and every step that is not a transaction |
 //! | `lives` | the loop: a chain of lives and crashes, over any world |
 //! | [`world`], `product` | the product's world: its engine, its client, its place in the loop |
@@ -39,6 +40,7 @@ mod archive;
 pub mod check;
 pub mod content;
 pub mod copying;
+pub mod course;
 pub mod damage;
 mod drafting;
 mod edit;

@@ -5,6 +5,7 @@ use std::ops::DerefMut;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use fastrand::Rng;
 use perdura_base::Error;
 use perdura_base::error::Family;
 use perdura_device::{CrashProfile, SimDisk};
@@ -12,7 +13,7 @@ use perdura_device::{CrashProfile, SimDisk};
 use crate::content::scramble;
 use crate::faults;
 use crate::machine::{Engine, Machine};
-use crate::report::{Check, Tally};
+use crate::report::{Check, CrashOptions, Tally};
 
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,29 @@ pub(crate) struct Rarity {
     pub mixed: u8,
     pub later: u8,
     pub never_interrupted: u8,
+}
+
+impl Rarity {
+    /// Of worlds whose copies cost little.
+    pub const OFTEN: Rarity = Rarity {
+        mixed: 2,
+        later: 4,
+        never_interrupted: 4,
+    };
+}
+
+/// One run of a seed in the world that is made of the character that is drawn for it. `salt` keeps the worlds'
+/// characters apart.
+pub(crate) fn run_drawn<W: Lives, S>(
+    seed: u64,
+    salt: u64,
+    options: &CrashOptions,
+    draw: impl FnOnce(&mut Rng, Option<u8>, Option<CrashProfile>) -> S,
+    make: impl FnOnce(u64, Rng, S) -> W,
+) -> (Tally, u64, Check) {
+    let mut rng = Rng::with_seed(scramble(seed ^ salt));
+    let character = draw(&mut rng, options.streams, options.profile);
+    make(seed, rng, character).run_to_end()
 }
 
 /// A world: an engine with its steps and its oracle, driven by the loop.

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use fastrand::Rng;
 use perdura_base::error::Family;
 use perdura_base::{Error, StreamId};
-use perdura_device::{Clock, CrashProfile, Disk, ManualClock, SimDisk};
+use perdura_device::{Clock, Disk, ManualClock, SimDisk};
 use perdura_recovery::CheckpointProgress;
 use perdura_wal::FlushProgress;
 
 use crate::content::scramble;
+use crate::course::Course;
 use crate::report::{Check, Tally};
 
 /// What the simulator asks of an engine beside its transactions.
@@ -144,29 +145,6 @@ pub(crate) fn copies_of(disks: &[Arc<SimDisk>]) -> Vec<Arc<SimDisk>> {
         copy
     };
     disks.iter().map(copy).collect()
-}
-
-/// What a run's lives have in common: the part of a swarm that every world has.
-#[derive(Debug, Clone)]
-pub struct Course {
-    /// Log streams.
-    pub streams: u8,
-    /// How willingly each stream flushes, of 100.
-    pub stream_speed: Vec<u8>,
-    /// Crashes that are planned.
-    pub crashes: u32,
-    /// Steps in a life at most.
-    pub steps: u32,
-    /// Odds that a life has a fault planned, of 100.
-    pub faults: u8,
-    /// Odds that a restart is disturbed, of 100.
-    pub nested: u8,
-    /// Bit rot strikes at the last crash.
-    pub rot: bool,
-    /// What crashes keep, if not drawn each time.
-    pub profile: Option<CrashProfile>,
-    /// Whether transactions may find too little memory.
-    pub memory_is_short: bool,
 }
 
 /// A machine and the engine that is open on it.

@@ -128,7 +128,7 @@ impl World {
             }
             if self.core().wal().is_behind(0) {
                 self.flush_all()?;
-                for stream in (0..self.swarm.streams).map(StreamId) {
+                for stream in (0..self.course.streams).map(StreamId) {
                     self.prepare(stream)?;
                 }
             }

@@ -1,11 +1,10 @@
 //! Runs one seed after another, each in its mode, and reports.
 
-use fastrand::Rng;
 use perdura_base::num::{to_u64, to_usize};
 use perdura_device::{Clock, SystemClock};
 
 use crate::content::scramble;
-use crate::lives::Lives;
+use crate::lives::run_drawn;
 use crate::report::{Check, CrashOptions, CrashReport, Mode, Tally, Violation};
 use crate::swarm::Swarm;
 use crate::world::World;
@@ -92,7 +91,7 @@ fn mode_of(seed: u64, options: &CrashOptions) -> Mode {
 }
 
 fn run_executor(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
-    let mut rng = Rng::with_seed(scramble(seed));
-    let swarm = Swarm::draw(&mut rng, options.streams, options.profile);
-    World::new(seed, rng, swarm.with_scripts_and_streams(seed)).run_to_end()
+    let make =
+        |seed, rng, swarm: Swarm| World::new(seed, rng, swarm.with_scripts_and_streams(seed));
+    run_drawn(seed, 0, options, Swarm::draw, make)
 }

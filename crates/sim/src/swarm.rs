@@ -10,21 +10,17 @@ use perdura_device::CrashProfile;
 use perdura_recovery::{Level, Schedule};
 
 use crate::content::scramble;
-use crate::machine::Course;
+use crate::course::Course;
 
 /// The character of a run.
 #[derive(Debug, Clone)]
 pub struct Swarm {
-    /// Log streams.
-    pub streams: u8,
     /// Whether each stream has a separate disk.
     pub disks_apart: bool,
     /// Fixed at creation.
     pub options: CoreOptions,
-    /// Crashes that are planned.
-    pub crashes: u32,
-    /// Steps in a life at most.
-    pub steps: u32,
+    /// What its lives have in common with those of every world.
+    pub course: Course,
     /// Of the shapes of collections, the first so many are drawn: with streams, or without.
     pub shapes: usize,
     /// Whether new collections are streams, whatever is drawn.
@@ -51,16 +47,6 @@ pub struct Swarm {
     pub bulk: u8,
     /// Odds of the kinds of step.
     pub odds: Odds,
-    /// How willingly each stream flushes, of 100.
-    pub stream_speed: Vec<u8>,
-    /// Odds that a life has a fault planned, of 100.
-    pub faults: u8,
-    /// Odds that a restart is disturbed, of 100.
-    pub nested: u8,
-    /// Bit rot strikes at the last crash.
-    pub rot: bool,
-    /// What crashes keep, if not drawn each time.
-    pub profile: Option<CrashProfile>,
 }
 
 /// Odds of the kinds of step, as weights.
@@ -143,9 +129,14 @@ pub(crate) fn draw_streams(rng: &mut Rng) -> u8 {
     )
 }
 
-/// How willingly a stream flushes, of 100: some are a hundred times slower than others.
-pub(crate) fn draw_speed(rng: &mut Rng) -> u8 {
-    pick(rng, &[100, 100, 100, 50, 50, 5, 1])
+/// Odds of a kind of step, as a weight: those of one run are up to four times those of another.
+pub(crate) fn shift(rng: &mut Rng, base: u32) -> u32 {
+    base * pick(rng, &[1, 2, 2, 4])
+}
+
+/// Odds of a kind of step that half of the runs do without.
+pub(crate) fn sometimes(rng: &mut Rng, base: u32) -> u32 {
+    if rng.bool() { base } else { 0 }
 }
 
 /// A level of parallel restart on one thread: the order of its jobs by a seed, and memory for
@@ -164,8 +155,6 @@ impl Swarm {
     pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Swarm {
         let streams = streams.unwrap_or_else(|| draw_streams(rng));
         let long = rng.u8(0..24) == 0;
-        let shift = |rng: &mut Rng, base: u32| base * pick(rng, &[1, 2, 2, 4]);
-        let sometimes = |rng: &mut Rng, base: u32| if rng.bool() { base } else { 0 };
         let options = CoreOptions {
             partitions: pick(rng, &[2, 2, 4, 8]),
             chunk_pages: pick(rng, &[2, 4]),
@@ -189,12 +178,15 @@ impl Swarm {
             ..CoreOptions::default()
         };
         let rot = rng.u8(0..24) == 0;
-        Swarm {
-            streams,
+        let mut swarm = Swarm {
             disks_apart: streams > 1 && rng.bool(),
-            options,
-            crashes: pick(rng, &[1, 1, 1, 1, 2, 2, 2, 4, 5]),
-            steps: if long { 400 } else { pick(rng, &[40, 60, 80]) },
+            course: Course {
+                crashes: pick(rng, &[1, 1, 1, 1, 2, 2, 2, 4, 5]),
+                steps: if long { 400 } else { pick(rng, &[40, 60, 80]) },
+                rot,
+                memory_is_short: options.memory_limit < u64::MAX,
+                ..Course::calm(streams, profile)
+            },
             shapes: pick_aside(rng, &[4, 5]),
             streams_alone: false,
             scripts: 0,
@@ -224,13 +216,12 @@ impl Swarm {
                 draft: pick_aside(rng, &[0, 0, 3, 8]),
                 snapshot: pick_aside(rng, &[0, 2, 0]),
             },
-            stream_speed: (0..streams).map(|_| draw_speed(rng)).collect(),
-            faults: pick(rng, &[0, 30, 70]),
-            nested: pick(rng, &[0, 0, 10, 40]),
-            rot,
-            profile,
-        }
+            options,
+        };
+        swarm.course.draw_faults(rng);
+        swarm
     }
+
     /// The same with scripts in the runs of some seeds, and with streams alone in those of others. The seed decides beside all
     /// that is drawn, so that the seeds of old findings keep their runs.
     pub(crate) fn with_scripts_and_streams(self, seed: u64) -> Swarm {
@@ -245,21 +236,6 @@ impl Swarm {
             keys: 3,
             collections: 95,
             ..self
-        }
-    }
-
-    /// What its lives have in common with those of every world.
-    pub(crate) fn course(&self) -> Course {
-        Course {
-            streams: self.streams,
-            stream_speed: self.stream_speed.clone(),
-            crashes: self.crashes,
-            steps: self.steps,
-            faults: self.faults,
-            nested: self.nested,
-            rot: self.rot,
-            profile: self.profile,
-            memory_is_short: self.options.memory_limit < u64::MAX,
         }
     }
 }

@@ -85,13 +85,9 @@ impl World {
     /// A machine with empty disks.
     #[must_use]
     pub fn new(seed: u64, rng: Rng, swarm: Swarm) -> World {
-        let count = if swarm.disks_apart {
-            u64::from(swarm.streams) + 1
-        } else {
-            1
-        };
+        let logs = swarm.course.log_disks(swarm.disks_apart);
         World {
-            machine: Machine::new(seed, rng, swarm.course(), count),
+            machine: Machine::new(seed, rng, swarm.course.clone(), 1 + logs),
             swarm,
             model: Model::default(),
             scan: None,

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use crate::swarm::{Swarm, pick};
+use crate::swarm::{Swarm, pick, shift, sometimes};
 
 /// The character of a run.
 #[derive(Debug, Clone)]
@@ -83,15 +83,13 @@ impl Character {
         swarm.large = if rng.u8(0..8) == 0 { swarm.large } else { 0 };
         swarm.bulk = swarm.bulk.min(3);
         swarm.names = swarm.names.min(20);
-        swarm.steps = swarm.steps.min(80);
-        swarm.crashes = pick(rng, &[2, 3, 4, 6]);
+        swarm.course.steps = swarm.course.steps.min(80);
+        swarm.course.crashes = pick(rng, &[2, 3, 4, 6]);
         swarm.odds.begin *= 3;
         swarm.odds.sweep *= 2;
         // Snapshots are compared page by page, which the product's mode does.
         swarm.odds.snapshot = 0;
-        let sometimes = |rng: &mut Rng, base: u32| if rng.bool() { base } else { 0 };
-        let shift = |rng: &mut Rng, base: u32| base * pick(rng, &[1, 2, 2, 4]);
-        assert!(swarm.crashes > 0, "a run has a crash");
+        assert!(swarm.course.crashes > 0, "a run has a crash");
         Character {
             workspace_bytes: pick(rng, &[500, 2000, 20_000, 1 << 20]),
             fan_in: pick(rng, &[2, 2, 2, 3]),

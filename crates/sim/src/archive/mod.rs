@@ -26,10 +26,7 @@ mod store;
 mod timeline;
 mod world;
 
-use fastrand::Rng;
-
-use crate::content::scramble;
-use crate::lives::Lives;
+use crate::lives::run_drawn;
 use crate::report::{Check, CrashOptions, Tally};
 use crate::swarm::Swarm;
 
@@ -38,8 +35,9 @@ use world::ArchiveWorld;
 
 /// One run.
 pub(crate) fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
-    let mut rng = Rng::with_seed(scramble(seed ^ 0xa2c417e));
-    let mut swarm = Swarm::draw(&mut rng, options.streams, options.profile);
-    let character = Character::draw(&mut rng, &mut swarm);
-    ArchiveWorld::new(seed, rng, swarm, character).run_to_end()
+    let make = |seed, mut rng, mut swarm| {
+        let character = Character::draw(&mut rng, &mut swarm);
+        ArchiveWorld::new(seed, rng, swarm, character)
+    };
+    run_drawn(seed, 0xa2c417e, options, Swarm::draw, make)
 }

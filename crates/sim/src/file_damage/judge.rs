@@ -57,7 +57,7 @@ impl Sweep<'_> {
         let disk: Arc<dyn Disk> = Arc::new(disk_of(files, folders)?);
         let world = &self.subject.world;
         let env = Env {
-            disks: Disks::on_one(Arc::clone(&disk), usize::from(world.swarm.streams)),
+            disks: Disks::on_one(Arc::clone(&disk), usize::from(world.course.streams)),
             clock: Arc::clone(&world.clock) as Arc<dyn Clock>,
             seed: world.seed ^ 1,
         };

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use fastrand::Rng;
 use perdura_base::Error;
 use perdura_device::SimDisk;
 use perdura_steal::Steal;
 
-use crate::content::scramble;
 use crate::faults;
-use crate::lives::{Lives, Rarity};
+use crate::lives::{Lives, Rarity, run_drawn};
 use crate::report::{Check, CrashOptions, Tally};
 
 use super::row::Row;
@@ -18,9 +16,7 @@ use super::world::{State, World, spot};
 
 /// One run.
 pub(crate) fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
-    let mut rng = Rng::with_seed(scramble(seed ^ 0x57ea1));
-    let swarm = Swarm::draw(&mut rng, options.streams, options.profile);
-    World::new(seed, rng, swarm).run_to_end()
+    run_drawn(seed, 0x57ea1, options, Swarm::draw, World::new)
 }
 
 impl Lives for World {

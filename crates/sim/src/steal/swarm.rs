@@ -6,34 +6,25 @@ use perdura_recovery::{Level, METHODS, Method, Schedule};
 use perdura_steal::{Records, Route, StealOptions};
 use perdura_wal::Scheme;
 
-use crate::machine::Course;
-use crate::swarm::{draw_schedule, draw_speed, draw_streams, pick};
+use crate::course::Course;
+use crate::swarm::{draw_schedule, draw_streams, pick, shift, sometimes};
 
 /// The character of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Swarm {
     pub scheme: Scheme,
-    pub streams: u8,
     /// Whether each stream has a separate disk.
     pub logs_apart: bool,
     pub image_disks: u8,
     /// Whether the images' disks are others than the anchor's.
     pub images_apart: bool,
     pub options: StealOptions,
-    pub crashes: u32,
-    pub steps: u32,
+    pub course: Course,
     /// Rows beyond which inserts turn into deletes.
     pub rows_max: usize,
     /// Whether rows are there from the beginning, unlogged.
     pub filled: bool,
     pub odds: [u32; KINDS],
-    pub stream_speed: Vec<u8>,
-    /// Odds that a life has a fault planned, of 100.
-    pub faults: u8,
-    /// Odds that a restart is disturbed, of 100.
-    pub nested: u8,
-    pub rot: bool,
-    pub profile: Option<CrashProfile>,
 }
 
 /// Kinds of step.
@@ -88,8 +79,6 @@ fn draw_options(rng: &mut Rng, scheme: Scheme) -> StealOptions {
 
 /// Odds of the kinds of step, as weights.
 fn draw_odds(rng: &mut Rng) -> [u32; KINDS] {
-    let shift = |rng: &mut Rng, base: u32| base * pick(rng, &[1, 2, 2, 4]);
-    let sometimes = |rng: &mut Rng, base: u32| if rng.bool() { base } else { 0 };
     [
         shift(rng, 10),
         shift(rng, 14),
@@ -119,41 +108,27 @@ impl Swarm {
         let image_disks = pick(rng, &[1, 1, 1, 2, 3]);
         let options = draw_options(rng, scheme);
         let rot = rng.u8(0..24) == 0;
-        Swarm {
+        let mut swarm = Swarm {
             scheme,
-            streams,
             logs_apart: streams > 1 && rng.bool(),
             image_disks,
             images_apart: image_disks > 1 || rng.bool(),
             options,
-            crashes: pick(rng, &[1, 1, 1, 2, 2, 4, 4, 5]),
-            steps: if long {
-                500
-            } else {
-                pick(rng, &[80, 120, 160])
+            course: Course {
+                crashes: pick(rng, &[1, 1, 1, 2, 2, 4, 4, 5]),
+                steps: if long {
+                    500
+                } else {
+                    pick(rng, &[80, 120, 160])
+                },
+                rot,
+                ..Course::calm(streams, profile)
             },
             rows_max: pick(rng, &[4, 12, 40]),
             filled: rng.u8(0..4) == 0,
             odds: draw_odds(rng),
-            stream_speed: (0..streams).map(|_| draw_speed(rng)).collect(),
-            faults: pick(rng, &[0, 30, 70]),
-            nested: pick(rng, &[0, 0, 10, 40]),
-            rot,
-            profile,
-        }
-    }
-    /// What its lives have in common with those of every world.
-    pub(crate) fn course(&self) -> Course {
-        Course {
-            streams: self.streams,
-            stream_speed: self.stream_speed.clone(),
-            crashes: self.crashes,
-            steps: self.steps,
-            faults: self.faults,
-            nested: self.nested,
-            rot: self.rot,
-            profile: self.profile,
-            memory_is_short: self.options.memory_limit < u64::MAX,
-        }
+        };
+        swarm.course.draw_faults(rng);
+        swarm
     }
 }

@@ -59,15 +59,15 @@ pub(crate) fn place(spot: Spot) -> Place {
 impl World {
     /// A machine with empty disks.
     pub fn new(seed: u64, rng: Rng, swarm: Swarm) -> World {
-        let logs = if swarm.logs_apart { swarm.streams } else { 0 };
+        let logs = swarm.course.log_disks(swarm.logs_apart);
         let images = if swarm.images_apart {
             swarm.image_disks
         } else {
             0
         };
-        let disks = 1 + u64::from(logs) + u64::from(images);
+        let disks = 1 + logs + u64::from(images);
         World {
-            machine: Machine::new(seed, rng, swarm.course(), disks),
+            machine: Machine::new(seed, rng, swarm.course.clone(), disks),
             swarm,
             clients: Clients::default(),
             scratch: Vec::new(),
@@ -77,7 +77,7 @@ impl World {
     /// The disk that the first image disk is, or the first after those of the streams.
     fn first_image(&self) -> usize {
         match self.swarm.logs_apart {
-            true => usize::from(self.swarm.streams) + 1,
+            true => usize::from(self.course.streams) + 1,
             false => 1,
         }
     }
@@ -104,7 +104,7 @@ impl World {
                         false => disk(0),
                     })
                     .collect(),
-                logs: (0..usize::from(self.swarm.streams))
+                logs: (0..usize::from(self.course.streams))
                     .map(|s| disk(if self.swarm.logs_apart { s + 1 } else { 0 }))
                     .collect(),
             },

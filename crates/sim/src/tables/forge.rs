@@ -26,7 +26,7 @@ impl World {
         let core = self.open_core(copies).map_err(text)?;
         let partitions = u64::from(self.swarm.options.partitions);
         let partition = PartitionId(u16::try_from(choice % partitions).unwrap_or(0));
-        let stream = u64::from(self.swarm.streams);
+        let stream = u64::from(self.course.streams);
         let stream = StreamId(u8::try_from(choice / partitions % stream).unwrap_or(0));
         let number = core.heap().lock(partition).pseq() + 2;
         assert!(number > 1, "a number is left out before it");
@@ -38,7 +38,7 @@ impl World {
         let _forged = core
             .wal()
             .append(stream, kind, &payload, &parts, CkptEpoch(0));
-        flush(&core, self.swarm.streams).map_err(text)?;
+        flush(&core, self.course.streams).map_err(text)?;
         drop(core);
         copies
             .iter()

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use fastrand::Rng;
 use perdura::{Core, Error};
 use perdura_device::SimDisk;
 use perdura_heap::SnapshotMode;
 use perdura_recovery::Level;
 
-use crate::content::scramble;
-use crate::lives::{Lives, Rarity};
+use crate::lives::{Lives, Rarity, run_drawn};
 use crate::over_core::OverCore;
 use crate::report::{Check, CrashOptions, Tally};
 use crate::swarm::{draw_schedule, pick};
@@ -20,18 +18,12 @@ use super::world::World;
 
 /// One run.
 pub(crate) fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
-    let mut rng = Rng::with_seed(scramble(seed ^ 0x7ab1e5));
-    let swarm = Swarm::draw(&mut rng, options.streams, options.profile);
-    World::new(seed, rng, swarm).run_to_end()
+    run_drawn(seed, 0x7ab1e5, options, Swarm::draw, World::new)
 }
 
 impl Lives for World {
     type Engine = Core;
-    const OTHER_WAYS: Rarity = Rarity {
-        mixed: 2,
-        later: 4,
-        never_interrupted: 4,
-    };
+    const OTHER_WAYS: Rarity = Rarity::OFTEN;
     const ROTS: u32 = 2;
 
     fn open_on(&self, disks: &[Arc<SimDisk>]) -> Result<Core, Error> {

@@ -9,8 +9,8 @@ use perdura::{CoreOptions, Table, ValueForm};
 use perdura_device::CrashProfile;
 use perdura_heap::KeptBound;
 
-use crate::machine::Course;
-use crate::swarm::{draw_speed, draw_streams, pick};
+use crate::course::Course;
+use crate::swarm::{draw_streams, pick, shift, sometimes};
 
 use super::procedures::{
     append, close_account, configure, consult, drop_orders, fickle, forget_entries, gift,
@@ -22,7 +22,6 @@ use super::schema::{Account, Entry, Order, Rate, Setting};
 /// The character of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Swarm {
-    pub streams: u8,
     /// Whether each stream has a separate disk.
     pub disks_apart: bool,
     /// What the engine is opened with next; some of it changes from life to life.
@@ -51,16 +50,8 @@ pub(crate) struct Swarm {
     pub long: u8,
     /// Snapshots that are held open at once, at most.
     pub snapshots: usize,
-    pub crashes: u32,
-    pub steps: u32,
+    pub course: Course,
     pub odds: [u32; KINDS],
-    pub stream_speed: Vec<u8>,
-    /// Odds that a life has a fault planned, of 100.
-    pub faults: u8,
-    /// Odds that a restart is disturbed, of 100.
-    pub nested: u8,
-    pub rot: bool,
-    pub profile: Option<CrashProfile>,
 }
 
 /// Kinds of step.
@@ -101,8 +92,6 @@ fn procedures() -> Arc<[Registered]> {
 }
 
 fn draw_odds(rng: &mut Rng) -> [u32; KINDS] {
-    let shift = |rng: &mut Rng, base: u32| base * pick(rng, &[1, 2, 2, 4]);
-    let sometimes = |rng: &mut Rng, base: u32| if rng.bool() { base } else { 0 };
     [
         shift(rng, 12),
         shift(rng, 6),
@@ -140,7 +129,6 @@ impl Swarm {
         let rot = rng.u8(0..24) == 0;
         let all = (1 << Sort::ALL.len()) - 1;
         let mut swarm = Swarm {
-            streams,
             disks_apart: streams > 1 && rng.bool(),
             options,
             declared: if rng.u8(0..3) == 0 {
@@ -160,15 +148,16 @@ impl Swarm {
             settings: pick(rng, &[1, 4]),
             long: pick(rng, &[0, 0, 10, 40]),
             snapshots: pick(rng, &[0, 1, 3]),
-            crashes: pick(rng, &[1, 1, 1, 2, 2, 3, 5]),
-            steps: if long { 400 } else { pick(rng, &[40, 60, 90]) },
+            course: Course {
+                crashes: pick(rng, &[1, 1, 1, 2, 2, 3, 5]),
+                steps: if long { 400 } else { pick(rng, &[40, 60, 90]) },
+                rot,
+                ..Course::calm(streams, profile)
+            },
             odds: draw_odds(rng),
-            stream_speed: (0..streams).map(|_| draw_speed(rng)).collect(),
-            faults: pick(rng, &[0, 30, 70]),
-            nested: pick(rng, &[0, 0, 10, 40]),
-            rot,
-            profile,
         };
+        swarm.course.memory_is_short = swarm.short_memory;
+        swarm.course.draw_faults(rng);
         swarm.draw_typed(rng);
         if rng.bool() {
             swarm.options.kept_bound = KeptBound {
@@ -180,13 +169,17 @@ impl Swarm {
         if swarm.unlogged {
             swarm.options.typed.log = LogForm::None;
             // What an open that is disturbed leaves in an image, the model does not know.
-            swarm.nested = 0;
+            swarm.course.nested = 0;
         }
         swarm
     }
 
     /// Draws what the log says from now on.
     pub fn draw_typed(&mut self, rng: &mut Rng) {
+        assert!(
+            self.declared < 1 << Sort::ALL.len(),
+            "tables that there are"
+        );
         let declared = Sort::ALL.into_iter().filter(|sort| self.declares(*sort));
         self.options.typed = TypedOptions {
             schemas: declared.map(|sort| self.schema_of(sort)).collect(),
@@ -249,24 +242,5 @@ impl Swarm {
         let owner = rng.u8(0..4);
         let len = if rng.u8(0..100) < self.long { 300 } else { 3 };
         format!("{:o<len$}", char::from(b'A' + owner))
-    }
-
-    /// What its lives have in common with those of every world.
-    pub fn course(&self) -> Course {
-        assert!(
-            self.declared < 1 << Sort::ALL.len(),
-            "tables that there are"
-        );
-        Course {
-            streams: self.streams,
-            stream_speed: self.stream_speed.clone(),
-            crashes: self.crashes,
-            steps: self.steps,
-            faults: self.faults,
-            nested: self.nested,
-            rot: self.rot,
-            profile: self.profile,
-            memory_is_short: self.short_memory,
-        }
     }
 }

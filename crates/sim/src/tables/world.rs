@@ -114,9 +114,9 @@ impl OverCore for World {
 impl World {
     /// A machine with empty disks.
     pub fn new(seed: u64, rng: Rng, swarm: Swarm) -> World {
-        let logs = if swarm.disks_apart { swarm.streams } else { 0 };
+        let logs = swarm.course.log_disks(swarm.disks_apart);
         World {
-            machine: Machine::new(seed, rng, swarm.course(), 1 + u64::from(logs)),
+            machine: Machine::new(seed, rng, swarm.course.clone(), 1 + logs),
             oracle: Oracle::new(swarm.options.partitions),
             swarm,
             snapshots: Vec::new(),

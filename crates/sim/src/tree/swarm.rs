@@ -8,8 +8,8 @@ use perdura_steal::{KeyedOptions, Route};
 use perdura_tree::monitor::Limits;
 use perdura_wal::Scheme;
 
-use crate::machine::Course;
-use crate::swarm::{draw_schedule, draw_speed, draw_streams, pick};
+use crate::course::Course;
+use crate::swarm::{draw_schedule, draw_streams, pick, shift, sometimes};
 
 /// The tables of each run.
 pub(crate) const TABLES: [TableId; 2] = [TableId(1), TableId(7)];
@@ -20,12 +20,10 @@ pub(crate) const KINDS: usize = 14;
 /// The character of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Swarm {
-    pub streams: u8,
     /// Whether each stream has a separate disk.
     pub logs_apart: bool,
     pub options: KeyedOptions,
-    pub crashes: u32,
-    pub steps: u32,
+    pub course: Course,
     /// Letters that keys are made of.
     pub letters: u8,
     /// The most bytes of a value.
@@ -33,13 +31,6 @@ pub(crate) struct Swarm {
     /// Rows beyond which writes turn into removals.
     pub rows_max: usize,
     pub odds: [u32; KINDS],
-    pub stream_speed: Vec<u8>,
-    /// Odds that a life has a fault planned, of 100.
-    pub faults: u8,
-    /// Odds that a restart is disturbed, of 100.
-    pub nested: u8,
-    pub rot: bool,
-    pub profile: Option<CrashProfile>,
 }
 
 /// The methods that restart a tree of this scheme.
@@ -76,8 +67,6 @@ fn draw_options(rng: &mut Rng) -> KeyedOptions {
 
 /// Odds of the kinds of step, as weights.
 fn draw_odds(rng: &mut Rng) -> [u32; KINDS] {
-    let shift = |rng: &mut Rng, base: u32| base * pick(rng, &[1, 2, 2, 4]);
-    let sometimes = |rng: &mut Rng, base: u32| if rng.bool() { base } else { 0 };
     [
         shift(rng, 10),
         shift(rng, 24),
@@ -103,40 +92,25 @@ impl Swarm {
         let long = rng.u8(0..24) == 0;
         let options = draw_options(rng);
         let rot = rng.u8(0..24) == 0;
-        Swarm {
-            streams,
+        let mut swarm = Swarm {
             logs_apart: streams > 1 && rng.bool(),
-            crashes: pick(rng, &[1, 1, 1, 2, 2, 4, 4, 5]),
-            steps: if long {
-                600
-            } else {
-                pick(rng, &[80, 140, 200])
+            course: Course {
+                crashes: pick(rng, &[1, 1, 1, 2, 2, 4, 4, 5]),
+                steps: if long {
+                    600
+                } else {
+                    pick(rng, &[80, 140, 200])
+                },
+                rot,
+                ..Course::calm(streams, profile)
             },
             letters: pick(rng, &[2, 4, 8]),
             value_max: pick(rng, &[8, 40, 100]),
             rows_max: pick(rng, &[6, 40, 200]),
             odds: draw_odds(rng),
-            stream_speed: (0..streams).map(|_| draw_speed(rng)).collect(),
-            faults: pick(rng, &[0, 30, 70]),
-            nested: pick(rng, &[0, 0, 10, 40]),
-            rot,
-            profile,
             options,
-        }
-    }
-
-    /// What its lives have in common with those of every world.
-    pub(crate) fn course(&self) -> Course {
-        Course {
-            streams: self.streams,
-            stream_speed: self.stream_speed.clone(),
-            crashes: self.crashes,
-            steps: self.steps,
-            faults: self.faults,
-            nested: self.nested,
-            rot: self.rot,
-            profile: self.profile,
-            memory_is_short: false,
-        }
+        };
+        swarm.course.draw_faults(rng);
+        swarm
     }
 }

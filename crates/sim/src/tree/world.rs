@@ -48,9 +48,9 @@ impl DerefMut for World {
 impl World {
     /// A machine with empty disks.
     pub fn new(seed: u64, rng: Rng, swarm: Swarm) -> World {
-        let logs = if swarm.logs_apart { swarm.streams } else { 0 };
+        let logs = swarm.course.log_disks(swarm.logs_apart);
         World {
-            machine: Machine::new(seed, rng, swarm.course(), 1 + u64::from(logs)),
+            machine: Machine::new(seed, rng, swarm.course.clone(), 1 + logs),
             swarm,
             clients: Clients::default(),
             life: (0, 0),
@@ -66,7 +66,7 @@ impl World {
             disks: Disks {
                 data: disk(0),
                 images: vec![disk(0)],
-                logs: (0..usize::from(self.swarm.streams))
+                logs: (0..usize::from(self.course.streams))
                     .map(of_stream)
                     .collect(),
             },

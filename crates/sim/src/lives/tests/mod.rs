@@ -17,8 +17,9 @@ use store::{Bug, Rows, Store};
 
 use super::{Lives, Rarity};
 use crate::content::scramble;
+use crate::course::Course;
 use crate::faults;
-use crate::machine::{Course, Engine, Machine};
+use crate::machine::{Engine, Machine};
 use crate::report::{Check, Tally};
 use crate::swarm::pick;
 
