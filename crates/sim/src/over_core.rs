@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use perdura::catalog::CatalogRows;
-use perdura::{Core, CoreOptions, Env, Error, MemoryAccount, Progress};
+use perdura::{Core, CoreOptions, Env, Error, Progress};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{ImageSlot, PartitionId};
@@ -53,18 +53,11 @@ pub(crate) fn dry_run_options(
     method: &'static Method,
     schedule: Schedule,
 ) -> RestartOptions<'static> {
+    let (disks, clock) = (env.disks.clone(), Arc::clone(&env.clock));
     RestartOptions {
-        disks: env.disks.clone(),
-        clock: Arc::clone(&env.clock),
-        schedule,
-        method,
-        supplied: &[],
-        ordered: None,
-        archived: None,
         dry_run: true,
-        memory: Arc::new(MemoryAccount::new(u64::MAX)),
         catalog: Arc::new(CatalogRows::default()),
-        progress: Arc::new(Progress::default()),
+        ..RestartOptions::of_records(disks, clock, schedule, method)
     }
 }
 

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use perdura_base::PartitionId;
-use perdura_device::{Clock, SimDisk};
-use perdura_heap::MemoryAccount;
-use perdura_recovery::indexing::NoTables;
-use perdura_recovery::{Level, Method, Progress, RestartOptions, Schedule, restart};
+use perdura_device::SimDisk;
+use perdura_recovery::{Level, Method, RestartOptions, Schedule, restart};
 use perdura_steal::Steal;
 
 use crate::lives::Lives;
@@ -109,17 +107,8 @@ impl World {
     ) -> Check<String> {
         let env = self.env(disks);
         let options = RestartOptions {
-            disks: env.disks,
-            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
-            schedule,
-            method,
-            supplied: &[],
-            ordered: None,
-            archived: None,
             dry_run: true,
-            memory: Arc::new(MemoryAccount::new(u64::MAX)),
-            catalog: Arc::new(NoTables),
-            progress: Arc::new(Progress::default()),
+            ..RestartOptions::of_records(env.disks, env.clock, schedule, method)
         };
         match restart(&options) {
             Ok(Some(restarted)) => Ok(perdura_steal::digest(&restarted.heap)),
