@@ -10,7 +10,7 @@ use super::super::figure::{Figure, cell};
 use super::super::plot::{Chart, Panel, Plot, Series};
 use super::history::Plan;
 use super::restarts::{Timed, stalls};
-use super::{METHODS, Named, at_cache, method_of};
+use super::{METHODS, Named, all_methods, at_cache};
 use crate::num::{f64_of, ratio};
 
 /// A method at an interval.
@@ -33,13 +33,13 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
             interval: *interval,
             ..at_cache(scale.interval_cache)
         };
-        for Named { method, .. } in METHODS {
-            points.push(Point {
-                interval: *interval,
-                method,
-                timed: stand.timed(lab, plan, method_of(method)?)?,
-            });
-        }
+        let timed = stand.timed(lab, plan, &all_methods()?)?;
+        let points_of = METHODS.iter().zip(timed).map(|(of, timed)| Point {
+            interval: *interval,
+            method: of.method,
+            timed,
+        });
+        points.extend(points_of);
     }
     let line = |Named { method, label }: Named| {
         let of = points.iter().filter(|point| point.method == method);

@@ -73,6 +73,11 @@ const fn at_cache(cache: u64) -> Plan {
     }
 }
 
+/// All of them as rows.
+fn all_methods() -> Result<Vec<&'static Method>> {
+    METHODS.iter().map(|of| method_of(of.method)).collect()
+}
+
 /// A method by its name.
 fn method_of(name: &str) -> Result<&'static Method> {
     Method::by_name(name, Scheme::Logical).map_err(|why| anyhow!(why))

@@ -30,7 +30,7 @@ const fn reading(name: &'static str, ahead: Ahead) -> Method {
 }
 
 /// The ways, with their names in the legend. The second and the third are log1 and log2.
-const WAYS: [(Method, &str); 5] = [
+static WAYS: [(Method, &str); 5] = [
     (reading("on-demand", Ahead::Nothing), "Nothing"),
     (reading("log1", Ahead::Index), "The index (Log1)"),
     (reading("log2", Ahead::List), "PF-list (Log2)"),
@@ -53,13 +53,14 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let stand = lab.logical()?;
     let mut points = Vec::new();
     for cache in lab.scale.logical.caches {
-        for (method, _) in &WAYS {
-            points.push(Point {
-                cache: *cache,
-                way: method.name,
-                timed: stand.timed(lab, at_cache(*cache), method)?,
-            });
-        }
+        let methods = WAYS.each_ref().map(|(method, _)| method);
+        let timed = stand.timed(lab, at_cache(*cache), &methods)?;
+        let points_of = methods.iter().zip(timed).map(|(method, timed)| Point {
+            cache: *cache,
+            way: method.name,
+            timed,
+        });
+        points.extend(points_of);
     }
     let line = |(method, label): &(Method, &str)| {
         let of = points.iter().filter(|point| point.way == method.name);

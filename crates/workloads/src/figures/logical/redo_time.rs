@@ -11,7 +11,7 @@ use super::super::plot::{Chart, Panel, Plot, Series};
 use super::other_pages::port;
 use super::restarts::{Timed, index_share, stalls};
 use super::stand::{Counted, LogicalStand};
-use super::{METHODS, Named, at_cache, method_of};
+use super::{METHODS, Named, all_methods, at_cache};
 use crate::num::{f64_of, ratio};
 
 /// A method at a size of memory.
@@ -148,10 +148,11 @@ fn measure(lab: &Lab<'_>, stand: &LogicalStand, cache: u64) -> Result<Point> {
         counted: stand.counted(lab, plan)?,
         cells: Vec::new(),
     };
-    for Named { method, .. } in METHODS {
+    let timed = stand.timed(lab, plan, &all_methods()?)?;
+    for (Named { method, .. }, timed) in METHODS.iter().zip(timed) {
         let cell = Cell {
             method,
-            timed: stand.timed(lab, plan, method_of(method)?)?,
+            timed,
             predicted: point.predicted(method),
         };
         point.cells.push(cell);

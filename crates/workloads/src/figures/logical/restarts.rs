@@ -29,6 +29,7 @@ pub(super) fn stalls(report: &TreeReport) -> u64 {
 }
 
 /// Some restarts of one crash by one method.
+#[derive(Default)]
 pub(super) struct Timed {
     pub reports: Vec<TreeReport>,
 }
@@ -72,20 +73,10 @@ fn restart(ground: &Ground, crash: &Crash, method: &Method, is_timed: bool) -> R
     restarted.context("the crash left a database")
 }
 
-/// Restarts so often, where time counts.
-pub(super) fn timed(
-    ground: &Ground,
-    crash: &Crash,
-    method: &Method,
-    repeats: usize,
-) -> Result<Timed> {
-    let report = |_| {
-        let report = restart(ground, crash, method, true)?.report.tree;
-        report.context("a tree's restart reports")
-    };
-    Ok(Timed {
-        reports: (0..repeats.max(1)).map(report).collect::<Result<_>>()?,
-    })
+/// Restarts once, where time counts.
+pub(super) fn timed(ground: &Ground, crash: &Crash, method: &Method) -> Result<TreeReport> {
+    let report = restart(ground, crash, method, true)?.report.tree;
+    report.context("a tree's restart reports")
 }
 
 /// Restarts once, at full speed: what it counted, and the digest of all rows.
