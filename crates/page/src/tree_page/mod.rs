@@ -115,6 +115,42 @@ struct Cell<'a> {
     bytes: usize,
 }
 
+/// The slots and cells of a page.
+#[derive(Clone, Copy)]
+struct Cells<'a> {
+    /// The page up to its fences.
+    bytes: &'a [u8],
+    is_inner: bool,
+}
+
+impl<'a> Cells<'a> {
+    /// The cell that begins there, if one fits before the fences.
+    #[inline]
+    fn at(self, begin: usize) -> Option<Cell<'a>> {
+        let mut reader = Reader::new(self.bytes.get(begin..)?);
+        let key_bytes = reader.varint_usize()?;
+        let rest_bytes = if self.is_inner {
+            4
+        } else {
+            reader.varint_usize()?
+        };
+        Some(Cell {
+            key: reader.bytes(key_bytes)?,
+            rest: reader.bytes(rest_bytes)?,
+            bytes: reader.at(),
+        })
+    }
+
+    #[inline]
+    fn of_slot(self, at: usize) -> Cell<'a> {
+        let slot = self.bytes.get(HEADER_BYTES + 2 * at..);
+        let begin = slot.and_then(<[u8]>::first_chunk);
+        let begin = begin.map(|begin| usize::from(u16::from_le_bytes(*begin)));
+        let cell = begin.and_then(|begin| self.at(begin));
+        cell.expect("the page was checked when it was read")
+    }
+}
+
 impl<'a> Node<'a> {
     /// Reads a page that was found at `pid` in the tree of `database`, and checks all of it.
     ///
@@ -216,7 +252,7 @@ impl<'a> Node<'a> {
         for at in 0..slots {
             let slot_at = HEADER_BYTES + 2 * at;
             let begin = usize::from(self.u16(slot_at));
-            let cell = (begin >= cells).then(|| self.cell_at(begin)).flatten();
+            let cell = (begin >= cells).then(|| self.cells().at(begin)).flatten();
             let cell = cell.ok_or(malformed(slot_at, "the begin of a cell"))?;
             let is_short = cell.key.len() <= key_max
                 && (self.kind() == Kind::Inner || cell.bytes <= cell_bytes_max(size));
@@ -246,26 +282,17 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// The cell that begins there, if one fits before the fences.
-    fn cell_at(&self, begin: usize) -> Option<Cell<'a>> {
-        let mut reader = Reader::new(self.bytes.get(begin..self.fences())?);
-        let key_bytes = reader.varint_usize()?;
-        let rest_bytes = match self.kind() {
-            Kind::Inner => 4,
-            Kind::Meta | Kind::Leaf | Kind::Chain | Kind::Free => reader.varint_usize()?,
-        };
-        Some(Cell {
-            key: reader.bytes(key_bytes)?,
-            rest: reader.bytes(rest_bytes)?,
-            bytes: reader.at(),
-        })
+    /// Its slots and cells. A search asks the header for their bounds once.
+    fn cells(&self) -> Cells<'a> {
+        Cells {
+            bytes: &self.bytes[..self.fences()],
+            is_inner: self.kind() == Kind::Inner,
+        }
     }
 
     fn cell(&self, at: usize) -> Cell<'a> {
         assert!(at < self.len(), "slot {at} of {}", self.len());
-        let begin = usize::from(self.u16(HEADER_BYTES + 2 * at));
-        let cell = self.cell_at(begin);
-        cell.expect("the page was checked when it was read")
+        self.cells().of_slot(at)
     }
 
     /// Where the fences begin, behind the cells.
@@ -372,10 +399,11 @@ impl<'a> Node<'a> {
     /// # Errors
     /// It is not there: the slot before which it would be.
     pub fn find(&self, key: &[u8]) -> Result<usize, usize> {
+        let cells = self.cells();
         let (mut from, mut to) = (0, self.len());
         while from < to {
             let middle = from.midpoint(to);
-            match self.key(middle).cmp(key) {
+            match cells.of_slot(middle).key.cmp(key) {
                 std::cmp::Ordering::Less => from = middle + 1,
                 std::cmp::Ordering::Equal => return Ok(middle),
                 std::cmp::Ordering::Greater => to = middle,

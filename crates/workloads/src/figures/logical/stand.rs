@@ -125,14 +125,18 @@ impl LogicalStand {
         let missing: Vec<&Method> = methods.iter().filter(is_new).copied().collect();
         let mut made: Vec<Timed> = missing.iter().map(|_| Timed::default()).collect();
         for round in 1..=lab.scale.logical.repeats.max(1) {
-            for (method, timed) in missing.iter().zip(&mut made) {
+            // A disk's own cache has what the last one read: each second round goes backwards.
+            let mut turns: Vec<_> = missing.iter().zip(&mut made).collect();
+            if round % 2 == 0 {
+                turns.reverse();
+            }
+            for (method, timed) in turns {
                 lab.say(&format!(
                     "cache {} %, interval x{}, round {round}: {}",
                     plan.cache, plan.interval, method.name
                 ));
-                timed
-                    .reports
-                    .push(restarts::timed(&self.ground, &crash, method)?);
+                let report = restarts::timed(&self.ground, &crash, method)?;
+                timed.reports.push(report);
             }
         }
         let names = missing.iter().map(|method| (plan, method.name));
