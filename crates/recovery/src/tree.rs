@@ -50,6 +50,7 @@ use perdura_tree::dirty_pages::{DirtyPages, Skip};
 use perdura_tree::file::{DOUBLE, PAGES, PageFile, Shape};
 use perdura_tree::monitor::{Limits, Monitor, Tells};
 use perdura_tree::read_ahead::ReadAhead;
+use perdura_tree::rebuilt::Rebuilt;
 use perdura_tree::redo::Redone;
 use perdura_tree::tree::Tree;
 use perdura_wal::anchor::ANCHOR_PATH;
@@ -336,6 +337,7 @@ impl Part<'_> {
         };
         assert!(rssp <= self.eosl(), "the redo start was checked");
         let mut analysis = Analysis::new(table, rssp);
+        let mut rebuilt = Rebuilt::default();
         let mut log = NumberedLog::new(&self.log.scans, wanted, rssp);
         while let Some(frame) = log.next()? {
             if frame.kind == FrameKind::Operations {
@@ -347,8 +349,9 @@ impl Part<'_> {
                 continue;
             }
             analysis.record(gsn, &record);
+            rebuilt.judge(gsn, &record)?;
             if let TreeRecord::Structure(structure) = &record {
-                self.insist(tree, || tree.redo_structure(gsn, structure))?;
+                self.insist(tree, || tree.redo_structure(gsn, structure, &mut rebuilt))?;
             }
         }
         Ok(analysis.into_redo())

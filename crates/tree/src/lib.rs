@@ -31,6 +31,7 @@ pub mod merge;
 pub mod monitor;
 pub mod pool;
 pub mod read_ahead;
+pub mod rebuilt;
 pub mod redo;
 pub mod scrub;
 pub mod split;

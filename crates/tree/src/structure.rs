@@ -3,6 +3,7 @@
 
 use crate::contract::{Answer, Records, done};
 use crate::pool::Pinned;
+use crate::rebuilt::Rebuilt;
 use crate::tree::{FREE_KEY, META, NEXT_KEY, Roots, Tree};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Error, Gsn, Pid, Result, TableId};
@@ -229,13 +230,18 @@ impl Tree {
         Ok(Answer::Done(()))
     }
 
-    /// Redoes a change of structure where it is missing.
+    /// Redoes a change of structure where it is missing. Pages that are made anew of its images are noted in `rebuilt`.
     ///
     /// # Errors
     /// As [`Pool::pin`](crate::pool::Pool::pin); the disk's, if the file cannot grow.
-    pub fn redo_structure(&self, gsn: Gsn, record: &Structure) -> Result<Answer<()>> {
+    pub fn redo_structure(
+        &self,
+        gsn: Gsn,
+        record: &Structure,
+        rebuilt: &mut Rebuilt,
+    ) -> Result<Answer<()>> {
         for (pid, change) in &record.changes {
-            let pinned = done!(self.to_redo(*pid, change)?);
+            let pinned = done!(self.to_redo(*pid, change, (gsn, &mut *rebuilt))?);
             let mut page = pinned.write();
             if page.node().node().dlsn() >= gsn {
                 continue;
@@ -255,9 +261,15 @@ impl Tree {
     }
 
     /// A page that a record changes; if it was never written, or not durably, what the record says it is.
-    fn to_redo(&self, pid: Pid, change: &PageChange) -> Result<Answer<Pinned<'_>>> {
+    fn to_redo(
+        &self,
+        pid: Pid,
+        change: &PageChange,
+        (gsn, rebuilt): (Gsn, &mut Rebuilt),
+    ) -> Result<Answer<Pinned<'_>>> {
         let pinned = match (self.pool().pin(pid), change) {
-            (Err(Error::Corrupt(_)), PageChange::Image { front, back }) => {
+            (Err(damage @ Error::Corrupt(_)), PageChange::Image { front, back }) => {
+                rebuilt.insert(pid, gsn, damage);
                 self.pool().file().grow(pid.0 + 1)?;
                 self.pool().adopt(pid, &self.assemble(pid, front, back)?)
             }

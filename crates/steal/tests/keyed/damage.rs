@@ -6,7 +6,8 @@ use perdura_base::{CkptEpoch, Error, PartitionSet, StreamId, TxnId};
 use perdura_device::{Access, Disk, FaultPlan, SimDisk};
 use perdura_page::operation::{Act, encode};
 use perdura_recovery::Method;
-use perdura_recovery::tree::writer::TREE_STREAM;
+use perdura_recovery::tree::writer::{TREE_STREAM, TreeWriter};
+use perdura_steal::keyed::digest;
 use perdura_steal::{Keyed, KeyedOptions};
 use perdura_tree::check::check;
 use perdura_wal::{FrameKind, Rung, Scheme};
@@ -134,6 +135,75 @@ fn pages_that_are_older_than_the_redo_start_are_refused_by_every_method() {
         let row = insist(&keyed, || keyed.read(TABLE, b"a"));
         assert_eq!(row.as_deref(), Some(&b"2"[..]), "the newest copy is taken");
     }
+}
+
+/// A restart makes a page that is not whole anew of an image in the log. What the page had when it was written and the image has not, the table of
+/// dirty pages leaves out: the rows of a deletion came back (simulated crashes, seed 994620).
+#[test]
+fn a_page_that_rots_behind_its_image_is_refused_or_made_whole_by_every_method() {
+    let disk = SimDisk::new(4);
+    let made = Keyed::create(env(&disk, 1), options(Scheme::Logical), None);
+    let keyed = made.expect("a new database");
+    let write_all = || {
+        keyed.flush_all().expect("no disk fails");
+        while keyed.tree().pool().monitor().lock().dirty_count() > 0 {
+            keyed.write_step().expect("no disk fails");
+        }
+    };
+    // Splits, whose records have images; then changes of the pages that they made. All is written, and notes are cut.
+    for value in [Some(&[1; 40][..]), None] {
+        for part in 0..10u8 {
+            let mut txn = keyed.begin();
+            for row in 0..12 {
+                if value.is_some() || row % 2 == 0 {
+                    put(&keyed, &mut txn, &[part, row], value);
+                }
+            }
+            let _flushed_below = keyed.commit(txn);
+            write_all();
+        }
+    }
+    let writer = TreeWriter::new(Arc::clone(keyed.wal()));
+    let eosl = keyed.wal().eosl(Rung::Disk);
+    keyed.tree().cut_notes_now(eosl, &writer);
+    keyed.flush_all().expect("no disk fails");
+    let rows = digest_of(&keyed);
+    drop(keyed);
+    crash(&disk, 4);
+    let whole = disk.read_all("tree/pages").expect("pages");
+    let before = disk.snapshot();
+    let (mut refused, mut started) = (0, 0);
+    for page in 0..whole.len() / 512 {
+        for method in methods(Scheme::Logical) {
+            let file = disk.open("tree/pages", Access::Buffered).expect("a file");
+            let at = page * 512 + 100;
+            let odd = [whole[at] ^ 4];
+            file.write_at(u64::try_from(at).expect("a place"), &odd)
+                .and_then(|()| file.sync())
+                .expect("rot");
+            let options = KeyedOptions {
+                method: method.name,
+                ..options(Scheme::Logical)
+            };
+            match Keyed::open(env(&disk, 1), options) {
+                Ok(keyed) => {
+                    let keyed = keyed.expect("a database");
+                    match digest(keyed.tree(), keyed.wal().eosl(Rung::Disk)) {
+                        Ok(found) => assert_eq!(found, rows, "page {page}, {}", method.name),
+                        Err(error) => assert!(matches!(error, Error::Corrupt(_)), "{error}"),
+                    }
+                    started += 1;
+                }
+                Err(error) => {
+                    let is_named = error.to_string().contains("tree/pages");
+                    assert!(is_named, "page {page}, {}: {error}", method.name);
+                    refused += 1;
+                }
+            }
+            disk.restore(&before);
+        }
+    }
+    assert!(refused > 20 && started > 20, "{refused} and {started}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use perdura_tree::dirty_pages::DirtyPages;
 use perdura_tree::file::{PageFile, Shape};
 use perdura_tree::monitor::{Limits, Monitor, Tells};
 use perdura_tree::read_ahead::{ReadAhead, Step};
+use perdura_tree::rebuilt::Rebuilt;
 use perdura_tree::redo::Redone;
 use perdura_tree::tree::Tree;
 
@@ -167,10 +168,14 @@ pub fn restart(
     let first_note = scan.deltas().map(notes).max().unwrap_or(0);
     let monitor = Monitor::new(LIMITS, first_note, Tells::DeltasWithNumbers);
     let tree = Tree::new(file, shape, frames, monitor);
+    let mut rebuilt = Rebuilt::default();
     for (gsn, record) in scan.records() {
         between(&tree)?;
+        rebuilt.judge(gsn, &record)?;
         if let TreeRecord::Structure(structure) = record {
-            insist(&tree, eosl, || tree.redo_structure(gsn, &structure))?;
+            insist(&tree, eosl, || {
+                tree.redo_structure(gsn, &structure, &mut rebuilt)
+            })?;
         }
     }
     insist(&tree, eosl, || tree.find_tables())?;

@@ -1,0 +1,52 @@
+//! Pages that a restart has made anew from images in the log, because the file has none that is whole.
+//!
+//! Such a page was never written, or it was and is damaged. In the first case each operation behind the image is redone. In the second the
+//! log says that the page was written, so the tables of dirty pages leave out what was in it then: the image lacks that, and it would be lost
+//! without a word. The damage is an error there.
+//!
+//! The log alone decides, and not the table of a method: a restart that is interrupted has perhaps written the page, which is whole then and
+//! lacks operations, and the next one may go by another table.
+
+use crate::monitor::PidMap;
+use perdura_base::{Error, Gsn, Pid, Result};
+use perdura_page::tree_record::TreeRecord;
+
+/// The pages, and the damage for which each was made anew.
+#[derive(Debug, Default)]
+pub struct Rebuilt {
+    pages: PidMap<(Gsn, Error)>,
+}
+
+impl Rebuilt {
+    /// A page is as the image of this record says.
+    pub(crate) fn insert(&mut self, pid: Pid, gsn: Gsn, damage: Error) {
+        self.pages.insert(pid, (gsn, damage));
+    }
+
+    /// Looks at a record behind those whose images were used.
+    ///
+    /// # Errors
+    /// The damage of a page that had been written, as the record tells.
+    pub fn judge(&mut self, gsn: Gsn, record: &TreeRecord) -> Result<()> {
+        let tells = |pid: Pid, image: Gsn| match record {
+            TreeRecord::Delta(delta) => delta.written.contains(&pid),
+            TreeRecord::Writes(writes) => writes.written.contains(&pid),
+            // A page that was not written since its image is dirty there.
+            TreeRecord::EndCheckpoint(end) => {
+                let at = end.dirty.binary_search_by_key(&pid, |(pid, _)| *pid);
+                at.map_or(true, |at| end.dirty[at].1 > image)
+            }
+            TreeRecord::Structure(_) | TreeRecord::RedoStart => false,
+        };
+        let mut pages = self.pages.iter();
+        let written = pages.find(|(pid, (image, _))| {
+            assert!(*image < gsn, "records come in the order of their numbers");
+            tells(**pid, *image)
+        });
+        let written = written.map(|(pid, _)| *pid);
+        match written.and_then(|pid| self.pages.remove(&pid)) {
+            Some((_, damage)) => Err(damage),
+            None => Ok(()),
+        }
+    }
+}
