@@ -299,7 +299,7 @@ impl Part<'_> {
                 self.tree.k
             ),
             format!("a meta page whose last change is {newest}"),
-            "The file is an older copy. Put the newest one back, or restore all files of the database from one backup. Nothing was changed.",
+            "The file is an older copy. Put the newest one back, or restore all files of the database from one backup. No row was changed.",
         ))
     }
 

@@ -50,3 +50,53 @@ impl Rebuilt {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perdura_page::tree_record::{Delta, EndCheckpoint, Writes};
+
+    /// Whether a record behind the image of page 7, which is number 100, tells that the page was written.
+    fn tells(record: &TreeRecord) -> bool {
+        let mut rebuilt = Rebuilt::default();
+        let damage = Error::corrupt("tree/pages", 0, "a page", "another", "");
+        rebuilt.insert(Pid(7), Gsn(100), damage);
+        rebuilt.judge(Gsn(200), record).is_err()
+    }
+
+    #[test]
+    fn each_kind_of_record_that_knows_of_writes_is_asked() {
+        let written = |pid| vec![Pid(3), Pid(pid)];
+        for (pid, is_told) in [(7, true), (8, false)] {
+            assert_eq!(
+                tells(&TreeRecord::Delta(Delta {
+                    written: written(pid),
+                    dirty: vec![Pid(7)],
+                    ..Delta::default()
+                })),
+                is_told
+            );
+            assert_eq!(
+                tells(&TreeRecord::Writes(Writes {
+                    written: written(pid),
+                    ..Writes::default()
+                })),
+                is_told
+            );
+        }
+        // At a checkpoint's end a page that was never written is dirty since its image or before.
+        for (dirty, is_told) in [
+            (vec![(Pid(3), Gsn(90)), (Pid(7), Gsn(100))], false),
+            (vec![(Pid(7), Gsn(90)), (Pid(9), Gsn(150))], false),
+            (vec![(Pid(7), Gsn(101))], true),
+            (vec![(Pid(3), Gsn(90)), (Pid(9), Gsn(90))], true),
+        ] {
+            let end = EndCheckpoint {
+                rssp: Gsn(80),
+                dirty,
+            };
+            assert_eq!(tells(&TreeRecord::EndCheckpoint(end)), is_told);
+        }
+        assert!(!tells(&TreeRecord::RedoStart));
+    }
+}
