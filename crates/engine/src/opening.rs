@@ -98,6 +98,7 @@ pub(crate) fn bring_back(
     let log_memory = LogMemory {
         block_bytes_max: options.block_bytes_max,
         queue_bytes_max: options.queue_bytes_max,
+        mirror: None,
     };
     resume(
         restarted,

@@ -7,7 +7,9 @@ use parking_lot::Mutex;
 use perdura_base::{Epoch, Pos, Result, StreamId};
 use perdura_heap::Heap;
 use perdura_wal::segment::SegmentId;
-use perdura_wal::{ChainLink, EpochEnds, FlushProgress, RestartRecord, Rung, Wal, WalOptions};
+use perdura_wal::{
+    ChainLink, EpochEnds, FlushProgress, MirrorOptions, RestartRecord, Rung, Wal, WalOptions,
+};
 
 use crate::anchor_cell::AnchorCell;
 use crate::checkpoint::{CheckpointParts, CheckpointProgress, CheckpointStats, Checkpointer, Pin};
@@ -48,6 +50,8 @@ pub struct LogMemory {
     pub block_bytes_max: usize,
     /// Bytes that may wait for a stream's flusher before appends are refused.
     pub queue_bytes_max: u64,
+    /// Set if other memories hold the log too.
+    pub mirror: Option<MirrorOptions>,
 }
 
 /// What a restart hands over comes from one database.
@@ -100,6 +104,7 @@ pub fn resume(
             segments: record.segments,
             block_bytes_max: memory.block_bytes_max,
             queue_bytes_max: memory.queue_bytes_max,
+            mirror: memory.mirror,
         },
         restarted.wal_start,
         is_live,

@@ -123,6 +123,7 @@ impl World {
         let memory = LogMemory {
             block_bytes_max: 1 << 16,
             queue_bytes_max: 8 << 20,
+            mirror: None,
         };
         let window = Arc::new(ExecutorWindow { cuts: self.cuts });
         let db = resume(restarted, &options, memory, window).expect("a log");

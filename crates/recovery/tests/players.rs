@@ -70,6 +70,7 @@ impl Machine {
         let memory = LogMemory {
             block_bytes_max: 4096,
             queue_bytes_max: 1 << 20,
+            mirror: None,
         };
         Ok(resume(
             restarted,

@@ -264,6 +264,7 @@ impl Machine {
         let memory = LogMemory {
             block_bytes_max: 4096,
             queue_bytes_max: 1 << 20,
+            mirror: None,
         };
         let window = Arc::<ExecutorWindow>::default();
         let wal = resume(restarted, &options, memory, window).unwrap().wal;

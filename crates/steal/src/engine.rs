@@ -123,6 +123,7 @@ impl Steal {
         let log_memory = LogMemory {
             block_bytes_max: options.block_bytes_max,
             queue_bytes_max: options.queue_bytes_max,
+            mirror: None,
         };
         let (spaces, free) = survey(&restarted.heap, class)?;
         let (running, heap, _) = Running::resume(restarted, &restart_options, log_memory)?;

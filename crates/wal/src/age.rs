@@ -1,6 +1,6 @@
 //! The age of the oldest frame that is not durable.
 //!
-//! The first frame of each epoch records the time, and the record is dropped when the epoch is durable.
+//! The first frame of each epoch records the time, and the record is dropped when the epoch is durable on every rung.
 //! So the age counts from the append, independently of the flusher, and costs one clock reading per epoch.
 
 use std::collections::VecDeque;

@@ -121,7 +121,9 @@ impl Wal {
         let pos = append(&mut inner, epoch, meta);
         s.note_filled(&inner);
         debug_assert!(
-            s.reached[Rung::Disk].load(Ordering::Relaxed) <= pos.0,
+            Rung::ALL
+                .iter()
+                .all(|rung| s.reached[*rung].load(Ordering::Relaxed) <= pos.0),
             "a frame is appended behind all that is durable"
         );
         Appended { epoch, pos }
@@ -144,8 +146,7 @@ impl Wal {
         if self.last_appended.load(Ordering::SeqCst) < epoch.0
             && self.last_appended.fetch_max(epoch.0, Ordering::SeqCst) < epoch.0
         {
-            let durable = self.durable(Rung::Disk);
-            self.ages.note(epoch, self.clock.mono_ns(), durable);
+            self.ages.note(epoch, self.clock.mono_ns(), self.slowest());
         }
     }
 

@@ -92,12 +92,13 @@ impl Ends {
                 last.epoch
             );
         }
-        let durable = &self.passed[Rung::Disk];
-        assert!(
-            durable.epoch < epoch && durable.ends.len() == ends.len(),
-            "epoch {epoch} is closed after epoch {} is durable",
-            durable.epoch
-        );
+        for durable in Rung::ALL.map(|rung| &self.passed[rung]) {
+            assert!(
+                durable.epoch < epoch && durable.ends.len() == ends.len(),
+                "epoch {epoch} is closed after epoch {} is durable",
+                durable.epoch
+            );
+        }
     }
 }
 

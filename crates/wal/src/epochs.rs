@@ -46,7 +46,7 @@ impl Wal {
             return None;
         }
         assert!(
-            closing.is_none() && self.durable(Rung::Disk) < epoch,
+            closing.is_none() && Rung::ALL.iter().all(|rung| self.durable(*rung) < epoch),
             "epoch {epoch} is closed once, before it is durable"
         );
         // Read before E rises: see `numbers`.
@@ -108,20 +108,20 @@ impl Wal {
         }
     }
 
-    /// Notes that everything below `end` in a stream is durable on a rung, and raises D of the rung as
-    /// far as that allows.
-    pub(crate) fn pass(&self, rung: Rung, stream: &Stream, end: Pos) {
-        let before = stream.reached[rung].swap(end.0, Ordering::SeqCst);
+    /// Notes that everything below `end` in a stream is durable on disk, and raises D as far as that allows.
+    pub(crate) fn pass_disk(&self, stream: &Stream, end: Pos) {
+        let before = stream.reached[Rung::Disk].swap(end.0, Ordering::SeqCst);
         assert!(
             before <= end.0,
-            "{rung:?} goes back in a stream from {before} to {end}"
+            "the disk goes back in a stream from {before} to {end}"
         );
-        self.advance_durable(rung);
+        self.advance_durable(Rung::Disk);
+        self.follow_disk(stream, end);
     }
 
     /// Raises D of a rung as far as what it holds of the streams allows, and forgets the ends of epochs
     /// that all rungs have passed.
-    fn advance_durable(&self, rung: Rung) {
+    pub(crate) fn advance_durable(&self, rung: Rung) {
         let mut ends = self.ends.lock();
         let ends = &mut *ends;
         let before = ends.passed[rung].epoch;
@@ -155,7 +155,7 @@ impl Wal {
         // Behind D: who reads EOSL and then D finds the operations' epochs durable.
         self.eosl[rung].store(eosl.0, Ordering::SeqCst);
         ends.passed[rung] = newest.vouched(wall_us);
-        let slowest = Epoch(self.durable.slowest());
+        let slowest = self.slowest();
         let kept = ends
             .closed
             .partition_point(|closed| closed.ends.epoch <= slowest);
@@ -172,14 +172,23 @@ impl Wal {
         let ends = self.ends.lock();
         match ends.closed.back() {
             Some(newest) if armed(Flaw::VouchedBeforeDurable) => newest.ends.vouched(0),
-            _ => ends.passed[rung].clone(),
+            _ => ends.passed[self.in_force(rung)].clone(),
         }
     }
 
     /// `D` of a rung: every transaction up to this epoch is durable there.
     #[must_use]
+    #[inline]
     pub fn durable(&self, rung: Rung) -> Epoch {
-        Epoch(self.durable[rung].load(Ordering::SeqCst))
+        Epoch(self.durable[self.in_force(rung)].load(Ordering::SeqCst))
+    }
+
+    /// The D of the rung that is farthest behind.
+    pub(crate) fn slowest(&self) -> Epoch {
+        let disk = self.durable(Rung::Disk);
+        Rung::ALL
+            .iter()
+            .fold(disk, |slowest, rung| slowest.min(self.durable(*rung)))
     }
 
     /// The highest D that a durable block names: a restart keeps it, or reports damage.
@@ -191,7 +200,11 @@ impl Wal {
     /// `D` of every rung.
     #[must_use]
     pub fn reached(&self) -> Reached {
-        Reached::new(|rung| self.durable(rung))
+        let disk = self.durable(Rung::Disk);
+        Reached::new(|rung| match self.in_force(rung) {
+            Rung::Disk => disk,
+            other => self.durable(other),
+        })
     }
 
     /// `E`: the epoch that the next commit joins.
@@ -223,6 +236,12 @@ impl Wal {
     /// nanoseconds.
     #[must_use]
     pub fn unsynced_since_ns(&self) -> Option<u64> {
-        self.ages.oldest_ns(self.durable(Rung::Disk))
+        self.waiting_since_ns(Rung::Disk)
+    }
+
+    /// As [`unsynced_since_ns`](Self::unsynced_since_ns), of a frame that is not durable on a rung.
+    #[must_use]
+    pub fn waiting_since_ns(&self, rung: Rung) -> Option<u64> {
+        self.ages.oldest_ns(self.durable(rung))
     }
 }

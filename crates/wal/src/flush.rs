@@ -408,7 +408,7 @@ impl Wal {
             "{end} is durable, and blocks are filled up to {filled_end}"
         );
         state.tail.note_durable(end);
-        self.pass(Rung::Disk, s, end);
+        self.pass_disk(s, end);
         true
     }
 

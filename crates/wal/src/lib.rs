@@ -5,7 +5,7 @@
 //!  append(group) ──► open block of epoch e ──► seal: headers ──► flusher: durable writes ──► D
 //!                        one per stream           bounded tail      some in flight a stream
 //! ```
-//! D is the durable epoch of a [`Rung`]; today the only rung is the log's disks.
+//! D is the durable epoch of a [`Rung`]: the log's disks, and the memories of other machines if the log has a mirror.
 //! * A transaction appends its group while it holds its latches and reads the epoch `E` under the
 //!   stream's lock; then it may release its latches. It is *acknowledged* when the durable epoch `D`
 //!   reaches that epoch.
@@ -43,6 +43,7 @@ pub mod frame;
 mod hex_example;
 mod lives;
 mod log;
+mod mirror;
 mod numbers;
 mod placing;
 mod rewrite;
@@ -75,6 +76,7 @@ pub use frame::{
 };
 pub use lives::Lives;
 pub use log::{Wal, WalOptions, WalStart, WalStats};
+pub use mirror::MirrorOptions;
 pub use rung::{Reached, Rung};
 pub use scan::{BlockRef, COPIED, Check, StreamScan, scan_stream};
 pub use scheme::{Guard, Mode, Order, Scheme};

@@ -13,6 +13,7 @@ use crate::age::Ages;
 use crate::anchor::Vouched;
 use crate::ends::{Closing, Ends};
 use crate::flusher::{FlushState, Segment};
+use crate::mirror::MirrorOptions;
 use crate::rung::{DurableEpochs, PerRung, Rung};
 use crate::segment::SegmentId;
 use crate::shelf::{SegmentShelf, StreamLife};
@@ -31,6 +32,8 @@ pub struct WalOptions {
     pub block_bytes_max: usize,
     /// Bytes that may wait for a stream's flusher before appends are refused.
     pub queue_bytes_max: u64,
+    /// Set if other memories hold the log too.
+    pub mirror: Option<MirrorOptions>,
 }
 
 impl Default for WalOptions {
@@ -39,6 +42,7 @@ impl Default for WalOptions {
             segments: SegmentSizes::fixed(64 << 20),
             block_bytes_max: 256 << 10,
             queue_bytes_max: 8 << 20,
+            mirror: None,
         }
     }
 }
@@ -84,6 +88,8 @@ pub(crate) struct Stream {
     pub reached: PerRung<AtomicU64>,
     /// The end of the last filled block.
     pub filled_end: AtomicU64,
+    /// The end of the last sealed block.
+    pub sealed_end: AtomicU64,
     /// The position up to which there are files, prepared or placed.
     pub room_end: AtomicU64,
     /// The position up to which writers have requested files.
@@ -182,6 +188,8 @@ pub struct Wal {
     pub(crate) counters: Counters,
     /// The log may not grow: see [`Wal::hold_growth`].
     pub(crate) is_held: AtomicU64,
+    /// 1 while D of the mirror rises with the disk's.
+    pub(crate) follows_disk: AtomicU64,
 }
 
 impl Wal {
@@ -222,6 +230,7 @@ impl Wal {
                 shelf: Mutex::new(shelf),
                 reached: PerRung::new(|_| AtomicU64::new(from.0)),
                 filled_end: AtomicU64::new(from.0),
+                sealed_end: AtomicU64::new(from.0),
                 room_end: AtomicU64::new(room_end),
                 wanted_end: AtomicU64::new(0),
                 unextended_at: AtomicU64::new(NOWHERE),
@@ -261,6 +270,7 @@ impl Wal {
             preparer: OnceLock::new(),
             counters: Counters::default(),
             is_held: AtomicU64::new(0),
+            follows_disk: AtomicU64::new(1),
         })
     }
 

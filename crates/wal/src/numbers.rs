@@ -61,6 +61,6 @@ impl Wal {
     /// The end of the stable log on a rung: every operation numbered up to it is durable there.
     #[must_use]
     pub fn eosl(&self, rung: Rung) -> Gsn {
-        Gsn(self.eosl[rung].load(Ordering::SeqCst))
+        Gsn(self.eosl[self.in_force(rung)].load(Ordering::SeqCst))
     }
 }

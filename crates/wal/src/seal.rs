@@ -21,6 +21,7 @@ use crate::block::{self, BlockHeader};
 use crate::log::{Stream, Wal};
 use crate::rung::Rung;
 use crate::stream::FilledBlock;
+use crate::sync::Ordering;
 use crate::tail::{Sealed, SealedBlock, Tail};
 
 impl Wal {
@@ -38,6 +39,8 @@ impl Wal {
         while let Some(filled) = self.take_filled(s, tail) {
             let epoch = filled.epoch;
             let block = self.seal(stream, filled);
+            // Before the block is passed on: the reply of a node that has it names no position beyond.
+            s.sealed_end.store(block.end().0, Ordering::SeqCst);
             if let Some(ship) = self.ship.get() {
                 ship(Sealed {
                     stream,

@@ -132,6 +132,7 @@ fn make(from: &RestartOptions<'_>, salvaged: Salvaged, to: &Path) -> Result<()> 
     let memory = LogMemory {
         block_bytes_max: defaults.block_bytes_max,
         queue_bytes_max: defaults.queue_bytes_max,
+        mirror: None,
     };
     mark_unfinished(disk.as_ref(), "perdura repair")?;
     build(salvaged, &options, uuid, memory)?;

@@ -219,6 +219,7 @@ fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
         let memory = LogMemory {
             block_bytes_max: options().block_bytes_max,
             queue_bytes_max: options().queue_bytes_max,
+            mirror: None,
         };
         // It gets as far as its log, and no further.
         let resumed = resume(

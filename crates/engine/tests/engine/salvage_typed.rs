@@ -108,6 +108,7 @@ fn salvaged(disk: &Arc<SimDisk>, log: LogForm) -> Option<(Missing, Core)> {
     let memory = LogMemory {
         block_bytes_max: small().block_bytes_max,
         queue_bytes_max: small().queue_bytes_max,
+        mirror: None,
     };
     build(found, &into, Uuid([7; 16]), memory).unwrap();
     Some((missing, open(&target, log)))

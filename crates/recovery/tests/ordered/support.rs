@@ -68,6 +68,7 @@ impl Machine {
         let memory = LogMemory {
             block_bytes_max: 8192,
             queue_bytes_max: 8 << 20,
+            mirror: None,
         };
         resume(
             restarted,

@@ -139,6 +139,7 @@ impl Sweep<'_> {
         let limits = LogMemory {
             block_bytes_max: world.swarm.options.block_bytes_max,
             queue_bytes_max: world.swarm.options.queue_bytes_max,
+            mirror: None,
         };
         build(salvaged, &into, Uuid([7; 16]), limits).map_err(text)?;
         let env = Env {

@@ -134,6 +134,7 @@ impl Keyed {
         let log_memory = LogMemory {
             block_bytes_max: options.block_bytes_max,
             queue_bytes_max: options.queue_bytes_max,
+            mirror: None,
         };
         let (running, _, tree) = Running::resume(restarted, &restart_options, log_memory)?;
         let tree = tree.expect("a scheme with a tree");
