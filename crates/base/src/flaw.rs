@@ -5,6 +5,8 @@
 //! and the branch vanishes. The simulator must catch every flaw, which shows that the tests would
 //! notice the mistake.
 
+mod lists;
+
 /// A seeded bug. To find the code that makes the mistake, search for the variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -313,236 +315,25 @@ pub enum Flaw {
     /// Steal mode: rollbacks are not compensated and restart is Algorithm 3 as printed, with a
     /// one-bit image id that is tested within the window only.
     PrintedRule,
+    /// A node takes a block behind a gap.
+    PositionGapAccepted,
+    /// A node takes blocks of a writer that was replaced.
+    GenerationUnchecked,
+    /// A node that lost its memory counts as one that holds the log.
+    AmnesiaCounts,
+    /// With one node left, its reply alone counts, although the tail is not on disk yet.
+    SoloBeforeFlush,
+    /// Acknowledgements rest on nodes before the anchor says so.
+    MirrorBeforeAnchor,
+    /// The view says that all is on disk before the tail is synced.
+    DiskBeforeTail,
+    /// The tail's begin is moved up when the copy is written, not when it is synced.
+    LowAtWrite,
+    /// The rings of the life before are dropped before the anchor names the new one.
+    RingsRetiredEarly,
     /// Steal mode: a commit is acknowledged when its own stream is synced past it.
     NoEpochs,
 }
-
-impl Flaw {
-    /// Every flaw of executor mode, for the test that proves each is caught.
-    pub const ALL: [Flaw; 61] = [
-        Flaw::ImpureBlocks,
-        Flaw::CutIgnored,
-        Flaw::VoidTailRevived,
-        Flaw::BornPagesSwept,
-        Flaw::OtherImageTrusted,
-        Flaw::RestartChangesClean,
-        Flaw::CkptEpochReused,
-        Flaw::AnchorBeforeLog,
-        Flaw::AnchorBeforeImage,
-        Flaw::LateAppend,
-        Flaw::TagFromClock,
-        Flaw::OneStreamSuffices,
-        Flaw::EagerReadReply,
-        Flaw::NoBuildingMark,
-        Flaw::TruncateAtNewer,
-        Flaw::TruncateBeforeAnchor,
-        Flaw::NoDirSync,
-        Flaw::SyncRetried,
-        Flaw::RefusedBlockLate,
-        Flaw::PositionUnchecked,
-        Flaw::CopyAfterLatch,
-        Flaw::ImageCrcUnchecked,
-        Flaw::JunkBeyondDirectory,
-        Flaw::FailedWriteClean,
-        Flaw::AnchorOneSync,
-        Flaw::EpochReused,
-        Flaw::OrphansForgotten,
-        Flaw::ListBySlot,
-        Flaw::LabelTwice,
-        Flaw::HomeNotLogged,
-        Flaw::ForeignNotOrphaned,
-        Flaw::ForeignHeaderUnclaimed,
-        Flaw::OrphanNotAdopted,
-        Flaw::CollectionIdReused,
-        Flaw::ScoreNotMoved,
-        Flaw::ScanSkipsDisplaced,
-        Flaw::ChainLeaked,
-        Flaw::SaltFromClock,
-        Flaw::TailNotRewritten,
-        Flaw::TailOnlySynced,
-        Flaw::VouchedBeforeDurable,
-        Flaw::PanicNotUndone,
-        Flaw::DraftForgotten,
-        Flaw::DraftNotClaimed,
-        Flaw::DraftStaysClaimed,
-        Flaw::TextKeptByDraft,
-        Flaw::TrimNotNoted,
-        Flaw::NewestCompletionCounts,
-        Flaw::LocksNotKept,
-        Flaw::HoleForDamage,
-        Flaw::DamageForHole,
-        Flaw::HeaderNotDurable,
-        Flaw::MarkNotDurable,
-        Flaw::RecycledInFlight,
-        Flaw::KindInPlaceKept,
-        Flaw::SlotKeyKept,
-        Flaw::PageClassKept,
-        Flaw::CleanAtCutTakenForBorn,
-        Flaw::KeptVisitClearsDirty,
-        Flaw::SecondCutOverwritesKept,
-        Flaw::SnapshotRaisesG,
-    ];
-
-    /// The flaws that only typed tables have a place for.
-    pub const TABLES: [Flaw; 19] = [
-        Flaw::IndexEntryKeptAfterAbort,
-        Flaw::PoolsShared,
-        Flaw::RangeInsideSave,
-        Flaw::CommandReadPages,
-        Flaw::AbortKeepsSequence,
-        Flaw::AbortKeepsDirtyBit,
-        Flaw::MemoryLimitInReplay,
-        Flaw::ReplayReadsClock,
-        Flaw::ReplayLogsAgain,
-        Flaw::RowIdUsedTwice,
-        Flaw::FuzzyUnderOrdered,
-        Flaw::CutImageByEpoch,
-        Flaw::SidecarBelievedForKept,
-        Flaw::SequenceGapIgnored,
-        Flaw::FenceAtOneQueue,
-        Flaw::CommandOfVoidTail,
-        Flaw::ColumnImagesUnordered,
-        Flaw::CommandBeforeDrop,
-        Flaw::TableBornAndDropped,
-    ];
-
-    /// The flaws that only ordered frames would show: page records are judged by their tags.
-    pub const ORDERED: [Flaw; 2] = [Flaw::CutLatchesSingly, Flaw::PseqReadAfterRelease];
-
-    /// The flaws of the archive's files: its own tests arm them.
-    pub const ARCHIVE: [Flaw; 10] = [
-        Flaw::DigestUnbound,
-        Flaw::RenameBeforeSync,
-        Flaw::MergeOfStrangers,
-        Flaw::NetAcrossImage,
-        Flaw::NetAcrossBuilding,
-        Flaw::UpdateSpanLost,
-        Flaw::TagsTakenForRising,
-        Flaw::InputsRemovedBeforeManifest,
-        Flaw::EqualRangesBothRead,
-        Flaw::BacklogForgottenEarly,
-    ];
-
-    /// The flaws of a restore: its tests arm them.
-    pub const RESTORE: [Flaw; 9] = [
-        Flaw::TagBelowKeptBackup,
-        Flaw::LaterEpochsKept,
-        Flaw::RunsReadUpToTarget,
-        Flaw::CutJudgedByTag,
-        Flaw::RunsAppliedToKept,
-        Flaw::LaterLivesIgnored,
-        Flaw::PageBeyondBackupKept,
-        Flaw::ProofOverBothPools,
-        Flaw::PinnedSlotOverwritten,
-    ];
-
-    /// The flaws of what an archive takes from the log and keeps in it: tests of the log and of the engine arm
-    /// them.
-    pub const LOG_SOURCE: [Flaw; 4] = [
-        Flaw::EpochBeyondDArchived,
-        Flaw::VoidEpochArchived,
-        Flaw::LogCutBeforeRun,
-        Flaw::RunCutInsideEpoch,
-    ];
-
-    /// The flaws of streams.
-    pub const STREAMS: [Flaw; 9] = [
-        Flaw::AcknowledgedRowKept,
-        Flaw::DeletedConsumerRowsKept,
-        Flaw::DestroyedGroupRowsKept,
-        Flaw::GroupLastNotWritten,
-        Flaw::GrownNodeTorn,
-        Flaw::NewNodeNotCounted,
-        Flaw::TrimNotCounted,
-        Flaw::ClaimedRowKept,
-        Flaw::FirstIdStale,
-    ];
-
-    /// The flaws of scripts, and of transactions that run again.
-    pub const SCRIPTS: [Flaw; 5] = [
-        Flaw::LimitKeepsHalf,
-        Flaw::HaltKeepsHalf,
-        Flaw::RerunWithOtherSeed,
-        Flaw::RerunAtOtherTime,
-        Flaw::RerunOverHalf,
-    ];
-
-    /// The flaws of the server, which no simulated run reaches.
-    pub const SERVER: [Flaw; 3] = [
-        Flaw::MessageOfRerunKept,
-        Flaw::LibraryNotWritten,
-        Flaw::DeliveryShownEarly,
-    ];
-
-    /// The flaws of the tree: the model of its restart arms them.
-    pub const TREE: [Flaw; 5] = [
-        Flaw::PageBeyondStableLog,
-        Flaw::DirtiedSinceWritten,
-        Flaw::RestartTellsWrites,
-        Flaw::DeltasByStableEnd,
-        Flaw::LastNotRefreshed,
-    ];
-
-    /// The flaws of the tree over its pages: tests of its lives arm them.
-    pub const TREE_PAGES: [Flaw; 3] = [
-        Flaw::FencesIgnored,
-        Flaw::StructureInTwoRecords,
-        Flaw::NoRoomForFence,
-    ];
-
-    /// The flaws of the tree's file: its own tests arm them.
-    pub const TREE_FILE: [Flaw; 3] = [
-        Flaw::NoDoubleWrite,
-        Flaw::DoubleNotSynced,
-        Flaw::PagesBelievedUnwritten,
-    ];
-
-    /// The flaws of reading a tree's pages ahead: schedules of two threads arm them.
-    pub const TREE_AHEAD: [Flaw; 1] = [Flaw::AheadOverNewer];
-
-    /// The flaws of transactions over rows of a tree, and of its part of a restart.
-    pub const KEYED: [Flaw; 5] = [
-        Flaw::CompensationUndone,
-        Flaw::TreeLogBelievedUnwritten,
-        Flaw::NumbersDemandedAboveEosl,
-        Flaw::NumberReused,
-        Flaw::LosersForgotten,
-    ];
-
-    /// The flaws of the numbers of operations: every schedule of some threads is tried for them.
-    pub const NUMBERS: [Flaw; 1] = [Flaw::NumberBeforeEpoch];
-
-    /// The flaws that only steal mode has a place for.
-    pub const STEAL: [Flaw; 6] = [
-        Flaw::NoClr,
-        Flaw::FlagOutsideLatch,
-        Flaw::LateAppendSteal,
-        Flaw::ListRace,
-        Flaw::PrintedRule,
-        Flaw::NoEpochs,
-    ];
-}
-
-const _: () = assert!(
-    Flaw::ALL.len()
-        + Flaw::TABLES.len()
-        + Flaw::ORDERED.len()
-        + Flaw::ARCHIVE.len()
-        + Flaw::LOG_SOURCE.len()
-        + Flaw::RESTORE.len()
-        + Flaw::STREAMS.len()
-        + Flaw::SCRIPTS.len()
-        + Flaw::SERVER.len()
-        + Flaw::TREE.len()
-        + Flaw::NUMBERS.len()
-        + Flaw::TREE_PAGES.len()
-        + Flaw::TREE_FILE.len()
-        + Flaw::TREE_AHEAD.len()
-        + Flaw::KEYED.len()
-        + Flaw::STEAL.len()
-        == Flaw::NoEpochs as usize + 1,
-    "every flaw is on a list"
-);
 
 #[cfg(feature = "flaws")]
 std::thread_local! {

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 const LEAF: u8 = 7;
 
 /// Every crate of the core with its layer. What is not here is a leaf.
-const CORE: [(&str, u8); 12] = [
+const CORE: [(&str, u8); 13] = [
     ("perdura-base", 0),
     ("perdura-page", 1),
     ("perdura-device", 1),
@@ -21,6 +21,7 @@ const CORE: [(&str, u8); 12] = [
     ("perdura-heap", 3),
     ("perdura-tree", 3),
     ("perdura-archive", 3),
+    ("perdura-mirror", 3),
     ("perdura-txn", 4),
     ("perdura-types", 5),
     ("perdura-table", 5),

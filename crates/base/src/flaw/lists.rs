@@ -1,0 +1,266 @@
+//! Which tests arm which flaws.
+
+use super::Flaw;
+
+impl Flaw {
+    /// Every flaw of executor mode, for the test that proves each is caught.
+    pub const ALL: [Flaw; 61] = [
+        Flaw::ImpureBlocks,
+        Flaw::CutIgnored,
+        Flaw::VoidTailRevived,
+        Flaw::BornPagesSwept,
+        Flaw::OtherImageTrusted,
+        Flaw::RestartChangesClean,
+        Flaw::CkptEpochReused,
+        Flaw::AnchorBeforeLog,
+        Flaw::AnchorBeforeImage,
+        Flaw::LateAppend,
+        Flaw::TagFromClock,
+        Flaw::OneStreamSuffices,
+        Flaw::EagerReadReply,
+        Flaw::NoBuildingMark,
+        Flaw::TruncateAtNewer,
+        Flaw::TruncateBeforeAnchor,
+        Flaw::NoDirSync,
+        Flaw::SyncRetried,
+        Flaw::RefusedBlockLate,
+        Flaw::PositionUnchecked,
+        Flaw::CopyAfterLatch,
+        Flaw::ImageCrcUnchecked,
+        Flaw::JunkBeyondDirectory,
+        Flaw::FailedWriteClean,
+        Flaw::AnchorOneSync,
+        Flaw::EpochReused,
+        Flaw::OrphansForgotten,
+        Flaw::ListBySlot,
+        Flaw::LabelTwice,
+        Flaw::HomeNotLogged,
+        Flaw::ForeignNotOrphaned,
+        Flaw::ForeignHeaderUnclaimed,
+        Flaw::OrphanNotAdopted,
+        Flaw::CollectionIdReused,
+        Flaw::ScoreNotMoved,
+        Flaw::ScanSkipsDisplaced,
+        Flaw::ChainLeaked,
+        Flaw::SaltFromClock,
+        Flaw::TailNotRewritten,
+        Flaw::TailOnlySynced,
+        Flaw::VouchedBeforeDurable,
+        Flaw::PanicNotUndone,
+        Flaw::DraftForgotten,
+        Flaw::DraftNotClaimed,
+        Flaw::DraftStaysClaimed,
+        Flaw::TextKeptByDraft,
+        Flaw::TrimNotNoted,
+        Flaw::NewestCompletionCounts,
+        Flaw::LocksNotKept,
+        Flaw::HoleForDamage,
+        Flaw::DamageForHole,
+        Flaw::HeaderNotDurable,
+        Flaw::MarkNotDurable,
+        Flaw::RecycledInFlight,
+        Flaw::KindInPlaceKept,
+        Flaw::SlotKeyKept,
+        Flaw::PageClassKept,
+        Flaw::CleanAtCutTakenForBorn,
+        Flaw::KeptVisitClearsDirty,
+        Flaw::SecondCutOverwritesKept,
+        Flaw::SnapshotRaisesG,
+    ];
+
+    /// The flaws that only typed tables have a place for.
+    pub const TABLES: [Flaw; 19] = [
+        Flaw::IndexEntryKeptAfterAbort,
+        Flaw::PoolsShared,
+        Flaw::RangeInsideSave,
+        Flaw::CommandReadPages,
+        Flaw::AbortKeepsSequence,
+        Flaw::AbortKeepsDirtyBit,
+        Flaw::MemoryLimitInReplay,
+        Flaw::ReplayReadsClock,
+        Flaw::ReplayLogsAgain,
+        Flaw::RowIdUsedTwice,
+        Flaw::FuzzyUnderOrdered,
+        Flaw::CutImageByEpoch,
+        Flaw::SidecarBelievedForKept,
+        Flaw::SequenceGapIgnored,
+        Flaw::FenceAtOneQueue,
+        Flaw::CommandOfVoidTail,
+        Flaw::ColumnImagesUnordered,
+        Flaw::CommandBeforeDrop,
+        Flaw::TableBornAndDropped,
+    ];
+
+    /// The flaws that only ordered frames would show: page records are judged by their tags.
+    pub const ORDERED: [Flaw; 2] = [Flaw::CutLatchesSingly, Flaw::PseqReadAfterRelease];
+
+    /// The flaws of the archive's files: its own tests arm them.
+    pub const ARCHIVE: [Flaw; 10] = [
+        Flaw::DigestUnbound,
+        Flaw::RenameBeforeSync,
+        Flaw::MergeOfStrangers,
+        Flaw::NetAcrossImage,
+        Flaw::NetAcrossBuilding,
+        Flaw::UpdateSpanLost,
+        Flaw::TagsTakenForRising,
+        Flaw::InputsRemovedBeforeManifest,
+        Flaw::EqualRangesBothRead,
+        Flaw::BacklogForgottenEarly,
+    ];
+
+    /// The flaws of a restore: its tests arm them.
+    pub const RESTORE: [Flaw; 9] = [
+        Flaw::TagBelowKeptBackup,
+        Flaw::LaterEpochsKept,
+        Flaw::RunsReadUpToTarget,
+        Flaw::CutJudgedByTag,
+        Flaw::RunsAppliedToKept,
+        Flaw::LaterLivesIgnored,
+        Flaw::PageBeyondBackupKept,
+        Flaw::ProofOverBothPools,
+        Flaw::PinnedSlotOverwritten,
+    ];
+
+    /// The flaws of what an archive takes from the log and keeps in it: tests of the log and of the engine arm
+    /// them.
+    pub const LOG_SOURCE: [Flaw; 4] = [
+        Flaw::EpochBeyondDArchived,
+        Flaw::VoidEpochArchived,
+        Flaw::LogCutBeforeRun,
+        Flaw::RunCutInsideEpoch,
+    ];
+
+    /// The flaws of streams.
+    pub const STREAMS: [Flaw; 9] = [
+        Flaw::AcknowledgedRowKept,
+        Flaw::DeletedConsumerRowsKept,
+        Flaw::DestroyedGroupRowsKept,
+        Flaw::GroupLastNotWritten,
+        Flaw::GrownNodeTorn,
+        Flaw::NewNodeNotCounted,
+        Flaw::TrimNotCounted,
+        Flaw::ClaimedRowKept,
+        Flaw::FirstIdStale,
+    ];
+
+    /// The flaws of scripts, and of transactions that run again.
+    pub const SCRIPTS: [Flaw; 5] = [
+        Flaw::LimitKeepsHalf,
+        Flaw::HaltKeepsHalf,
+        Flaw::RerunWithOtherSeed,
+        Flaw::RerunAtOtherTime,
+        Flaw::RerunOverHalf,
+    ];
+
+    /// The flaws of the server, which no simulated run reaches.
+    pub const SERVER: [Flaw; 3] = [
+        Flaw::MessageOfRerunKept,
+        Flaw::LibraryNotWritten,
+        Flaw::DeliveryShownEarly,
+    ];
+
+    /// The flaws of the tree: the model of its restart arms them.
+    pub const TREE: [Flaw; 5] = [
+        Flaw::PageBeyondStableLog,
+        Flaw::DirtiedSinceWritten,
+        Flaw::RestartTellsWrites,
+        Flaw::DeltasByStableEnd,
+        Flaw::LastNotRefreshed,
+    ];
+
+    /// The flaws of the tree over its pages: tests of its lives arm them.
+    pub const TREE_PAGES: [Flaw; 3] = [
+        Flaw::FencesIgnored,
+        Flaw::StructureInTwoRecords,
+        Flaw::NoRoomForFence,
+    ];
+
+    /// The flaws of the tree's file: its own tests arm them.
+    pub const TREE_FILE: [Flaw; 3] = [
+        Flaw::NoDoubleWrite,
+        Flaw::DoubleNotSynced,
+        Flaw::PagesBelievedUnwritten,
+    ];
+
+    /// The flaws of reading a tree's pages ahead: schedules of two threads arm them.
+    pub const TREE_AHEAD: [Flaw; 1] = [Flaw::AheadOverNewer];
+
+    /// The flaws of transactions over rows of a tree, and of its part of a restart.
+    pub const KEYED: [Flaw; 5] = [
+        Flaw::CompensationUndone,
+        Flaw::TreeLogBelievedUnwritten,
+        Flaw::NumbersDemandedAboveEosl,
+        Flaw::NumberReused,
+        Flaw::LosersForgotten,
+    ];
+
+    /// The flaws of the numbers of operations: every schedule of some threads is tried for them.
+    pub const NUMBERS: [Flaw; 1] = [Flaw::NumberBeforeEpoch];
+
+    /// The flaws of the log in the memory of nodes.
+    pub const MIRROR: [Flaw; 8] = [
+        Flaw::PositionGapAccepted,
+        Flaw::GenerationUnchecked,
+        Flaw::AmnesiaCounts,
+        Flaw::SoloBeforeFlush,
+        Flaw::MirrorBeforeAnchor,
+        Flaw::DiskBeforeTail,
+        Flaw::LowAtWrite,
+        Flaw::RingsRetiredEarly,
+    ];
+
+    /// The flaws that only steal mode has a place for.
+    pub const STEAL: [Flaw; 6] = [
+        Flaw::NoClr,
+        Flaw::FlagOutsideLatch,
+        Flaw::LateAppendSteal,
+        Flaw::ListRace,
+        Flaw::PrintedRule,
+        Flaw::NoEpochs,
+    ];
+}
+
+/// All lists.
+const LISTS: [&[Flaw]; 17] = [
+    &Flaw::ALL,
+    &Flaw::TABLES,
+    &Flaw::ORDERED,
+    &Flaw::ARCHIVE,
+    &Flaw::RESTORE,
+    &Flaw::LOG_SOURCE,
+    &Flaw::STREAMS,
+    &Flaw::SCRIPTS,
+    &Flaw::SERVER,
+    &Flaw::TREE,
+    &Flaw::TREE_PAGES,
+    &Flaw::TREE_FILE,
+    &Flaw::TREE_AHEAD,
+    &Flaw::KEYED,
+    &Flaw::NUMBERS,
+    &Flaw::MIRROR,
+    &Flaw::STEAL,
+];
+
+/// How many flaws stand on the lists, each of them once.
+const fn listed() -> usize {
+    let mut seen = [false; LAST + 1];
+    let (mut count, mut list) = (0, 0);
+    while list < LISTS.len() {
+        let mut at = 0;
+        while at < LISTS[list].len() {
+            let flaw = LISTS[list][at] as usize;
+            assert!(flaw <= LAST, "the last flaw stands last");
+            assert!(!seen[flaw], "a flaw is on two lists");
+            seen[flaw] = true;
+            count += 1;
+            at += 1;
+        }
+        list += 1;
+    }
+    count
+}
+
+/// The number of the last flaw.
+const LAST: usize = Flaw::NoEpochs as usize;
+
+const _: () = assert!(listed() == LAST + 1, "every flaw is on a list");

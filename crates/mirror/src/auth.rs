@@ -1,0 +1,143 @@
+//! How client and node prove to each other that they have the same key, without sending it.
+
+use hmac::{Hmac, Mac};
+use perdura_base::{Error, Result, Uuid};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+
+use crate::ids::NodeInc;
+
+/// Bytes of a nonce.
+pub const NONCE_BYTES: usize = 32;
+/// Bytes of a proof.
+pub const PROOF_BYTES: usize = 32;
+/// The shortest key, bytes.
+const KEY_BYTES_MIN: usize = 16;
+/// The longest key, bytes.
+const KEY_BYTES_MAX: usize = 4096;
+
+/// A random number that is used once.
+pub type Nonce = [u8; NONCE_BYTES];
+
+/// Who proves that it has the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The node.
+    Node,
+    /// Its client: a writer or a takeover.
+    Client,
+}
+
+/// What client and node share, if anything.
+#[derive(Clone, Default)]
+pub struct Key(Option<Vec<u8>>);
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.is_set() {
+            "Key(..)"
+        } else {
+            "Key(none)"
+        })
+    }
+}
+
+impl Key {
+    /// No key: whoever reaches the node may use it.
+    #[must_use]
+    pub fn none() -> Key {
+        Key(None)
+    }
+
+    /// The key in a key file's bytes, white space at its end left out.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if it is shorter than 16 bytes or longer than 4,096.
+    pub fn from_file(name: &str, bytes: &[u8]) -> Result<Key> {
+        let key = bytes.trim_ascii_end();
+        if !(KEY_BYTES_MIN..=KEY_BYTES_MAX).contains(&key.len()) {
+            return Err(Error::Usage(format!(
+                "the key in {name} has {} bytes, and a key has {KEY_BYTES_MIN} to {KEY_BYTES_MAX}",
+                key.len()
+            )));
+        }
+        Ok(Key(Some(key.to_vec())))
+    }
+
+    /// Whether there is one.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The proof of a side; zeros without a key. See docs/formats/logd.md.
+    #[must_use]
+    pub fn prove(
+        &self,
+        side: Side,
+        (client, node): (&Nonce, &Nonce),
+        uuid: Uuid,
+        inc: NodeInc,
+    ) -> [u8; PROOF_BYTES] {
+        let Some(key) = &self.0 else {
+            return [0; PROOF_BYTES];
+        };
+        let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+        mac.update(match side {
+            Side::Node => b"perdura logd node",
+            Side::Client => b"perdura logd client",
+        });
+        mac.update(client);
+        mac.update(node);
+        mac.update(&uuid.0);
+        mac.update(&inc.0.to_le_bytes());
+        mac.finalize().into_bytes().into()
+    }
+
+    /// Whether a proof of a side is the one that this key gives.
+    #[must_use]
+    pub fn accepts(
+        &self,
+        side: Side,
+        nonces: (&Nonce, &Nonce),
+        uuid: Uuid,
+        inc: NodeInc,
+        proof: &[u8; PROOF_BYTES],
+    ) -> bool {
+        self.prove(side, nonces, uuid, inc).ct_eq(proof).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONCES: (&Nonce, &Nonce) = (&[1; 32], &[2; 32]);
+
+    #[test]
+    fn a_proof_holds_for_its_side_key_nonces_database_and_node_only() {
+        let key = Key::from_file("k", b"0123456789abcdef\n").unwrap();
+        let (uuid, inc) = (Uuid([3; 16]), NodeInc(4));
+        let proof = key.prove(Side::Node, NONCES, uuid, inc);
+        assert!(key.accepts(Side::Node, NONCES, uuid, inc, &proof));
+        let other = Key::from_file("k", b"0123456789abcdeg").unwrap();
+        assert!(!other.accepts(Side::Node, NONCES, uuid, inc, &proof));
+        assert!(!Key::none().accepts(Side::Node, NONCES, uuid, inc, &proof));
+        assert!(!key.accepts(Side::Client, NONCES, uuid, inc, &proof));
+        let swapped = (NONCES.1, NONCES.0);
+        assert!(!key.accepts(Side::Node, swapped, uuid, inc, &proof));
+        assert!(!key.accepts(Side::Node, NONCES, Uuid([0; 16]), inc, &proof));
+        assert!(!key.accepts(Side::Node, NONCES, uuid, NodeInc(5), &proof));
+        assert!(!key.accepts(Side::Node, NONCES, uuid, inc, &[0; 32]));
+    }
+
+    #[test]
+    fn a_key_has_enough_bytes_and_is_never_printed() {
+        for bytes in [&b""[..], b"short", b"fifteen bytes.. \n"] {
+            assert!(Key::from_file("the file", bytes).is_err());
+        }
+        assert!(Key::from_file("the file", &[b'x'; 5000]).is_err());
+        let key = Key::from_file("k", b"0123456789abcdef").unwrap();
+        assert_eq!(format!("{key:?}"), "Key(..)");
+    }
+}

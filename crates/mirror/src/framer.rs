@@ -1,0 +1,111 @@
+//! Frames out of a stream of bytes.
+
+use perdura_base::num::to_usize;
+
+use crate::message::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, Malformed};
+
+/// Spare room above this is given back once a long frame has been taken, bytes.
+const KEEP_BYTES_MAX: usize = 256 * 1024;
+
+/// Bytes that have arrived, and the frames in them. A length that no frame has is refused as soon as it has arrived, so
+/// no more than the longest frame is ever kept.
+#[derive(Debug, Default)]
+pub struct Framer {
+    buf: Vec<u8>,
+    /// What lies before was taken.
+    at: usize,
+}
+
+impl Framer {
+    /// Nothing has arrived.
+    #[must_use]
+    pub fn new() -> Framer {
+        Framer::default()
+    }
+
+    /// Adds bytes that have arrived.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.at > 0 {
+            self.buf.drain(..self.at);
+            self.at = 0;
+            if self.buf.capacity() > KEEP_BYTES_MAX && self.buf.len() < KEEP_BYTES_MAX / 2 {
+                self.buf.shrink_to(KEEP_BYTES_MAX);
+            }
+        }
+        self.buf.extend_from_slice(bytes);
+    }
+
+    /// Bytes that have arrived and are not taken.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.buf.len() - self.at
+    }
+
+    /// The next whole frame, which is taken, if one has arrived.
+    ///
+    /// # Errors
+    /// [`Malformed`] for a length that no frame has. The connection is of no use any more.
+    pub fn take(&mut self) -> Result<Option<&[u8]>, Malformed> {
+        let pending = &self.buf[self.at..];
+        let Some(len) = pending.first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let len = to_usize(u64::from(u32::from_le_bytes(*len)));
+        if !(FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&len) {
+            return Err(Malformed(format!(
+                "a frame of {len} bytes; frames have {FRAME_BYTES_MIN} to {FRAME_BYTES_MAX}"
+            )));
+        }
+        if pending.len() < len {
+            return Ok(None);
+        }
+        let begin = self.at;
+        self.at += len;
+        assert!(
+            self.at <= self.buf.len(),
+            "a frame is taken when all of it is there"
+        );
+        Ok(Some(&self.buf[begin..self.at]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Generation;
+    use crate::message::Request;
+
+    #[test]
+    fn frames_come_out_whole_however_their_bytes_arrive() {
+        let frames = [
+            Request::Ping.frame(),
+            Request::Seal {
+                generation: Generation(7),
+            }
+            .frame(),
+            Request::Ping.frame(),
+        ];
+        let bytes = frames.concat();
+        for step in 1..=bytes.len() {
+            let (mut framer, mut got) = (Framer::new(), Vec::new());
+            for part in bytes.chunks(step) {
+                framer.push(part);
+                while let Some(frame) = framer.take().unwrap() {
+                    got.push(frame.to_vec());
+                }
+            }
+            assert_eq!(got, frames, "{step} bytes at a time");
+            assert_eq!(framer.pending(), 0);
+        }
+    }
+
+    #[test]
+    fn a_length_that_no_frame_has_is_refused_before_the_frame_arrives() {
+        for len in [0_u32, 11, 4 << 30 >> 1, u32::MAX, 4_194_401] {
+            let mut framer = Framer::new();
+            framer.push(&len.to_le_bytes());
+            let why = framer.take().unwrap_err();
+            assert!(why.0.contains(&format!("a frame of {len} bytes")), "{why}");
+        }
+    }
+}

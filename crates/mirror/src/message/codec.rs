@@ -1,0 +1,411 @@
+//! Encoding and decoding of frames.
+
+use perdura_base::checksum::{crc32c, crc32c_append};
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::num::{to_u32, to_u64};
+use perdura_base::{Pos, StreamId, Uuid};
+
+use super::{
+    FRAME_BYTES_MAX, FRAME_BYTES_MIN, Greeting, Held, MAGIC, Malformed, RINGS_MAX, Reason, Refused,
+    Reply, Request, RingState, Sealed, TEXT_BYTES_MAX, VERSION,
+};
+use crate::auth::Nonce;
+use crate::ids::{Generation, Machine, NodeInc};
+
+/// Completes a frame: `body` ends with what the tail continues. Returns the frame without the tail.
+fn frame(kind: u8, body: &[u8], tail: &[u8]) -> Vec<u8> {
+    let mut covered = Vec::with_capacity(4 + body.len());
+    covered.put_u8(kind);
+    covered.put_zeros(3);
+    covered.put(body);
+    let len = 8 + covered.len() + tail.len();
+    assert!(
+        (FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&len),
+        "a frame of {len} bytes"
+    );
+    let mut out = Vec::with_capacity(8 + covered.len());
+    out.put_u32(to_u32(len));
+    out.put_u32(crc32c_append(crc32c(&covered), tail));
+    out.put(&covered);
+    out
+}
+
+/// The kind and body of a frame.
+fn open_frame(bytes: &[u8]) -> Result<(u8, Reader<'_>), Malformed> {
+    let mut r = Reader::new(bytes);
+    let mut read = || Some((r.u32()?, r.u32()?, r.u8()?, r.zeros(3)));
+    let Some((len, crc, kind, zeros)) = read() else {
+        return Err(Malformed::because("a frame shorter than its head"));
+    };
+    if u64::from(len) != to_u64(bytes.len()) {
+        return Err(Malformed(format!(
+            "a frame of {len} bytes in {}",
+            bytes.len()
+        )));
+    }
+    if crc != crc32c(&bytes[8..]) {
+        return Err(Malformed::because("a frame whose checksum does not hold"));
+    }
+    zeros.ok_or_else(|| Malformed::because("a frame with reserved bytes set"))?;
+    Ok((kind, r))
+}
+
+fn put_ring(out: &mut Vec<u8>, ring: &RingState) {
+    out.put_u64(ring.generation.0);
+    put_stream(out, ring.stream, 7);
+    out.put_u64(ring.low.0);
+    out.put_u64(ring.end.0);
+}
+
+fn put_stream(out: &mut Vec<u8>, stream: StreamId, zeros: usize) {
+    out.put_u8(stream.0);
+    out.put_zeros(zeros);
+}
+
+fn generation(r: &mut Reader<'_>) -> Option<Generation> {
+    r.u64().map(Generation)
+}
+
+fn stream(r: &mut Reader<'_>, zeros: usize) -> Option<StreamId> {
+    let stream = StreamId(r.u8()?);
+    r.zeros(zeros)?;
+    Some(stream)
+}
+
+fn ring(r: &mut Reader<'_>) -> Option<RingState> {
+    let ring = RingState {
+        generation: generation(r)?,
+        stream: stream(r, 7)?,
+        low: Pos(r.u64()?),
+        end: Pos(r.u64()?),
+    };
+    (ring.low <= ring.end).then_some(ring)
+}
+
+fn rest<'a>(r: &mut Reader<'a>) -> Option<&'a [u8]> {
+    r.bytes(r.remaining())
+}
+
+/// Decodes what must be the whole of a body.
+fn whole<'a, T>(
+    kind: u8,
+    mut r: Reader<'a>,
+    decode: impl FnOnce(u8, &mut Reader<'a>) -> Option<T>,
+) -> Result<T, Malformed> {
+    let decoded = decode(kind, &mut r).filter(|_| r.remaining() == 0);
+    decoded.ok_or_else(|| Malformed(format!("a frame of kind {kind} that says nothing known")))
+}
+
+impl<'a> Request<'a> {
+    /// The hello of a client that speaks this version.
+    #[must_use]
+    pub fn hello(uuid: Uuid, nonce: Nonce) -> Request<'a> {
+        Request::Hello {
+            version: VERSION,
+            uuid,
+            nonce,
+        }
+    }
+
+    /// The frame without its [`tail`](Self::tail).
+    #[must_use]
+    pub fn head(&self) -> Vec<u8> {
+        let mut body = Vec::with_capacity(64);
+        let kind = match self {
+            Request::Hello {
+                version,
+                uuid,
+                nonce,
+            } => {
+                body.put(MAGIC);
+                body.put_u16(*version);
+                body.put_zeros(2);
+                body.put(&uuid.0);
+                body.put(nonce);
+                1
+            }
+            Request::Proof(proof) => {
+                body.put(proof);
+                3
+            }
+            Request::Open {
+                generation,
+                stream,
+                start,
+            } => {
+                body.put_u64(generation.0);
+                put_stream(&mut body, *stream, 7);
+                body.put_u64(start.0);
+                5
+            }
+            Request::Append {
+                generation,
+                stream,
+                pos,
+                low,
+                bytes: _,
+                pad,
+            } => {
+                body.put_u64(generation.0);
+                put_stream(&mut body, *stream, 3);
+                body.put_u32(*pad);
+                body.put_u64(pos.0);
+                body.put_u64(low.0);
+                7
+            }
+            Request::Seal { generation } => {
+                body.put_u64(generation.0);
+                8
+            }
+            Request::Read {
+                generation,
+                stream,
+                from,
+                len,
+            } => {
+                body.put_u64(generation.0);
+                put_stream(&mut body, *stream, 3);
+                body.put_u32(*len);
+                body.put_u64(from.0);
+                10
+            }
+            Request::Retire { generation } => {
+                body.put_u64(generation.0);
+                12
+            }
+            Request::Ping => 14,
+        };
+        frame(kind, &body, self.tail())
+    }
+
+    /// The end of the frame, which needs no copy.
+    #[must_use]
+    pub fn tail(&self) -> &'a [u8] {
+        match self {
+            Request::Append { bytes, .. } => bytes,
+            _ => &[],
+        }
+    }
+
+    /// The whole frame.
+    #[must_use]
+    pub fn frame(&self) -> Vec<u8> {
+        [&self.head(), self.tail()].concat()
+    }
+
+    /// Decodes a frame.
+    ///
+    /// # Errors
+    /// [`Malformed`] if it is none of a client's.
+    pub fn decode(bytes: &'a [u8]) -> Result<Request<'a>, Malformed> {
+        let (kind, r) = open_frame(bytes)?;
+        whole(kind, r, Request::body)
+    }
+
+    fn body(kind: u8, r: &mut Reader<'a>) -> Option<Request<'a>> {
+        Some(match kind {
+            1 => {
+                (r.bytes(4)? == MAGIC).then_some(())?;
+                let version = r.u16()?;
+                r.zeros(2)?;
+                Request::Hello {
+                    version,
+                    uuid: Uuid(r.array()?),
+                    nonce: r.array()?,
+                }
+            }
+            3 => Request::Proof(r.array()?),
+            5 => Request::Open {
+                generation: generation(r)?,
+                stream: stream(r, 7)?,
+                start: Pos(r.u64()?),
+            },
+            7 => {
+                let (generation, stream, pad) = (generation(r)?, stream(r, 3)?, r.u32()?);
+                Request::Append {
+                    generation,
+                    stream,
+                    pos: Pos(r.u64()?),
+                    low: Pos(r.u64()?),
+                    bytes: rest(r)?,
+                    pad,
+                }
+            }
+            8 => Request::Seal {
+                generation: generation(r)?,
+            },
+            10 => {
+                let (generation, stream, len) = (generation(r)?, stream(r, 3)?, r.u32()?);
+                Request::Read {
+                    generation,
+                    stream,
+                    from: Pos(r.u64()?),
+                    len,
+                }
+            }
+            12 => Request::Retire {
+                generation: generation(r)?,
+            },
+            14 => Request::Ping,
+            _ => return None,
+        })
+    }
+}
+
+impl Greeting {
+    /// The version that this build speaks.
+    #[must_use]
+    pub fn version() -> u16 {
+        VERSION
+    }
+}
+
+impl<'a> Reply<'a> {
+    /// The whole frame.
+    #[must_use]
+    pub fn frame(&self) -> Vec<u8> {
+        let mut body = Vec::with_capacity(64);
+        let (kind, tail): (u8, &[u8]) = match self {
+            Reply::Greeting(greeting) => {
+                body.put(MAGIC);
+                body.put_u16(greeting.version);
+                body.put_u8(u8::from(greeting.keyed));
+                body.put_zeros(1);
+                body.put_u64(greeting.inc.0);
+                body.put(&greeting.machine.0);
+                body.put_u64(greeting.ring_bytes);
+                body.put(&greeting.nonce);
+                body.put(&greeting.proof);
+                (2, &[])
+            }
+            Reply::Welcome { inc, generation } => {
+                body.put_u64(inc.0);
+                body.put_u64(generation.0);
+                (4, &[])
+            }
+            Reply::Held(held) => {
+                body.put_u64(held.inc.0);
+                put_ring(&mut body, &held.ring);
+                (6, &[])
+            }
+            Reply::Sealed(sealed) => {
+                assert!(sealed.rings.len() <= RINGS_MAX, "a node keeps fewer rings");
+                body.put_u64(sealed.inc.0);
+                body.put_u64(sealed.generation.0);
+                body.put_u16(u16::try_from(sealed.rings.len()).expect("at most 4,096"));
+                body.put_zeros(6);
+                sealed
+                    .rings
+                    .iter()
+                    .for_each(|ring| put_ring(&mut body, ring));
+                (9, &[])
+            }
+            Reply::Bytes {
+                generation,
+                stream,
+                from,
+                bytes,
+            } => {
+                body.put_u64(generation.0);
+                put_stream(&mut body, *stream, 7);
+                body.put_u64(from.0);
+                (11, bytes)
+            }
+            Reply::Retired { inc, generation } => {
+                body.put_u64(inc.0);
+                body.put_u64(generation.0);
+                (13, &[])
+            }
+            Reply::Pong { inc } => {
+                body.put_u64(inc.0);
+                (15, &[])
+            }
+            Reply::Refused(refused) => {
+                body.put_u8(refused.reason.code());
+                body.put_zeros(7);
+                body.put_u64(refused.generation.0);
+                body.put_u64(refused.pos.0);
+                let text = &refused.text;
+                let ends = text.char_indices().map(|(at, char)| at + char.len_utf8());
+                let end = ends.take_while(|end| *end <= TEXT_BYTES_MAX).last();
+                body.put(&text.as_bytes()[..end.unwrap_or(0)]);
+                (16, &[])
+            }
+        };
+        let mut out = frame(kind, &body, tail);
+        out.put(tail);
+        out
+    }
+
+    /// Decodes a frame.
+    ///
+    /// # Errors
+    /// [`Malformed`] if it is none of a node's.
+    pub fn decode(bytes: &'a [u8]) -> Result<Reply<'a>, Malformed> {
+        let (kind, r) = open_frame(bytes)?;
+        whole(kind, r, Reply::body)
+    }
+
+    fn body(kind: u8, r: &mut Reader<'a>) -> Option<Reply<'a>> {
+        Some(match kind {
+            2 => {
+                (r.bytes(4)? == MAGIC).then_some(())?;
+                let (version, keyed) = (r.u16()?, r.u8()?);
+                r.zeros(1)?;
+                Reply::Greeting(Greeting {
+                    version,
+                    keyed: (keyed <= 1).then_some(keyed == 1)?,
+                    inc: NodeInc(r.u64()?),
+                    machine: Machine(r.array()?),
+                    ring_bytes: r.u64()?,
+                    nonce: r.array()?,
+                    proof: r.array()?,
+                })
+            }
+            4 => Reply::Welcome {
+                inc: NodeInc(r.u64()?),
+                generation: generation(r)?,
+            },
+            6 => Reply::Held(Held {
+                inc: NodeInc(r.u64()?),
+                ring: ring(r)?,
+            }),
+            9 => {
+                let (inc, generation, count) = (NodeInc(r.u64()?), generation(r)?, r.u16()?);
+                r.zeros(6)?;
+                let rings = (0..count).map(|_| ring(r));
+                Reply::Sealed(Sealed {
+                    inc,
+                    generation,
+                    rings: rings.collect::<Option<Vec<RingState>>>()?,
+                })
+            }
+            11 => Reply::Bytes {
+                generation: generation(r)?,
+                stream: stream(r, 7)?,
+                from: Pos(r.u64()?),
+                bytes: rest(r)?,
+            },
+            13 => Reply::Retired {
+                inc: NodeInc(r.u64()?),
+                generation: generation(r)?,
+            },
+            15 => Reply::Pong {
+                inc: NodeInc(r.u64()?),
+            },
+            16 => {
+                let reason = Reason::from_code(r.u8()?)?;
+                r.zeros(7)?;
+                let (generation, pos) = (generation(r)?, Pos(r.u64()?));
+                let text = rest(r).filter(|text| text.len() <= TEXT_BYTES_MAX)?;
+                Reply::Refused(Refused {
+                    reason,
+                    generation,
+                    pos,
+                    text: String::from_utf8(text.to_vec()).ok()?,
+                })
+            }
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,431 @@
+//! A node: it keeps rings, and answers frames. See docs/formats/logd.md.
+//!
+//! # Invariants
+//! * What it says that it holds, it returns to a takeover until *retire*, or refuses by name.
+//! * The highest generation of a database never falls, and appends of lower ones are refused.
+//! * A frame that the protocol does not allow changes nothing and ends the connection.
+
+use std::collections::{BTreeMap, HashMap};
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::num::to_u64;
+use perdura_base::{Pos, StreamId, Uuid};
+
+use crate::auth::{Key, Nonce, Side};
+use crate::ids::{Generation, Machine, NodeInc};
+use crate::message::{
+    Greeting, Held, Malformed, READ_BYTES_MAX, Reason, Refused, Reply, Request, RingState, Sealed,
+};
+use crate::ring::{Ring, RingRefusal};
+
+/// What a node is told when it starts.
+#[derive(Debug, Clone)]
+pub struct NodeOptions {
+    /// The most bytes that a ring holds.
+    pub ring_bytes: u64,
+    /// The most rings, of all databases.
+    pub rings_max: usize,
+    /// What clients must have, if anything.
+    pub key: Key,
+    /// The machine it runs on.
+    pub machine: Machine,
+    /// A random number: what makes this start of the node different from all others.
+    pub inc: NodeInc,
+}
+
+/// What a node holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NodeStats {
+    /// Databases that it knows.
+    pub databases: u64,
+    /// Rings.
+    pub rings: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Blocks taken since it started.
+    pub appends: u64,
+    /// Frames refused since it started.
+    pub refusals: u64,
+}
+
+/// A client's connection, as the node sees it.
+#[derive(Debug)]
+pub struct Peer {
+    nonce: Nonce,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    /// It has said nothing.
+    New,
+    /// It has to prove that it has the key.
+    Greeted { uuid: Uuid, nonce: Nonce },
+    /// It is served.
+    Welcome(Uuid),
+}
+
+impl Peer {
+    /// A connection that was just made. The nonce is a random number that no other one had.
+    #[must_use]
+    pub fn new(nonce: Nonce) -> Peer {
+        Peer {
+            nonce,
+            stage: Stage::New,
+        }
+    }
+}
+
+/// What a frame came to.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The frame to send back.
+    pub reply: Vec<u8>,
+    /// Whether the connection then ends.
+    pub ends: bool,
+}
+
+#[derive(Default)]
+struct Database {
+    generation: Generation,
+    rings: BTreeMap<(Generation, StreamId), Ring>,
+}
+
+/// A node.
+pub struct Node {
+    options: NodeOptions,
+    databases: HashMap<Uuid, Database>,
+    appends: u64,
+    refusals: u64,
+}
+
+/// A refusal before it has its frame.
+struct Refusal {
+    reason: Reason,
+    pos: Pos,
+    text: String,
+}
+
+impl Refusal {
+    fn new(reason: Reason, text: String) -> Refusal {
+        Refusal {
+            reason,
+            pos: Pos(0),
+            text,
+        }
+    }
+}
+
+impl From<Malformed> for Refusal {
+    fn from(malformed: Malformed) -> Refusal {
+        Refusal::new(Reason::Malformed, malformed.0)
+    }
+}
+
+impl Node {
+    /// A node that holds nothing.
+    #[must_use]
+    pub fn new(options: NodeOptions) -> Node {
+        assert!(
+            options.ring_bytes > 0 && options.rings_max > 0,
+            "a node has room for a ring"
+        );
+        Node {
+            options,
+            databases: HashMap::new(),
+            appends: 0,
+            refusals: 0,
+        }
+    }
+
+    /// Its incarnation.
+    #[must_use]
+    pub fn inc(&self) -> NodeInc {
+        self.options.inc
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn stats(&self) -> NodeStats {
+        let rings = || self.databases.values().flat_map(|one| one.rings.values());
+        NodeStats {
+            databases: to_u64(self.databases.len()),
+            rings: to_u64(rings().count()),
+            bytes: rings().map(Ring::len).sum(),
+            appends: self.appends,
+            refusals: self.refusals,
+        }
+    }
+
+    /// Answers one frame of a connection.
+    pub fn handle(&mut self, peer: &mut Peer, frame: &[u8]) -> Outcome {
+        let mut bytes = Vec::new();
+        let request = Request::decode(frame).map_err(Refusal::from);
+        match request.and_then(|request| self.answer(peer, &request, &mut bytes)) {
+            Ok(reply) => Outcome {
+                reply: reply.frame(),
+                ends: false,
+            },
+            Err(refusal) => self.refuse(peer, refusal),
+        }
+    }
+
+    /// The last word to a client whose bytes are no frames.
+    pub fn refuse_malformed(&mut self, peer: &Peer, malformed: Malformed) -> Outcome {
+        self.refuse(peer, malformed.into())
+    }
+
+    fn refuse(&mut self, peer: &Peer, refusal: Refusal) -> Outcome {
+        self.refusals += 1;
+        let generation = match peer.stage {
+            Stage::Welcome(uuid) => self.generation(uuid),
+            Stage::New | Stage::Greeted { .. } => Generation(0),
+        };
+        let refused = Refused {
+            reason: refusal.reason,
+            generation,
+            pos: refusal.pos,
+            text: refusal.text,
+        };
+        Outcome {
+            ends: refused.reason.ends_connection(),
+            reply: Reply::Refused(refused).frame(),
+        }
+    }
+
+    fn generation(&self, uuid: Uuid) -> Generation {
+        let database = self.databases.get(&uuid);
+        database.map_or(Generation(0), |database| database.generation)
+    }
+
+    fn answer<'a>(
+        &mut self,
+        peer: &mut Peer,
+        request: &Request<'_>,
+        bytes: &'a mut Vec<u8>,
+    ) -> Result<Reply<'a>, Refusal> {
+        let inc = self.options.inc;
+        match (peer.stage, request) {
+            (Stage::New, Request::Hello { .. }) => self.greet(peer, request),
+            (Stage::Greeted { uuid, nonce }, Request::Proof(proof)) => {
+                let nonces = (&nonce, &peer.nonce);
+                let key = &self.options.key;
+                if !key.accepts(Side::Client, nonces, uuid, inc, proof) {
+                    let why = "the client has not the key of this node (--key-file)";
+                    return Err(Refusal::new(Reason::Key, why.into()));
+                }
+                peer.stage = Stage::Welcome(uuid);
+                let generation = self.generation(uuid);
+                Ok(Reply::Welcome { inc, generation })
+            }
+            (Stage::Welcome(uuid), request) => self.serve(uuid, request, bytes),
+            (Stage::New | Stage::Greeted { .. }, _) => {
+                let why = "a connection begins with hello and proof";
+                Err(Refusal::new(Reason::Malformed, why.into()))
+            }
+        }
+    }
+
+    fn greet(&self, peer: &mut Peer, hello: &Request<'_>) -> Result<Reply<'static>, Refusal> {
+        let Request::Hello {
+            version,
+            uuid,
+            nonce,
+        } = *hello
+        else {
+            unreachable!("the caller has matched a hello");
+        };
+        if version != Greeting::version() {
+            let ours = Greeting::version();
+            let why = format!("this node speaks version {ours} of the protocol, not {version}");
+            return Err(Refusal::new(Reason::Version, why));
+        }
+        peer.stage = Stage::Greeted { uuid, nonce };
+        let (key, inc) = (&self.options.key, self.options.inc);
+        Ok(Reply::Greeting(Greeting {
+            version,
+            keyed: key.is_set(),
+            inc,
+            machine: self.options.machine,
+            ring_bytes: self.options.ring_bytes,
+            nonce: peer.nonce,
+            proof: key.prove(Side::Node, (&nonce, &peer.nonce), uuid, inc),
+        }))
+    }
+
+    fn serve<'a>(
+        &mut self,
+        uuid: Uuid,
+        request: &Request<'_>,
+        bytes: &'a mut Vec<u8>,
+    ) -> Result<Reply<'a>, Refusal> {
+        let inc = self.options.inc;
+        match *request {
+            Request::Hello { .. } | Request::Proof(_) => {
+                let why = "hello and proof are said once";
+                Err(Refusal::new(Reason::Malformed, why.into()))
+            }
+            Request::Ping => Ok(Reply::Pong { inc }),
+            Request::Open {
+                generation,
+                stream,
+                start,
+            } => {
+                self.check_generation(uuid, generation)?;
+                let ring = self.open(uuid, (generation, stream), start)?;
+                Ok(Reply::Held(Held { inc, ring }))
+            }
+            Request::Append {
+                generation,
+                stream,
+                pos,
+                low,
+                bytes,
+                pad,
+            } => {
+                self.check_generation(uuid, generation)?;
+                if low > pos {
+                    let why = format!("a block at {pos} of a stream that is synced up to {low}");
+                    return Err(Refusal::new(Reason::Malformed, why));
+                }
+                let ring = self.ring(uuid, (generation, stream))?;
+                ring.forget(low);
+                let size = ring.size();
+                ring.append(pos, bytes, pad)
+                    .map_err(|refusal| refusal_of(refusal, pos, size))?;
+                let ring = state(generation, stream, ring);
+                self.appends += 1;
+                Ok(Reply::Held(Held { inc, ring }))
+            }
+            Request::Seal { generation } => {
+                self.check_generation(uuid, generation)?;
+                let database = self.databases.entry(uuid).or_default();
+                database.generation = database.generation.max(generation);
+                let rings = database.rings.iter();
+                let rings =
+                    rings.map(|((generation, stream), ring)| state(*generation, *stream, ring));
+                Ok(Reply::Sealed(Sealed {
+                    inc,
+                    generation: database.generation,
+                    rings: rings.collect(),
+                }))
+            }
+            Request::Read {
+                generation,
+                stream,
+                from,
+                len,
+            } => {
+                let ring = self.ring(uuid, (generation, stream))?;
+                let size = ring.size();
+                let len = u64::from(len.min(READ_BYTES_MAX));
+                ring.read(from, len, bytes)
+                    .map_err(|refusal| refusal_of(refusal, from, size))?;
+                Ok(Reply::Bytes {
+                    generation,
+                    stream,
+                    from,
+                    bytes,
+                })
+            }
+            Request::Retire { generation } => {
+                self.check_generation(uuid, generation)?;
+                if let Some(database) = self.databases.get_mut(&uuid) {
+                    let stays = |of: Generation| of >= generation;
+                    database.rings.retain(|(of, _), _| stays(*of));
+                }
+                Ok(Reply::Retired { inc, generation })
+            }
+        }
+    }
+
+    /// Refuses what a writer asks for that was replaced.
+    fn check_generation(&self, uuid: Uuid, generation: Generation) -> Result<(), Refusal> {
+        let seen = self.generation(uuid);
+        if generation < seen && !armed(Flaw::GenerationUnchecked) {
+            let why = format!(
+                "the writer has generation {generation}, and generation {seen} has replaced it"
+            );
+            return Err(Refusal::new(Reason::Generation, why));
+        }
+        Ok(())
+    }
+
+    fn ring(
+        &mut self,
+        uuid: Uuid,
+        (generation, stream): (Generation, StreamId),
+    ) -> Result<&mut Ring, Refusal> {
+        let database = self.databases.get_mut(&uuid);
+        let ring = database.and_then(|database| database.rings.get_mut(&(generation, stream)));
+        ring.ok_or_else(|| {
+            let why = format!("no ring of generation {generation}, stream {stream}");
+            Refusal::new(Reason::NoRing, why)
+        })
+    }
+
+    /// Makes a ring, or finds it. The caller has checked the generation.
+    fn open(
+        &mut self,
+        uuid: Uuid,
+        (generation, stream): (Generation, StreamId),
+        start: Pos,
+    ) -> Result<RingState, Refusal> {
+        let rings: usize = self.databases.values().map(|one| one.rings.len()).sum();
+        let (rings_max, ring_bytes) = (self.options.rings_max, self.options.ring_bytes);
+        if let Some(database) = self.databases.get_mut(&uuid)
+            && let Some(ring) = database.rings.get_mut(&(generation, stream))
+        {
+            if ring.end() < start {
+                ring.restart(start);
+            }
+            return Ok(state(generation, stream, ring));
+        }
+        let no_memory = |why: String| Refusal::new(Reason::Memory, why);
+        if rings >= rings_max {
+            return Err(no_memory(format!("the node has {rings} rings, its most")));
+        }
+        let ring = Ring::new(start, ring_bytes);
+        let ring = ring.ok_or_else(|| no_memory(format!("no memory for {ring_bytes} bytes")))?;
+        let opened = state(generation, stream, &ring);
+        let database = self.databases.entry(uuid).or_default();
+        assert!(
+            database.generation <= generation || armed(Flaw::GenerationUnchecked),
+            "generations only rise"
+        );
+        database.generation = database.generation.max(generation);
+        database.rings.insert((generation, stream), ring);
+        Ok(opened)
+    }
+}
+
+fn state(generation: Generation, stream: StreamId, ring: &Ring) -> RingState {
+    RingState {
+        generation,
+        stream,
+        low: ring.low(),
+        end: ring.end(),
+    }
+}
+
+fn refusal_of(refusal: RingRefusal, at: Pos, size: u64) -> Refusal {
+    let (reason, pos, text) = match refusal {
+        RingRefusal::Position(end) => {
+            let why = format!("a block at {at}, and the ring ends at {end}");
+            (Reason::Position, end, why)
+        }
+        RingRefusal::Full => {
+            let why = format!("no room for the block at {at} in a ring of {size} bytes");
+            (Reason::Full, at, why)
+        }
+        RingRefusal::Outside { low, end } => {
+            let why = format!("bytes at {at}, and the ring holds {low} to {end}");
+            (Reason::Position, end, why)
+        }
+        RingRefusal::Damaged(pos) => {
+            let why = format!("the memory does not hold what was appended at {pos}");
+            (Reason::Damaged, pos, why)
+        }
+    };
+    Refusal { reason, pos, text }
+}

@@ -1,0 +1,308 @@
+//! The newest bytes of one stream, in memory: those that are not known to be on the writer's disk.
+//!
+//! # Invariants
+//! * Positions are dense: an append stands at the ring's end, or nothing changes.
+//! * `low <= end <= low + size`. The byte at position p is at index p modulo the size.
+//! * Bytes are returned only if the checksum of their append holds.
+
+use std::collections::VecDeque;
+
+use perdura_base::Pos;
+use perdura_base::checksum::crc32c_append;
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::num::{to_u64, to_usize};
+
+/// Why a ring does not take a block, or return bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RingRefusal {
+    /// The block does not stand at the end, which is here.
+    Position(Pos),
+    /// There is no room for the block.
+    Full,
+    /// The bytes lie outside of what is held, from `low` to `end`.
+    Outside {
+        /// The first position held.
+        low: Pos,
+        /// The position behind the last one.
+        end: Pos,
+    },
+    /// The memory does not hold what was appended here.
+    Damaged(Pos),
+}
+
+/// One append, for its checksum.
+struct Append {
+    start: Pos,
+    end: Pos,
+    crc: u32,
+}
+
+/// A ring.
+pub struct Ring {
+    memory: Vec<u8>,
+    appends: VecDeque<Append>,
+    low: Pos,
+    end: Pos,
+}
+
+impl Ring {
+    /// An empty ring of `size` bytes at `start`; `None` if there is no memory for it.
+    #[must_use]
+    pub fn new(start: Pos, size: u64) -> Option<Ring> {
+        assert!(size > 0, "a ring has room");
+        let mut memory = Vec::new();
+        memory.try_reserve_exact(to_usize(size)).ok()?;
+        memory.resize(to_usize(size), 0);
+        Some(Ring {
+            memory,
+            appends: VecDeque::new(),
+            low: start,
+            end: start,
+        })
+    }
+
+    /// The first position held.
+    #[must_use]
+    pub fn low(&self) -> Pos {
+        self.low
+    }
+
+    /// The position behind the last one held.
+    #[must_use]
+    pub fn end(&self) -> Pos {
+        self.end
+    }
+
+    /// Bytes held.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.end.0 - self.low.0
+    }
+
+    /// Whether nothing is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.low == self.end
+    }
+
+    /// The most bytes that it can hold.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        to_u64(self.memory.len())
+    }
+
+    /// Empties the ring, which begins at `start` from then on.
+    pub fn restart(&mut self, start: Pos) {
+        assert!(self.end <= start, "a ring begins again behind its end");
+        (self.low, self.end) = (start, start);
+        self.appends.clear();
+    }
+
+    /// Forgets what is below `low`. Nothing happens if it is below already or beyond the end.
+    pub fn forget(&mut self, low: Pos) {
+        if low <= self.low || low > self.end {
+            return;
+        }
+        self.low = low;
+        while self.appends.front().is_some_and(|first| first.end <= low) {
+            self.appends.pop_front();
+        }
+        assert!(self.low <= self.end && self.len() <= self.size());
+    }
+
+    /// Whether `bytes` more fit.
+    #[must_use]
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.len() + bytes <= self.size()
+    }
+
+    /// Adds `bytes` and then `pad` zeros at `pos`.
+    ///
+    /// # Errors
+    /// [`RingRefusal::Position`] and [`RingRefusal::Full`]; nothing has changed.
+    pub fn append(&mut self, pos: Pos, bytes: &[u8], pad: u32) -> Result<(), RingRefusal> {
+        if pos != self.end && !armed(Flaw::PositionGapAccepted) {
+            return Err(RingRefusal::Position(self.end));
+        }
+        if !self.has_room(to_u64(bytes.len()) + u64::from(pad)) {
+            return Err(RingRefusal::Full);
+        }
+        let start = self.end;
+        let mut crc = self.put(start, bytes);
+        let zeros = [0; 4096];
+        let (mut at, mut left) = (Pos(start.0 + to_u64(bytes.len())), pad);
+        while left > 0 {
+            let now = left.min(4096);
+            let part = &zeros[..to_usize(u64::from(now))];
+            self.put(at, part);
+            crc = crc32c_append(crc, part);
+            (at, left) = (Pos(at.0 + u64::from(now)), left - now);
+        }
+        self.end = at;
+        if start < at {
+            self.appends.push_back(Append {
+                start,
+                end: at,
+                crc,
+            });
+        }
+        assert!(self.len() <= self.size(), "a ring holds at most its size");
+        Ok(())
+    }
+
+    /// Writes bytes at a position; returns their checksum.
+    fn put(&mut self, pos: Pos, bytes: &[u8]) -> u32 {
+        let at = to_usize(pos.0 % self.size());
+        let (first, second) = bytes.split_at(bytes.len().min(self.memory.len() - at));
+        self.memory[at..at + first.len()].copy_from_slice(first);
+        self.memory[..second.len()].copy_from_slice(second);
+        crc32c_append(0, bytes)
+    }
+
+    /// The bytes from `from` to `to`, in two parts where they go around the ring's end.
+    fn parts(&self, from: Pos, to: Pos) -> [&[u8]; 2] {
+        assert!(
+            self.low <= from && from <= to && to <= self.end,
+            "{from} to {to} of a ring from {} to {}",
+            self.low,
+            self.end
+        );
+        let (at, len) = (to_usize(from.0 % self.size()), to_usize(to.0 - from.0));
+        let first = len.min(self.memory.len() - at);
+        [&self.memory[at..at + first], &self.memory[..len - first]]
+    }
+
+    /// Copies at most `len` bytes from `from` on to the end of `out`; fewer if the ring ends, or a checksum does not
+    /// hold.
+    ///
+    /// # Errors
+    /// [`RingRefusal::Outside`], [`RingRefusal::Damaged`].
+    pub fn read(&self, from: Pos, len: u64, out: &mut Vec<u8>) -> Result<(), RingRefusal> {
+        if from < self.low || from > self.end {
+            return Err(RingRefusal::Outside {
+                low: self.low,
+                end: self.end,
+            });
+        }
+        let mut to = Pos(self.end.0.min(from.0.saturating_add(len)));
+        let first = self.appends.partition_point(|append| append.end <= from);
+        for append in self.appends.range(first..) {
+            if append.start >= to {
+                break;
+            }
+            if !self.holds(append) {
+                to = append.start;
+                break;
+            }
+        }
+        if to < from || (to == from && len > 0 && from < self.end) {
+            return Err(RingRefusal::Damaged(from));
+        }
+        self.parts(from, to)
+            .iter()
+            .for_each(|part| out.extend_from_slice(part));
+        Ok(())
+    }
+
+    /// Whether an append's checksum holds. One of which the beginning was forgotten cannot be checked any more.
+    fn holds(&self, append: &Append) -> bool {
+        append.start < self.low
+            || self
+                .parts(append.start, append.end)
+                .iter()
+                .fold(0, |crc, part| crc32c_append(crc, part))
+                == append.crc
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(ring: &Ring, from: u64, len: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        ring.read(Pos(from), len, &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn a_ring_returns_what_was_appended_around_its_end_too() {
+        let mut ring = Ring::new(Pos(4096), 10_000).unwrap();
+        let mut all = Vec::new();
+        let mut at = 4096;
+        for round in 0..200_u32 {
+            let len = usize::try_from(1 + round * 37 % 3000).unwrap();
+            let block: Vec<u8> = (0..len).map(|i| (i + at).to_le_bytes()[0] ^ 0x5a).collect();
+            let pad = round * 11 % 900;
+            let (pos, more) = (Pos(to_u64(at)), to_u64(len) + u64::from(pad));
+            if !ring.has_room(more) {
+                assert_eq!(ring.append(pos, &block, pad), Err(RingRefusal::Full));
+                ring.forget(Pos(pos.0 - 1000.min(ring.len())));
+            }
+            ring.append(pos, &block, pad).unwrap();
+            all.extend(block);
+            all.extend(vec![0; to_usize(u64::from(pad))]);
+            at = 4096 + all.len();
+            assert_eq!(
+                (ring.end(), ring.end().0 - ring.low().0),
+                (Pos(to_u64(at)), ring.len())
+            );
+            let low = to_usize(ring.low().0);
+            assert_eq!(bytes(&ring, ring.low().0, ring.len()), &all[low - 4096..]);
+        }
+    }
+
+    #[test]
+    fn a_gap_and_a_repetition_change_nothing() {
+        let mut ring = Ring::new(Pos(0), 100).unwrap();
+        ring.append(Pos(0), b"abc", 1).unwrap();
+        for pos in [0, 3, 5, 100] {
+            let refused = ring.append(Pos(pos), b"x", 0);
+            assert_eq!(refused, Err(RingRefusal::Position(Pos(4))));
+        }
+        assert_eq!(bytes(&ring, 0, 100), b"abc\0");
+    }
+
+    #[test]
+    fn what_was_forgotten_and_what_never_was_is_outside() {
+        let mut ring = Ring::new(Pos(0), 100).unwrap();
+        ring.append(Pos(0), &[7; 60], 0).unwrap();
+        ring.append(Pos(60), &[8; 30], 0).unwrap();
+        ring.forget(Pos(70));
+        ring.forget(Pos(20));
+        ring.forget(Pos(91));
+        assert_eq!((ring.low(), ring.end()), (Pos(70), Pos(90)));
+        let outside = Err(RingRefusal::Outside {
+            low: Pos(70),
+            end: Pos(90),
+        });
+        for from in [0, 69, 91] {
+            assert_eq!(ring.read(Pos(from), 1, &mut Vec::new()), outside);
+        }
+        assert_eq!(bytes(&ring, 90, 10), b"");
+        assert_eq!(bytes(&ring, 75, 2), [8, 8]);
+        ring.restart(Pos(200));
+        assert!(ring.is_empty());
+        ring.append(Pos(200), b"y", 0).unwrap();
+        assert_eq!(bytes(&ring, 200, 9), b"y");
+    }
+
+    #[test]
+    fn memory_that_rots_is_not_returned() {
+        let mut ring = Ring::new(Pos(0), 100).unwrap();
+        for at in 0..5 {
+            ring.append(Pos(at * 10), &[1; 10], 0).unwrap();
+        }
+        ring.memory[25] ^= 4;
+        assert_eq!(bytes(&ring, 0, 50), [1; 20]);
+        assert_eq!(bytes(&ring, 5, 10), [1; 10]);
+        let damaged = Err(RingRefusal::Damaged(Pos(20)));
+        assert_eq!(ring.read(Pos(20), 50, &mut Vec::new()), damaged);
+        assert_eq!(bytes(&ring, 30, 50), [1; 20]);
+    }
+
+    #[test]
+    fn a_ring_that_no_memory_can_hold_is_not_made() {
+        assert!(Ring::new(Pos(0), u64::MAX / 4).is_none());
+    }
+}
