@@ -32,9 +32,10 @@ enum ScaleArg {
     perdura reproduce 000-fig6\n  \
     perdura reproduce 000-all --scale full --out figures\n  \
     perdura reproduce 001-fig6\n  \
-    perdura reproduce 002-fig2a --data /mnt/disk/tmp --scale full")]
+    perdura reproduce 002-fig2a --data /mnt/disk/tmp --scale full\n  \
+    perdura reproduce 003-delay --data /mnt/disk/tmp")]
 pub struct Args {
-    /// The figure, or all of a paper: 000-all, 001-all, 002-all, 004-all.
+    /// The figure, or all of a paper: 000-all, 001-all, 002-all, 003-all, 004-all.
     #[arg(value_name = "FIGURE", value_parser = names())]
     figure: String,
     /// How large the experiment is.
@@ -47,7 +48,7 @@ pub struct Args {
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// For paper 002: make its histories and restarts in a new directory within this one, on the machine's own disk instead of a modelled
-    /// one. With --scale full the paper's own size: some 30 GB.
+    /// one. With --scale full the paper's own size: some 30 GB. For paper 003: the folder whose disk is measured; without it that of --out.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Print the figures as one JSON array instead of tables.
@@ -56,7 +57,7 @@ pub struct Args {
 }
 
 /// What stands for every figure of a paper.
-const ALL: [&str; 4] = ["000-all", "001-all", "002-all", "004-all"];
+const ALL: [&str; 5] = ["000-all", "001-all", "002-all", "003-all", "004-all"];
 
 fn names() -> PossibleValuesParser {
     let figures = FIGURES.iter().map(|(name, _)| *name);
@@ -80,11 +81,18 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let lab = Lab::new(scale, args.seed, cores, &says);
     let lab = match &args.data {
-        Some(data) if args.figure.starts_with("002-") => lab.with_data(data.clone()),
+        Some(data)
+            if ["002-", "003-"]
+                .iter()
+                .any(|paper| args.figure.starts_with(paper)) =>
+        {
+            lab.with_data(data.clone())
+        }
         Some(_) => bail!(Usage(format!(
-            "--data is for the figures of paper 002; {} is made in memory",
+            "--data is for the figures of papers 002 and 003; {} is made in memory",
             args.figure
         ))),
+        None if args.figure.starts_with("003-") => lab.with_data(args.out.clone()),
         None => lab,
     };
     let mut made: Vec<Figure> = Vec::new();

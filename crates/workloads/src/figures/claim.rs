@@ -43,6 +43,8 @@ pub enum Target {
     AtLeast(f64),
     /// At most this.
     AtMost(f64),
+    /// The first, give or take the second.
+    Within(f64, f64),
     /// Nothing: it is reported.
     None,
 }
@@ -73,6 +75,7 @@ impl Claim {
         let holds = match target {
             Target::AtLeast(least) => ours >= least,
             Target::AtMost(most) => ours <= most,
+            Target::Within(centre, by) => (ours - centre).abs() <= by,
             Target::None => true,
         };
         let verdict = match (target, holds) {
@@ -86,6 +89,9 @@ impl Claim {
             target: match target {
                 Target::AtLeast(least) => format!(">= {}", rounded(least)),
                 Target::AtMost(most) => format!("<= {}", rounded(most)),
+                Target::Within(centre, by) => {
+                    format!("{} +- {}", rounded(centre), rounded(by))
+                }
                 Target::None => "-".into(),
             },
             ours: rounded(ours),
@@ -164,6 +170,8 @@ mod tests {
         assert_eq!(claim(Target::AtLeast(1.9), 1.95), Verdict::Holds);
         assert_eq!(claim(Target::AtLeast(1.9), 1.85), Verdict::Fails);
         assert_eq!(claim(Target::AtMost(0.53), 0.515), Verdict::Holds);
+        assert_eq!(claim(Target::Within(1.08, 0.03), 1.051), Verdict::Holds);
+        assert_eq!(claim(Target::Within(1.08, 0.03), 1.12), Verdict::Fails);
         assert_eq!(claim(Target::None, 7.0), Verdict::Reported);
         let modelled = Claim::measured("w", "p", Target::AtLeast(2.0), 1.0, "").modelled();
         assert_eq!(modelled.verdict, Verdict::FailsModelled);

@@ -10,6 +10,7 @@
 //! | [`throughput`] | figure 9: transactions a second |
 //! | [`command`] | the figures of paper 001 |
 //! | [`logical`] | the figures of paper 002 |
+//! | [`memory_disk`] | the figures of paper 003 |
 //! | [`archive`] | the figures of paper 004 |
 //! | `scratch` | a directory that goes with its experiment |
 //! | [`costs`] | where the CPU is the wall, measured and modelled |
@@ -26,6 +27,7 @@
 //! # Source
 //! *Differential Logging* (000), section 5; *Rethinking Main Memory OLTP Recovery* (001), section V;
 //! *Implementing Performance Competitive Logical Recovery* (002), section 5;
+//! *A Database Redo Log System Based on Virtual Memory Disk* (003), sections 3.2 and 4.2;
 //! *Single-pass restore after a media failure* (004), section 4.
 //!
 //! # Deviations
@@ -47,6 +49,7 @@ pub mod figure;
 pub mod lab;
 pub mod log_time;
 pub mod logical;
+pub mod memory_disk;
 pub mod plot;
 pub mod scale;
 pub mod schedule;
@@ -73,6 +76,7 @@ use self::command::{bytes, distributed, rates, replay, replicas, size};
 use self::costs::Costs;
 use self::logical::stand::LogicalStand;
 use self::logical::{detail, dirty, interval, prefetch, records, redo_time};
+use self::memory_disk::{delay, reliability};
 use crate::sms::SmsOptions;
 
 /// Segments here are short: behind the log's end a restart looks for lost blocks up to the end of
@@ -84,7 +88,7 @@ const SEGMENT_BYTES: u64 = 512 << 10;
 type Make = fn(&Lab<'_>) -> Result<Figure>;
 
 /// Every figure by its name.
-pub const FIGURES: [(&str, Make); 27] = [
+pub const FIGURES: [(&str, Make); 29] = [
     ("000-volume", volume::make),
     ("000-fig5", log_time::make),
     ("000-fig6", disks::make),
@@ -107,6 +111,8 @@ pub const FIGURES: [(&str, Make); 27] = [
     ("002-fig3", interval::make),
     ("002-dpt", detail::make),
     ("002-prefetch", prefetch::make),
+    ("003-delay", delay::make),
+    ("003-reliability", reliability::make),
     ("004-fig1", devices::make),
     ("004-fig3", copying::make),
     ("004-fig4", memory::make),
@@ -128,7 +134,7 @@ pub struct Lab<'a> {
     costs: OnceCell<Costs>,
     /// Voter and TPC-C at all rates, once they have been measured.
     sweeps: [OnceCell<Sweep>; 2],
-    /// Where paper 002 has its files, if not in memory.
+    /// Where paper 002 has its files, if not in memory, and whose disk paper 003 measures.
     data: Option<PathBuf>,
     /// The table of paper 002 and its histories, once they have been made.
     logical: OnceCell<LogicalStand>,
@@ -150,7 +156,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// The same, with the files of paper 002 in a directory of this machine, at the speed of its disk.
+    /// The same, with the files of papers 002 and 003 in a directory of this machine, at the speed of its disk.
     #[must_use]
     pub fn with_data(self, data: PathBuf) -> Lab<'a> {
         Lab {
@@ -188,6 +194,11 @@ impl<'a> Lab<'a> {
         }
         let stand = LogicalStand::new(self, self.data.as_deref())?;
         Ok(self.logical.get_or_init(|| stand))
+    }
+
+    /// The folder whose disk is measured.
+    fn disk_folder(&self) -> PathBuf {
+        self.data.clone().unwrap_or_else(std::env::temp_dir)
     }
 
     fn say(&self, what: &str) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::archive::scale::ArchiveScale;
 use super::command::scale::TypedScale;
 use super::logical::scale::LogicalScale;
+use super::memory_disk::scale::MemoryDiskScale;
 
 /// The transfer rate of the paper's disks, 10^6 bytes a second.
 pub const PAPER_DISK_MBPS: u64 = 29;
@@ -40,6 +41,8 @@ pub struct Scale {
     pub typed: TypedScale,
     /// The sizes of paper 002.
     pub logical: LogicalScale,
+    /// The sizes of paper 003.
+    pub memory_disk: MemoryDiskScale,
     /// The sizes of paper 004.
     pub archive: ArchiveScale,
 }
@@ -61,6 +64,7 @@ impl Scale {
         warm_up: Duration::from_millis(700),
         typed: TypedScale::FULL,
         logical: LogicalScale::FULL,
+        memory_disk: MemoryDiskScale::FULL,
         archive: ArchiveScale::FULL,
     };
 
@@ -80,6 +84,7 @@ impl Scale {
         warm_up: Duration::from_millis(500),
         typed: TypedScale::SMALL,
         logical: LogicalScale::SMALL,
+        memory_disk: MemoryDiskScale::SMALL,
         archive: ArchiveScale::SMALL,
     };
 
@@ -99,6 +104,7 @@ impl Scale {
         warm_up: Duration::from_millis(20),
         typed: TypedScale::TINY,
         logical: LogicalScale::TINY,
+        memory_disk: MemoryDiskScale::TINY,
         archive: ArchiveScale::TINY,
     };
 }

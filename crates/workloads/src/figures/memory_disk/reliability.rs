@@ -1,0 +1,392 @@
+//! Section 3.2: how often data are lost, and to what: closed forms, and a simulation beside each.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::Result;
+use perdura_base::checksum::mix64;
+use perdura_base::num::to_u64;
+use serde_json::Value;
+
+use super::super::Lab;
+use super::super::claim::{Claim, Target};
+use super::super::figure::{Figure, cell};
+use super::super::plot::{Chart, Panel, Plot, Series};
+use super::losses::{Cluster, PAPER_NODES, PAPER_REPAIR_S, YEAR_S, all_down_log10};
+use super::nodes::{Found, simulate};
+use super::table;
+use crate::num::rounded;
+
+/// From the failure of a node until the tail is on a disk where that is bounded, seconds.
+const EXPOSURE_S: f64 = 0.15;
+/// Years between two failures of a shared power supply: assumptions.
+const POWER_YEARS: [f64; 2] = [2.0, 5.0];
+/// The exposures of the picture's lines, seconds.
+const EXPOSURES_S: [f64; 9] = [0.05, 0.15, 0.5, 1.0, 3.0, 10.0, 20.0, 40.0, 60.0];
+
+/// A cluster and how it is simulated.
+struct Case {
+    what: &'static str,
+    cluster: Cluster,
+    /// Nodes and writer fail so many times as often in the simulation.
+    times: f64,
+}
+
+/// A case and what was found.
+struct Point<'a> {
+    case: &'a Case,
+    found: Found,
+}
+
+impl Point<'_> {
+    /// Years between two losses in the simulation, times what the closed form says of the acceleration.
+    fn years(&self) -> f64 {
+        let cluster = self.case.cluster;
+        self.found.years() * cluster.years() / cluster.accelerated(self.case.times).years()
+    }
+
+    /// The simulation over the closed form.
+    fn of_closed(&self) -> f64 {
+        self.years() / self.case.cluster.years()
+    }
+}
+
+/// All that is simulated. Exposures are simulated with a chance of a loss by a failure of 1/10,000 or more.
+fn cases() -> Vec<Case> {
+    let pair = |exposure_s| Cluster::of_paper(1, exposure_s);
+    let four = |exposure_s| Cluster::of_paper(4, exposure_s);
+    let case = |what, cluster, times| Case {
+        what,
+        cluster,
+        times,
+    };
+    vec![
+        case("a pair, the paper's way", pair(PAPER_REPAIR_S), 1.0),
+        case("four pairs, the paper's way", four(PAPER_REPAIR_S), 1.0),
+        case("a pair, exposure 10 s", pair(10.0), 24.0),
+        case("a pair, exposure 1 s", pair(1.0), 240.0),
+        case("a pair, exposure 0.15 s", pair(EXPOSURE_S), 1_600.0),
+        case("a pair, exposure 0.15 s, again", pair(EXPOSURE_S), 8_000.0),
+        case(
+            "and the writer's tail, takeover 60 s",
+            pair(EXPOSURE_S).with_writer(60.0),
+            400.0,
+        ),
+        case(
+            "and the writer's tail, takeover 1 s",
+            pair(EXPOSURE_S).with_writer(1.0),
+            10_000.0,
+        ),
+        case(
+            "four pairs, one power supply, 2 years",
+            four(PAPER_REPAIR_S).with_power(POWER_YEARS[0]),
+            1.0,
+        ),
+        case(
+            "four pairs, one power supply, 5 years",
+            four(PAPER_REPAIR_S).with_power(POWER_YEARS[1]),
+            1.0,
+        ),
+        case(
+            "the same, exposure 0.15 s, 2 years",
+            four(EXPOSURE_S).with_power(POWER_YEARS[0]),
+            1.0,
+        ),
+        case(
+            "the same, exposure 0.15 s, 5 years",
+            four(EXPOSURE_S).with_power(POWER_YEARS[1]),
+            1.0,
+        ),
+    ]
+}
+
+/// Makes it.
+///
+/// # Errors
+/// None.
+pub fn make(lab: &Lab<'_>) -> Result<Figure> {
+    let cases = cases();
+    let points = simulated(lab, &cases);
+    let mut setting = vec![
+        format!(
+            "{PAPER_NODES} nodes in four pairs, each fails once a week (exponential) and is back, empty, after a minute; a writer fails as often"
+        ),
+        "data are lost when the last holder of a tail fails before the tail is on a disk; the paper's way copies nothing under load".into(),
+        format!(
+            "exposure: from a node's failure until the tail is on a disk; takeover: from the writer's failure until its tail is drained; a shared \
+             power supply fails every {} or {} years: assumptions",
+            POWER_YEARS[0], POWER_YEARS[1]
+        ),
+        format!(
+            "simulated event by event until {} losses; rare ones with nodes that fail `faster` times as often, scaled back by the closed form",
+            lab.scale.memory_disk.losses
+        ),
+    ];
+    setting.extend(lines(&points));
+    Ok(Figure {
+        name: "003-reliability",
+        title: "years between two losses of data".into(),
+        scale: lab.scale.name,
+        seed: lab.seed,
+        setting,
+        columns: vec![
+            "cluster",
+            "groups",
+            "exposure_s",
+            "takeover_s",
+            "power_years",
+            "faster",
+            "losses",
+            "events",
+            "simulated_years",
+            "closed_form_years",
+            "simulated_of_closed",
+        ],
+        rows: points.iter().map(row).collect(),
+        claims: claims(&points),
+        plot: plot(&points),
+    })
+}
+
+/// Simulates the cases, one at a time on each core. A case's seed follows from its number alone.
+fn simulated<'a>(lab: &Lab<'_>, cases: &'a [Case]) -> Vec<Point<'a>> {
+    let (losses, seed) = (lab.scale.memory_disk.losses, lab.seed);
+    let next = AtomicUsize::new(0);
+    lab.say(&format!("{} clusters, {losses} losses each", cases.len()));
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(case) = cases.get(number) else {
+                return done;
+            };
+            let own = mix64(mix64(seed).wrapping_add(to_u64(number)));
+            let found = simulate(case.cluster.accelerated(case.times), losses, own);
+            done.push((number, Point { case, found }));
+        }
+    };
+    let mut points = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..lab.cores.max(1)).map(|_| scope.spawn(work)).collect();
+        let mut points = Vec::new();
+        for thread in threads {
+            match thread.join() {
+                Ok(done) => points.extend(done),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        points
+    });
+    points.sort_by_key(|(number, _)| *number);
+    assert_eq!(points.len(), cases.len(), "each is simulated once");
+    points.into_iter().map(|(_, point)| point).collect()
+}
+
+/// The numbers of a case that are not what was found.
+fn shape(cluster: &Cluster) -> [Option<f64>; 3] {
+    let power = cluster.power_mttf_s.map(|mttf| mttf / YEAR_S);
+    let takeover = cluster.writer.map(|writer| writer.takeover_s);
+    [Some(cluster.exposure_s), takeover, power]
+}
+
+fn row(point: &Point<'_>) -> Vec<Value> {
+    let cluster = &point.case.cluster;
+    let mut row: Vec<Value> = vec![point.case.what.into(), cluster.groups.into()];
+    row.extend(shape(cluster).map(|number| number.map_or(Value::from(""), cell)));
+    row.push(cell(point.case.times));
+    row.push(point.found.losses.into());
+    row.push(point.found.events.into());
+    row.extend([point.years(), cluster.years(), point.of_closed()].map(cell));
+    row
+}
+
+fn lines(points: &[Point<'_>]) -> Vec<String> {
+    let head = [
+        "cluster",
+        "faster",
+        "closed form, years",
+        "simulated, years",
+        "ratio",
+    ];
+    let row = |point: &Point<'_>| {
+        let numbers = [
+            point.case.times,
+            point.case.cluster.years(),
+            point.years(),
+            point.of_closed(),
+        ];
+        let cells = numbers.iter().map(|number| rounded(*number).to_string());
+        std::iter::once(point.case.what.to_owned())
+            .chain(cells)
+            .collect()
+    };
+    table(&head, &points.iter().map(row).collect::<Vec<_>>())
+}
+
+fn plot(points: &[Point<'_>]) -> Plot {
+    let closed = |of: &dyn Fn(f64) -> Cluster| {
+        let at = |exposure: &f64| (*exposure, of(*exposure).years());
+        EXPOSURES_S.iter().map(at).collect()
+    };
+    let found = |is_it: &dyn Fn(&Cluster) -> bool| {
+        let of = points.iter().filter(|point| is_it(&point.case.cluster));
+        let at = |point: &Point<'_>| (point.case.cluster.exposure_s, point.years());
+        let mut found: Vec<(f64, f64)> = of.map(at).collect();
+        found.sort_by(|a, b| a.0.total_cmp(&b.0));
+        found
+    };
+    let is_bare = |of: &Cluster| of.writer.is_none() && of.power_mttf_s.is_none();
+    let is_at_power = |of: &Cluster, years: f64| of.power_mttf_s == Some(years * YEAR_S);
+    let [often, seldom] = POWER_YEARS;
+    let series = vec![
+        Series::broken(
+            "a pair and the writer, takeover 60 s",
+            closed(&|exposure| Cluster::of_paper(1, exposure).with_writer(PAPER_REPAIR_S)),
+        ),
+        Series::broken("a pair", closed(&|exposure| Cluster::of_paper(1, exposure))),
+        Series::solid(
+            "a pair, simulated",
+            found(&|of| is_bare(of) && of.groups == 1),
+        ),
+        Series::broken(
+            "four pairs",
+            closed(&|exposure| Cluster::of_paper(4, exposure)),
+        ),
+        Series::solid(
+            format!("four pairs, a power failure in {often} years, simulated"),
+            found(&|of| is_at_power(of, often)),
+        ),
+        Series::solid(
+            format!("four pairs, a power failure in {seldom} years, simulated"),
+            found(&|of| is_at_power(of, seldom)),
+        ),
+    ];
+    Plot {
+        title: "Section 3.2: years between two losses".into(),
+        subtitle: "nodes that fail once a week and are back after a minute".into(),
+        panels: vec![Panel {
+            title: String::new(),
+            y: "Years".into(),
+            chart: Chart::Powers {
+                x: "From a failure until the tail is on a disk (s)".into(),
+                x_powers: true,
+                series,
+            },
+        }],
+    }
+}
+
+fn claims(points: &[Point<'_>]) -> Vec<Claim> {
+    let pair = |exposure_s| Cluster::of_paper(1, exposure_s);
+    let farthest = points
+        .iter()
+        .map(|point| point.of_closed().max(1.0 / point.of_closed()))
+        .fold(1.0, f64::max);
+    let years = |what: &str, paper: &str, target, years: f64, why: &str| {
+        Claim::measured(what, paper, target, years, why).in_unit(" years")
+    };
+    let four = Cluster::of_paper(4, PAPER_REPAIR_S);
+    let at_power = four.with_power(POWER_YEARS[0]);
+    let share = at_power.years() / POWER_YEARS[0];
+    vec![
+        Claim::measured(
+            "all 8 nodes down at once, decimal logarithm of the chance",
+            "-30",
+            Target::None,
+            all_down_log10(),
+            "(1/10080)^8; the wrong event: data are lost when one pair is down",
+        ),
+        Claim::measured(
+            "simulation and closed form, the farthest apart",
+            "",
+            Target::AtMost(1.05),
+            farthest,
+            "every cluster of the table",
+        ),
+        years(
+            "one pair, nothing copied while a node is away",
+            "can be ignored",
+            Target::Within(97.0, 0.5),
+            pair(PAPER_REPAIR_S).years(),
+            "MTTF^2 / (2 MTTR): when idle never comes under load",
+        ),
+        years(
+            "four such pairs",
+            "can be ignored",
+            Target::Within(24.0, 0.5),
+            four.years(),
+            "any of them loses data",
+        ),
+        years(
+            "one pair, 0.15 s of exposure, both nodes lost",
+            "",
+            Target::Within(39_000.0, 500.0),
+            pair(EXPOSURE_S).years(),
+            "the event: the second node fails within 0.15 s of the first; the writer, without a log buffer, has no tail",
+        ),
+        years(
+            "the same, both nodes and the writer lost, takeover of 60 s",
+            "",
+            Target::AtLeast(pair(EXPOSURE_S).years()),
+            pair(EXPOSURE_S).with_writer(PAPER_REPAIR_S).years(),
+            "MTTF^3 / (E + T)^2: the writer keeps the tail; if it fails, nodes hold the only copies until the takeover has drained them",
+        ),
+        years(
+            "the same, takeover of 1 s",
+            "",
+            Target::None,
+            pair(EXPOSURE_S).with_writer(1.0).years(),
+            "",
+        ),
+        years(
+            "four pairs at one power supply that fails every 2 years",
+            "",
+            Target::None,
+            at_power.years(),
+            "2 years are an assumption; without warning all copies of the tail are gone at once",
+        ),
+        Claim::measured(
+            "the power supply's part of these losses",
+            "",
+            Target::AtLeast(0.5),
+            share,
+            "it decides: with 0.15 s of exposure it is nearly all, and what is left of the exposure is how much a loss takes",
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::Scale;
+
+    #[test]
+    fn a_simulation_in_which_nodes_fail_faster_is_scaled_back() {
+        let lab = Lab::new(Scale::TINY, 5, 2, &|_| {});
+        let case = Case {
+            what: "a pair",
+            cluster: Cluster::of_paper(1, EXPOSURE_S),
+            times: 4_000.0,
+        };
+        let found = simulate(case.cluster.accelerated(case.times), 3_000, lab.seed);
+        let point = Point { case: &case, found };
+        assert!(
+            (point.of_closed() - 1.0).abs() < 0.08,
+            "{}",
+            point.of_closed()
+        );
+        assert!(point.years() > 30_000.0, "{} years", point.years());
+    }
+
+    #[test]
+    fn each_case_is_simulated_once_in_its_place_whatever_the_cores() {
+        let cases = &cases()[8..];
+        let of = |cores| {
+            let lab = Lab::new(Scale::TINY, 5, cores, &|_| {});
+            let points = simulated(&lab, cases);
+            points
+                .iter()
+                .map(|point| (point.case.what, point.found))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(1), of(3));
+    }
+}
