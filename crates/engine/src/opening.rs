@@ -75,6 +75,7 @@ pub(crate) fn bring_back(
         supplied: &[],
         archived: options.archived.clone(),
         dry_run: false,
+        accept_loss: false,
         memory: Arc::new(MemoryAccount::new(options.memory_limit)),
         catalog: Arc::clone(forms) as Arc<dyn ReadCatalog>,
         progress,

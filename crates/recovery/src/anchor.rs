@@ -201,17 +201,18 @@ impl Anchor {
         self.images.newest()
     }
 
-    /// Computes the cut from the scans of all streams; an error says what an image holds all the same.
+    /// Computes the cut from the scans of all streams; an error says what an image holds all the same. With
+    /// `accept_loss` it may lie before what only a mirror held.
     ///
     /// # Errors
     /// As [`perdura_wal::decide_cut`].
-    pub fn decide_cut(&self, scans: &[StreamScan]) -> Result<Cut> {
+    pub fn decide_cut(&self, scans: &[StreamScan], accept_loss: bool) -> Result<Cut> {
         let newest = self.newest_image().map(|slot| self.image(slot));
         let elsewhere = newest.map(|image| Elsewhere {
             epoch: image.cover.end_epoch,
             wall_us: image.wall_us,
         });
-        let cut = perdura_wal::decide_cut(&self.history, scans, elsewhere)?;
+        let cut = perdura_wal::decide_cut(&self.history, scans, elsewhere, accept_loss)?;
         assert_eq!(cut.cut.len(), scans.len(), "a cut for each stream");
         Ok(cut)
     }

@@ -32,6 +32,8 @@ pub struct RestartOptions<'a> {
     pub archived: Option<EpochEnds>,
     /// Leave the data as it is.
     pub dry_run: bool,
+    /// Go on without the acknowledged epochs that a block names and that only the memories of a mirror held.
+    pub accept_loss: bool,
     /// The account that the heap is on.
     pub memory: Arc<MemoryAccount>,
     /// Reads the catalog from a heap whose table 0 is indexed.
@@ -59,6 +61,7 @@ impl<'a> RestartOptions<'a> {
             ordered: None,
             archived: None,
             dry_run: false,
+            accept_loss: false,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: Arc::new(NoTables),
             progress: Arc::new(Progress::default()),

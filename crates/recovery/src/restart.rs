@@ -294,7 +294,8 @@ pub(crate) fn load(
         options
             .progress
             .add_total(image.pages * to_u64(perdura_base::limits::PAGE_BYTES));
-        let log = Streams::new(&options.disks.logs, anchor, &image.begin);
+        let log = Streams::new(&options.disks.logs, anchor, &image.begin)
+            .accepting_loss(options.accept_loss);
         let means = Means {
             geometry,
             memory: &options.memory,

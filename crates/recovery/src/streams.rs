@@ -21,6 +21,7 @@ pub struct Streams<'a> {
     disks: &'a [Arc<dyn Disk>],
     anchor: &'a Anchor,
     from: &'a [Pos],
+    accept_loss: bool,
     scanned: Mutex<Vec<StreamScan>>,
     decided: OnceLock<Decided>,
 }
@@ -51,8 +52,18 @@ impl<'a> Streams<'a> {
             disks,
             anchor,
             from,
+            accept_loss: false,
             scanned: Mutex::new(Vec::new()),
             decided: OnceLock::new(),
+        }
+    }
+
+    /// The log may end before what only the memories of a mirror held.
+    #[must_use]
+    pub fn accepting_loss(self, accept_loss: bool) -> Streams<'a> {
+        Streams {
+            accept_loss,
+            ..self
         }
     }
 
@@ -84,7 +95,7 @@ impl LogSource for Streams<'_> {
         let mut scans = std::mem::take(&mut *self.scanned.lock());
         scans.sort_by_key(|scan| scan.stream);
         assert_eq!(scans.len(), self.disks.len(), "every stream is scanned");
-        let cut = self.anchor.decide_cut(&scans)?;
+        let cut = self.anchor.decide_cut(&scans, self.accept_loss)?;
         assert!(
             scans
                 .iter()

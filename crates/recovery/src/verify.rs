@@ -303,7 +303,7 @@ impl Checked<'_> {
                 Err(error) => return found.problem(format!("log stream {stream}"), &error),
             }
         }
-        let cut = self.anchor.decide_cut(&scans);
+        let cut = self.anchor.decide_cut(&scans, false);
         let cut = cut.inspect_err(|error| found.problem("log", error)).ok();
         for scan in scans {
             let ends_at = cut.as_ref().map(|cut| cut.cut[usize::from(scan.stream.0)]);

@@ -42,7 +42,7 @@ impl Wal {
             return self.check();
         }
         let s = &self.streams[usize::from(stream.0)];
-        if s.unsynced_bytes() >= self.options.queue_bytes_max {
+        if s.unsynced_bytes() >= self.beyond_tail(self.options.queue_bytes_max) {
             self.check()?;
             return Err(Error::LogFull(
                 "writes arrive faster than the disk takes them".into(),

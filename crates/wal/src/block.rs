@@ -25,8 +25,7 @@ const BODY_CRC_AT: usize = 280;
 const HEADER_CRC_AT: usize = 284;
 /// Reserved bytes after `streams`: a gap, and room for flags.
 const GAP_BYTES: usize = 3 + 4;
-/// Reserved bytes between `operation` and `eosl`: room for an acknowledged epoch; and those behind.
-const ACKNOWLEDGED_BYTES: usize = 8;
+/// Reserved bytes behind `eosl`.
 const ROOM_BYTES: usize = 8;
 
 /// Which frames a block holds, so that a pass over the log skips the blocks that it does not need.
@@ -138,6 +137,8 @@ pub struct BlockHeader {
     pub ends: Option<Vec<Pos>>,
     /// The highest number that had been given to an operation when it was sealed.
     pub gsn: Gsn,
+    /// The epoch up to which transactions were durable on the mirror when it was sealed; 0 of a log without one.
+    pub acked: Epoch,
     /// For the last block of its epoch: every operation numbered up to this one is of the epoch or older. Else 0.
     pub eosl: Gsn,
 }
@@ -214,7 +215,7 @@ pub(crate) fn seal(header: &BlockHeader, bytes: &mut [u8]) {
     }
     assert!(header.eosl <= header.gsn && (header.ends.is_some() || header.eosl == Gsn(0)));
     out.put_u64(header.gsn.0);
-    out.put_zeros(ACKNOWLEDGED_BYTES);
+    out.put_u64(header.acked.0);
     out.put_u64(header.eosl.0);
     out.put_zeros(ROOM_BYTES);
     assert_eq!(out.len(), BODY_CRC_AT, "the fields fill the header");
@@ -274,7 +275,7 @@ fn parse(bytes: &[u8]) -> Option<Parsed> {
     let partitions = PartitionSet::from_bytes(&r.array::<32>()?);
     let ends = r.bytes(usize::from(STREAMS_MAX) * 8)?;
     let gsn = Gsn(r.u64()?);
-    let acknowledged = r.bytes(ACKNOWLEDGED_BYTES)?;
+    let acked = Epoch(r.u64()?);
     let eosl = Gsn(r.u64()?);
     let room = r.bytes(ROOM_BYTES)?;
     let body_crc = r.u32()?;
@@ -282,7 +283,7 @@ fn parse(bytes: &[u8]) -> Option<Parsed> {
         return None;
     }
     let last = flags & FLAG_LAST != 0;
-    let mut reserved = gap.iter().chain(acknowledged).chain(room);
+    let mut reserved = gap.iter().chain(room);
     let understood = flags & !FLAGS == 0 && reserved.all(|byte| *byte == 0);
     let holds = Holds::from_flags(flags)?;
     let well_formed = (1..=STREAMS_MAX).contains(&streams)
@@ -316,6 +317,7 @@ fn parse(bytes: &[u8]) -> Option<Parsed> {
         holds,
         ends,
         gsn,
+        acked,
         eosl,
     };
     well_formed.then_some(Parsed {
@@ -365,6 +367,7 @@ mod tests {
             holds: Holds::of(FrameKind::Beacon),
             ends: Some(ends),
             gsn: Gsn(0),
+            acked: Epoch(0),
             eosl: Gsn(0),
         };
         let mut bytes = vec![0; 4096];
@@ -378,6 +381,15 @@ mod tests {
         let page = include_str!("../../../docs/formats/block.md");
         let (header, bytes) = example();
         assert_eq!(digits_on(page), digits_of(&bytes[..HEADER_BYTES + 2]));
+        assert_eq!(decode(&bytes), Some(header));
+    }
+
+    #[test]
+    fn a_block_names_an_acknowledged_epoch_where_the_page_says() {
+        let (mut header, mut bytes) = example();
+        header.acked = Epoch(0x0506);
+        seal(&header, &mut bytes);
+        assert_eq!(bytes[256..264], [6, 5, 0, 0, 0, 0, 0, 0]);
         assert_eq!(decode(&bytes), Some(header));
     }
 
@@ -406,12 +418,11 @@ mod tests {
     #[test]
     fn a_header_that_uses_reserved_room_is_a_newer_builds() {
         let (header, bytes) = example();
-        for (at, bits) in [7].into_iter().map(|at| (at, !FLAGS)).chain(
-            (81..88)
-                .chain(256..264)
-                .chain(272..280)
-                .map(|at| (at, u8::MAX)),
-        ) {
+        for (at, bits) in [7]
+            .into_iter()
+            .map(|at| (at, !FLAGS))
+            .chain((81..88).chain(272..280).map(|at| (at, u8::MAX)))
+        {
             for bit in (0..8).map(|bit| 1 << bit).filter(|bit| bits & bit != 0) {
                 let mut newer = bytes.clone();
                 newer[at] |= bit;

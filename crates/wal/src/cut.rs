@@ -3,7 +3,8 @@
 //! D is the highest epoch whose ends are known and which every stream holds in full. Everything
 //! beyond the ends of D is void for good. If any block names a higher durable epoch than that,
 //! acknowledged data is missing and the database refuses to start: a torn tail is an expected
-//! end, a missing acknowledged block never is.
+//! end, a missing acknowledged block never is. The same holds for an epoch that a block names as acknowledged
+//! although no disk had it, because the memories of a mirror did: only a caller that accepts the loss goes on.
 //!
 //! `evidence` gathers what anchor and scans say, `verdict` is the decision as a table, and `refusal`
 //! words the errors.
@@ -35,6 +36,8 @@ pub struct Cut {
     pub wall_us: u64,
     /// The highest number of an operation seen anywhere, void ones included.
     pub gsn_max: Gsn,
+    /// The highest epoch beyond `durable` that a block names as acknowledged: that loss was accepted.
+    pub lost_to: Option<Epoch>,
 }
 
 /// What an image holds, so that it is intact without the log. Only texts of errors use it.
@@ -46,7 +49,8 @@ pub struct Elsewhere {
     pub wall_us: u64,
 }
 
-/// Computes the cut from the scans of all streams. An error names what is intact `elsewhere`.
+/// Computes the cut from the scans of all streams. An error names what is intact `elsewhere`. With `accept_loss`
+/// the log may end before epochs that only the memories of a mirror held, and [`Cut::lost_to`] names them.
 ///
 /// # Errors
 /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if a block proves that acknowledged data is missing.
@@ -54,14 +58,16 @@ pub fn decide_cut(
     anchor: &History,
     scans: &[StreamScan],
     elsewhere: Option<Elsewhere>,
+    accept_loss: bool,
 ) -> Result<Cut> {
-    let known = Known::gather(anchor, scans);
+    let known = Known::gather(anchor, scans, accept_loss);
     let (durable, mut cut) = match known.facts().decide() {
         Verdict::KeepLifeBefore | Verdict::KeepEnds => (known.log.epoch, known.log.ends.to_vec()),
         Verdict::KeepVouched => (anchor.vouched.epoch, anchor.vouched.ends.clone()),
         Verdict::ShortOfVouched => return Err(known.short_of_vouched(elsewhere)),
         Verdict::ProvenMissing => return Err(known.proven_missing()),
         Verdict::SyncedMissing => return Err(known.synced_missing()),
+        Verdict::AckedMissing => return Err(known.acked_missing()),
         Verdict::Contradiction => return Err(known.contradiction()),
     };
     let before = anchor.chain.last().map(|link| link.durable);
@@ -79,7 +85,13 @@ pub fn decide_cut(
         ckpt_max: anchor.ckpt_max,
         wall_us: 0,
         gsn_max: Gsn(0),
+        lost_to: known.acked_beyond().map(|proof| proof.epoch),
     };
+    assert!(
+        accept_loss || decided.lost_to.is_none(),
+        "acknowledged epochs up to {:?} are lost, and D is {durable}",
+        decided.lost_to
+    );
     for seen in scans.iter().map(|scan| &scan.evidence) {
         decided.epoch_max = decided.epoch_max.max(seen.epoch_max);
         decided.ckpt_max = decided.ckpt_max.max(seen.ckpt_max);

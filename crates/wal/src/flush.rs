@@ -12,7 +12,7 @@
 //! # What a restart finds
 //! A write that is not durable leaves a hole, a torn block, or nothing of it is missing; valid blocks may
 //! follow. All of them end within the bytes that may be in flight, counted from where the stream was
-//! durable, because no block is sealed beyond that. A block names the D that was reached when it was
+//! durable, because no block is written beyond that. A block names the D that was reached when it was
 //! sealed, and no epoch in the hole was durable then, so that a hole below a named D is damage, and any
 //! other is an expected end.
 //!
@@ -231,7 +231,7 @@ impl Wal {
             return Ok(Next::Nothing);
         }
         self.seal_step(stream, s, &mut state.tail);
-        let Some(first) = state.tail.front().map(|first| first.pos) else {
+        let Some(first) = state.tail.next_to_write().map(|first| first.pos) else {
             return Ok(Next::Nothing);
         };
         let last = state.segment.as_ref();
@@ -252,10 +252,10 @@ impl Wal {
     fn gather(&self, s: &Stream, state: &mut FlushState) -> (Flight, Vec<Part>) {
         let segment = state.segment.as_ref().expect("a segment is placed");
         let bytes_max = IN_FLIGHT_BYTES_MAX / to_u64(s.queue.depth().max(2));
-        let first = state.tail.front().expect("a block waits");
+        let first = state.tail.next_to_write().expect("a block waits");
         let (start, mut end, mut names) = (first.pos, first.pos, first.names);
         let mut parts = Vec::new();
-        while let Some(block) = state.tail.front() {
+        while let Some(block) = state.tail.next_to_write() {
             let longer = block.end().0 - start.0;
             let fits = parts.is_empty() || (longer <= bytes_max && parts.len() < PARTS_MAX);
             if !fits || segment.span.end() <= block.pos {

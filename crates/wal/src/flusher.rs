@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use perdura_base::Pos;
-use perdura_base::limits::IN_FLIGHT_BYTES_MAX;
 #[cfg(feature = "flaws")]
 use perdura_device::AlignedBuf;
 use perdura_device::File;
@@ -36,10 +35,10 @@ pub(crate) struct FlushState {
 }
 
 impl FlushState {
-    /// The flusher of a stream that starts at `start`.
-    pub fn new(start: Pos) -> Self {
+    /// The flusher of a stream that starts at `start`, with a tail of so many bytes.
+    pub fn new(start: Pos, tail_bytes_max: u64) -> Self {
         FlushState {
-            tail: Tail::new(start, IN_FLIGHT_BYTES_MAX),
+            tail: Tail::new(start, tail_bytes_max),
             flights: Flights::new(start),
             segment: None,
             placed: None,

@@ -34,6 +34,7 @@ mod cut;
 mod ends;
 mod epoch_source;
 mod epochs;
+mod evidence;
 mod failure;
 mod flight;
 mod flush;

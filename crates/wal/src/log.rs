@@ -6,6 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
 use perdura_base::flaw::{Flaw, armed};
+use perdura_base::limits::IN_FLIGHT_BYTES_MAX;
+use perdura_base::num::to_u64;
 use perdura_base::{Epoch, Error, Gsn, Incarnation, Pos, Result, StreamId, Uuid};
 use perdura_device::{Clock, Disk, DurableQueue};
 
@@ -30,7 +32,7 @@ pub struct WalOptions {
     pub segments: SegmentSizes,
     /// The longest block, bytes.
     pub block_bytes_max: usize,
-    /// Bytes that may wait for a stream's flusher before appends are refused.
+    /// Bytes that may wait for a stream's flusher before appends are refused; with a mirror, beyond its tail.
     pub queue_bytes_max: u64,
     /// Set if other memories hold the log too.
     pub mirror: Option<MirrorOptions>,
@@ -114,6 +116,13 @@ impl Stream {
         let filled_end = self.filled_end.load(Ordering::Relaxed);
         filled_end.saturating_sub(synced)
     }
+
+    /// Bytes of sealed blocks that are not synced on disk.
+    fn tail_bytes(&self) -> u64 {
+        let synced = self.reached[Rung::Disk].load(Ordering::Relaxed);
+        let sealed_end = self.sealed_end.load(Ordering::Relaxed);
+        sealed_end.saturating_sub(synced)
+    }
 }
 
 /// Figures for INFO and the benches.
@@ -129,6 +138,8 @@ pub struct WalStats {
     pub syncs: u64,
     /// Bytes waiting for the flushers.
     pub queued_bytes: u64,
+    /// Bytes of sealed blocks that are not synced on disk.
+    pub tail_bytes: u64,
     /// Bytes of all segment files.
     pub file_bytes: u64,
 }
@@ -209,6 +220,14 @@ impl Wal {
             start.epoch
         );
         assert_eq!(disks.len(), start.start.len(), "a disk for each stream");
+        let tail_bytes_max = match options.mirror {
+            Some(mirror) => mirror.tail_bytes_max,
+            None => IN_FLIGHT_BYTES_MAX,
+        };
+        assert!(
+            to_u64(options.block_bytes_max) <= tail_bytes_max,
+            "a tail of {tail_bytes_max} bytes holds no block"
+        );
         let mut streams = Vec::new();
         for (number, (disk, from)) in (0u8..).zip(disks.iter().zip(&start.start)) {
             let stream = StreamId(number);
@@ -222,7 +241,7 @@ impl Wal {
             let room_end = shelf.next_span().start.0;
             streams.push(CachePadded::new(Stream {
                 inner: Mutex::new(StreamInner::new(*from, sizes, options.block_bytes_max)),
-                flush: Mutex::new(FlushState::new(*from)),
+                flush: Mutex::new(FlushState::new(*from, tail_bytes_max)),
                 queue: disk.durable_queue()?,
                 collecting: Mutex::new(()),
                 placing: Mutex::new(None),
@@ -403,6 +422,7 @@ impl Wal {
             blocks: load(&self.counters.blocks),
             syncs: load(&self.counters.syncs),
             queued_bytes: self.streams.iter().map(|s| s.unsynced_bytes()).sum(),
+            tail_bytes: self.streams.iter().map(|s| s.tail_bytes()).sum(),
             file_bytes: self.streams.iter().map(|s| s.shelf.lock().bytes()).sum(),
         }
     }

@@ -8,7 +8,7 @@
 //! * A stream reaches no position on the mirror that is not sealed.
 //! * D of the mirror never goes back: not when nodes are lost, nor when the disk is behind it.
 
-use perdura_base::{Pos, StreamId};
+use perdura_base::{Pos, Result, StreamId};
 
 use crate::log::{Stream, Wal};
 use crate::rung::Rung;
@@ -17,7 +17,7 @@ use crate::sync::Ordering;
 /// Settings of a log whose blocks other memories hold too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MirrorOptions {
-    /// Bytes of a stream that may be sealed and not synced on disk.
+    /// Bytes of a stream that may be sealed and not synced on disk; a block's at least.
     pub tail_bytes_max: u64,
 }
 
@@ -29,6 +29,29 @@ impl Wal {
             Rung::Mirror if self.options.mirror.is_none() => Rung::Disk,
             rung => rung,
         }
+    }
+
+    /// So many unsynced bytes of a stream that `bytes` of them wait behind a full tail.
+    pub(crate) fn beyond_tail(&self, bytes: u64) -> u64 {
+        let tail = self
+            .options
+            .mirror
+            .map_or(0, |mirror| mirror.tail_bytes_max);
+        bytes.saturating_add(tail)
+    }
+
+    /// Seals what can be sealed of a stream, as far as the tail has room, and passes each block to the device of
+    /// [`ship_by`](Self::ship_by). Nothing is written: the flusher's steps do that later, with the same bytes.
+    /// Returns whether it sealed a block.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`](perdura_base::Error::Stopped) after a failure,
+    /// [`Error::Fenced`](perdura_base::Error::Fenced) if another process owns the log.
+    pub fn ship_step(&self, stream: StreamId) -> Result<bool> {
+        let s = &self.streams[usize::from(stream.0)];
+        let mut state = s.flush.lock();
+        self.check()?;
+        Ok(self.seal_step(stream, s, &mut state.tail))
     }
 
     /// The position below which a stream's blocks are sealed.

@@ -137,7 +137,7 @@ impl Wal {
     /// those files.
     #[must_use]
     pub fn is_behind(&self, bytes: usize) -> bool {
-        let max = self.options.queue_bytes_max / 2;
+        let max = self.beyond_tail(self.options.queue_bytes_max / 2);
         let is_queue_long = self.streams.iter().all(|s| s.unsynced_bytes() >= max);
         is_queue_long || self.awaits_room(bytes)
     }

@@ -1,7 +1,6 @@
 //! Scanning a stream: the blocks that count, the position at which the log ends, and the evidence that the
 //! blocks give for the durable epoch.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
@@ -13,6 +12,7 @@ use perdura_base::{
 use perdura_device::{Access, Disk, File};
 
 use crate::block::{self, BlockHeader, HEADER_BYTES, Holds};
+use crate::evidence::Evidence;
 use crate::lives::Lives;
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header};
 use crate::sizes::{SegmentSizes, Span};
@@ -76,41 +76,6 @@ impl BlockRef {
     #[must_use]
     pub fn end(&self) -> Pos {
         Pos(self.pos.0 + block::block_len(to_usize(u64::from(self.body_len))))
-    }
-}
-
-/// What the blocks of a stream prove, those beyond its valid end included.
-#[derive(Debug, Clone, Default)]
-pub struct Evidence {
-    /// The highest durable epoch any block names, and the block's position.
-    pub durable: Option<(Epoch, Pos)>,
-    /// The ends of epochs, as their last blocks give them.
-    pub ends: BTreeMap<Epoch, Vec<Pos>>,
-    /// The highest commit epoch seen.
-    pub epoch_max: Epoch,
-    /// The highest checkpoint epoch seen.
-    pub ckpt_max: CkptEpoch,
-    /// The latest wall clock seen, microseconds.
-    pub wall_us: u64,
-    /// The highest number of an operation seen.
-    pub gsn_max: Gsn,
-    /// A valid block so far beyond the end that a sync must have passed the end before the block was
-    /// written: proof that durable blocks are missing.
-    pub out_of_reach: Option<Pos>,
-}
-
-impl Evidence {
-    fn note(&mut self, header: &BlockHeader) {
-        if self.durable.is_none_or(|(d, _)| header.durable > d) {
-            self.durable = Some((header.durable, header.pos));
-        }
-        if let Some(ends) = &header.ends {
-            self.ends.insert(header.epoch, ends.clone());
-        }
-        self.epoch_max = self.epoch_max.max(header.epoch);
-        self.ckpt_max = self.ckpt_max.max(header.ckpt_epoch);
-        self.wall_us = self.wall_us.max(header.wall_us);
-        self.gsn_max = self.gsn_max.max(header.gsn);
     }
 }
 

@@ -5,13 +5,13 @@
 //! ```
 //! A sealed block has its header and checksums. Its bytes never change again, and every medium that holds
 //! the log holds the same bytes. The block waits in the *tail* of its stream (`tail`) until the flusher
-//! writes it. The tail is bounded by half of what may be in flight, so that a restart finds the end of the
-//! log. A device that copies the log elsewhere ([`Wal::ship_by`]) receives each block when it enters the tail.
+//! writes it, and a full tail ends the sealing. A device that copies the log elsewhere ([`Wal::ship_by`])
+//! receives each block when it enters the tail. Where it does, [`Wal::ship_step`] seals without writing.
 //!
 //! # Invariants
 //! * Blocks enter the tail in the order of their positions and without a gap.
 //! * A block enters the tail once. A repeated write writes the same bytes.
-//! * A sealed block names a D that was reached before it was sealed.
+//! * A sealed block names durable epochs that were reached before it was sealed.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_usize;
@@ -34,8 +34,9 @@ impl Wal {
 
     /// Seals blocks of a stream as far as the tail has room and the ends of their epochs are known.
     /// Only the last block of an epoch needs them: they are known once the epoch's closing has visited
-    /// every stream.
-    pub(crate) fn seal_step(&self, stream: StreamId, s: &Stream, tail: &mut Tail) {
+    /// every stream. Returns whether it sealed any.
+    pub(crate) fn seal_step(&self, stream: StreamId, s: &Stream, tail: &mut Tail) -> bool {
+        let mut has_sealed = false;
         while let Some(filled) = self.take_filled(s, tail) {
             let epoch = filled.epoch;
             let block = self.seal(stream, filled);
@@ -50,7 +51,9 @@ impl Wal {
                 });
             }
             tail.push(block);
+            has_sealed = true;
         }
+        has_sealed
     }
 
     fn take_filled(&self, s: &Stream, tail: &Tail) -> Option<FilledBlock> {
@@ -75,17 +78,26 @@ impl Wal {
 
     fn seal(&self, stream: StreamId, filled: FilledBlock) -> SealedBlock {
         let names = self.durable(Rung::Disk);
-        let header = self.header_of(stream, &filled, names);
+        let acked = match self.options.mirror {
+            Some(_) => self.durable(Rung::Mirror),
+            None => Epoch(0),
+        };
+        let header = self.header_of(stream, &filled, (names, acked));
         let (pos, len) = (filled.pos, to_usize(filled.block_len()));
         let mut buf = filled.buf;
         block::seal(&header, &mut buf[..len]);
         SealedBlock::new(buf, len, pos, names)
     }
 
-    fn header_of(&self, stream: StreamId, block: &FilledBlock, durable: Epoch) -> BlockHeader {
+    fn header_of(
+        &self,
+        stream: StreamId,
+        block: &FilledBlock,
+        (durable, acked): (Epoch, Epoch),
+    ) -> BlockHeader {
         assert!(
-            durable < block.epoch || armed(Flaw::OneStreamSuffices),
-            "epoch {durable} is durable before block {} of epoch {} is written",
+            durable.max(acked) < block.epoch || armed(Flaw::OneStreamSuffices),
+            "epoch {durable} is durable, and {acked} acknowledged, before block {} of epoch {} is sealed",
             block.pos,
             block.epoch
         );
@@ -116,6 +128,7 @@ impl Wal {
             holds: block.holds,
             ends,
             gsn: self.last_gsn(),
+            acked,
             eosl: eosl.unwrap_or_default(),
         }
     }

@@ -472,7 +472,7 @@ impl Survey<'_> {
             scan_stream(disk.as_ref(), &lives, stream, *from, Check::InDoubt)
         };
         let scans: Vec<StreamScan> = parts.map(scan).collect::<Result<_>>()?;
-        let cut = decide_cut(&known, &scans, None)?;
+        let cut = decide_cut(&known, &scans, None, false)?;
         Ok(Vouched {
             epoch: cut.durable,
             wall_us: cut.wall_us,

@@ -1,12 +1,17 @@
 //! The tail of a stream: its sealed blocks, which the sealing machine adds and the flusher takes.
 //!
+//! Without a mirror the tail is bounded by what may be in flight. With one, sealing runs ahead of the copy to
+//! disk, as far as [`MirrorOptions`](crate::MirrorOptions) allows, and only the copy keeps that bound.
+//!
 //! # Invariants
 //! * Blocks enter and leave the tail in the order of their positions and without a gap.
-//! * From where the stream is durable to the end of the tail there are at most as many bytes as may be in
-//!   flight: however the writes complete, a restart finds the end of the log.
+//! * No block leaves the tail to be written while its end is farther from where the stream is durable than
+//!   what may be in flight: however the writes complete, a restart finds the end of the log.
+//! * From where the stream is durable to the end of the tail there are at most `bytes_max` bytes.
 
 use std::collections::VecDeque;
 
+use perdura_base::limits::IN_FLIGHT_BYTES_MAX;
 use perdura_base::num::to_u64;
 use perdura_base::{Epoch, Pos, StreamId};
 use perdura_device::{AlignedBuf, Part};
@@ -69,8 +74,10 @@ impl Tail {
         }
     }
 
-    pub fn front(&self) -> Option<&SealedBlock> {
-        self.blocks.front()
+    /// The block that is written next, if it may be in flight already.
+    pub fn next_to_write(&self) -> Option<&SealedBlock> {
+        let first = self.blocks.front()?;
+        (first.end().0 - self.durable.0 <= IN_FLIGHT_BYTES_MAX).then_some(first)
     }
 
     pub fn has_room(&self, bytes: u64) -> bool {
@@ -81,7 +88,7 @@ impl Tail {
         assert_eq!(block.pos, self.end, "blocks are sealed without a gap");
         assert!(
             self.has_room(to_u64(block.len)),
-            "{} bytes from {} on, durable up to {}, are more than may be in flight",
+            "{} bytes from {} on, durable up to {}, are more than the tail holds",
             block.len,
             block.pos,
             self.durable
@@ -99,7 +106,7 @@ impl Tail {
 
     /// Notes how far the stream is durable.
     pub fn note_durable(&mut self, end: Pos) {
-        let next = self.front().map_or(self.end, |next| next.pos);
+        let next = self.blocks.front().map_or(self.end, |next| next.pos);
         assert!(
             self.durable <= end && end <= next,
             "{end} is durable after {}, and the tail begins at {next}",

@@ -94,7 +94,7 @@ fn history() {
         .map(|stream| scan(disk.as_ref(), stream))
         .collect();
     // The streams are read one after the other, so a later one may be ahead; never behind.
-    if let Ok(cut) = decide_cut(&anchor(), &scans, None) {
+    if let Ok(cut) = decide_cut(&anchor(), &scans, None, false) {
         assert!(
             cut.durable >= durable_before,
             "{cut:?} after {durable_before}"
@@ -125,7 +125,7 @@ fn check(disk: &dyn Disk, wal: &Wal, told: &[(u8, Epoch)]) {
         "a dependent has a smaller epoch: {told:?}"
     );
     let mut scans: Vec<_> = (0..STREAMS).map(|stream| scan(disk, stream)).collect();
-    let cut = decide_cut(&anchor(), &scans, None).unwrap();
+    let cut = decide_cut(&anchor(), &scans, None, false).unwrap();
     let durable = wal.durable(Rung::Disk);
     assert!(
         cut.durable >= durable,
@@ -379,7 +379,7 @@ fn numbers() {
     let scans: Vec<_> = (0..STREAMS)
         .map(|stream| scan(disk.as_ref(), stream))
         .collect();
-    let cut = decide_cut(&anchor(), &scans, None).unwrap();
+    let cut = decide_cut(&anchor(), &scans, None, false).unwrap();
     assert_eq!(cut.gsn_max, wal.last_gsn());
 }
 

@@ -6,6 +6,7 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Pos};
 
 use crate::anchor::History;
+use crate::evidence::Evidence;
 use crate::scan::{BlockRef, StreamScan};
 
 use super::verdict::{Facts, Log, Vouch};
@@ -17,7 +18,7 @@ pub(super) struct Ended<'a> {
     pub ends: Cow<'a, [Pos]>,
 }
 
-/// The block that names the highest durable epoch.
+/// The block that names the highest durable, or acknowledged, epoch.
 #[derive(Clone, Copy)]
 pub(super) struct Proof {
     pub epoch: Epoch,
@@ -34,16 +35,23 @@ pub(super) struct Known<'a> {
     pub log: Ended<'a>,
     by: Log,
     pub proof: Option<Proof>,
+    /// The block that names the highest acknowledged epoch.
+    pub acked: Option<Proof>,
+    accept_loss: bool,
 }
 
 impl<'a> Known<'a> {
-    pub(super) fn gather(anchor: &'a History, scans: &'a [StreamScan]) -> Known<'a> {
+    pub(super) fn gather(
+        anchor: &'a History,
+        scans: &'a [StreamScan],
+        accept_loss: bool,
+    ) -> Known<'a> {
         let mut log = Ended {
             epoch: anchor.chain.last().map_or(Epoch(0), |link| link.durable),
             ends: anchor.open_start().into(),
         };
-        let (mut by, mut proof) = (Log::LifeBefore, None::<Proof>);
-        for (witness, scan) in scans.iter().enumerate() {
+        let mut by = Log::LifeBefore;
+        for scan in scans {
             for (epoch, ends) in &scan.evidence.ends {
                 if *epoch > log.epoch && are_held(scans, ends) {
                     by = Log::Ends;
@@ -53,22 +61,15 @@ impl<'a> Known<'a> {
                     };
                 }
             }
-            if let Some((epoch, pos)) = scan.evidence.durable
-                && proof.is_none_or(|best| epoch > best.epoch)
-            {
-                proof = Some(Proof {
-                    epoch,
-                    pos,
-                    witness,
-                });
-            }
         }
         Known {
             anchor,
             scans,
             log,
             by,
-            proof,
+            proof: highest(scans, |seen| seen.durable),
+            acked: highest(scans, |seen| seen.acked),
+            accept_loss,
         }
     }
 
@@ -85,6 +86,7 @@ impl<'a> Known<'a> {
             },
             proven_beyond: !overlooked && self.proof.is_some_and(|proof| proof.epoch > candidate),
             out_of_reach: !overlooked && self.out_of_reach().is_some(),
+            acked_beyond: !self.accept_loss && self.acked_beyond().is_some(),
             stray: self.stray().is_some(),
         }
     }
@@ -96,6 +98,12 @@ impl<'a> Known<'a> {
             true => (vouched.epoch, &vouched.ends),
             false => (self.log.epoch, &self.log.ends),
         }
+    }
+
+    /// The block that names an acknowledged epoch above the candidate.
+    pub(super) fn acked_beyond(&self) -> Option<Proof> {
+        let (candidate, _) = self.candidate();
+        self.acked.filter(|acked| acked.epoch > candidate)
     }
 
     /// The first stream with a block that was written after a sync of what is missing before it, and
@@ -118,6 +126,26 @@ impl<'a> Known<'a> {
             stray.map(|block| (scan, block))
         })
     }
+}
+
+/// The block that names the highest epoch, of those that `named` returns; the first of equal ones.
+fn highest(
+    scans: &[StreamScan],
+    named: impl Fn(&Evidence) -> Option<(Epoch, Pos)>,
+) -> Option<Proof> {
+    let mut best = None::<Proof>;
+    for (witness, scan) in scans.iter().enumerate() {
+        if let Some((epoch, pos)) = named(&scan.evidence)
+            && best.is_none_or(|best| epoch > best.epoch)
+        {
+            best = Some(Proof {
+                epoch,
+                pos,
+                witness,
+            });
+        }
+    }
+    best
 }
 
 /// Whether every stream reaches its end. A block of another number of streams proves nothing.

@@ -93,6 +93,28 @@ impl Known<'_> {
         )
     }
 
+    /// A block names an acknowledged epoch that the log on disk does not reach.
+    pub(super) fn acked_missing(&self) -> Error {
+        let proof = self.acked_beyond().expect("a block names what is missing");
+        let scan = &self.scans[proof.witness];
+        let (durable, _) = self.candidate();
+        at_the_end(
+            scan,
+            format!(
+                "a valid block: the one at position {} names epoch {} as acknowledged, and the log on disk ends \
+                 with epoch {durable}",
+                proof.pos, proof.epoch
+            ),
+            format!(
+                "Acknowledged transactions of epochs {} to {} at least are not on this disk. The nodes of the mirror \
+                 hold them: start with one of them at hand. Only if all are lost, accept the loss of these epochs \
+                 (accept-loss); everything up to epoch {durable} is intact. Nothing was changed.",
+                durable.0 + 1,
+                proof.epoch
+            ),
+        )
+    }
+
     /// A block lies where one of its epoch cannot be.
     pub(super) fn contradiction(&self) -> Error {
         let (scan, block) = self.stray().expect("a stray block was found");

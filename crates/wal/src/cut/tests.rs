@@ -9,7 +9,8 @@ use super::verdict::{Facts, Log, Vouch};
 use super::*;
 use crate::anchor::{ChainLink, Vouched};
 use crate::block::Holds;
-use crate::scan::{BlockRef, Evidence};
+use crate::evidence::Evidence;
+use crate::scan::BlockRef;
 use crate::scheme::Scheme;
 use crate::sizes::SegmentSizes;
 
@@ -78,6 +79,7 @@ fn scans_of(facts: Facts) -> [StreamScan; 2] {
         durable: Some((Epoch(proven), Pos(7168))),
         ends: BTreeMap::from([(HELD.0, ends.to_vec())]),
         epoch_max: Epoch(99),
+        acked: Some((Epoch(if facts.acked_beyond { 15 } else { 10 }), Pos(5120))),
         out_of_reach: facts.out_of_reach.then_some(Pos(1 << 20)),
         ..Evidence::default()
     };
@@ -91,7 +93,7 @@ fn scans_of(facts: Facts) -> [StreamScan; 2] {
 fn every_combination_is_gathered_from_scans_and_cut_or_refused_as_the_table_says() {
     for (facts, cell) in all() {
         let (anchor, scans) = (anchor_of(facts), scans_of(facts));
-        assert_eq!(Known::gather(&anchor, &scans).facts(), facts);
+        assert_eq!(Known::gather(&anchor, &scans, false).facts(), facts);
         let kept = match cell {
             'b' => Ok(BEFORE),
             'e' => Ok(HELD),
@@ -101,17 +103,18 @@ fn every_combination_is_gathered_from_scans_and_cut_or_refused_as_the_table_says
             ),
             'P' => Err("stream 1 proves at position 7168 that epoch 14 was durable"),
             'S' => Err("the one at position 1048576 was written after a sync of it"),
+            'A' => Err("the one at position 5120 names epoch 15 as acknowledged"),
             'C' => Err("epoch 98"),
             other => panic!("{other} is no letter of the table"),
         };
-        match (decide_cut(&anchor, &scans, None), kept) {
+        match (decide_cut(&anchor, &scans, None, false), kept) {
             (Ok(cut), Ok((durable, ends))) => {
                 assert_eq!(
                     (cut.durable, &cut.cut[..]),
                     (durable, &ends[..]),
                     "{facts:?}"
                 );
-                assert_eq!(cut.epoch_max, Epoch(99));
+                assert_eq!((cut.epoch_max, cut.lost_to), (Epoch(99), None));
             }
             (Err(error), Err(text)) => {
                 let message = error.to_string();
@@ -123,14 +126,33 @@ fn every_combination_is_gathered_from_scans_and_cut_or_refused_as_the_table_says
 }
 
 #[test]
+fn a_loss_that_is_accepted_is_named_and_nothing_else_is_overlooked() {
+    let decided: BTreeMap<_, _> = all()
+        .map(|(facts, cell)| (format!("{facts:?}"), cell))
+        .collect();
+    for (facts, _) in all().filter(|(facts, _)| facts.acked_beyond) {
+        let (anchor, scans) = (anchor_of(facts), scans_of(facts));
+        let without = Facts {
+            acked_beyond: false,
+            ..facts
+        };
+        let is_kept = matches!(decided[&format!("{without:?}")], 'b' | 'e' | 'v');
+        match decide_cut(&anchor, &scans, None, true) {
+            Ok(cut) => assert!(is_kept && cut.lost_to == Some(Epoch(15)), "{facts:?}"),
+            Err(error) => assert!(!is_kept, "{facts:?}: {error}"),
+        }
+    }
+}
+
+#[test]
 fn the_ends_of_a_block_of_another_number_of_streams_prove_nothing() {
     let facts = all().map(|(facts, _)| facts);
     for facts in facts.filter(|facts| facts.log == Log::Ends) {
         let (anchor, mut scans) = (anchor_of(facts), scans_of(facts));
         let short = BTreeMap::from([(HELD.0, vec![HELD.1[0]]), (Epoch(14), Vec::new())]);
         scans[1].evidence.ends = short;
-        let known = Known::gather(&anchor, &scans).facts();
+        let known = Known::gather(&anchor, &scans, false).facts();
         assert_eq!(known.log, Log::LifeBefore);
-        drop(decide_cut(&anchor, &scans, None));
+        drop(decide_cut(&anchor, &scans, None, false));
     }
 }

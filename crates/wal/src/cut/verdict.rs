@@ -35,6 +35,8 @@ pub(super) struct Facts {
     /// A valid block lies so far behind the end of its stream that a sync had passed the end before
     /// the block was written.
     pub out_of_reach: bool,
+    /// A block names an acknowledged epoch above the candidate, and that loss is not accepted.
+    pub acked_beyond: bool,
     /// A block before the candidate's cut has an epoch above the candidate.
     pub stray: bool,
 }
@@ -54,6 +56,8 @@ pub(super) enum Verdict {
     ProvenMissing,
     /// Refused: a block proves that a sync passed the end of its stream.
     SyncedMissing,
+    /// Refused: a block proves that a higher epoch was acknowledged, which the mirror held.
+    AckedMissing,
     /// Refused: the order of epochs and positions is broken.
     Contradiction,
 }
@@ -67,11 +71,13 @@ impl Facts {
             vouch,
             proven_beyond,
             out_of_reach,
+            acked_beyond,
             stray,
         } = self;
-        match (vouch, proven_beyond, out_of_reach, stray, log) {
+        match (vouch, proven_beyond, out_of_reach, acked_beyond, stray, log) {
             (
                 Vouch::Short,
+                true | false,
                 true | false,
                 true | false,
                 true | false,
@@ -82,6 +88,7 @@ impl Facts {
                 true,
                 true | false,
                 true | false,
+                true | false,
                 Log::LifeBefore | Log::Ends,
             ) => Verdict::ProvenMissing,
             (
@@ -89,14 +96,32 @@ impl Facts {
                 false,
                 true,
                 true | false,
+                true | false,
                 Log::LifeBefore | Log::Ends,
             ) => Verdict::SyncedMissing,
-            (Vouch::Reached | Vouch::Held, false, false, true, Log::LifeBefore | Log::Ends) => {
-                Verdict::Contradiction
+            (
+                Vouch::Reached | Vouch::Held,
+                false,
+                false,
+                true,
+                true | false,
+                Log::LifeBefore | Log::Ends,
+            ) => Verdict::AckedMissing,
+            (
+                Vouch::Reached | Vouch::Held,
+                false,
+                false,
+                false,
+                true,
+                Log::LifeBefore | Log::Ends,
+            ) => Verdict::Contradiction,
+            (Vouch::Held, false, false, false, false, Log::LifeBefore | Log::Ends) => {
+                Verdict::KeepVouched
             }
-            (Vouch::Held, false, false, false, Log::LifeBefore | Log::Ends) => Verdict::KeepVouched,
-            (Vouch::Reached, false, false, false, Log::Ends) => Verdict::KeepEnds,
-            (Vouch::Reached, false, false, false, Log::LifeBefore) => Verdict::KeepLifeBefore,
+            (Vouch::Reached, false, false, false, false, Log::Ends) => Verdict::KeepEnds,
+            (Vouch::Reached, false, false, false, false, Log::LifeBefore) => {
+                Verdict::KeepLifeBefore
+            }
         }
     }
 }
@@ -105,17 +130,17 @@ impl Facts {
 pub(super) mod tests {
     use super::*;
 
-    /// A row for each pair of log and vouch. A column for each set of the other facts: nothing, `s`
-    /// stray, `o` out of reach, `os`, `p` proven beyond, `ps`, `po`, `pos`. `b` keeps the life before,
-    /// `e` ends, `v` vouched; `V` is short of vouched, `P` proven missing, `S` synced missing, `C` a
-    /// contradiction.
+    /// A row for each pair of log and vouch. A column for each set of the other facts, in groups of four: nothing,
+    /// `s` stray, `a` acknowledged beyond, `as`; the groups are those four alone, with `o` out of reach, with `p`
+    /// proven beyond, and with both. `b` keeps the life before, `e` ends, `v` vouched; `V` is short of vouched, `P`
+    /// proven missing, `S` synced missing, `A` acknowledged missing, `C` a contradiction.
     const TABLE: [(Log, Vouch, &str); 6] = [
-        (Log::LifeBefore, Vouch::Reached, "bCSSPPPP"),
-        (Log::LifeBefore, Vouch::Held, "vCSSPPPP"),
-        (Log::LifeBefore, Vouch::Short, "VVVVVVVV"),
-        (Log::Ends, Vouch::Reached, "eCSSPPPP"),
-        (Log::Ends, Vouch::Held, "vCSSPPPP"),
-        (Log::Ends, Vouch::Short, "VVVVVVVV"),
+        (Log::LifeBefore, Vouch::Reached, "bCAA SSSS PPPP PPPP"),
+        (Log::LifeBefore, Vouch::Held, "vCAA SSSS PPPP PPPP"),
+        (Log::LifeBefore, Vouch::Short, "VVVV VVVV VVVV VVVV"),
+        (Log::Ends, Vouch::Reached, "eCAA SSSS PPPP PPPP"),
+        (Log::Ends, Vouch::Held, "vCAA SSSS PPPP PPPP"),
+        (Log::Ends, Vouch::Short, "VVVV VVVV VVVV VVVV"),
     ];
 
     fn letter(verdict: Verdict) -> char {
@@ -126,6 +151,7 @@ pub(super) mod tests {
             Verdict::ShortOfVouched => 'V',
             Verdict::ProvenMissing => 'P',
             Verdict::SyncedMissing => 'S',
+            Verdict::AckedMissing => 'A',
             Verdict::Contradiction => 'C',
         }
     }
@@ -133,13 +159,15 @@ pub(super) mod tests {
     /// All combinations, each with the letter that the table gives.
     pub(in super::super) fn all() -> impl Iterator<Item = (Facts, char)> {
         TABLE.into_iter().flat_map(|(log, vouch, row)| {
-            assert_eq!(row.len(), 8);
-            row.chars().zip(0u8..).map(move |(cell, column)| {
+            let cells = row.chars().filter(|cell| *cell != ' ');
+            assert_eq!(cells.clone().count(), 16);
+            cells.zip(0u8..).map(move |(cell, column)| {
                 let facts = Facts {
                     log,
                     vouch,
-                    proven_beyond: column & 4 != 0,
-                    out_of_reach: column & 2 != 0,
+                    proven_beyond: column & 8 != 0,
+                    out_of_reach: column & 4 != 0,
+                    acked_beyond: column & 2 != 0,
                     stray: column & 1 != 0,
                 };
                 (facts, cell)
@@ -149,7 +177,7 @@ pub(super) mod tests {
 
     #[test]
     fn every_combination_of_what_is_known_of_the_log_is_decided_as_the_table_says() {
-        assert_eq!(all().count(), 48);
+        assert_eq!(all().count(), 96);
         for (facts, cell) in all() {
             assert_eq!(letter(facts.decide()), cell, "{facts:?}");
         }
@@ -163,6 +191,7 @@ pub(super) mod tests {
             let evidence = facts.vouch == Vouch::Short
                 || facts.proven_beyond
                 || facts.out_of_reach
+                || facts.acked_beyond
                 || facts.stray;
             let kept = match facts.decide() {
                 Verdict::KeepLifeBefore => {
@@ -180,6 +209,7 @@ pub(super) mod tests {
                 Verdict::ShortOfVouched
                 | Verdict::ProvenMissing
                 | Verdict::SyncedMissing
+                | Verdict::AckedMissing
                 | Verdict::Contradiction => false,
             };
             assert_eq!(kept, !evidence, "{facts:?}");

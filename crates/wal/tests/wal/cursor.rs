@@ -224,7 +224,7 @@ impl World {
                 perdura_wal::scan_stream(disk, &lives, StreamId(stream), from, check).unwrap()
             })
             .collect();
-        perdura_wal::decide_cut(&self.history, &scans, None).unwrap()
+        perdura_wal::decide_cut(&self.history, &scans, None, false).unwrap()
     }
 
     fn oldest_of_newest_life(&self, stream: u8) -> Pos {

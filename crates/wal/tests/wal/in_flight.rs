@@ -20,7 +20,7 @@ const STREAM: StreamId = StreamId(0);
 
 /// Writes that stay in flight until the test ends them.
 #[derive(Default)]
-struct Held {
+pub(crate) struct Held {
     flying: Vec<DurableWrite>,
     done: Vec<Completed>,
 }
@@ -31,8 +31,14 @@ struct HeldDisk(MemDisk, Arc<Mutex<Held>>);
 struct HeldQueue(Arc<Mutex<Held>>);
 
 impl Held {
+    /// Bytes of the writes in flight.
+    pub(crate) fn in_flight_bytes(&self) -> u64 {
+        let parts = self.flying.iter().flat_map(|write| &write.parts);
+        parts.map(|part| part.bytes().len() as u64).sum()
+    }
+
     /// Ends the n-th write in flight: it is made, or fails.
-    fn end(&mut self, at: usize, error: Option<ErrorKind>) {
+    pub(crate) fn end(&mut self, at: usize, error: Option<ErrorKind>) {
         let write = self.flying.remove(at);
         let result = match error {
             Some(kind) => Err(Error::io("write", write.file.path(), kind.into())),
@@ -116,10 +122,16 @@ impl Disk for HeldDisk {
     }
 }
 
+/// A disk that holds its durable writes back, and what it holds.
+pub(crate) fn held_disk() -> (Arc<dyn Disk>, Arc<Mutex<Held>>) {
+    let held = Arc::new(Mutex::new(Held::default()));
+    let disk = Arc::new(HeldDisk(MemDisk::new(), Arc::clone(&held)));
+    (disk, held)
+}
+
 /// A log whose writes are held, with this many of one epoch each in flight.
 fn with_in_flight(count: u8) -> (Arc<dyn Disk>, Wal, Arc<Mutex<Held>>) {
-    let held = Arc::new(Mutex::new(Held::default()));
-    let disk: Arc<dyn Disk> = Arc::new(HeldDisk(MemDisk::new(), Arc::clone(&held)));
+    let (disk, held) = held_disk();
     let wal = open_on(Arc::clone(&disk), &anchor(1), 1);
     for value in 1..=count {
         append(&wal, 0, &[value; 100]);

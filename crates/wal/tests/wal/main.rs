@@ -5,6 +5,7 @@ mod damage;
 mod epoch_source;
 mod full_disk;
 mod in_flight;
+mod mirrored;
 mod newer;
 mod round_trip;
 mod sealed;

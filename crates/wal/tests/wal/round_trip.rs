@@ -115,7 +115,7 @@ fn truncated_segments_are_used_again_and_their_old_blocks_do_not_count() {
         perdura_wal::Check::All,
     )
     .unwrap();
-    let cut = perdura_wal::decide_cut(&anchor, std::slice::from_ref(&scan), None).unwrap();
+    let cut = perdura_wal::decide_cut(&anchor, std::slice::from_ref(&scan), None, false).unwrap();
     assert_eq!(cut.durable, wal.durable(Rung::Disk));
     let found = groups(&[scan], 0, Direction::Forward);
     let expected: Vec<Vec<u8>> = (31..40u8).map(|round| vec![round; 20_000]).collect();

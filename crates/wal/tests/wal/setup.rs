@@ -26,6 +26,15 @@ pub fn open(disk: &Arc<SimDisk>, anchor: &History, epoch: u64) -> Wal {
 }
 
 pub fn open_on(life: Arc<dyn Disk>, anchor: &History, epoch: u64) -> Wal {
+    let options = WalOptions {
+        segments: anchor.segments,
+        block_bytes_max: 8192,
+        ..WalOptions::default()
+    };
+    open_with(life, anchor, epoch, options)
+}
+
+pub fn open_with(life: Arc<dyn Disk>, anchor: &History, epoch: u64, options: WalOptions) -> Wal {
     life.make_dir(LOG_DIR).unwrap();
     let start = WalStart {
         uuid: anchor.uuid,
@@ -35,11 +44,6 @@ pub fn open_on(life: Arc<dyn Disk>, anchor: &History, epoch: u64) -> Wal {
         durable: anchor.vouched.epoch,
         wall_us: anchor.vouched.wall_us,
         gsn: Gsn(0),
-    };
-    let options = WalOptions {
-        segments: anchor.segments,
-        block_bytes_max: 8192,
-        ..WalOptions::default()
     };
     let disks = vec![life; usize::from(anchor.streams)];
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(1));
@@ -130,7 +134,7 @@ fn scan_by(life: &Arc<dyn Disk>, anchor: &History, check: Check) -> Result<(Vec<
         let (disk, lives) = (life.as_ref(), anchor.lives());
         scans.push(scan_stream(disk, &lives, StreamId(stream), Pos(0), check)?);
     }
-    let cut = decide_cut(anchor, &scans, None)?;
+    let cut = decide_cut(anchor, &scans, None, false)?;
     for scan in &mut scans {
         scan.cut_at(cut.cut[usize::from(scan.stream.0)]);
     }

@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> Result<()> {
         scans.push(offline.scan(stream, from)?);
     }
     // Where the log contradicts itself it is shown none the less; the error ends the verb.
-    let cut = offline.anchor.decide_cut(&scans);
+    let cut = offline.anchor.decide_cut(&scans, false);
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut unreadable = None;
     for scan in &scans {

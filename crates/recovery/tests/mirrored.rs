@@ -1,0 +1,85 @@
+//! A restart from a disk alone that lacks what only the memories of a mirror held.
+
+use std::sync::Arc;
+
+use perdura_base::{CkptEpoch, Epoch, PartitionSet, StreamId, Uuid};
+use perdura_device::{Disk, ManualClock, MemDisk};
+use perdura_heap::Geometry;
+use perdura_recovery::window::ExecutorWindow;
+use perdura_recovery::{
+    Disks, Level, LogMemory, Method, NewDatabase, RestartOptions, Schedule, create, flush_all,
+    restart, resume,
+};
+use perdura_wal::{FlushProgress, FrameKind, MirrorOptions, Rung, Scheme, SegmentSizes, Wal};
+
+const STREAMS: u8 = 2;
+
+fn options(disk: &Arc<dyn Disk>) -> RestartOptions<'static> {
+    RestartOptions::of_records(
+        Disks::on_one(Arc::clone(disk), usize::from(STREAMS)),
+        Arc::new(ManualClock::at(1)),
+        Schedule::inline(Level::Two, 0),
+        Method::of(Scheme::Differential),
+    )
+}
+
+/// Appends a frame that changes no data to each stream, and seals the epoch. The mirror has it.
+fn acknowledge(wal: &Wal) -> Epoch {
+    for stream in (0..STREAMS).map(StreamId) {
+        let none = PartitionSet::empty();
+        wal.append(stream, FrameKind::Beacon, &[], &none, CkptEpoch(0));
+    }
+    let epoch = wal.close_epoch().unwrap();
+    for stream in (0..STREAMS).map(StreamId) {
+        wal.ship_step(stream).unwrap();
+        wal.raise_mirror(stream, wal.sealed_end(stream));
+    }
+    epoch
+}
+
+#[test]
+fn a_restart_goes_on_without_what_the_mirror_held_only_if_its_options_say_so() {
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+    let new = NewDatabase {
+        uuid: Uuid([3; 16]),
+        geometry: Geometry {
+            partitions: 2,
+            chunk_pages: 2,
+            hash_seed: 1,
+        },
+        streams: STREAMS,
+        segments: SegmentSizes::fixed(64 << 10),
+        scheme: Scheme::Differential,
+    };
+    create(&options(&disk).disks, &ManualClock::at(1), &new).unwrap();
+    let memory = LogMemory {
+        block_bytes_max: 4096,
+        queue_bytes_max: 1 << 20,
+        mirror: Some(MirrorOptions {
+            tail_bytes_max: 1 << 20,
+        }),
+    };
+    let begun = options(&disk);
+    let restarted = restart(&begun).unwrap().unwrap();
+    let window = Arc::<ExecutorWindow>::default();
+    let wal = resume(restarted, &begun, memory, window).unwrap().wal;
+    flush_all(&wal).unwrap();
+    wal.mirror_follows_disk(false);
+    let on_disk = wal.durable(Rung::Disk);
+    let lost = acknowledge(&wal);
+    acknowledge(&wal);
+    // The second stream's copy of both is on disk, and of the first stream's nothing.
+    while wal.flush_step(StreamId(1)).unwrap() != FlushProgress::Idle {}
+    assert!(wal.durable(Rung::Disk) == on_disk && wal.durable(Rung::Mirror) > lost);
+    drop(wal);
+    let mut again = options(&disk);
+    let refused = restart(&again).err().map(|error| error.to_string());
+    let why = format!("names epoch {lost} as acknowledged");
+    assert!(refused.is_some_and(|refused| refused.contains(&why)));
+    again.accept_loss = true;
+    let report = restart(&again).unwrap().unwrap().report;
+    assert_eq!(report.durable_epoch, on_disk.0);
+    // What was given up is void in the next life.
+    again.accept_loss = false;
+    assert!(restart(&again).unwrap().is_some());
+}
