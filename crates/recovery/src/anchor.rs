@@ -7,25 +7,27 @@
 use std::ops::{Deref, DerefMut};
 
 use perdura_archive::Parent;
-use perdura_base::{Error, ImageSlot, Result};
+use perdura_base::{Error, ImageSlot, Incarnation, Result};
 use perdura_device::Disk;
 use perdura_heap::Geometry;
 use perdura_wal::anchor::{ANCHOR_PATH, AnchorFile, Record, Sections, Tag};
-use perdura_wal::{Cut, Elsewhere, EpochEnds, History, StreamScan};
+use perdura_wal::{ChainLink, Cut, Elsewhere, EpochEnds, History, StreamScan};
 
 use crate::families::Families;
 use crate::images::{ImageStatus, Images};
+use crate::losses::{self, AcceptedLoss, Losses};
 use crate::tree::section::{self as tree_section, TreeAnchor};
 use crate::{archived, begins, parent};
 
 /// The tags of the sections that this build knows.
-const KNOWN: [Tag; 7] = [
+const KNOWN: [Tag; 8] = [
     Tag(Geometry::SECTION),
     Tag(Images::SECTION),
     Tag(Families::SECTION),
     Tag(begins::SECTION),
     Tag(archived::SECTION),
     Tag(parent::SECTION),
+    Tag(losses::SECTION),
     Tag(tree_section::SECTION),
 ];
 
@@ -44,6 +46,8 @@ pub struct Anchor {
     pub archived: Option<EpochEnds>,
     /// The database that this one was restored from.
     pub parent: Option<Parent>,
+    /// The losses that were accepted; see [`accept_loss`](Self::accept_loss).
+    pub losses: Losses,
     /// The tree, if its scheme has one.
     pub tree: Option<TreeAnchor>,
     /// All sections as they were read, those of other builds among them.
@@ -75,6 +79,7 @@ impl Anchor {
             families: Families::default(),
             archived: None,
             parent: None,
+            losses: Losses::default(),
             tree: None,
             sections: Sections::default(),
         }
@@ -113,6 +118,13 @@ impl Anchor {
             None => None,
             Some(_) => Some(owned(&record, Tag(parent::SECTION), parent::decode)?),
         };
+        let newest = record.history.incarnation;
+        let losses = match record.sections.get(Tag(losses::SECTION)) {
+            None => Losses::default(),
+            Some(_) => owned(&record, Tag(losses::SECTION), |payload| {
+                losses::decode(payload, newest)
+            })?,
+        };
         let tree = match record.sections.get(Tag(tree_section::SECTION)) {
             None if !record.history.scheme.has_tree() => None,
             _ => Some(owned(
@@ -128,6 +140,7 @@ impl Anchor {
             families,
             archived,
             parent,
+            losses,
             tree,
             sections: record.sections,
         })
@@ -162,6 +175,9 @@ impl Anchor {
         if let Some(parent) = &self.parent {
             sections.set(Tag(parent::SECTION), false, parent::encode(parent));
         }
+        if !self.losses.is_empty() {
+            sections.set(Tag(losses::SECTION), false, losses::encode(&self.losses));
+        }
         if let Some(tree) = &self.tree {
             let payload = tree_section::encode(tree);
             sections.set(Tag(tree_section::SECTION), true, payload);
@@ -170,6 +186,30 @@ impl Anchor {
             history: self.history.clone(),
             sections,
         }
+    }
+
+    /// Notes that the loss of acknowledged transactions was accepted, in the update that closes the life which made
+    /// them. Every later update keeps the note.
+    ///
+    /// # Errors
+    /// [`Error::LogFull`] if the anchor has no room for another one.
+    ///
+    /// # Panics
+    /// If nothing is lost, or the life's link says that something else was kept.
+    pub fn accept_loss(&mut self, loss: AcceptedLoss) -> Result<()> {
+        let link = self.link_of(loss.incarnation);
+        assert!(
+            link.is_none_or(|link| link.durable == loss.durable),
+            "{}, and the chain has {link:?}",
+            loss.text()
+        );
+        self.losses.accept(loss)
+    }
+
+    /// The link of a closed life, if the chain still has it.
+    #[must_use]
+    pub fn link_of(&self, life: Incarnation) -> Option<&ChainLink> {
+        self.chain.iter().find(|link| link.incarnation == life)
     }
 
     /// All sections as the next update writes them.
@@ -367,6 +407,33 @@ mod tests {
     }
 
     #[test]
+    fn an_accepted_loss_is_kept_by_every_later_update() {
+        let disk = MemDisk::new();
+        AnchorFile::create(&disk, &example().to_record()).unwrap();
+        let loss = AcceptedLoss {
+            incarnation: Incarnation(1),
+            durable: Epoch(7),
+            acked: Epoch(9),
+            wall_us: 1,
+        };
+        let (file, anchor, _) = open_anchor(&disk).unwrap().unwrap();
+        let cell = AnchorCell::new(file, anchor);
+        let close = |anchor: &mut Anchor| {
+            anchor.incarnation = Incarnation(2);
+            anchor.accept_loss(loss).unwrap();
+        };
+        cell.update(close).map_err(Error::from).unwrap();
+        for life in 3..6 {
+            let (file, anchor, _) = open_anchor(&disk).unwrap().unwrap();
+            assert_eq!(anchor.losses.of(Incarnation(1)), Some(&loss), "{life}");
+            assert_eq!(anchor.chain, [], "its link is gone");
+            let cell = AnchorCell::new(file, anchor);
+            let next = |anchor: &mut Anchor| anchor.incarnation = Incarnation(life);
+            cell.update(next).map_err(Error::from).unwrap();
+        }
+    }
+
+    #[test]
     fn a_required_section_that_this_build_does_not_know_is_refused_by_name_and_place() {
         let mut record = example().to_record();
         record.sections.set(Tag(*b"MORE"), true, vec![1]);
@@ -398,6 +465,15 @@ mod tests {
                 uuid: Uuid([1; 16]),
                 epoch: Epoch(1),
             });
+            whole.incarnation = Incarnation(2);
+            whole
+                .accept_loss(AcceptedLoss {
+                    incarnation: Incarnation(1),
+                    durable: Epoch(1),
+                    acked: Epoch(3),
+                    wall_us: 1,
+                })
+                .unwrap();
             whole.tree = Some(TreeAnchor {
                 page_bytes: 8192,
                 rssp: Gsn(1),

@@ -1,0 +1,228 @@
+//! The losses that an operator has accepted: the section `LOSS` of the anchor (docs/formats/anchor.md).
+//!
+//! A database that may have lost acknowledged transactions begins its next life only if it is told to. The entry that
+//! this leaves names the epoch that was kept and stays for ever, so that a receipt of that life is judged right when the
+//! log of the life and its link in the chain are long gone.
+
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::{Epoch, Error, Incarnation, Result};
+
+/// The tag of the section.
+pub const SECTION: [u8; 4] = *b"LOSS";
+/// Entries that the section has room for.
+pub const LOSSES_MAX: usize = 256;
+/// Bytes of an entry.
+const ENTRY_BYTES: usize = 28;
+
+/// A loss that was accepted when a life of the database was closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AcceptedLoss {
+    /// The life.
+    pub incarnation: Incarnation,
+    /// What the life wrote up to this epoch was kept, and nothing of it behind.
+    pub durable: Epoch,
+    /// The highest epoch that is known to have been acknowledged; 0 if none is known.
+    pub acked: Epoch,
+    /// When it was accepted, microseconds since 1970.
+    pub wall_us: u64,
+}
+
+impl AcceptedLoss {
+    /// The epochs that were acknowledged and are lost, as far as they are known.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let (life, durable) = (self.incarnation, self.durable);
+        match self.acked {
+            Epoch(0) => {
+                format!(
+                    "life {life} is kept up to epoch {durable}; what was acknowledged behind it is lost"
+                )
+            }
+            acked => format!(
+                "life {life} is kept up to epoch {durable}; epochs {} to {acked} were acknowledged and are lost",
+                durable.0 + 1
+            ),
+        }
+    }
+
+    fn is_loss(&self) -> bool {
+        self.acked == Epoch(0) || self.acked > self.durable
+    }
+
+    /// Whether it may stand behind another one: lives rise, and D never falls.
+    fn follows(&self, other: &AcceptedLoss) -> bool {
+        self.incarnation > other.incarnation && self.durable >= other.durable
+    }
+}
+
+/// All that were accepted, oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Losses(Vec<AcceptedLoss>);
+
+impl Losses {
+    /// Whether none was.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &AcceptedLoss> {
+        self.0.iter()
+    }
+
+    /// The one of a life.
+    #[must_use]
+    pub fn of(&self, life: Incarnation) -> Option<&AcceptedLoss> {
+        self.iter().find(|loss| loss.incarnation == life)
+    }
+
+    /// Adds the loss of the life that is being closed. To add it again changes nothing: a delayed update of the
+    /// anchor is repeated.
+    ///
+    /// # Errors
+    /// [`Error::LogFull`] if there is no room for another.
+    ///
+    /// # Panics
+    /// If nothing is lost, or the life is not behind those that lost something before.
+    pub(crate) fn accept(&mut self, loss: AcceptedLoss) -> Result<()> {
+        assert!(loss.is_loss(), "nothing is lost: {}", loss.text());
+        if self.0.last() == Some(&loss) {
+            return Ok(());
+        }
+        let last = self.0.last();
+        assert!(
+            last.is_none_or(|last| loss.follows(last)),
+            "{} after {last:?}",
+            loss.text()
+        );
+        if self.0.len() >= LOSSES_MAX {
+            return Err(Error::LogFull(format!(
+                "the anchor names {LOSSES_MAX} losses that were accepted, and has no room for another. Nothing was \
+                 changed; keep a copy of the directory and restore a backup"
+            )));
+        }
+        self.0.push(loss);
+        Ok(())
+    }
+}
+
+/// The section's payload.
+#[must_use]
+pub(crate) fn encode(losses: &Losses) -> Vec<u8> {
+    let mut out = Vec::with_capacity(losses.0.len() * ENTRY_BYTES);
+    for loss in &losses.0 {
+        out.put_u32(loss.incarnation.0);
+        out.put_u64(loss.durable.0);
+        out.put_u64(loss.acked.0);
+        out.put_u64(loss.wall_us);
+    }
+    assert_eq!(out.len(), losses.0.len() * ENTRY_BYTES, "whole entries");
+    out
+}
+
+/// The inverse of [`encode`], in an anchor whose newest life is `newest`.
+#[must_use]
+pub(crate) fn decode(payload: &[u8], newest: Incarnation) -> Option<Losses> {
+    let count = payload.len() / ENTRY_BYTES;
+    if count == 0 || count > LOSSES_MAX {
+        return None;
+    }
+    let mut r = Reader::new(payload);
+    let mut losses = Vec::with_capacity(count);
+    while r.remaining() > 0 {
+        let loss = AcceptedLoss {
+            incarnation: Incarnation(r.u32()?),
+            durable: Epoch(r.u64()?),
+            acked: Epoch(r.u64()?),
+            wall_us: r.u64()?,
+        };
+        let is_next = losses.last().is_none_or(|last| loss.follows(last));
+        if !is_next || !loss.is_loss() || loss.incarnation >= newest {
+            return None;
+        }
+        losses.push(loss);
+    }
+    assert_eq!(losses.len(), count, "{} bytes", payload.len());
+    Some(Losses(losses))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loss(life: u32, durable: u64, acked: u64) -> AcceptedLoss {
+        AcceptedLoss {
+            incarnation: Incarnation(life),
+            durable: Epoch(durable),
+            acked: Epoch(acked),
+            wall_us: 1_000_000,
+        }
+    }
+
+    fn accepted(all: &[AcceptedLoss]) -> Losses {
+        let mut losses = Losses::default();
+        for loss in all {
+            losses.accept(*loss).unwrap();
+        }
+        losses
+    }
+
+    #[test]
+    fn the_example_on_the_format_page_is_read_and_written() {
+        let page = include_str!("../../../docs/formats/anchor.md");
+        let example = page.split("```text hex").nth(6).unwrap();
+        let example = example.split("```").next().unwrap();
+        let digits: String = example.chars().filter(char::is_ascii_hexdigit).collect();
+        let losses = accepted(&[loss(3, 1000, 1004), loss(7, 2000, 0)]);
+        let bytes = encode(&losses);
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(digits, hex);
+        assert_eq!(decode(&bytes, Incarnation(8)), Some(losses));
+        assert_eq!(decode(&bytes, Incarnation(7)), None, "a life that is open");
+        for len in (0..bytes.len()).filter(|len| *len != ENTRY_BYTES) {
+            assert_eq!(decode(&bytes[..len], Incarnation(8)), None, "{len}");
+        }
+        let longer = [bytes.as_slice(), &[0]].concat();
+        assert_eq!(decode(&longer, Incarnation(8)), None);
+    }
+
+    #[test]
+    fn what_no_build_writes_is_damage() {
+        for odd in [
+            [loss(3, 10, 11), loss(3, 10, 11)],
+            [loss(4, 10, 11), loss(3, 10, 11)],
+            [loss(3, 10, 11), loss(4, 9, 11)],
+            [loss(3, 10, 10), loss(4, 10, 11)],
+            [loss(3, 10, 9), loss(4, 10, 11)],
+        ] {
+            let bytes = encode(&Losses(odd.to_vec()));
+            assert_eq!(decode(&bytes, Incarnation(9)), None, "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn a_loss_is_accepted_once_however_often_the_update_is_made() {
+        let mut losses = accepted(&[loss(3, 10, 12), loss(3, 10, 12)]);
+        assert_eq!(losses.iter().count(), 1);
+        assert_eq!(losses.of(Incarnation(3)), Some(&loss(3, 10, 12)));
+        assert_eq!(losses.of(Incarnation(4)), None);
+        for life in 4.. {
+            if losses.accept(loss(life, 20, 0)).is_err() {
+                break;
+            }
+        }
+        assert_eq!(losses.iter().count(), LOSSES_MAX);
+        let bytes = encode(&losses);
+        assert_eq!(decode(&bytes, Incarnation(u32::MAX)), Some(losses));
+    }
+
+    #[test]
+    fn the_epochs_that_are_lost_are_named() {
+        assert_eq!(
+            loss(3, 10, 12).text(),
+            "life 3 is kept up to epoch 10; epochs 11 to 12 were acknowledged and are lost"
+        );
+        assert!(loss(3, 10, 0).text().ends_with("behind it is lost"));
+    }
+}
