@@ -264,6 +264,8 @@ pub enum Flaw {
     LibraryNotWritten,
     /// A waiting consumer is told of an entry before its delivery is durable.
     DeliveryShownEarly,
+    /// A receipt says that a write is on disk which neither is there nor does the receipt wait for it to be.
+    ReceiptRoundedUp,
     /// A tree writes a page whose newest operation is not stable.
     PageBeyondStableLog,
     /// A tree's page that has changed since it was copied counts as written.

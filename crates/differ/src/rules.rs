@@ -82,6 +82,7 @@ const LATER: [&[u8]; 8] = [
     b"client|durability",
     b"client|setinfo",
     b"waitaof",
+    b"waitdur",
 ];
 
 fn has(argv: &[Vec<u8>], wanted: &str) -> bool {

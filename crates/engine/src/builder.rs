@@ -8,6 +8,7 @@ use perdura_table::{Addressing, Procedure, Schema, Table};
 use perdura_txn::ValueForm;
 
 use crate::db::Db;
+use crate::durability::Durability;
 use crate::options::Options;
 use crate::typed::{AcceptDivergence, LogForm, Registered};
 
@@ -54,6 +55,12 @@ impl Builder {
     /// Archives the log into a directory, which is made if it is not there.
     pub fn archive(mut self, dir: impl Into<PathBuf>) -> Builder {
         self.options.archive = Some(dir.into());
+        self
+    }
+
+    /// Sets how durable a commit is when a call that waits returns.
+    pub fn durability(mut self, durability: Durability) -> Builder {
+        self.options.durability = durability;
         self
     }
 

@@ -20,7 +20,7 @@ use perdura_recovery::{
 };
 use perdura_txn::executor::ExecutorOptions;
 use perdura_txn::{Executor, Sink, Ticket, Tx};
-use perdura_wal::{FlushProgress, Scheme, Wal};
+use perdura_wal::{FlushProgress, Rung, Scheme, Wal};
 
 use smallvec::SmallVec;
 
@@ -222,10 +222,10 @@ impl Core {
         Ok((value, ticket))
     }
 
-    /// How long ago the oldest write was made that is not durable, nanoseconds; 0 if all are.
+    /// How long ago the oldest write was made that is not durable on a rung, nanoseconds; 0 if all are.
     #[must_use]
-    pub fn unsynced_age_ns(&self) -> u64 {
-        let since = self.wal.unsynced_since_ns();
+    pub fn age_ns(&self, rung: Rung) -> u64 {
+        let since = self.wal.waiting_since_ns(rung);
         since.map_or(0, |at| self.env.clock.mono_ns().saturating_sub(at))
     }
 

@@ -28,7 +28,7 @@ use perdura_device::{Clock, Disk, FileDisk, LogWayReport, SystemClock};
 use perdura_heap::MemoryAccount;
 use perdura_recovery::disks::{Disks, Locks};
 use perdura_recovery::{Progress, RestartReport, read_anchor};
-use perdura_txn::{Ticket, Tx};
+use perdura_txn::Tx;
 use perdura_wal::{Collected, EpochEnds, Reached, Rung, Wait};
 
 use perdura_archive::MergerOptions;
@@ -37,6 +37,7 @@ use perdura_archive::backup::BackupSummary;
 use crate::archive::Archiving;
 use crate::archive::backlog::BacklogOptions;
 use crate::backing_up::{BackupState, ListedBackup};
+use crate::behind::Worst;
 use crate::core::{Core, Env, ExpiredListener, Flushed};
 use crate::delays::{Delayed, Delays};
 use crate::files;
@@ -187,6 +188,7 @@ impl Db {
             hurry: AtomicBool::new(false),
             flush_cpu_ns: AtomicU64::new(0),
             spaced: AtomicBool::new(false),
+            worst: Worst::default(),
             delays: Delays::default(),
             archives: archiving.is_some(),
             lent: archiving.as_ref().map(Archiving::lent).unwrap_or_default(),
@@ -394,15 +396,6 @@ impl Db {
             return heap.kept_over_bound();
         }
         wal.is_behind(bytes) && !wal.is_stuck_at_full_disk() && wal.failure().is_none()
-    }
-
-    /// Waits until a ticket is durable.
-    ///
-    /// # Errors
-    /// [`Error::Stopped`] if the database stops first: whether the transaction survives is then
-    /// not known.
-    pub fn wait(&self, ticket: Ticket) -> Result<()> {
-        self.shared.wait(Rung::Disk, ticket.epoch)
     }
 
     /// How far behind the durable epoch is.

@@ -187,9 +187,13 @@ impl Shared {
         if !self.rings {
             return Collected::Nothing;
         }
-        match self.core.wal().flush_end(FIRST, wait) {
+        let wal = self.core.wal();
+        let ended = match wal.in_flight(FIRST) {
+            0 => wal.flush_end(FIRST, wait),
+            _ => self.watch_behind(|| wal.flush_end(FIRST, wait)),
+        };
+        match ended {
             Ok(Collected::Advanced) => {
-                let wal = self.core.wal();
                 assert!(
                     wal.evidenced() <= wal.durable(Rung::Disk),
                     "a durable block names an epoch that was durable"
@@ -199,7 +203,7 @@ impl Shared {
             }
             Ok(other) => other,
             Err(_) => {
-                if self.core.wal().failure().is_some() {
+                if wal.failure().is_some() {
                     self.announce();
                 }
                 Collected::Nothing
@@ -244,7 +248,8 @@ impl Shared {
 
     /// Makes one write of the first stream in this thread, if none is in flight and the segment is placed.
     fn write_in_place(&self) -> Result<bool> {
-        let advanced = self.core.wal().flush_in_place(FIRST)? == Collected::Advanced;
+        let wal = self.core.wal();
+        let advanced = self.watch_behind(|| wal.flush_in_place(FIRST))? == Collected::Advanced;
         if advanced {
             self.announce();
         }
@@ -255,7 +260,7 @@ impl Shared {
     fn flush(&self, stream: StreamId) -> Result<bool> {
         let mut synced = false;
         loop {
-            match self.core.flush_step(stream)? {
+            match self.watch_behind(|| self.core.flush_step(stream))? {
                 FlushProgress::Idle => return Ok(synced),
                 FlushProgress::Wrote => {}
                 FlushProgress::Synced => {

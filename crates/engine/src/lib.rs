@@ -91,6 +91,9 @@
 //! | [`map`] | ordered maps of bytes |
 //! | [`db`], `transact`, `keys` | the same with threads: what users open, and how they use it |
 //! | `shared`, `flusher`, `background` | those threads |
+//! | `behind` | how far the log's disks are behind |
+//! | `durability` | what a caller waits for before it relies on a commit |
+//! | `receipt` | what a client keeps of a write |
 //! | [`pace`] | when to flush, and how fast to write an image |
 //! | [`options`] | settings |
 //! | [`stats`] | figures |
@@ -103,6 +106,7 @@ mod archive_figures;
 mod archiving;
 mod background;
 mod backing_up;
+mod behind;
 pub mod builder;
 pub mod catalog;
 pub mod core;
@@ -110,6 +114,7 @@ pub mod databases;
 pub mod db;
 mod delays;
 pub mod digest;
+mod durability;
 pub mod files;
 mod flusher;
 mod keys;
@@ -122,6 +127,7 @@ pub mod options;
 pub mod pace;
 mod proving;
 mod purge;
+mod receipt;
 mod shared;
 pub mod snapshot;
 pub mod stats;
@@ -136,6 +142,7 @@ pub use backing_up::{BackupState, ListedBackup};
 pub use builder::Builder;
 pub use db::Db;
 pub use delays::Delayed;
+pub use durability::Durability;
 pub use keys::Keys;
 pub use map::Map;
 pub use merging::{Lent, Merging, MergingStep};
@@ -156,6 +163,7 @@ pub use perdura_table::{Abort, Cx, RowEdit, RowId, RowView, Table, procedure, ta
 pub use perdura_txn::{Packing, Ticket, Tx, ValueForm};
 pub use perdura_types as types;
 pub use perdura_wal::{EpochEnds, EpochSource, Reached, Rung, SourceStep};
+pub use receipt::{Fate, Judged, Newest, NoReceipt, Receipt};
 pub use shared::Exposure;
 pub use snapshot::Snapshot;
 pub use stats::{ArchiveStats, DrillStats, ProofStats, Stats};

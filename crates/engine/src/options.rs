@@ -12,6 +12,7 @@ use perdura_recovery::disks::Paths;
 use perdura_recovery::{IMAGE_DISKS_MAX, Level, Schedule};
 use perdura_wal::{EpochEnds, SegmentSizes};
 
+use crate::durability::Durability;
 use crate::typed::TypedOptions;
 
 /// The tables that a database has unless its options say otherwise: Redis's sixteen databases.
@@ -131,6 +132,9 @@ pub struct Options {
     pub threads: usize,
     /// How the log's writes become durable.
     pub log_io: LogIo,
+    /// How durable a commit is when [`Db::write`](crate::Db::write) and others that wait return. The server's
+    /// sessions have a setting of their own.
+    pub durability: Durability,
     /// What consistent checkpoints keep of pages of key-addressed tables.
     pub snapshot_mode: SnapshotMode,
     /// The least time between the starts of two flushes of the log; zero: as soon as one is wanted, spaced
@@ -178,6 +182,7 @@ impl Options {
             restart_level: Level::Four,
             threads: 0,
             log_io: LogIo::default(),
+            durability: Durability::default(),
             snapshot_mode: core.snapshot_mode,
             flush_every: Duration::ZERO,
             lock_wait: LOCK_WAIT,

@@ -13,14 +13,22 @@ use perdura_wal::{Collected, Rung, Wait};
 
 use crate::archive::Archiving;
 use crate::backing_up::Backups;
+use crate::behind::Worst;
 use crate::core::Core;
 use crate::delays::Delays;
+use crate::durability::Durability;
 use crate::flusher::FIRST;
 use crate::merging::Lent;
 use crate::options::Options;
 use crate::pace::{FlushPacer, Workers};
 use crate::stats::{ArchiveStats, LogIoStats, LogStats, MemoryStats, Stats};
 use crate::yielding::Lag;
+
+/// No caller that waits for no rung goes on while a write older than this is missing on the next one,
+/// microseconds.
+const MEM_AGE_US_MAX: u64 = 10_000;
+/// From this age on the flusher is told that such callers may soon have to wait, microseconds.
+const MEM_AGE_US_NUDGE: u64 = 2_000;
 
 pub(crate) type Listener = Box<dyn Fn(Epoch) + Send + Sync>;
 
@@ -31,6 +39,8 @@ pub struct Exposure {
     pub oldest_unsynced: Option<Epoch>,
     /// How long ago its first write was made, microseconds; 0 if there is none.
     pub age_us: u64,
+    /// Bytes of the log that are not on its disks.
+    pub bytes: u64,
     /// The durable epoch.
     pub durable: Epoch,
     /// The current epoch.
@@ -79,6 +89,8 @@ pub(crate) struct Shared {
     pub hurry: AtomicBool,
     pub flush_cpu_ns: AtomicU64,
     pub spaced: AtomicBool,
+    /// The most that the log's disks were behind.
+    pub worst: Worst,
     /// Work that a failing disk delays.
     pub delays: Delays,
     /// An archive is configured.
@@ -135,15 +147,39 @@ impl Shared {
         }
     }
 
-    pub fn wait(&self, rung: Rung, epoch: Epoch) -> Result<()> {
-        let wal = self.core.wal();
-        let current = wal.current();
+    fn check_ticket(&self, epoch: Epoch) -> Result<()> {
+        let current = self.core.wal().current();
         if epoch > current {
             return Err(Error::Usage(format!(
                 "a ticket of epoch {epoch}, and this database is in epoch {current}: the ticket is of \
                  another database"
             )));
         }
+        Ok(())
+    }
+
+    /// Returns at once while the log keeps the bound of `mem`; else waits until the epoch is durable on the
+    /// next rung.
+    pub fn wait_for_bound(&self, epoch: Epoch) -> Result<()> {
+        self.check_ticket(epoch)?;
+        match self.is_mem_in_time() {
+            true => Ok(()),
+            false => self.wait(Durability::Mem.rung(), epoch),
+        }
+    }
+
+    /// Whether nothing that the rung above `mem` lacks is older than the bound.
+    pub fn is_mem_in_time(&self) -> bool {
+        let age_us = self.core.age_ns(Durability::Mem.rung()) / 1000;
+        if age_us > MEM_AGE_US_NUDGE {
+            self.nudge();
+        }
+        age_us <= MEM_AGE_US_MAX
+    }
+
+    pub fn wait(&self, rung: Rung, epoch: Epoch) -> Result<()> {
+        self.check_ticket(epoch)?;
+        let wal = self.core.wal();
         if wal.durable(rung) >= epoch {
             return Ok(());
         }
@@ -210,10 +246,10 @@ impl Shared {
         let (durable, current) = (wal.durable(Rung::Disk), wal.current());
         debug_assert!(durable <= current, "an epoch is durable when it has ended");
         let oldest_unsynced = (!wal.is_idle()).then_some(Epoch(durable.0 + 1));
-        let age_us = self.core.unsynced_age_ns() / 1000;
         Exposure {
             oldest_unsynced,
-            age_us,
+            age_us: self.core.age_ns(Rung::Disk) / 1000,
+            bytes: self.unsynced_bytes(),
             durable,
             current,
         }
@@ -233,7 +269,9 @@ impl Shared {
     pub fn stats(&self) -> Stats {
         let memory = self.core.heap().memory();
         let wal = self.core.wal();
+        self.note_behind();
         let log = wal.stats();
+        let exposure = self.exposure();
         let ways = self.core.log_ways();
         let streams = (0..wal.streams()).map(StreamId);
         assert!(
@@ -272,7 +310,11 @@ impl Shared {
                 epoch: wal.current().0,
                 durable_epoch: wal.durable(Rung::Disk).0,
                 vouched_epoch: vouched.0,
-                durable_lag_us: self.exposure().age_us,
+                durable_lag_us: exposure.age_us,
+                durable_lag_max_us: self.worst.age_us(),
+                mirror_lag_us: self.core.age_ns(Rung::Mirror) / 1000,
+                unsynced_bytes: exposure.bytes,
+                unsynced_max_bytes: self.worst.bytes(),
                 flush_cpu_us: self.flush_cpu_ns.load(Ordering::Relaxed) / 1000,
                 spaced: self.spaced.load(Ordering::Relaxed),
                 disk_full: wal.is_disk_full(),

@@ -92,6 +92,14 @@ pub struct LogStats {
     pub vouched_epoch: u64,
     /// Age of the oldest epoch that is not durable, microseconds.
     pub durable_lag_us: u64,
+    /// The most that it was since the database was opened.
+    pub durable_lag_max_us: u64,
+    /// Age of the oldest epoch that is not durable on the mirror, microseconds; without nodes the disk's.
+    pub mirror_lag_us: u64,
+    /// Bytes of the log that are not on its disks.
+    pub unsynced_bytes: u64,
+    /// The most that they were since the database was opened.
+    pub unsynced_max_bytes: u64,
     /// Smoothed CPU time of a flush, microseconds.
     pub flush_cpu_us: u64,
     /// Whether flushes are being spaced: the cores are saturated, or a spacing is set.

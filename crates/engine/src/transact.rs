@@ -2,9 +2,9 @@
 //!
 //! | | returns when | for |
 //! |---|---|---|
-//! | [`Db::write`] | the transaction is durable | most programs |
+//! | [`Db::write`] | the transaction is durable, as [`Options::durability`](crate::Options::durability) says | most programs |
 //! | [`Db::write_later`] | others see it; the ticket says when it is durable | many writes, one wait |
-//! | [`Db::read`] | all that it has seen is durable | reading |
+//! | [`Db::read`] | all that it has seen is durable in the same way | reading |
 //! | [`Db::transact`] | others see it | callers that know the partitions, such as the server |
 //!
 //! All four run the same code, [`perdura_txn::Executor::run`].
@@ -32,7 +32,7 @@ pub enum Attempt<R> {
 
 impl Db {
     /// Runs `f` as one serial transaction and waits until it is durable: when this returns `Ok`,
-    /// all of it survives a power cut.
+    /// all of it survives a power cut, unless [`Options::durability`](crate::Options::durability) asks for less.
     ///
     /// **`f` may run several times.** It is an `FnMut` for that reason: a run that meets a key
     /// whose partition it has not latched, or a full log buffer, is undone and starts over, so
@@ -59,7 +59,7 @@ impl Db {
     }
 
     /// As [`write`](Self::write), but returns as soon as others see the transaction. It is durable
-    /// once [`wait`](Self::wait) returns for the ticket; tickets of one thread become durable in
+    /// once [`wait`](Self::wait) or [`wait_at`](Self::wait_at) returns for the ticket; tickets of one thread become durable in
     /// their order, so waiting for the last is enough. **`f` may run several times.**
     ///
     /// # Errors

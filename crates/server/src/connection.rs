@@ -19,7 +19,6 @@ use crate::resp::parse::{Limits, ParseError, Parser};
 use crate::resp::reply::Out;
 use crate::session::Session;
 use crate::state::State;
-use perdura_base::Epoch;
 use std::time::Duration;
 
 pub(crate) mod early;
@@ -317,7 +316,7 @@ impl Connection {
     /// Replies with an error and closes.
     pub(crate) fn refuse(&mut self, state: &State, error: &str) {
         Out::new(&mut self.replies.buf, self.session.resp3).error(error);
-        self.replies.seal(Rest::firm(Epoch(0)), state.reached);
+        self.replies.seal(Rest::NOTHING, state.reached);
         self.closing = true;
     }
 

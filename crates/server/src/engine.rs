@@ -2,10 +2,13 @@
 
 pub(crate) use perdura::types::{self, Fault, Source};
 pub(crate) use perdura::{
-    Attempt, Db, Delayed, Draft, End, Epoch, Error, Flushed, Kind, MemoryUse, Options, Packing,
-    PartitionId, PartitionSet, Progress, Reached, Renewal, RowRef, Rung, Shape, TEXT_KEY_BYTES_MAX,
-    TEXT_PAGE_BYTES, TableId, Text, Ticket, Tx, ValueCursor, files,
+    Attempt, Db, Delayed, Draft, Durability, End, Epoch, Error, Flushed, Kind, MemoryUse, Options,
+    Packing, PartitionId, PartitionSet, Progress, Reached, Renewal, RowRef, Shape,
+    TEXT_KEY_BYTES_MAX, TEXT_PAGE_BYTES, TableId, Text, Ticket, Tx, ValueCursor, files,
 };
+
+#[cfg(test)]
+pub(crate) use perdura::{Receipt, Rung};
 
 /// An engine's error as a reply, with the code that Redis clients look for.
 pub(crate) fn error_text(error: &Error) -> String {

@@ -8,9 +8,9 @@ use crate::acl;
 use crate::command::dispatch::{Begun, add_partitions, failed, note_run, run_data};
 use crate::command::steps::{Progress, Step, Work};
 use crate::command::wait::{answer, serve};
-use crate::command::{After, Data, flag};
+use crate::command::{After, Data, Told, flag};
 use crate::connection::Connection;
-use crate::engine::{Attempt, Db, Epoch, Error, PartitionSet};
+use crate::engine::{Attempt, Db, Error, PartitionSet};
 use crate::pubsub::Seat;
 use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
@@ -104,7 +104,7 @@ enum Turn {
     Again,
     /// The log had no room for so many bytes; nothing of the step is left.
     Behind(usize),
-    Ended(Result<(), Failure>, Epoch),
+    Ended(Result<(), Failure>, Told),
 }
 
 /// Why a command replies with an error.
@@ -199,7 +199,7 @@ impl State {
         self.start_clock();
         let began = self.clock;
         let turn = if let Err(text) = self.judge_job(&connection.session, &job) {
-            Turn::Ended(Err(Failure::Text(text.into())), Epoch(0))
+            Turn::Ended(Err(Failure::Text(text.into())), Told::NOTHING)
         } else if job.stale || (job.work.reads() && self.watches.changed(&job.watched)) {
             Turn::Again
         } else {
@@ -222,7 +222,7 @@ impl State {
                 self.connections.put(index, connection);
             }
             Turn::Again => self.begin_again(job, connection),
-            Turn::Ended(result, epoch) => {
+            Turn::Ended(result, told) => {
                 let start = connection.replies.buf.len();
                 let resp3 = connection.session.resp3;
                 let mut out = Out::new(&mut connection.replies.buf, resp3);
@@ -231,7 +231,7 @@ impl State {
                     Err(Failure::Text(text)) => out.error(&text),
                     Err(Failure::Engine(error)) => failed(self, &error, &mut out),
                 }
-                self.end_job(job, connection, start, epoch);
+                self.end_job(job, connection, start, told);
             }
         }
     }
@@ -266,14 +266,16 @@ impl State {
             }
             Ok(Attempt::Committed((Ok(Progress::Changed), _), _)) => Turn::Again,
             Ok(Attempt::Committed((Ok(Progress::Complete), outcome), ticket)) => {
+                let told = outcome.told(ticket.epoch);
                 outcome.settle(self, ticket.epoch);
-                Turn::Ended(Ok(()), ticket.epoch)
+                Turn::Ended(Ok(()), told)
             }
             Ok(Attempt::Committed((Err(text), outcome), ticket)) => {
+                let told = outcome.told(ticket.epoch);
                 outcome.settle(self, ticket.epoch);
-                Turn::Ended(Err(Failure::Text(text)), ticket.epoch)
+                Turn::Ended(Err(Failure::Text(text)), told)
             }
-            Err(error) => Turn::Ended(Err(Failure::Engine(error)), Epoch(0)),
+            Err(error) => Turn::Ended(Err(Failure::Engine(error)), Told::NOTHING),
         }
     }
 
@@ -290,7 +292,7 @@ impl State {
             vainly: job.begun.vainly + 1,
             ..job.begun
         };
-        let (epoch, after) = run_data(self, session, replies, begun, &args);
+        let (told, after) = run_data(self, session, replies, begun, &args);
         self.end_running();
         job.took += began.elapsed();
         if let After::Behind(bytes) = after {
@@ -299,7 +301,7 @@ impl State {
             return self.connections.put(index, connection);
         }
         if after != After::Steps {
-            return self.end_job(job, connection, start, epoch);
+            return self.end_job(job, connection, start, told);
         }
         if let Some(anew) = self.jobs.queue.back_mut() {
             anew.took = job.took;
@@ -313,15 +315,9 @@ impl State {
     }
 
     /// Lets the client go on with its reply, which begins at `start`.
-    fn end_job(
-        &mut self,
-        mut job: Job,
-        mut connection: Box<Connection>,
-        start: usize,
-        epoch: Epoch,
-    ) {
+    fn end_job(&mut self, mut job: Job, mut connection: Box<Connection>, start: usize, told: Told) {
         self.watches.forget(&mut job.watched);
-        self.newest = self.newest.max(epoch);
+        self.newest = self.newest.max(told.epoch);
         (connection.gathered, connection.under_way) = (0, 0);
         let reply = connection.replies.buf.get(start..).unwrap_or(&[]);
         let args = job.args.args();
@@ -329,8 +325,8 @@ impl State {
         note_run(self, &connection.session, ran, ended);
         self.note_reads(&connection.session, job.begun.command, &args);
         connection.session.end_caching(job.begun.command);
-        answer(self, &mut connection, start, epoch);
-        self.seal_own(&connection.session, &mut connection.replies);
+        answer(self, &mut connection, start, told);
+        self.seal_own(&mut connection.session, &mut connection.replies);
         connection.account(self);
         self.connections.put(job.seat.index, connection);
         serve(self);

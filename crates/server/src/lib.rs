@@ -8,7 +8,7 @@
 //!
 //! # Parts
 //! * `resp`: requests in, replies out, byte by byte.
-//! * `replies`: what holds a reply back until its epoch is durable.
+//! * `replies`: what holds a reply back until its epoch is durable. `rung_waits`: who waits for more.
 //! * `connection`, `session`: a client's bytes, and what it has told about itself.
 //! * `command`: the table of commands and their functions.
 //! * `poll`, `control`, `net`, `tls`: the loop, how other threads reach it, and the sockets.
@@ -46,6 +46,7 @@ mod pubsub;
 mod replies;
 mod resp;
 mod rounds;
+mod rung_waits;
 mod serve;
 mod session;
 pub mod settings;

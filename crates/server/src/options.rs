@@ -1,5 +1,6 @@
 //! What the server is told at its start, and why it may refuse.
 
+use crate::engine::Durability;
 use crate::settings::{ClientShare, OutputLimits, PackedLimits};
 use crate::tls::TlsAuthClients;
 use perdura_base::limits::VALUE_BYTES_MAX;
@@ -79,6 +80,8 @@ pub struct ServerOptions {
     pub protected_mode: bool,
     /// Where metrics and the status page are served, if they are.
     pub metrics_listen: Option<SocketAddr>,
+    /// How durable what a reply tells of must be for the reply to leave, in a new session.
+    pub durability: Durability,
     /// What the server does when the database has stopped after a failure of its disk.
     pub on_stop: OnStop,
     /// Names, perhaps with ports, by which they may be asked for beside their address.
@@ -150,6 +153,7 @@ impl Default for ServerOptions {
             acl_pubsub_default: String::from("resetchannels"),
             protected_mode: true,
             metrics_listen: None,
+            durability: Durability::Disk,
             on_stop: OnStop::Exit,
             http_hosts: Vec::new(),
             http_password: None,

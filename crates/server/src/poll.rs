@@ -228,7 +228,7 @@ impl EventLoop {
             db.begin_log_write();
         }
         self.gate.lie_down();
-        let advanced = !self.waiting.is_empty()
+        let advanced = self.is_waited_for()
             && self
                 .state
                 .db()
@@ -255,6 +255,7 @@ impl EventLoop {
         let deadlines = [
             state.pause.until(),
             state.blocking.next_deadline(),
+            state.rung_waits.next_deadline(),
             state.prover.next_deadline(),
         ];
         match deadlines.into_iter().flatten().min() {
@@ -266,7 +267,12 @@ impl EventLoop {
     /// Whether clients wait for an epoch that is not durable yet, and no connection has
     /// requests left.
     fn owes(&self) -> bool {
-        !self.waiting.is_empty() && !self.has_work()
+        self.is_waited_for() && !self.has_work()
+    }
+
+    /// Whether replies wait for the log, or clients do in WAITDUR.
+    fn is_waited_for(&self) -> bool {
+        !self.waiting.is_empty() || !self.state.rung_waits.is_empty()
     }
 
     /// Whether connections are to be run whatever the poller says.
@@ -414,6 +420,8 @@ impl EventLoop {
             self.list_if_waiting(self.touched[at]);
         }
         self.keep_log_going();
+        self.state.end_rung_waits(self.state.now);
+        self.touched.append(&mut self.state.touched);
         if self.state.stopped.is_some() {
             self.abandon_waiting();
         }

@@ -1,4 +1,4 @@
-//! The replies of one connection, each held back until what it rests on is durable.
+//! The replies of one connection, each held back until what it rests on is as durable as its client wants.
 //!
 //! Every reply carries the epoch of its transaction, even if that only read: another transaction may
 //! have pre-committed the value. Replies leave in the order of the requests, so what
@@ -7,7 +7,7 @@
 //!
 //! Invariant: `sent <= released <= buf.len()`, and no byte beyond `released` is ever written.
 
-use crate::engine::{Epoch, Reached, Rung};
+use crate::engine::{Durability, Epoch, Reached};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Result, Write};
 
@@ -30,25 +30,25 @@ pub(crate) enum Flushed {
 pub(crate) struct Rest {
     /// The newest epoch that it tells of.
     pub epoch: Epoch,
-    /// Where that epoch is to be durable.
-    pub rung: Rung,
-    /// Whether it waits until that is durable. If not, it waits only while the disk is too far
-    /// behind: see [`crate::state::State::mem_in_time`].
-    pub firm: bool,
+    /// How durable that epoch is to be. At `mem` the reply waits only while the log is too far behind:
+    /// see [`crate::state::State::mem_in_time`].
+    pub durability: Durability,
 }
 
 impl Rest {
-    /// Until `epoch` is durable on the log's disks.
-    pub(crate) fn firm(epoch: Epoch) -> Self {
-        Rest {
-            epoch,
-            rung: Rung::Disk,
-            firm: true,
-        }
+    /// A reply that tells of no write.
+    pub(crate) const NOTHING: Self = Rest {
+        epoch: Epoch(0),
+        durability: Durability::Disk,
+    };
+
+    /// Whether the rung that decides has the epoch: at `mem` the one above it.
+    fn is_durable(self, reached: Reached) -> bool {
+        self.epoch <= reached.at(self.durability.rung())
     }
 
-    fn is_durable(self, reached: Reached) -> bool {
-        self.epoch <= reached.at(self.rung)
+    fn is_firm(self) -> bool {
+        self.durability.is_firm()
     }
 }
 
@@ -61,8 +61,8 @@ struct Held {
 impl Held {
     /// Whether a later reply that waits for `rest` waits no longer than this one.
     fn covers(&self, rest: Rest) -> bool {
-        let same_rung = rest.rung == self.rest.rung;
-        same_rung && rest.epoch <= self.rest.epoch && (self.rest.firm || !rest.firm)
+        let same_rung = rest.durability.rung() == self.rest.durability.rung();
+        same_rung && rest.epoch <= self.rest.epoch && (self.rest.is_firm() || !rest.is_firm())
     }
 }
 
@@ -91,7 +91,7 @@ impl Replies {
     /// Releases what the rungs have reached, and with `in_time` what need not be durable.
     pub(crate) fn release(&mut self, reached: Reached, in_time: bool) {
         while let Some(first) = self.held.front() {
-            if !first.rest.is_durable(reached) && (first.rest.firm || !in_time) {
+            if !first.rest.is_durable(reached) && (first.rest.is_firm() || !in_time) {
                 break;
             }
             self.released = first.end;
@@ -99,12 +99,18 @@ impl Replies {
         }
     }
 
-    /// Whether the first reply that waits must become durable.
+    /// Whether the first reply that waits must reach a rung.
     pub(crate) fn waits_firmly(&self) -> bool {
-        self.held.front().is_some_and(|first| first.rest.firm)
+        self.held.front().is_some_and(|first| first.rest.is_firm())
     }
 
-    /// Whether some reply waits for the disk.
+    /// How durable the first reply that waits must become; `None` if none waits.
+    #[cfg(test)]
+    pub(crate) fn waits_for(&self) -> Option<Durability> {
+        self.held.front().map(|first| first.rest.durability)
+    }
+
+    /// Whether some reply waits for the log.
     pub(crate) fn waits(&self) -> bool {
         !self.held.is_empty()
     }
@@ -172,10 +178,18 @@ impl Replies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Rung;
+
+    fn rest(durability: Durability, epoch: u64) -> Rest {
+        Rest {
+            epoch: Epoch(epoch),
+            durability,
+        }
+    }
 
     fn push(replies: &mut Replies, text: &[u8], epoch: u64, durable: u64) {
         replies.buf.extend_from_slice(text);
-        replies.seal(Rest::firm(Epoch(epoch)), disk(durable));
+        replies.seal(rest(Durability::Disk, epoch), disk(durable));
     }
 
     fn disk(epoch: u64) -> Reached {
@@ -226,12 +240,8 @@ mod tests {
     fn a_reply_that_need_not_be_durable_leaves_while_the_disk_keeps_up_and_overtakes_nothing() {
         let mut replies = Replies::default();
         let soft = |replies: &mut Replies, text: &[u8], epoch| {
-            let rest = Rest {
-                firm: false,
-                ..Rest::firm(Epoch(epoch))
-            };
             replies.buf.extend_from_slice(text);
-            replies.seal(rest, disk(1));
+            replies.seal(rest(Durability::Mem, epoch), disk(1));
         };
         soft(&mut replies, b"a", 2);
         soft(&mut replies, b"b", 1);
@@ -248,6 +258,33 @@ mod tests {
         assert!(replies.waits_firmly());
         replies.release(disk(3), false);
         assert_eq!(sent(&mut replies), b"de");
+    }
+
+    #[test]
+    fn each_reply_waits_for_its_rung_and_overtakes_no_other() {
+        let reached = |disk, mirror| {
+            Reached::new(|rung| match rung {
+                Rung::Disk => Epoch(disk),
+                Rung::Mirror => Epoch(mirror),
+            })
+        };
+        let mut replies = Replies::default();
+        for (text, durability) in [
+            (b"m", Durability::Mirror),
+            (b"d", Durability::Disk),
+            (b"n", Durability::Mirror),
+            (b"s", Durability::Mem),
+        ] {
+            replies.buf.extend_from_slice(text);
+            replies.seal(rest(durability, 5), reached(4, 4));
+        }
+        replies.release(reached(5, 4), true);
+        assert_eq!(sent(&mut replies), b"", "the mirror is behind the disk");
+        replies.release(reached(4, 5), true);
+        assert_eq!(sent(&mut replies), b"m");
+        assert_eq!(replies.waits_for(), Some(Durability::Disk));
+        replies.release(reached(5, 5), false);
+        assert_eq!(sent(&mut replies), b"dns");
     }
 
     #[test]

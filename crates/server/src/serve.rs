@@ -1,7 +1,7 @@
 //! Start and end: bind, open the database in another thread, run the loop, close.
 
 use crate::control::{Control, Gate, Message};
-use crate::engine::{Db, Error, Options, Progress, Ticket, files};
+use crate::engine::{Db, Durability, Error, Options, Progress, Ticket, files};
 use crate::http::{Guard, Http};
 use crate::net::Listener;
 use crate::options::{ServeError, ServerOptions};
@@ -245,7 +245,7 @@ impl Prepared {
                 // What `mem` clients were told already must not be lost by a clean end.
                 let last = db.exposure().current;
                 while let Some(epoch) = db.exposure().oldest_unsynced.filter(|e| *e <= last) {
-                    db.wait(Ticket { epoch })?;
+                    db.wait_at(Durability::Disk, Ticket { epoch })?;
                 }
                 db.abandon();
             }

@@ -4,32 +4,15 @@
 use crate::acl::prove::Proof;
 use crate::acl::{Acl, User};
 use crate::command::{Command, flag};
-use crate::engine::{Epoch, Rung};
+use crate::engine::{Durability, Epoch};
 use crate::pubsub::{Seat, Subscriptions};
 use crate::replies::Rest;
 use crate::resp::parse::OwnedArgs;
+use crate::state::State;
 use crate::tracking::Reads;
 use crate::watch::Own;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// When a write is answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Durability {
-    /// When the disk has it: the default.
-    Disk,
-    /// At once, unless a write of more than 10 ms ago is not durable.
-    Mem,
-}
-
-impl Durability {
-    /// The rung on which a reply's epoch must be durable, or not be too far behind.
-    fn rung(self) -> Rung {
-        match self {
-            Durability::Disk | Durability::Mem => Rung::Disk,
-        }
-    }
-}
 
 /// Whether requests are answered, as CLIENT REPLY says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,8 +86,12 @@ pub(crate) struct Session {
     pub watched: Own,
     /// What it is subscribed to.
     pub subscriptions: Option<Box<Subscriptions>>,
-    /// When replies leave.
+    /// How durable what a reply tells of must be for the reply to leave.
     pub durability: Durability,
+    /// The epoch of its newest write; zero before the first.
+    pub written: Epoch,
+    /// The newest epoch that it was told of, its own writes included.
+    pub told: Epoch,
     /// When the connection was accepted.
     pub since: Instant,
     /// When the last request arrived, its reply was ready after a wait, or a part of a reply left.
@@ -139,7 +126,8 @@ pub(crate) struct Session {
 
 impl Session {
     /// A client that has said nothing yet.
-    pub(crate) fn new(seat: Seat, peer: String, local: String, unix: bool, acl: &Acl) -> Self {
+    pub(crate) fn new(seat: Seat, peer: String, local: String, unix: bool, state: &State) -> Self {
+        let acl = &state.acl;
         let now = Instant::now();
         Session {
             seat,
@@ -155,7 +143,9 @@ impl Session {
             block: None,
             watched: Own::new(),
             subscriptions: None,
-            durability: Durability::Disk,
+            durability: state.options.durability,
+            written: Epoch(0),
+            told: Epoch(0),
             since: now,
             active: now,
             last: None,
@@ -185,14 +175,15 @@ impl Session {
     }
 
     /// Back to the state after connecting, as RESET asks.
-    pub(crate) fn reset(&mut self, acl: &Acl) {
+    pub(crate) fn reset(&mut self, acl: &Acl, durability: Durability) {
         self.name.clear();
         self.database = 0;
         self.resp3 = false;
         self.user = Arc::clone(acl.default_user());
         self.authenticated = acl.open();
         self.block = None;
-        self.durability = Durability::Disk;
+        self.durability = durability;
+        (self.written, self.told) = (Epoch(0), Epoch(0));
         self.monitors = false;
         self.mute = Mute::No;
         self.no_evict = false;
@@ -216,13 +207,23 @@ impl Session {
         !self.resp3 && own.is_some_and(|own| own.total() > 0)
     }
 
-    /// What a reply to it waits for that tells of `epoch`.
-    pub(crate) fn rest(&self, epoch: Epoch) -> Rest {
+    /// What something waits for that tells it of `epoch`.
+    pub(crate) fn rest(&mut self, epoch: Epoch) -> Rest {
+        self.rest_at(Durability::Mem, epoch)
+    }
+
+    /// The same of something that is at least this durable, whatever the client has chosen.
+    pub(crate) fn rest_at(&mut self, least: Durability, epoch: Epoch) -> Rest {
+        self.told = self.told.max(epoch);
         Rest {
             epoch,
-            rung: self.durability.rung(),
-            firm: self.durability == Durability::Disk,
+            durability: self.durability.max(least),
         }
+    }
+
+    /// Notes that it has written in this epoch; zero if it only read.
+    pub(crate) fn note_write(&mut self, epoch: Epoch) {
+        self.written = self.written.max(epoch);
     }
 
     /// The name of its user.

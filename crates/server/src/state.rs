@@ -18,6 +18,7 @@ use crate::pause::Pause;
 use crate::pubsub::{Seat, Topics};
 use crate::resp::foreign::Foreign;
 use crate::rounds::Rounds;
+use crate::rung_waits::RungWaits;
 use crate::session::Session;
 use crate::slowlog::SlowLog;
 use crate::spikes::Spikes;
@@ -31,11 +32,6 @@ use rustls::ServerConfig;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// No `mem` reply leaves while a write older than this is not durable, microseconds.
-const MEM_AGE_US_MAX: u64 = 10_000;
-/// From this age on the flusher is told that clients may soon have to wait, microseconds.
-const MEM_AGE_US_NUDGE: u64 = 2_000;
 
 /// After a line about a foreign protocol the log is silent about them for this long.
 const FOREIGN_SILENCE: Duration = Duration::from_secs(60);
@@ -173,6 +169,8 @@ pub(crate) struct State {
     pub watches: Watches,
     /// The clients that wait for keys.
     pub blocking: Blocking,
+    /// The clients that wait for a rung.
+    pub rung_waits: RungWaits,
     /// The clients whose commands go on in steps.
     pub jobs: Jobs,
     /// What takes steps.
@@ -270,6 +268,7 @@ impl State {
             },
             watches: Watches::default(),
             blocking: Blocking::default(),
+            rung_waits: RungWaits::default(),
             jobs: Jobs::default(),
             steps: Steps::default(),
             topics: Topics::default(),
@@ -342,15 +341,10 @@ impl State {
         self.wall_ns / 1000
     }
 
-    /// Whether `mem` replies may leave now: nothing that is not durable is older than the bound,
-    /// counted from its write. Asked when replies leave, not when they are made.
+    /// Whether `mem` replies may leave now: see [`Db::is_mem_in_time`]. Asked when replies leave, not
+    /// when they are made.
     pub(crate) fn mem_in_time(&self) -> bool {
-        let Some(db) = self.db() else { return true };
-        let age_us = db.exposure().age_us;
-        if age_us > MEM_AGE_US_NUDGE {
-            db.nudge();
-        }
-        age_us <= MEM_AGE_US_MAX
+        self.db().is_none_or(Db::is_mem_in_time)
     }
 
     /// Looks at the checkpoints, for the count of changes since the newest one.
@@ -384,6 +378,7 @@ impl State {
             self.topics.forget(&mut own, session.seat.id);
         }
         self.blocking.take(session.seat.id);
+        self.rung_waits.take(session.seat.id);
         self.drop_job(session.seat.id);
         self.forget_proof(session);
         if session.monitors {

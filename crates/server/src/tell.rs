@@ -274,7 +274,7 @@ impl State {
     /// Seals the messages to the running client behind its reply. Like every message they wait for all
     /// that was written before.
     #[inline]
-    pub(crate) fn seal_own(&mut self, session: &Session, replies: &mut Replies) {
+    pub(crate) fn seal_own(&mut self, session: &mut Session, replies: &mut Replies) {
         if !self.running.messages.is_empty() {
             self.append_own(&mut replies.buf);
             replies.seal(session.rest(self.newest), self.reached);

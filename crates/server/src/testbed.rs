@@ -55,6 +55,6 @@ pub(crate) fn socket() -> Stream {
 /// A client that has just connected.
 pub(crate) fn connection(state: &State, stream: Stream, index: usize, id: u64) -> Box<Connection> {
     let seat = Seat { index, id };
-    let session = Session::new(seat, String::new(), String::new(), true, &state.acl);
+    let session = Session::new(seat, String::new(), String::new(), true, state);
     Box::new(Connection::new(stream, session))
 }

@@ -175,6 +175,12 @@ impl<'a> Tx<'a> {
         Ok(done)
     }
 
+    /// Returns whether the transaction has changed anything so far.
+    #[must_use]
+    pub fn has_written(&self) -> bool {
+        !self.undo.is_empty() || !self.typed.homes.is_empty()
+    }
+
     /// Returns how many bytes the log refused, if the log will have room for them when it has caught up:
     /// then the transaction is to run again.
     #[must_use]

@@ -412,6 +412,19 @@ impl Wal {
         })
     }
 
+    /// Bytes of blocks, the open ones included, that a rung lacks in all streams.
+    #[must_use]
+    pub fn waiting_bytes(&self, rung: Rung) -> u64 {
+        let rung = self.in_force(rung);
+        let of_stream = |s: &CachePadded<Stream>| {
+            let end = s.inner.lock().end();
+            let reached = s.reached[rung].load(Ordering::SeqCst);
+            // What was appended and passed meanwhile is not behind.
+            end.0.saturating_sub(reached)
+        };
+        self.streams.iter().map(of_stream).sum()
+    }
+
     /// Figures so far.
     #[must_use]
     pub fn stats(&self) -> WalStats {

@@ -100,6 +100,15 @@ impl StreamInner {
         }
     }
 
+    /// Where the open block ends if it is filled as it is, or the last filled one if none is open.
+    pub fn end(&self) -> Pos {
+        let open = self
+            .open
+            .as_ref()
+            .map_or(0, |open| block::block_len(open.len));
+        Pos(self.next_pos.0 + open)
+    }
+
     /// Where the last filled block ends; `None` if none waits to be sealed.
     pub fn filled_end(&self) -> Option<Pos> {
         let end = self.filled.back()?.end();

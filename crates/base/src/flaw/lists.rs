@@ -153,10 +153,11 @@ impl Flaw {
     ];
 
     /// The flaws of the server, which no simulated run reaches.
-    pub const SERVER: [Flaw; 3] = [
+    pub const SERVER: [Flaw; 4] = [
         Flaw::MessageOfRerunKept,
         Flaw::LibraryNotWritten,
         Flaw::DeliveryShownEarly,
+        Flaw::ReceiptRoundedUp,
     ];
 
     /// The flaws of the tree: the model of its restart arms them.

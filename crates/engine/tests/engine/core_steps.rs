@@ -528,26 +528,26 @@ fn the_age_of_what_is_not_durable_counts_from_its_write_however_long_a_sync_take
     let core = Core::open(env, small(), Arc::new(Progress::default())).expect("it opens");
     core.flush_all().expect("flushed");
     clock.advance_us(50_000);
-    assert_eq!(core.unsynced_age_ns(), 0, "there is nothing to lose");
+    assert_eq!(core.age_ns(Rung::Disk), 0, "there is nothing to lose");
     put(&core, "a", b"1");
     clock.advance_us(7_000);
-    assert_eq!(core.unsynced_age_ns(), ms(7), "no flusher has looked yet");
+    assert_eq!(core.age_ns(Rung::Disk), ms(7), "no flusher has looked yet");
     assert!(core.close_epoch().is_some());
     while core.flush_step(StreamId(0)).expect("a write") != FlushProgress::Wrote {}
     // The sync of the first epoch takes 500 ms; 4 ms after its begin a second one is written.
     clock.advance_us(4_000);
     put(&core, "b", b"2");
-    assert_eq!(core.unsynced_age_ns(), ms(11));
+    assert_eq!(core.age_ns(Rung::Disk), ms(11));
     clock.advance_us(496_000);
-    assert_eq!(core.unsynced_age_ns(), ms(507));
+    assert_eq!(core.age_ns(Rung::Disk), ms(507));
     while core.flush_step(StreamId(0)).expect("a sync") != FlushProgress::Synced {}
     assert_eq!(
-        core.unsynced_age_ns(),
+        core.age_ns(Rung::Disk),
         ms(496),
         "the second one is as old as its write"
     );
     core.flush_all().expect("flushed");
-    assert_eq!(core.unsynced_age_ns(), 0);
+    assert_eq!(core.age_ns(Rung::Disk), 0);
 }
 
 #[test]

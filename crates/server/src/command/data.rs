@@ -4,7 +4,7 @@
 use super::event::{Class, Event};
 use super::scripts::ran::Ran;
 use super::steps::{self, Progress, Step, Work};
-use super::{Command, DataFn, Run, flag, notice};
+use super::{Command, DataFn, Run, Told, flag, notice};
 #[cfg(doc)]
 use crate::ahead::AHEAD_KEYS;
 use crate::blocking::{Nothing, Wait};
@@ -145,16 +145,20 @@ pub(crate) struct Outcome {
     swapped: u16,
     ran: Option<Box<Ran>>,
     emptied: bool,
+    /// Whether the transaction has changed anything.
+    wrote: bool,
     /// What the client waits for, instead of a reply.
     pub later: Option<Later>,
 }
 
 impl Outcome {
-    /// The epoch that the replies rest on, of a transaction that has committed in `epoch`.
-    pub(crate) fn rests_on(&self, epoch: Epoch) -> Epoch {
-        self.ran
-            .as_ref()
-            .map_or(epoch, |ran| epoch.max(ran.rests_on))
+    /// The epochs that the replies tell of, of a transaction that has committed in `epoch`.
+    pub(crate) fn told(&self, epoch: Epoch) -> Told {
+        let rests_on = self.ran.as_ref().map(|ran| ran.rests_on);
+        Told {
+            epoch: rests_on.map_or(epoch, |rests_on| rests_on.max(epoch)),
+            written: if self.wrote { epoch } else { Epoch(0) },
+        }
     }
 
     /// Counts the lookups, tells of the changes, which are durable with `epoch`, and gives back
@@ -544,6 +548,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
             swapped: self.swapped,
             ran: self.ran,
             emptied: self.emptied,
+            wrote: self.tx.has_written(),
             later: self.later,
         })
     }

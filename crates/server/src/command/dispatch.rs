@@ -3,7 +3,8 @@
 //!
 //! A command leaves [`Effects`] beside its reply. [`execute`] consumes them in this order:
 //! 1. a command that the log had no room for is taken back, and nothing else happens;
-//! 2. the server's newest epoch advances, and the reply's [`Rest`] is determined (`epoch`, `firm`);
+//! 2. the server's newest epoch and the client's newest write advance (`epoch`, `written`), and what the reply
+//!    waits for is determined (`epoch`, `least`);
 //! 3. the command is counted and timed, from its unmuted reply;
 //! 4. the reply of a client that wants none is dropped, and its pushes take its place (`pushed`);
 //! 5. the command is shown to monitors;
@@ -11,11 +12,11 @@
 //! 7. clients that waited for a key that it has changed are served;
 //! 8. messages to the client itself, of its command and of those served, are sealed behind its reply.
 
-use super::{After, Command, Cx, Data, Effects, Keys, Later, Run, flag};
+use super::{After, Command, Cx, Data, Effects, Keys, Later, Run, Told, flag};
 use crate::acl;
-use crate::engine::{Attempt, Db, Epoch, Error, PartitionSet, error_text};
+use crate::engine::{Attempt, Db, Error, PartitionSet, error_text};
 use crate::loading;
-use crate::replies::{Replies, Rest};
+use crate::replies::Replies;
 use crate::resp::foreign::Foreign;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
@@ -113,8 +114,8 @@ fn carry_out(
                 state.scripts.enter(session, state.now);
             }
             let begun = Begun { command, vainly: 0 };
-            let (epoch, after) = run_data(state, session, replies, begun, args);
-            Effects::of(epoch, after)
+            let (told, after) = run_data(state, session, replies, begun, args);
+            Effects::of(told, after)
         }
         Run::Plain(run) => {
             let out = Out::new(&mut replies.buf, session.resp3);
@@ -148,8 +149,9 @@ fn consume(
     } = *request;
     let Effects {
         epoch,
+        written,
         after,
-        firm,
+        least,
         pushed,
         held_back,
     } = effects;
@@ -163,11 +165,8 @@ fn consume(
     }
     session.spent = Duration::ZERO;
     state.newest = state.newest.max(epoch);
-    let rest = if firm {
-        Rest::firm(epoch)
-    } else {
-        session.rest(epoch)
-    };
+    session.note_write(written);
+    let rest = session.rest_at(least, epoch);
     let counted = found.map(|(slot, command)| Counted::new(slot, command, args));
     count(
         state,
@@ -379,7 +378,7 @@ pub(crate) fn add_partitions(
     }
 }
 
-/// One command, one transaction. Answers the epoch that the reply rests on, and whether the
+/// One command, one transaction. Answers the epochs that the reply tells of, and whether the
 /// client now waits: for a key, for the log, or while the command goes on in steps. After some vain beginnings
 /// it does not go on in steps any more.
 pub(crate) fn run_data(
@@ -388,11 +387,11 @@ pub(crate) fn run_data(
     replies: &mut Replies,
     begun: Begun,
     args: &Args<'_>,
-) -> (Epoch, After) {
+) -> (Told, After) {
     let command = begun.command;
     let (Stage::Ready(db), Run::Data(_)) = (&state.stage, command.run) else {
         Out::new(&mut replies.buf, session.resp3).error("ERR the database is not open");
-        return (Epoch(0), After::Continue);
+        return (Told::NOTHING, After::Continue);
     };
     let mut partitions = PartitionSet::empty();
     add_partitions(db, command, args, &mut partitions);
@@ -422,25 +421,25 @@ pub(crate) fn run_data(
     match result {
         Ok(Attempt::Behind { bytes }) => {
             replies.buf.truncate(start);
-            (Epoch(0), After::Behind(bytes))
+            (Told::NOTHING, After::Behind(bytes))
         }
         Ok(Attempt::Committed(mut outcome, ticket)) => {
             let (seat, database) = (session.seat, session.database);
             match outcome.later.take() {
                 None => {
-                    let rests_on = outcome.rests_on(ticket.epoch);
+                    let told = outcome.told(ticket.epoch);
                     outcome.settle(state, ticket.epoch);
-                    (rests_on, After::Continue)
+                    (told, After::Continue)
                 }
                 Some(Later::Wait(wait)) => {
                     outcome.settle(state, ticket.epoch);
                     let wait = (*wait, ticket.epoch);
                     state.blocking.add(seat, database, command, args, wait);
-                    (Epoch(0), After::Block)
+                    (Told::NOTHING, After::Block)
                 }
                 Some(Later::Steps(work)) => {
                     state.add_job(session, begun, args, work);
-                    (Epoch(0), After::Steps)
+                    (Told::NOTHING, After::Steps)
                 }
             }
         }
@@ -451,7 +450,7 @@ pub(crate) fn run_data(
                 &error,
                 &mut Out::new(&mut replies.buf, session.resp3),
             );
-            (Epoch(0), After::Continue)
+            (Told::NOTHING, After::Continue)
         }
     }
 }

@@ -30,7 +30,7 @@ pub(crate) mod table;
 pub(crate) mod wait;
 pub(crate) mod zsets;
 
-use crate::engine::Epoch;
+use crate::engine::{Durability, Epoch};
 use crate::resp::foreign::Foreign;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
@@ -91,6 +91,29 @@ pub(crate) struct Cx<'a> {
     pub in_block: bool,
 }
 
+/// The epochs of what a reply tells of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct Told {
+    /// The newest of all; zero for none.
+    pub epoch: Epoch,
+    /// The one in which the command has written; zero if it has not.
+    pub written: Epoch,
+}
+
+impl Told {
+    /// Of a reply that rests on no write.
+    pub(crate) const NOTHING: Self = Self::read(Epoch(0));
+
+    /// Of a command that has only read.
+    pub(crate) const fn read(epoch: Epoch) -> Self {
+        Told {
+            epoch,
+            written: Epoch(0),
+        }
+    }
+}
+
 /// What one command leaves to be done beside its reply. The command makes it;
 /// [`execute`](dispatch::execute) consumes it, in the order that its header names.
 #[derive(Debug)]
@@ -98,10 +121,12 @@ pub(crate) struct Cx<'a> {
 pub(crate) struct Effects {
     /// The epoch that the reply rests on; zero for none.
     pub epoch: Epoch,
+    /// The epoch in which the command has written; zero if it has not.
+    pub written: Epoch,
     /// What the connection does next.
     pub after: After,
-    /// Whether the reply waits for the disk whatever the client has chosen.
-    pub firm: bool,
+    /// How durable that epoch is to be at least, whatever the client has chosen.
+    pub least: Durability,
     /// Pushes among the replies, which leave even if the replies do not.
     pub pushed: Vec<u8>,
     /// Messages of a MULTI block, which leave if the block commits. EXEC consumes them.
@@ -110,14 +135,15 @@ pub(crate) struct Effects {
 
 impl Effects {
     /// Those of a command whose reply rests on nothing.
-    pub(crate) const NONE: Self = Self::of(Epoch(0), After::Continue);
+    pub(crate) const NONE: Self = Self::of(Told::NOTHING, After::Continue);
 
     /// Those of a command that has a reply or waits for one.
-    pub(crate) const fn of(epoch: Epoch, after: After) -> Self {
+    pub(crate) const fn of(told: Told, after: After) -> Self {
         Effects {
-            epoch,
+            epoch: told.epoch,
+            written: told.written,
             after,
-            firm: false,
+            least: Durability::Mem,
             pushed: Vec::new(),
             held_back: Vec::new(),
         }
@@ -127,16 +153,18 @@ impl Effects {
     fn add(&mut self, inner: Effects) {
         let Effects {
             epoch,
+            written,
             after,
-            firm,
+            least,
             pushed,
             held_back,
         } = inner;
         self.epoch = self.epoch.max(epoch);
+        self.written = self.written.max(written);
         if after != After::Continue {
             self.after = after;
         }
-        self.firm |= firm;
+        self.least = self.least.max(least);
         self.pushed.extend(pushed);
         self.held_back.extend(held_back);
     }

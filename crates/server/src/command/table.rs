@@ -40,6 +40,7 @@ static FAMILIES: &[&[Command]] = &[
     super::sets::joins::COMMANDS,
     super::sets::COMMANDS,
     super::server::slowlog::COMMANDS,
+    super::server::waitdur::COMMANDS,
     super::keys::sort::COMMANDS,
     super::streams::add::COMMANDS,
     super::streams::claim::COMMANDS,

@@ -2,11 +2,12 @@
 
 use super::data::Outcome;
 use super::dispatch::{add_partitions, failed, hush};
-use super::{Data, Run};
+use super::{Data, Run, Told};
 use crate::acl;
 use crate::blocking::Waiter;
 use crate::connection::Connection;
 use crate::engine::{Epoch, Error, Kind, PartitionSet, Shape, TableId, Tx};
+use crate::pubsub::Seat;
 use crate::resp::reply::Out;
 use crate::state::{Stage, State};
 use perdura_base::flaw::{Flaw, armed};
@@ -101,7 +102,7 @@ fn denied(state: &mut State, connection: &mut Connection, waiter: &Waiter, key: 
     let start = connection.replies.buf.len();
     let resp3 = connection.session.resp3;
     Out::new(&mut connection.replies.buf, resp3).error(&text);
-    answer(state, connection, start, Epoch(0));
+    answer(state, connection, start, Told::NOTHING);
     true
 }
 
@@ -142,33 +143,37 @@ fn attempt(
         }
         Ok((Try::Served, Some(data.finish()?)))
     });
-    let (epoch, outcome) = match result {
+    let (told, outcome) = match result {
         Ok(((tried, None), _)) => {
             replies.buf.truncate(start);
             return (tried, None);
         }
-        Ok(((_, Some(outcome)), ticket)) => (ticket.epoch, Some((outcome, ticket.epoch))),
+        Ok(((_, Some(outcome)), ticket)) => {
+            let told = outcome.told(ticket.epoch);
+            (told, Some((outcome, ticket.epoch)))
+        }
         Err(error) => {
             replies.buf.truncate(start);
             failed(state, &error, &mut Out::new(&mut replies.buf, resp3));
-            (Epoch(0), None)
+            (Told::NOTHING, None)
         }
     };
-    state.newest = state.newest.max(epoch);
+    state.newest = state.newest.max(told.epoch);
     let shown = if armed(Flaw::DeliveryShownEarly) {
-        Epoch(0)
+        Told::NOTHING
     } else {
-        epoch
+        told
     };
     answer(state, connection, start, shown);
     (Try::Served, outcome)
 }
 
 /// Seals the reply of a client that waits no more, and lets it go on.
-pub(crate) fn answer(state: &mut State, connection: &mut Connection, start: usize, epoch: Epoch) {
+pub(crate) fn answer(state: &mut State, connection: &mut Connection, start: usize, told: Told) {
     // A command that waits has pushed nothing among its replies.
     hush(&mut connection.session, &mut connection.replies, start, &[]);
-    let rest = connection.session.rest(epoch);
+    connection.session.note_write(told.written);
+    let rest = connection.session.rest(told.epoch);
     connection.replies.seal(rest, state.reached);
     connection.blocked = false;
     // It was not idle while it waited.
@@ -204,20 +209,29 @@ pub(crate) fn unblock(state: &mut State, id: u64, error: Option<&str>) -> bool {
 }
 
 fn release(state: &mut State, waiter: &Waiter, error: Option<&str>) {
-    let index = waiter.seat.index;
-    let Some(mut connection) = state.connections.take(index) else {
+    let told = Told::read(waiter.epoch);
+    answer_blocked(state, waiter.seat, told, |out| match error {
+        Some(text) => out.error(text),
+        None => out.null_array(),
+    });
+}
+
+/// Answers a client that waits no more, if it is still there.
+pub(crate) fn answer_blocked(
+    state: &mut State,
+    seat: Seat,
+    told: Told,
+    write: impl FnOnce(&mut Out<'_>),
+) {
+    let Some(mut connection) = state.connections.take(seat.index) else {
         return;
     };
-    if connection.session.seat.id == waiter.seat.id {
+    if connection.session.seat == seat {
         let resp3 = connection.session.resp3;
         let start = connection.replies.buf.len();
-        let mut out = Out::new(&mut connection.replies.buf, resp3);
-        match error {
-            Some(text) => out.error(text),
-            None => out.null_array(),
-        }
-        answer(state, &mut connection, start, waiter.epoch);
+        write(&mut Out::new(&mut connection.replies.buf, resp3));
+        answer(state, &mut connection, start, told);
     }
-    state.connections.put(index, connection);
-    state.touch(index);
+    state.connections.put(seat.index, connection);
+    state.touch(seat.index);
 }

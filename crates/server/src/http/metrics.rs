@@ -250,6 +250,30 @@ const ROWS: &[(&str, &str, Unit, &str)] = &[
         "Age of the oldest commit that is not durable.",
     ),
     (
+        "log_durable_lag_max_us",
+        "log_durable_lag_max_seconds",
+        Micro,
+        "The most that it was since the start.",
+    ),
+    (
+        "log_mirror_lag_us",
+        "log_mirror_lag_seconds",
+        Micro,
+        "Age of the oldest commit that the log's nodes lack; without nodes, that is not durable.",
+    ),
+    (
+        "log_unsynced_bytes",
+        "log_unsynced_bytes",
+        As,
+        "Bytes of the log that are not on its disks.",
+    ),
+    (
+        "log_unsynced_max_bytes",
+        "log_unsynced_max_bytes",
+        As,
+        "The most that they were since the start.",
+    ),
+    (
         "log_disk_full",
         "log_disk_full",
         As,

@@ -78,6 +78,10 @@ function show(now) {
   put("clients", count(now.connected_clients));
   put("keys", count(now.keys));
   put("lag", ((now.log_durable_lag_us ?? 0) / 1000).toFixed(1));
+  put("lag-max", ((now.log_durable_lag_max_us ?? 0) / 1000).toFixed(1));
+  put("mirror-lag", ((now.log_mirror_lag_us ?? 0) / 1000).toFixed(1));
+  put("unsynced", bytes(now.log_unsynced_bytes));
+  put("unsynced-max", bytes(now.log_unsynced_max_bytes));
   put("durable", count(now.log_durable_epoch));
   put("epoch", count(now.log_epoch));
   put("logged", bytes(now.log_log_device_bytes));

@@ -1,10 +1,11 @@
 //! What other threads tell the loop: see [`Message`].
 
 use super::{Ending, EventLoop};
+use crate::command::Told;
 use crate::command::server::info::everything;
 use crate::command::wait::answer;
 use crate::control::Message;
-use crate::engine::{Db, Epoch, error_text};
+use crate::engine::{Db, error_text};
 use crate::options::ServeError;
 use crate::resp::reply::Out;
 use crate::state::{Stage, unix_seconds};
@@ -67,7 +68,7 @@ impl EventLoop {
                     Ok(()) => out.ok(),
                     Err(error) => out.error(&error_text(&error)),
                 }
-                answer(&mut self.state, &mut connection, start, Epoch(0));
+                answer(&mut self.state, &mut connection, start, Told::NOTHING);
                 self.state.connections.put(index, connection);
                 self.touched.push(index);
             }

@@ -95,7 +95,7 @@ impl EventLoop {
             index,
             id: self.next_id,
         };
-        let session = Session::new(seat, peer, local, unix, &self.state.acl);
+        let session = Session::new(seat, peer, local, unix, &self.state);
         if stream.handshaking() {
             let deadline = session.since + HANDSHAKE;
             self.handshakes.push_back((index, seat.id, deadline));

@@ -1,8 +1,10 @@
-//! The settings of connections: how many there may be, how long they may be idle, what they track.
+//! The settings of connections: how many there may be, how long they may be idle, what they track, how durable
+//! what they are told must be.
 
-use super::kind::{Kind, number};
+use super::kind::{Kind, known, number};
 use super::row::{I32_MAX, one, row, seconds, server};
 use super::{Group, Setting};
+use crate::engine::Durability;
 
 pub const COUNT: Setting = row(
     "maxclients",
@@ -53,5 +55,19 @@ pub const KEEPALIVE: Setting = row(
     server!(|o| one(o.tcp_keepalive_seconds), |o, v| {
         number(&mut o.tcp_keepalive_seconds, &v[0])
     }),
+)
+.live();
+
+pub const DURABILITY: Setting = row(
+    "durability",
+    Group::Database,
+    Kind::Choice(&Durability::NAMES),
+    "How durable a write must be for replies that tell of it to leave, in new sessions; CLIENT DURABILITY changes it \
+     for one. mem: visible, with the log at most 10 ms behind; mirror: in the memories of the log's nodes, or on the \
+     log's disks if there are none; disk: on the log's disks.",
+    server!(
+        |o| one(o.durability.name()),
+        |o, v| known(&mut o.durability, Durability::named(v[0].as_bytes()))
+    ),
 )
 .live();

@@ -119,6 +119,7 @@ pub static SETTINGS: &[Setting] = &[
             number(&mut o.checkpoint_seconds_max, &v[0])
         }),
     ),
+    clients::DURABILITY,
     row(
         "on-stop",
         Group::Database,

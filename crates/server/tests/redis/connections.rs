@@ -120,8 +120,11 @@ fn clients_have_names_ids_and_levels() {
         ("CLIENT DURABILITY", "\"mem\""),
         (
             "CLIENT DURABILITY none",
-            "-ERR the durability is mem or disk",
+            "-ERR the durability is mem, mirror or disk",
         ),
+        ("CLIENT DURABILITY MIRROR", "+OK"),
+        ("CLIENT DURABILITY", "\"mirror\""),
+        ("CLIENT DURABILITY mem", "+OK"),
         ("SET k v", "+OK"),
         ("GET k", "\"v\""),
         (

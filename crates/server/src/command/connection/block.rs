@@ -292,7 +292,7 @@ fn run_steps(
         }
         data.finish()
     })?;
-    let rests_on = outcome.rests_on(ticket.epoch);
+    let told = outcome.told(ticket.epoch);
     for (command, owned) in &block.queue {
         cx.state.note_reads(cx.session, command, &owned.args());
     }
@@ -302,6 +302,7 @@ fn run_steps(
         .send_held_back(held_back, ticket.epoch.max(cx.state.newest));
     count_steps(cx.state, block, &ran, &failed);
     show_steps(cx, block);
-    cx.effects.epoch = cx.effects.epoch.max(rests_on);
+    cx.effects.epoch = cx.effects.epoch.max(told.epoch);
+    cx.effects.written = cx.effects.written.max(told.written);
     Ok(())
 }

@@ -125,7 +125,7 @@ pub(crate) fn hello(cx: &mut Cx<'_>, args: &Args<'_>) {
 /// `RESET`
 pub(crate) fn reset(cx: &mut Cx<'_>, _: &Args<'_>) {
     cx.state.forget(cx.session);
-    cx.session.reset(&cx.state.acl);
+    cx.session.reset(&cx.state.acl, cx.state.options.durability);
     cx.out.resp3 = false;
     cx.out.simple("RESET");
 }

@@ -87,7 +87,7 @@ fn commit(cx: &mut Cx<'_>, change: Change) -> bool {
         Ok(epoch) => {
             let gone = cx.state.scripts.functions.apply(change, epoch);
             with_runtime(|runtime| gone.iter().for_each(|sha| runtime.drop_library(sha)));
-            cx.effects.epoch = epoch;
+            (cx.effects.epoch, cx.effects.written) = (epoch, epoch);
             true
         }
         Err(error) => {

@@ -232,10 +232,12 @@ fn clients(state: &mut State, to: &mut Fields, _: &Value) {
     to.put("cluster_connections", 0);
     to.put("maxclients", state.options.maxclients);
     let saving = usize::from(state.saving.is_some());
-    to.put("blocked_clients", state.blocking.count() + saving);
+    let waiting = state.blocking.count() + state.rung_waits.count();
+    to.put("blocked_clients", waiting + saving);
     let [tracking, ..] = state.tracking.counts();
     to.put("tracking_clients", tracking);
-    to.put("clients_in_timeout_table", state.blocking.timeouts());
+    let timeouts = state.blocking.timeouts() + state.rung_waits.timeouts();
+    to.put("clients_in_timeout_table", timeouts);
 }
 
 fn memory(state: &mut State, to: &mut Fields, stats: &Value) {

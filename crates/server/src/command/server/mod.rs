@@ -11,6 +11,7 @@ pub(crate) mod replication;
 pub(crate) mod slowlog;
 pub(crate) mod stats;
 pub(crate) mod system;
+pub(crate) mod waitdur;
 
 use super::Group;
 use super::connection::hello::REDIS_VERSION;

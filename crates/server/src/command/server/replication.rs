@@ -4,8 +4,10 @@
 use crate::command::flag::{ADMIN, FAST, LOADING};
 use crate::command::spec::{Command, plain};
 use crate::command::{Cx, Group, NOT_INTEGER};
+use crate::engine::Durability;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
+use std::time::Duration;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
@@ -102,13 +104,14 @@ fn role(cx: &mut Cx<'_>, _: &Args<'_>) {
     cx.out.array(0);
 }
 
-/// The timeout of WAIT and WAITAOF, which is only checked: no replica will ever come.
-fn check_timeout(arg: &[u8]) -> Result<(), &'static str> {
-    match parse_i64(arg) {
-        None => Err("ERR timeout is not an integer or out of range"),
-        Some(..0) => Err("ERR timeout is negative"),
-        Some(_) => Ok(()),
-    }
+/// A timeout in milliseconds; `None` for 0, which is without a limit. WAIT and WAITAOF only check it: no replica will
+/// ever come.
+pub(super) fn parse_timeout(arg: &[u8]) -> Result<Option<Duration>, &'static str> {
+    let Some(ms) = parse_i64(arg) else {
+        return Err("ERR timeout is not an integer or out of range");
+    };
+    let ms = u64::try_from(ms).map_err(|_| "ERR timeout is negative")?;
+    Ok((ms > 0).then(|| Duration::from_millis(ms)))
 }
 
 /// `WAIT replicas milliseconds`
@@ -116,9 +119,9 @@ fn wait(cx: &mut Cx<'_>, args: &Args<'_>) {
     if parse_i64(args.at(1)).is_none() {
         return cx.out.error(NOT_INTEGER);
     }
-    match check_timeout(args.at(2)) {
+    match parse_timeout(args.at(2)) {
         Err(error) => cx.out.error(error),
-        Ok(()) => cx.out.integer(0),
+        Ok(_) => cx.out.integer(0),
     }
 }
 
@@ -131,11 +134,11 @@ fn waitaof(cx: &mut Cx<'_>, args: &Args<'_>) {
         let known = numbers.iter().all(Option::is_some);
         return cx.out.error(if known { text } else { NOT_INTEGER });
     };
-    if let Err(error) = check_timeout(args.at(3)) {
+    if let Err(error) = parse_timeout(args.at(3)) {
         return cx.out.error(error);
     }
     cx.effects.epoch = cx.state.newest;
-    cx.effects.firm = true;
+    cx.effects.least = Durability::Disk;
     cx.out.array(2);
     cx.out.integer(1);
     cx.out.integer(0);

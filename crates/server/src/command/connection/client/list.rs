@@ -6,7 +6,7 @@ use crate::connection::Connection;
 use crate::number::parse_i64;
 use crate::pubsub::Topic;
 use crate::resp::parse::Args;
-use crate::session::{Durability, Session};
+use crate::session::Session;
 use crate::state::State;
 use std::time::Instant;
 
@@ -135,14 +135,15 @@ impl Told {
 impl Load {
     fn of(connection: &Connection, state: &State) -> Load {
         let (input_bytes, input_free) = connection.input_bytes();
-        let waiter = state.blocking.get(connection.session.seat.id);
+        let id = connection.session.seat.id;
+        let waiter = state.blocking.get(id);
         Load {
             input_bytes,
             input_free,
             argument_bytes: waiter.map_or(0, Waiter::argument_bytes),
             output_bytes: connection.replies.unsent(),
             output_room: connection.replies.buf.capacity(),
-            waits: waiter.is_some(),
+            waits: waiter.is_some() || state.rung_waits.contains(id),
             doomed: connection.doomed || connection.closing,
             tracking: Told::of(&connection.session, state),
         }
@@ -241,9 +242,6 @@ fn describe(session: &Session, now: Instant, load: Load) -> String {
         if session.resp3 { 3 } else { 2 },
         String::from_utf8_lossy(&session.library[0]),
         String::from_utf8_lossy(&session.library[1]),
-        match session.durability {
-            Durability::Disk => "disk",
-            Durability::Mem => "mem",
-        },
+        session.durability.name(),
     )
 }

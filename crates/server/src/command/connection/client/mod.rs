@@ -2,6 +2,7 @@
 
 mod kill;
 mod list;
+mod receipt;
 mod tracking;
 
 pub(crate) use list::line;
@@ -9,9 +10,10 @@ pub(crate) use list::line;
 use crate::command::flag::LOADING;
 use crate::command::spec::{Command, family};
 use crate::command::{Cx, Group, NOT_INTEGER, SYNTAX, wait};
+use crate::engine::Durability;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
-use crate::session::{Durability, Mute};
+use crate::session::Mute;
 use std::time::{Duration, Instant};
 
 /// The second words of CLIENT.
@@ -27,6 +29,7 @@ pub(crate) const WORDS: &[(&str, i8)] = &[
     ("list", -2),
     ("no-evict", 3),
     ("pause", -3),
+    ("receipt", 2),
     ("reply", 3),
     ("setinfo", 4),
     ("setname", 3),
@@ -69,6 +72,7 @@ fn client(cx: &mut Cx<'_>, args: &Args<'_>) {
             None => cx.out.error(SYNTAX),
         },
         b"durability" => durability(cx, args),
+        b"receipt" => receipt::receipt(cx),
         b"reply" => reply(cx, args.at(2)),
         b"pause" => pause(cx, args),
         b"unpause" => {
@@ -119,26 +123,22 @@ fn set_info(cx: &mut Cx<'_>, args: &Args<'_>) {
     cx.out.ok();
 }
 
-/// `CLIENT DURABILITY [mem|disk]`
+/// Redis has no such words.
+pub(crate) const NO_DURABILITY: &str = "ERR the durability is mem, mirror or disk";
+
+/// `CLIENT DURABILITY [mem|mirror|disk]`
 fn durability(cx: &mut Cx<'_>, args: &Args<'_>) {
-    if args.len() > 3 {
-        return cx.out.error(SYNTAX);
+    match args.len() {
+        2 => cx.out.bulk(cx.session.durability.name().as_bytes()),
+        3 => match Durability::named(args.at(2)) {
+            Some(durability) => {
+                cx.session.durability = durability;
+                cx.out.ok();
+            }
+            None => cx.out.error(NO_DURABILITY),
+        },
+        _ => cx.out.error(SYNTAX),
     }
-    if args.len() == 2 {
-        let name = match cx.session.durability {
-            Durability::Disk => "disk",
-            Durability::Mem => "mem",
-        };
-        return cx.out.bulk(name.as_bytes());
-    }
-    if args.at(2).eq_ignore_ascii_case(b"mem") {
-        cx.session.durability = Durability::Mem;
-    } else if args.at(2).eq_ignore_ascii_case(b"disk") {
-        cx.session.durability = Durability::Disk;
-    } else {
-        return cx.out.error("ERR the durability is mem or disk");
-    }
-    cx.out.ok();
 }
 
 /// `CLIENT REPLY ON|OFF|SKIP`: only ON is answered.
@@ -208,7 +208,8 @@ fn unblock(cx: &mut Cx<'_>, args: &Args<'_>) {
     let Some(id) = parse_i64(args.at(2)) else {
         return cx.out.error(NOT_INTEGER);
     };
-    let waited = u64::try_from(id).is_ok_and(|id| wait::unblock(cx.state, id, error));
+    let waited = u64::try_from(id)
+        .is_ok_and(|id| wait::unblock(cx.state, id, error) || cx.state.end_rung_wait(id, error));
     cx.out.integer(i64::from(waited));
 }
 
@@ -216,7 +217,7 @@ fn help(cx: &mut Cx<'_>) {
     cx.out.help(&[
         "CLIENT <subcommand> [<arg> ...]. Subcommands are:",
         "CACHING (YES|NO): whether the keys that the next command reads are tracked.",
-        "DURABILITY [mem|disk]: answer writes at once, or when the disk has them.",
+        "DURABILITY [mem|mirror|disk]: answer writes at once, or when the log's nodes or disks have them.",
         "GETREDIR, TRACKINGINFO: how this client's keys are tracked.",
         "GETNAME, SETNAME <name>: the connection's name.",
         "ID, INFO, LIST [TYPE <type>|ID <id> ...]: who is connected.",
@@ -224,6 +225,7 @@ fn help(cx: &mut Cx<'_>) {
         "NO-EVICT (ON|OFF): spares this client when clients' buffers take too much.",
         "SETINFO (LIB-NAME|LIB-VER) <text>: accepted from client libraries.",
         "PAUSE <milliseconds> [WRITE|ALL], UNPAUSE: keeps clients waiting.",
+        "RECEIPT: life, epoch and durability of this client's newest write, for `perdura receipt check`.",
         "REPLY (ON|OFF|SKIP): whether requests are answered.",
         "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> ...] [OPTIN] [OPTOUT] [NOLOOP]: tells of changes.",
         "UNBLOCK <id> [TIMEOUT|ERROR]: ends the waiting of a client for a key.",

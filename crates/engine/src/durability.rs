@@ -1,0 +1,159 @@
+//! The ladder of durability: what a caller waits for before it relies on a commit.
+//!
+//! | | waits until the commit is | what may take it back |
+//! |---|---|---|
+//! | [`Durability::Mem`] | visible, and no write that waits is older than 10 ms | losing this process: the last 10 ms |
+//! | [`Durability::Mirror`] | in the memories of the nodes that mirror the log; on the log's disks if there are none | losing them and this machine, before the log is on the disks |
+//! | [`Durability::Disk`] | on the log's disks, synced | losing the disks |
+//!
+//! A database has a default ([`Options::durability`](crate::Options::durability)), which [`Db::wait`] and all
+//! that wait by themselves use; [`Db::wait_at`] waits for one ticket at another rung.
+
+use perdura_base::{Epoch, Result};
+use perdura_txn::Ticket;
+use perdura_wal::{Reached, Rung};
+
+use crate::db::Db;
+
+/// How far a commit has to be before it is relied on. A later one is more durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Durability {
+    /// Visible to others.
+    Mem,
+    /// In the memories of the nodes.
+    Mirror,
+    /// On the log's disks.
+    #[default]
+    Disk,
+}
+
+impl Durability {
+    /// All of them, the least durable first.
+    pub const ALL: [Durability; 3] = [Durability::Mem, Durability::Mirror, Durability::Disk];
+    /// Their names, in the same order.
+    pub const NAMES: [&str; 3] = ["mem", "mirror", "disk"];
+
+    /// Its name: `mem`, `mirror` or `disk`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::Mem => Durability::NAMES[0],
+            Durability::Mirror => Durability::NAMES[1],
+            Durability::Disk => Durability::NAMES[2],
+        }
+    }
+
+    /// The one of this name, in any case.
+    #[must_use]
+    pub fn named(name: &[u8]) -> Option<Durability> {
+        let is_called = |it: &Durability| name.eq_ignore_ascii_case(it.name().as_bytes());
+        Durability::ALL.into_iter().find(is_called)
+    }
+
+    /// The rung of the log that counts: for `mem` the next one above, which bounds how far it may be
+    /// behind.
+    #[must_use]
+    pub fn rung(self) -> Rung {
+        match self {
+            Durability::Mem | Durability::Mirror => Rung::Mirror,
+            Durability::Disk => Rung::Disk,
+        }
+    }
+
+    /// Whether a caller waits until its rung has reached the epoch. One that does not waits only
+    /// while the log is too far behind.
+    #[must_use]
+    pub fn is_firm(self) -> bool {
+        self != Durability::Mem
+    }
+
+    /// Whether an epoch is as durable as this.
+    #[must_use]
+    pub fn is_reached(self, epoch: Epoch, reached: Reached) -> bool {
+        !self.is_firm() || epoch <= reached.at(self.rung())
+    }
+
+    /// The most that is reached for an epoch.
+    #[must_use]
+    pub fn highest(epoch: Epoch, reached: Reached) -> Durability {
+        let highest = Durability::ALL
+            .into_iter()
+            .rfind(|it| it.is_reached(epoch, reached));
+        highest.unwrap_or(Durability::Mem)
+    }
+}
+
+impl Db {
+    /// Waits until a ticket is as durable as the database's options say: on disk, if they say nothing.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`](perdura_base::Error::Stopped) if the database stops first: whether the
+    /// transaction survives is then not known.
+    pub fn wait(&self, ticket: Ticket) -> Result<()> {
+        self.wait_at(self.options().durability, ticket)
+    }
+
+    /// Waits until a ticket is this durable. At `mem` it returns at once, unless the log is too far behind.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use perdura::Durability;
+    /// let db = perdura::Db::builder(dir.path()).open()?;
+    /// let (_, ticket) = db.write_later(|tx| tx.put(db.database(0), b"key", b"value", None))?;
+    /// db.wait_at(Durability::Disk, ticket)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_at(&self, durability: Durability, ticket: Ticket) -> Result<()> {
+        if durability.is_firm() {
+            self.shared.wait(durability.rung(), ticket.epoch)
+        } else {
+            self.shared.wait_for_bound(ticket.epoch)
+        }
+    }
+
+    /// Whether a caller that waits for no rung may go on: no write that the next rung lacks is older
+    /// than 10 ms, counted from the write.
+    #[must_use]
+    pub fn is_mem_in_time(&self) -> bool {
+        self.shared.is_mem_in_time()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reached(disk: u64, mirror: u64) -> Reached {
+        Reached::new(|rung| match rung {
+            Rung::Disk => Epoch(disk),
+            Rung::Mirror => Epoch(mirror),
+        })
+    }
+
+    #[test]
+    fn each_has_a_name_by_which_it_is_found() {
+        for (durability, name) in Durability::ALL.into_iter().zip(Durability::NAMES) {
+            assert_eq!(durability.name(), name);
+            assert_eq!(
+                Durability::named(name.to_uppercase().as_bytes()),
+                Some(durability)
+            );
+        }
+        assert_eq!(Durability::named(b"disc"), None);
+        assert!(Durability::ALL.is_sorted());
+    }
+
+    #[test]
+    fn the_highest_is_what_the_rung_has_and_never_the_next() {
+        let highest =
+            |epoch, disk, mirror| Durability::highest(Epoch(epoch), reached(disk, mirror));
+        assert_eq!(highest(5, 5, 9), Durability::Disk);
+        assert_eq!(highest(6, 5, 6), Durability::Mirror);
+        assert_eq!(highest(7, 5, 6), Durability::Mem);
+        // A node that is stuck keeps the mirror behind the disk.
+        assert_eq!(highest(5, 5, 4), Durability::Disk);
+    }
+}

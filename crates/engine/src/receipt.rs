@@ -1,0 +1,166 @@
+//! Receipts: what a client keeps of a write, to ask a data directory later whether the write is in it.
+//!
+//! As a token: `<first 8 hex digits of the database's uuid>-<life>-<epoch>-<durability>`, for example
+//! `0f3ac81e-4-99213-disk`.
+
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+use perdura_base::{Epoch, Incarnation, Uuid};
+
+use crate::db::Db;
+use crate::durability::Durability;
+
+mod judge;
+
+pub use judge::{Fate, Judged, Newest};
+
+/// What is known of a write when its reply leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    /// The first four bytes of the database's uuid.
+    pub database: [u8; 4],
+    /// The life of the database that made the write.
+    pub incarnation: Incarnation,
+    /// The write's commit epoch.
+    pub epoch: Epoch,
+    /// How durable the write is at least.
+    pub durability: Durability,
+}
+
+impl Receipt {
+    /// Whether a database of this uuid may have given it.
+    #[must_use]
+    pub fn is_of(&self, uuid: &Uuid) -> bool {
+        self.database == beginning(uuid)
+    }
+}
+
+fn beginning(uuid: &Uuid) -> [u8; 4] {
+    let [a, b, c, d, ..] = uuid.0;
+    [a, b, c, d]
+}
+
+impl Display for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let database = u32::from_be_bytes(self.database);
+        let (life, epoch) = (self.incarnation.0, self.epoch.0);
+        write!(
+            f,
+            "{database:08x}-{life}-{epoch}-{}",
+            self.durability.name()
+        )
+    }
+}
+
+/// Why a text is no receipt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoReceipt(String);
+
+impl Display for NoReceipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "'{}' is no receipt; one looks like 0f3ac81e-4-99213-disk",
+            self.0.escape_debug()
+        )
+    }
+}
+
+impl std::error::Error for NoReceipt {}
+
+impl FromStr for Receipt {
+    type Err = NoReceipt;
+
+    fn from_str(text: &str) -> Result<Receipt, NoReceipt> {
+        parse(text).ok_or_else(|| NoReceipt(text.chars().take(80).collect()))
+    }
+}
+
+/// Numbers are read as they are written, so that each receipt has one token.
+fn parse(text: &str) -> Option<Receipt> {
+    let mut parts = text.split('-');
+    let mut part = || parts.next();
+    let database = u32::from_str_radix(part()?, 16).ok()?;
+    let incarnation = Incarnation(part()?.parse().ok()?);
+    let epoch = Epoch(part()?.parse().ok()?);
+    let durability = Durability::named(part()?.as_bytes())?;
+    let receipt = Receipt {
+        database: database.to_be_bytes(),
+        incarnation,
+        epoch,
+        durability,
+    };
+    // Lives and epochs are counted from 1.
+    let is_given = incarnation > Incarnation(0) && epoch > Epoch(0);
+    (is_given && receipt.to_string() == text).then_some(receipt)
+}
+
+impl Db {
+    /// The receipt of a write in this epoch that is at least this durable.
+    #[must_use]
+    pub fn receipt(&self, epoch: Epoch, durability: Durability) -> Receipt {
+        let anchor = self.shared.core.anchor().get();
+        assert!(
+            epoch <= self.shared.core.wal().current(),
+            "epoch {epoch} has not begun"
+        );
+        Receipt {
+            database: beginning(&anchor.uuid),
+            incarnation: anchor.incarnation,
+            epoch,
+            durability,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receipt_is_one_token_and_back() {
+        let receipt = Receipt {
+            database: [0x0f, 0x3a, 0xc8, 0x1e],
+            incarnation: Incarnation(4),
+            epoch: Epoch(99_213),
+            durability: Durability::Disk,
+        };
+        assert_eq!(receipt.to_string(), "0f3ac81e-4-99213-disk");
+        for durability in Durability::ALL {
+            let receipt = Receipt {
+                durability,
+                ..receipt
+            };
+            assert_eq!(receipt.to_string().parse(), Ok(receipt));
+        }
+        let mut uuid = Uuid([7; 16]);
+        uuid.0[..4].copy_from_slice(&receipt.database);
+        assert!(receipt.is_of(&uuid) && !receipt.is_of(&Uuid([7; 16])));
+    }
+
+    #[test]
+    fn what_no_database_gives_is_no_receipt() {
+        let odd = [
+            "",
+            "0f3ac81e",
+            "0f3ac81e-4-99213",
+            "0f3ac81e-4-99213-disk-",
+            "0f3ac81e-4-99213-disc",
+            "0f3ac81e-4-99213-Disk",
+            "0F3ac81e-4-99213-disk",
+            "f3ac81e-4-99213-disk",
+            "0f3ac81e-+4-99213-disk",
+            "0f3ac81e-04-99213-disk",
+            "0f3ac81e-0-99213-disk",
+            "0f3ac81e-4-0-disk",
+            "0f3ac81e-4294967296-1-disk",
+            "0f3ac81e-4-18446744073709551616-disk",
+            "0f3ac81e-4-99213-disk\n",
+        ];
+        for text in odd {
+            let error = text.parse::<Receipt>().expect_err(text).to_string();
+            assert!(error.contains("is no receipt"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Whether what a receipt names is in a database, by its anchor and the end of its log.
+//!
+//! | the life of the receipt | decided by |
+//! |---|---|
+//! | is the newest | where the log ends, if no process has the database open; else what the anchor vouches for |
+//! | has a link in the anchor's chain | the link's durable epoch |
+//! | has an accepted loss | the epoch that was kept |
+//! | has neither, and an older life has a link | lost: the life left nothing in the log |
+//! | has neither | kept, but for `mem`: nothing says where that life ended |
+//!
+//! The last row holds because a life ends before an epoch that was durable only if the loss was accepted, which the anchor
+//! names for ever.
+
+use perdura_base::Epoch;
+use perdura_recovery::Anchor;
+
+use super::Receipt;
+use crate::durability::Durability;
+
+/// How far the newest life of a database counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Newest {
+    /// Up to this epoch, as a restart would decide.
+    Ends(Epoch),
+    /// That is not decided: a process has the database open.
+    Open,
+    /// That cannot be told: what a restart refuses the database for.
+    Refused(String),
+}
+
+/// What has become of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is in the database.
+    Kept,
+    /// It is not.
+    Lost,
+    /// The receipt is of another database.
+    Other,
+    /// That is not decided yet, or cannot be told any more.
+    Undecided,
+}
+
+impl Fate {
+    /// All of them.
+    pub const ALL: [Fate; 4] = [Fate::Kept, Fate::Lost, Fate::Other, Fate::Undecided];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Fate::Kept => "kept",
+            Fate::Lost => "lost",
+            Fate::Other => "other",
+            Fate::Undecided => "undecided",
+        }
+    }
+}
+
+/// What has become of a write, and why that is so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judged {
+    /// What has become of it.
+    pub fate: Fate,
+    /// What says so.
+    pub why: String,
+}
+
+impl Receipt {
+    /// Judges the receipt by a database.
+    #[must_use]
+    pub fn judge(&self, anchor: &Anchor, newest: &Newest) -> Judged {
+        let (fate, why) = if self.is_of(&anchor.uuid) {
+            self.judge_by_life(anchor, newest)
+        } else {
+            (Fate::Other, self.stranger(anchor))
+        };
+        match newest {
+            // What the anchor names is of no use without it.
+            Newest::Refused(error) if fate == Fate::Kept => Judged {
+                fate: Fate::Undecided,
+                why: format!("{why}, but a restart refuses the database: {error}"),
+            },
+            _ => Judged { fate, why },
+        }
+    }
+
+    fn stranger(&self, anchor: &Anchor) -> String {
+        let of_parent = |parent: &&perdura_archive::Parent| self.is_of(&parent.uuid);
+        match anchor.parent.as_ref().filter(of_parent) {
+            Some(parent) => format!(
+                "it is of database {}, from which this one was restored as of epoch {}",
+                parent.uuid, parent.epoch
+            ),
+            None => format!("this is database {}", anchor.uuid),
+        }
+    }
+
+    fn judge_by_life(&self, anchor: &Anchor, newest: &Newest) -> (Fate, String) {
+        let life = self.incarnation;
+        if life > anchor.incarnation {
+            let last = anchor.incarnation;
+            let why = format!("this directory knows lives up to {last}: it is an older copy");
+            return (Fate::Lost, why);
+        }
+        if life == anchor.incarnation {
+            return self.judge_newest(anchor, newest);
+        }
+        if let Some(link) = anchor.link_of(life) {
+            let why = format!("life {life} is kept up to epoch {}", link.durable);
+            return (self.up_to(link.durable), why);
+        }
+        if let Some(loss) = anchor.losses.of(life) {
+            return (self.up_to(loss.durable), loss.text());
+        }
+        if anchor
+            .chain
+            .first()
+            .is_some_and(|link| link.incarnation < life)
+        {
+            return (Fate::Lost, format!("life {life} left nothing in the log"));
+        }
+        let gone = format!("the log of life {life} is gone, and no loss of it was accepted");
+        match self.durability {
+            Durability::Mem => (
+                Fate::Undecided,
+                format!("{gone}: what waited for no rung cannot be told any more"),
+            ),
+            Durability::Mirror | Durability::Disk => (Fate::Kept, gone),
+        }
+    }
+
+    fn judge_newest(&self, anchor: &Anchor, newest: &Newest) -> (Fate, String) {
+        let life = self.incarnation;
+        match newest {
+            Newest::Ends(end) => {
+                let why = format!("life {life}, the newest, reaches epoch {end}");
+                (self.up_to(*end), why)
+            }
+            _ if self.epoch <= anchor.vouched.epoch => {
+                let vouched = anchor.vouched.epoch;
+                let why = format!("the anchor vouches for life {life} up to epoch {vouched}");
+                (Fate::Kept, why)
+            }
+            Newest::Open => {
+                let why =
+                    format!("life {life} is running, or the process that was has left its lock");
+                (Fate::Undecided, why)
+            }
+            Newest::Refused(error) => {
+                let why = format!("a restart refuses the database: {error}");
+                (Fate::Undecided, why)
+            }
+        }
+    }
+
+    fn up_to(&self, end: Epoch) -> Fate {
+        match self.epoch <= end {
+            true => Fate::Kept,
+            false => Fate::Lost,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use perdura_archive::Parent;
+    use perdura_base::{Incarnation, Pos, Uuid};
+    use perdura_heap::Geometry;
+    use perdura_recovery::AcceptedLoss;
+    use perdura_wal::{ChainLink, History, Scheme, SegmentSizes};
+
+    use super::*;
+
+    const UUID: Uuid = Uuid([0xab; 16]);
+
+    /// Life 9 runs, lives 5 and 7 have links up to epochs 500 and 700, life 6 left nothing, and of life 3 a loss behind
+    /// epoch 300 was accepted.
+    fn anchor() -> Anchor {
+        let sizes = SegmentSizes::fixed(64 << 20);
+        let mut history = History::begin(UUID, 1, (Scheme::Differential, 1), sizes);
+        history.incarnation = Incarnation(9);
+        history.vouched.epoch = Epoch(900);
+        history.chain = [(5, 500), (7, 700)]
+            .map(|(life, durable)| ChainLink {
+                incarnation: Incarnation(life),
+                durable: Epoch(durable),
+                start: vec![Pos(u64::from(life) << 20)],
+                cut: vec![Pos((u64::from(life) << 20) + 4096)],
+            })
+            .to_vec();
+        let geometry = Geometry {
+            partitions: 4,
+            chunk_pages: 128,
+            hash_seed: 1,
+        };
+        let mut anchor = Anchor::new(history, geometry, 1);
+        let loss = AcceptedLoss {
+            incarnation: Incarnation(3),
+            durable: Epoch(300),
+            acked: Epoch(310),
+            wall_us: 1,
+        };
+        anchor.accept_loss(loss).expect("room");
+        anchor.parent = Some(Parent {
+            uuid: Uuid([0xcd; 16]),
+            epoch: Epoch(99),
+        });
+        anchor
+    }
+
+    fn fate(token: &str, newest: &Newest) -> Fate {
+        let receipt: Receipt = token.parse().expect("a receipt");
+        receipt.judge(&anchor(), newest).fate
+    }
+
+    #[test]
+    fn each_life_is_decided_by_what_is_known_of_it() {
+        let ends = Newest::Ends(Epoch(950));
+        let refused = Newest::Refused("a hole".into());
+        for (token, by_log, open) in [
+            // The newest.
+            ("abababab-9-950-mem", Fate::Kept, Fate::Undecided),
+            ("abababab-9-951-mem", Fate::Lost, Fate::Undecided),
+            ("abababab-9-951-disk", Fate::Lost, Fate::Undecided),
+            ("abababab-9-900-mem", Fate::Kept, Fate::Kept),
+            // A link.
+            ("abababab-7-700-mem", Fate::Kept, Fate::Kept),
+            ("abababab-7-701-mem", Fate::Lost, Fate::Lost),
+            ("abababab-5-501-disk", Fate::Lost, Fate::Lost),
+            // Neither link nor loss, behind a life that has a link.
+            ("abababab-6-600-mem", Fate::Lost, Fate::Lost),
+            ("abababab-8-800-mirror", Fate::Lost, Fate::Lost),
+            // An accepted loss.
+            ("abababab-3-300-mem", Fate::Kept, Fate::Kept),
+            ("abababab-3-301-mirror", Fate::Lost, Fate::Lost),
+            ("abababab-3-311-disk", Fate::Lost, Fate::Lost),
+            // Neither.
+            ("abababab-4-400-disk", Fate::Kept, Fate::Kept),
+            ("abababab-4-400-mirror", Fate::Kept, Fate::Kept),
+            ("abababab-4-400-mem", Fate::Undecided, Fate::Undecided),
+            // An older copy of the directory.
+            ("abababab-10-1-disk", Fate::Lost, Fate::Lost),
+            // Other databases.
+            ("cdcdcdcd-9-950-disk", Fate::Other, Fate::Other),
+            ("00000000-9-950-disk", Fate::Other, Fate::Other),
+        ] {
+            assert_eq!(fate(token, &ends), by_log, "{token}");
+            assert_eq!(fate(token, &Newest::Open), open, "{token}");
+            let by_anchor = match open {
+                Fate::Kept | Fate::Undecided => Fate::Undecided,
+                other => other,
+            };
+            assert_eq!(fate(token, &refused), by_anchor, "{token}");
+        }
+    }
+
+    #[test]
+    fn the_reason_names_what_decides() {
+        let why = |token: &str| {
+            let receipt: Receipt = token.parse().expect("a receipt");
+            receipt.judge(&anchor(), &Newest::Ends(Epoch(950))).why
+        };
+        assert!(why("abababab-7-1-mem").contains("life 7 is kept up to epoch 700"));
+        assert!(why("abababab-3-305-disk").contains("epochs 301 to 310 were acknowledged"));
+        assert!(why("cdcdcdcd-1-1-disk").contains("restored as of epoch 99"));
+        assert!(why("abababab-4-1-mem").contains("cannot be told any more"));
+    }
+}

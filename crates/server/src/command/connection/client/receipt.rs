@@ -1,0 +1,37 @@
+//! CLIENT RECEIPT: what a client keeps of its newest write.
+//!
+//! A receipt names no more than is true when it arrives: how durable the write is when the command runs, or how durable
+//! the reply waits for it to be.
+
+use crate::command::Cx;
+use crate::engine::{Durability, Epoch};
+use perdura_base::flaw::{Flaw, armed};
+
+/// `CLIENT RECEIPT`
+pub(super) fn receipt(cx: &mut Cx<'_>) {
+    let Some(db) = cx.state.db() else {
+        return cx.out.error("ERR the database is not open");
+    };
+    let epoch = cx.session.written;
+    if epoch == Epoch(0) {
+        return cx.out.null();
+    }
+    // A block of MULTI may change the client's choice before its reply is sealed.
+    let waits_for = cx.session.durability;
+    let mut durability = Durability::highest(epoch, db.reached()).max(waits_for);
+    if armed(Flaw::ReceiptRoundedUp) {
+        durability = Durability::Disk;
+    }
+    let receipt = db.receipt(epoch, durability);
+    cx.effects.epoch = cx.effects.epoch.max(epoch);
+    cx.effects.least = cx.effects.least.max(waits_for);
+    cx.out.map(4);
+    cx.out.bulk(b"incarnation");
+    cx.out.count(u64::from(receipt.incarnation.0));
+    cx.out.bulk(b"epoch");
+    cx.out.count(epoch.0);
+    cx.out.bulk(b"rung");
+    cx.out.bulk(durability.name().as_bytes());
+    cx.out.bulk(b"receipt");
+    cx.out.bulk(receipt.to_string().as_bytes());
+}

@@ -1,0 +1,90 @@
+//! WAITDUR: waits until what the client was told is durable enough, whatever its replies wait for. Redis has no such command.
+
+use super::replication::parse_timeout;
+use crate::command::connection::client::NO_DURABILITY;
+use crate::command::spec::{Command, plain};
+use crate::command::wait::answer_blocked;
+use crate::command::{After, Cx, Group, Told};
+use crate::engine::Durability;
+use crate::pubsub::Seat;
+use crate::resp::parse::Args;
+use crate::resp::reply::Out;
+use crate::state::State;
+use std::time::Instant;
+
+/// The commands of this module.
+pub(crate) static COMMANDS: &[Command] = &[plain("waitdur", 3, 0, waitdur).doc(
+    Group::Generic,
+    "7.2.0",
+    "Waits until what this client has written and read is durable at a rung.",
+)];
+
+/// `WAITDUR mem|mirror|disk milliseconds`
+fn waitdur(cx: &mut Cx<'_>, args: &Args<'_>) {
+    let Some(durability) = Durability::named(args.at(1)) else {
+        return cx.out.error(NO_DURABILITY);
+    };
+    let timeout = match parse_timeout(args.at(2)) {
+        Ok(timeout) => timeout,
+        Err(error) => return cx.out.error(error),
+    };
+    let Some(db) = cx.state.db() else {
+        return cx.out.error("ERR the database is not open");
+    };
+    if let Some(why) = &cx.state.stopped {
+        return cx.out.error(&stopped(why));
+    }
+    let epoch = cx.session.told.max(cx.session.written);
+    let is_reached = durability.is_reached(epoch, db.reached());
+    if is_reached || cx.in_block {
+        return cx.out.integer(i64::from(is_reached));
+    }
+    // The log is written for whoever waits.
+    db.nudge();
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let wanted = (durability, epoch);
+    cx.state.rung_waits.add(cx.session.seat, wanted, deadline);
+    cx.effects.after = After::Block;
+}
+
+impl State {
+    /// Answers clients whose wait for a rung has ended: the rung has been reached, or the time is over.
+    pub(crate) fn end_rung_waits(&mut self, now: Instant) {
+        if self.rung_waits.is_empty() {
+            return;
+        }
+        while let Some(seat) = self.rung_waits.next_reached(self.reached) {
+            answer_wait(self, seat, 1);
+        }
+        while let Some(seat) = self.rung_waits.next_late(now) {
+            answer_wait(self, seat, 0);
+        }
+        if let Some(why) = self.stopped.clone() {
+            while let Some(seat) = self.rung_waits.next() {
+                let error = |out: &mut Out<'_>| out.error(&stopped(&why));
+                answer_blocked(self, seat, Told::NOTHING, error);
+            }
+        }
+    }
+
+    /// CLIENT UNBLOCK: ends the wait of a client, as if its time were over or with an error. Answers
+    /// whether it did wait.
+    pub(crate) fn end_rung_wait(&mut self, id: u64, error: Option<&str>) -> bool {
+        let Some(seat) = self.rung_waits.take(id) else {
+            return false;
+        };
+        match error {
+            Some(text) => answer_blocked(self, seat, Told::NOTHING, |out| out.error(text)),
+            None => answer_wait(self, seat, 0),
+        }
+        true
+    }
+}
+
+fn answer_wait(state: &mut State, seat: Seat, reached: i64) {
+    answer_blocked(state, seat, Told::NOTHING, |out| out.integer(reached));
+}
+
+fn stopped(why: &str) -> String {
+    format!("ERR the database has stopped: {why}")
+}
