@@ -73,13 +73,14 @@ fn rule(argv: &[Vec<u8>]) -> Rule {
 }
 
 /// Commands that Redis 7.0 does not have.
-const LATER: [&[u8]; 8] = [
+const LATER: [&[u8]; 10] = [
     b"backup",
     b"backup|create",
     b"backup|help",
     b"backup|list",
     b"backup|status",
     b"client|durability",
+    b"client|receipt",
     b"client|setinfo",
     b"waitaof",
     b"waitdur",
