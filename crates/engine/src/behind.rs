@@ -54,7 +54,9 @@ impl Shared {
         let bytes = self.unsynced_bytes();
         self.worst.bytes.fetch_max(bytes, Ordering::Relaxed);
         let raised = raise();
-        if wal.durable(Rung::Disk) > before {
+        let after = wal.durable(Rung::Disk);
+        assert!(before <= after, "D goes back from {before} to {after}");
+        if after > before {
             let age_ns = self.clock.mono_ns().saturating_sub(since_ns);
             self.worst.age_ns.fetch_max(age_ns, Ordering::Relaxed);
         }

@@ -76,10 +76,14 @@ impl Durability {
     /// The most that is reached for an epoch.
     #[must_use]
     pub fn highest(epoch: Epoch, reached: Reached) -> Durability {
-        let highest = Durability::ALL
-            .into_iter()
-            .rfind(|it| it.is_reached(epoch, reached));
-        highest.unwrap_or(Durability::Mem)
+        let mut all = Durability::ALL.into_iter();
+        let highest = all.rfind(|it| it.is_reached(epoch, reached));
+        let highest = highest.unwrap_or(Durability::Mem);
+        assert!(
+            !highest.is_firm() || epoch <= reached.at(highest.rung()),
+            "epoch {epoch} is not at {highest:?} yet"
+        );
+        highest
     }
 }
 

@@ -30,6 +30,11 @@ const MEM_AGE_US_MAX: u64 = 10_000;
 /// From this age on the flusher is told that such callers may soon have to wait, microseconds.
 const MEM_AGE_US_NUDGE: u64 = 2_000;
 
+const _: () = assert!(
+    MEM_AGE_US_NUDGE < MEM_AGE_US_MAX,
+    "the log is written before callers have to wait for it"
+);
+
 pub(crate) type Listener = Box<dyn Fn(Epoch) + Send + Sync>;
 
 /// How far behind the durable epoch is.

@@ -118,11 +118,10 @@ impl Anchor {
             None => None,
             Some(_) => Some(owned(&record, Tag(parent::SECTION), parent::decode)?),
         };
-        let newest = record.history.incarnation;
         let losses = match record.sections.get(Tag(losses::SECTION)) {
             None => Losses::default(),
             Some(_) => owned(&record, Tag(losses::SECTION), |payload| {
-                losses::decode(payload, newest)
+                losses::decode(payload, &record.history)
             })?,
         };
         let tree = match record.sections.get(Tag(tree_section::SECTION)) {
@@ -175,6 +174,12 @@ impl Anchor {
         if let Some(parent) = &self.parent {
             sections.set(Tag(parent::SECTION), false, parent::encode(parent));
         }
+        assert!(
+            self.losses.iter().all(|loss| loss.agrees_with(self)),
+            "{:?} in a history with {:?}",
+            self.losses,
+            self.chain
+        );
         if !self.losses.is_empty() {
             sections.set(Tag(losses::SECTION), false, losses::encode(&self.losses));
         }
@@ -188,22 +193,30 @@ impl Anchor {
         }
     }
 
-    /// Notes that the loss of acknowledged transactions was accepted, in the update that closes the life which made
-    /// them. Every later update keeps the note.
+    /// Notes that the loss of acknowledged transactions was accepted: in the update that closes the life which made
+    /// them, when that is closed. Every later update keeps the note.
     ///
     /// # Errors
     /// [`Error::LogFull`] if the anchor has no room for another one.
     ///
     /// # Panics
-    /// If nothing is lost, or the life's link says that something else was kept.
+    /// If nothing is lost, the life is not closed, or its link says that something else was kept.
     pub fn accept_loss(&mut self, loss: AcceptedLoss) -> Result<()> {
-        let link = self.link_of(loss.incarnation);
+        let life = loss.incarnation;
         assert!(
-            link.is_none_or(|link| link.durable == loss.durable),
-            "{}, and the chain has {link:?}",
-            loss.text()
+            loss.agrees_with(self),
+            "{}, life {} is the newest, and the chain has {:?}",
+            loss.text(),
+            self.incarnation,
+            self.link_of(life)
         );
-        self.losses.accept(loss)
+        let before = self.losses.clone();
+        self.losses.accept(loss)?;
+        if self.chain.len() > self.chain_max() {
+            self.losses = before;
+            return Err(losses::no_room());
+        }
+        Ok(())
     }
 
     /// The link of a closed life, if the chain still has it.
@@ -404,6 +417,33 @@ mod tests {
             raw.write_at(at, &[0xff]).unwrap();
             expect("damage of one copy");
         }
+    }
+
+    #[test]
+    fn a_loss_that_the_chain_leaves_no_room_for_is_refused_and_changes_nothing() {
+        let mut anchor = example();
+        let max = u32::try_from(anchor.chain_max()).unwrap();
+        anchor.incarnation = Incarnation(max + 2);
+        anchor.vouched.epoch = Epoch(7);
+        let link = |life| ChainLink {
+            incarnation: Incarnation(life),
+            durable: Epoch(7),
+            start: vec![Pos(0)],
+            cut: vec![Pos(0)],
+        };
+        anchor.chain = (1..=max).map(link).collect();
+        let loss = AcceptedLoss {
+            incarnation: Incarnation(max + 1),
+            durable: Epoch(7),
+            acked: Epoch(9),
+            wall_us: 1,
+        };
+        let full = anchor.clone();
+        assert!(matches!(anchor.accept_loss(loss), Err(Error::LogFull(_))));
+        assert_eq!(anchor, full);
+        anchor.chain.truncate(anchor.chain.len() - 2);
+        anchor.accept_loss(loss).unwrap();
+        assert!(anchor.chain.len() <= anchor.chain_max());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{Epoch, Error, Incarnation, Result};
+use perdura_wal::History;
 
 /// The tag of the section.
 pub const SECTION: [u8; 4] = *b"LOSS";
@@ -47,6 +48,14 @@ impl AcceptedLoss {
 
     fn is_loss(&self) -> bool {
         self.acked == Epoch(0) || self.acked > self.durable
+    }
+
+    /// Whether its life is closed, and with the epoch that the life's link names, if there is one.
+    pub(crate) fn agrees_with(&self, history: &History) -> bool {
+        let mut links = history.chain.iter();
+        let link = links.find(|link| link.incarnation == self.incarnation);
+        self.incarnation < history.incarnation
+            && link.is_none_or(|link| link.durable == self.durable)
     }
 
     /// Whether it may stand behind another one: lives rise, and D never falls.
@@ -97,14 +106,20 @@ impl Losses {
             loss.text()
         );
         if self.0.len() >= LOSSES_MAX {
-            return Err(Error::LogFull(format!(
-                "the anchor names {LOSSES_MAX} losses that were accepted, and has no room for another. Nothing was \
-                 changed; keep a copy of the directory and restore a backup"
-            )));
+            return Err(no_room());
         }
         self.0.push(loss);
         Ok(())
     }
+}
+
+/// The error for a loss that the anchor cannot name.
+pub(crate) fn no_room() -> Error {
+    Error::LogFull(
+        "the anchor has no room for another loss that was accepted. Nothing was changed; keep a copy of the \
+         directory and restore a backup"
+            .into(),
+    )
 }
 
 /// The section's payload.
@@ -121,9 +136,9 @@ pub(crate) fn encode(losses: &Losses) -> Vec<u8> {
     out
 }
 
-/// The inverse of [`encode`], in an anchor whose newest life is `newest`.
+/// The inverse of [`encode`], in an anchor of this history.
 #[must_use]
-pub(crate) fn decode(payload: &[u8], newest: Incarnation) -> Option<Losses> {
+pub(crate) fn decode(payload: &[u8], history: &History) -> Option<Losses> {
     let count = payload.len() / ENTRY_BYTES;
     if count == 0 || count > LOSSES_MAX {
         return None;
@@ -138,7 +153,7 @@ pub(crate) fn decode(payload: &[u8], newest: Incarnation) -> Option<Losses> {
             wall_us: r.u64()?,
         };
         let is_next = losses.last().is_none_or(|last| loss.follows(last));
-        if !is_next || !loss.is_loss() || loss.incarnation >= newest {
+        if !is_next || !loss.is_loss() || !loss.agrees_with(history) {
             return None;
         }
         losses.push(loss);
@@ -149,6 +164,9 @@ pub(crate) fn decode(payload: &[u8], newest: Incarnation) -> Option<Losses> {
 
 #[cfg(test)]
 mod tests {
+    use perdura_base::{Pos, Uuid};
+    use perdura_wal::{ChainLink, Scheme, SegmentSizes};
+
     use super::*;
 
     fn loss(life: u32, durable: u64, acked: u64) -> AcceptedLoss {
@@ -157,6 +175,28 @@ mod tests {
             durable: Epoch(durable),
             acked: Epoch(acked),
             wall_us: 1_000_000,
+        }
+    }
+
+    /// A history whose newest life is this one, and which has a link of life 3.
+    fn history(newest: u32) -> History {
+        let sizes = SegmentSizes::fixed(64 << 20);
+        let mut history = History::begin(Uuid([1; 16]), 1, (Scheme::Differential, 1), sizes);
+        history.incarnation = Incarnation(newest);
+        history.chain.push(ChainLink {
+            incarnation: Incarnation(3),
+            durable: Epoch(1000),
+            start: vec![Pos(0)],
+            cut: vec![Pos(4096)],
+        });
+        history
+    }
+
+    fn without_links(newest: u32) -> History {
+        let chain = Vec::new();
+        History {
+            chain,
+            ..history(newest)
         }
     }
 
@@ -178,13 +218,16 @@ mod tests {
         let bytes = encode(&losses);
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(digits, hex);
-        assert_eq!(decode(&bytes, Incarnation(8)), Some(losses));
-        assert_eq!(decode(&bytes, Incarnation(7)), None, "a life that is open");
+        assert_eq!(decode(&bytes, &history(8)), Some(losses));
+        assert_eq!(decode(&bytes, &history(7)), None, "a life that is open");
+        let mut other = history(8);
+        other.chain[0].durable = Epoch(999);
+        assert_eq!(decode(&bytes, &other), None, "its link says something else");
         for len in (0..bytes.len()).filter(|len| *len != ENTRY_BYTES) {
-            assert_eq!(decode(&bytes[..len], Incarnation(8)), None, "{len}");
+            assert_eq!(decode(&bytes[..len], &history(8)), None, "{len}");
         }
         let longer = [bytes.as_slice(), &[0]].concat();
-        assert_eq!(decode(&longer, Incarnation(8)), None);
+        assert_eq!(decode(&longer, &history(8)), None);
     }
 
     #[test]
@@ -197,7 +240,7 @@ mod tests {
             [loss(3, 10, 9), loss(4, 10, 11)],
         ] {
             let bytes = encode(&Losses(odd.to_vec()));
-            assert_eq!(decode(&bytes, Incarnation(9)), None, "{odd:?}");
+            assert_eq!(decode(&bytes, &without_links(9)), None, "{odd:?}");
         }
     }
 
@@ -214,7 +257,7 @@ mod tests {
         }
         assert_eq!(losses.iter().count(), LOSSES_MAX);
         let bytes = encode(&losses);
-        assert_eq!(decode(&bytes, Incarnation(u32::MAX)), Some(losses));
+        assert_eq!(decode(&bytes, &without_links(u32::MAX)), Some(losses));
     }
 
     #[test]

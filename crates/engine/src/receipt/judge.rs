@@ -107,6 +107,11 @@ impl Receipt {
             return self.judge_newest(anchor, newest);
         }
         if let Some(link) = anchor.link_of(life) {
+            let loss = anchor.losses.of(life);
+            assert!(
+                loss.is_none_or(|loss| loss.durable == link.durable),
+                "{loss:?}, and the chain has {link:?}"
+            );
             let why = format!("life {life} is kept up to epoch {}", link.durable);
             return (self.up_to(link.durable), why);
         }
@@ -132,6 +137,7 @@ impl Receipt {
 
     fn judge_newest(&self, anchor: &Anchor, newest: &Newest) -> (Fate, String) {
         let life = self.incarnation;
+        assert_eq!(life, anchor.incarnation, "a closed life is another case");
         match newest {
             Newest::Ends(end) => {
                 let why = format!("life {life}, the newest, reaches epoch {end}");
