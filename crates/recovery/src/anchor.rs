@@ -441,7 +441,8 @@ mod tests {
         let full = anchor.clone();
         assert!(matches!(anchor.accept_loss(loss), Err(Error::LogFull(_))));
         assert_eq!(anchor, full);
-        anchor.chain.truncate(anchor.chain.len() - 2);
+        let room = anchor.chain.len() - 2;
+        anchor.chain.truncate(room);
         anchor.accept_loss(loss).unwrap();
         assert!(anchor.chain.len() <= anchor.chain_max());
     }
