@@ -21,11 +21,19 @@
 
 mod auth;
 mod framer;
+mod handshake;
 mod ids;
+mod link;
 mod message;
 mod net;
 mod node;
+mod register;
 mod ring;
+pub mod sim;
+mod status;
+mod takeover;
+mod view;
+mod writer;
 
 pub use auth::{Key, NONCE_BYTES, Nonce, PROOF_BYTES, Side};
 pub use framer::Framer;
@@ -36,4 +44,9 @@ pub use message::{
 };
 pub use net::{Connection, Net, Sent};
 pub use node::{Node, NodeOptions, NodeStats, Outcome, Peer};
+pub use register::{LockedFile, NumberedFiles, Register, Swap};
 pub use ring::{Ring, RingRefusal};
+pub use status::{GroupStatus, NodeStatus, Status};
+pub use takeover::{Claim, Claimant, Fetch, Fetched, Kept, Patience, beginning_view};
+pub use view::{ADDRESS_BYTES_MAX, GROUPS_MAX, Member, Mode, View};
+pub use writer::{Beginning, Log, Managed, Mirror, MirrorOptions};

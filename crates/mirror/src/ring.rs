@@ -160,7 +160,7 @@ impl Ring {
     }
 
     /// The bytes from `from` to `to`, in two parts where they go around the ring's end.
-    fn parts(&self, from: Pos, to: Pos) -> [&[u8]; 2] {
+    pub(crate) fn parts(&self, from: Pos, to: Pos) -> [&[u8]; 2] {
         assert!(
             self.low <= from && from <= to && to <= self.end,
             "{from} to {to} of a ring from {} to {}",

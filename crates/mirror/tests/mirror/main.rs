@@ -1,5 +1,9 @@
-//! Tests of the mirrored log: messages, nodes.
+//! Tests of the mirrored log: messages, nodes, views, arbiters, and many lives under a seed.
 
+mod lives;
 mod messages;
 mod node;
+mod register;
 mod setup;
+mod view;
+mod world;

@@ -1,0 +1,100 @@
+//! The beginning of a connection, as its client sees it: hello, greeting, proof, welcome.
+
+use perdura_base::Uuid;
+
+use crate::auth::{Key, Nonce, Side};
+use crate::ids::{Generation, Machine, NodeInc};
+use crate::message::{Greeting, Reply, Request};
+
+/// What a client tells all nodes.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub uuid: Uuid,
+    pub generation: Generation,
+    pub key: Key,
+    /// A node whose rings are smaller is of no use.
+    pub ring_bytes_min: u64,
+}
+
+/// A node that has greeted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub inc: NodeInc,
+    pub machine: Machine,
+}
+
+/// The client's half of a handshake.
+pub(crate) struct Handshake {
+    nonce: Nonce,
+    identity: Option<Identity>,
+}
+
+/// What comes next.
+pub(crate) enum Greeted {
+    /// Say this.
+    Say(Request<'static>),
+    /// The node serves. It has seen this generation.
+    Ready(Identity, Generation),
+}
+
+impl Handshake {
+    /// The handshake of a connection, with a random number that no other one had.
+    pub fn new(nonce: Nonce) -> Handshake {
+        Handshake {
+            nonce,
+            identity: None,
+        }
+    }
+
+    /// The first word.
+    pub fn hello(&self, caller: &Caller) -> Request<'static> {
+        Request::hello(caller.uuid, self.nonce)
+    }
+
+    /// Takes a reply of the node.
+    ///
+    /// # Errors
+    /// Why the node is of no use.
+    pub fn take(&mut self, reply: &Reply<'_>, caller: &Caller) -> Result<Greeted, String> {
+        match (reply, self.identity) {
+            (Reply::Greeting(greeting), None) => self.greeted(greeting, caller),
+            (Reply::Welcome { inc, generation }, Some(identity)) if identity.inc == *inc => {
+                Ok(Greeted::Ready(identity, *generation))
+            }
+            (Reply::Refused(refused), _) => Err(format!("the node refuses: {}", refused.text)),
+            (reply, _) => Err(format!("the node answers a greeting with {reply:?}")),
+        }
+    }
+
+    fn greeted(&mut self, greeting: &Greeting, caller: &Caller) -> Result<Greeted, String> {
+        let (ours, theirs) = (Greeting::version(), greeting.version);
+        if theirs != ours {
+            return Err(format!(
+                "the node speaks version {theirs} of the protocol, not {ours}"
+            ));
+        }
+        let nonces = (&self.nonce, &greeting.nonce);
+        let (uuid, inc) = (caller.uuid, greeting.inc);
+        let proven = (caller.key).accepts(Side::Node, nonces, uuid, inc, &greeting.proof);
+        if caller.key.is_set() != greeting.keyed || !proven {
+            let which = match (caller.key.is_set(), greeting.keyed) {
+                (true, false) => "the node has no key, and this database has one",
+                (false, true) => "the node has a key, and this database has none",
+                _ => "the node has another key",
+            };
+            return Err(format!("{which} (--key-file)"));
+        }
+        if greeting.ring_bytes < caller.ring_bytes_min {
+            return Err(format!(
+                "the node's rings have {} bytes, and the log's tail may have {}: start the node with a larger --ring",
+                greeting.ring_bytes, caller.ring_bytes_min
+            ));
+        }
+        self.identity = Some(Identity {
+            inc,
+            machine: greeting.machine,
+        });
+        let proof = (caller.key).prove(Side::Client, nonces, uuid, inc);
+        Ok(Greeted::Say(Request::Proof(proof)))
+    }
+}

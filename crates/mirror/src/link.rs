@@ -1,0 +1,357 @@
+//! The writer's connection to one node: greeting, rings, blocks on their way.
+//!
+//! ```text
+//! down ──connect──► greeting ──welcome──► ready          any ──break──► down
+//! ```
+//! Replies come in the order of the requests. So the node is *waited for* since the first request that it has not
+//! answered, or since its last answer, whichever is later.
+//!
+//! # Invariants
+//! * What counts as held is what a reply of this incarnation of the node said; it is at most what was sent.
+//! * A link that breaks keeps what is known of the incarnation that it had.
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::num::to_u64;
+use perdura_base::{Pos, StreamId};
+
+use crate::auth::Nonce;
+use crate::handshake::{Caller, Greeted, Handshake, Identity};
+use crate::ids::{Generation, NodeInc};
+use crate::message::{Held, Reason, Refused, Reply, Request};
+use crate::net::{Connection, Net, Sent};
+use crate::ring::Ring;
+
+/// The longest part of a stream that one append carries, bytes.
+const CHUNK_BYTES_MAX: u64 = 1 << 20;
+
+enum Stage {
+    Down,
+    Greeting(Handshake),
+    Ready,
+}
+
+/// How far a stream has got at the node.
+#[derive(Clone, Copy)]
+enum Progress {
+    /// Its ring was not asked for.
+    Closed,
+    /// It was, and the node has not answered.
+    Opening,
+    /// Blocks are sent: these positions were sent, and are held.
+    Open { sent: Pos, held: Pos },
+}
+
+/// A connection to a node, or the wish for one.
+pub(crate) struct Link {
+    pub address: String,
+    connection: Option<Box<dyn Connection>>,
+    stage: Stage,
+    identity: Option<Identity>,
+    streams: Vec<Progress>,
+    /// What the incarnation in `identity` is known to hold of each stream, across breaks.
+    held: Vec<Pos>,
+    /// Requests that the node has not answered.
+    awaited: u32,
+    /// Since when the node is waited for, or was last heard.
+    since_ns: u64,
+    /// Since when there is no connection that is ready.
+    down_ns: u64,
+    /// When it was last tried to connect.
+    tried_ns: Option<u64>,
+    /// Why there is no connection.
+    pub trouble: Option<String>,
+    /// The highest generation that the node has said it has seen.
+    pub seen: Generation,
+}
+
+impl Link {
+    pub fn new(address: String, streams: u8) -> Link {
+        Link {
+            address,
+            connection: None,
+            stage: Stage::Down,
+            identity: None,
+            streams: vec![Progress::Closed; usize::from(streams)],
+            held: vec![Pos(0); usize::from(streams)],
+            awaited: 0,
+            since_ns: 0,
+            down_ns: 0,
+            tried_ns: None,
+            trouble: None,
+            seen: Generation(0),
+        }
+    }
+
+    pub fn identity(&self) -> Option<Identity> {
+        self.identity
+    }
+
+    pub fn is_ready(&self) -> bool {
+        matches!(self.stage, Stage::Ready)
+    }
+
+    /// What the node is known to hold of a stream.
+    pub fn held(&self, stream: StreamId) -> Pos {
+        self.held[usize::from(stream.0)]
+    }
+
+    /// Whether the stream's ring is open, and all that was sent up to `pos` is held.
+    pub fn holds(&self, stream: StreamId, pos: Pos) -> bool {
+        let progress = self.streams[usize::from(stream.0)];
+        matches!(progress, Progress::Open { held, .. } if held >= pos)
+    }
+
+    /// Since when the node has been silent although it was asked, or there has been no connection; `None` if it
+    /// owes nothing.
+    pub fn silent_since_ns(&self) -> Option<u64> {
+        match self.is_ready() {
+            true => (self.awaited > 0).then_some(self.since_ns),
+            false => Some(self.down_ns),
+        }
+    }
+
+    /// When it may be tried to connect again, if there is no connection.
+    pub fn due_ns(&self, retry_ns: u64) -> Option<u64> {
+        if self.connection.is_some() {
+            return None;
+        }
+        Some(self.tried_ns.map_or(0, |tried| tried + retry_ns))
+    }
+
+    /// Begins to connect.
+    pub fn connect(&mut self, net: &dyn Net, caller: &Caller, nonce: Nonce, now_ns: u64) {
+        assert!(self.connection.is_none(), "a link has one connection");
+        self.tried_ns = Some(now_ns);
+        match net.connect(&self.address) {
+            Ok(connection) => {
+                let handshake = Handshake::new(nonce);
+                let hello = handshake.hello(caller);
+                self.connection = Some(connection);
+                self.stage = Stage::Greeting(handshake);
+                self.awaited = 0;
+                self.say(&hello, now_ns);
+            }
+            Err(error) => self.trouble = Some(error.to_string()),
+        }
+    }
+
+    fn break_off(&mut self, why: String, now_ns: u64) {
+        if self.is_ready() {
+            self.down_ns = now_ns;
+        }
+        self.connection = None;
+        self.stage = Stage::Down;
+        self.awaited = 0;
+        self.streams.fill(Progress::Closed);
+        self.trouble = Some(why);
+    }
+
+    /// Sends a request; whether it is on its way.
+    fn say(&mut self, request: &Request<'_>, now_ns: u64) -> bool {
+        let Some(connection) = &mut self.connection else {
+            return false;
+        };
+        match connection.send(&request.head(), request.tail()) {
+            Ok(Sent::Yes) => {
+                if self.awaited == 0 {
+                    self.since_ns = now_ns;
+                }
+                self.awaited += 1;
+                true
+            }
+            Ok(Sent::Full) => false,
+            Err(why) => {
+                self.break_off(why, now_ns);
+                false
+            }
+        }
+    }
+
+    /// Takes what the node has said. Returns whether it holds more than before.
+    pub fn receive(&mut self, caller: &Caller, now_ns: u64) -> bool {
+        let mut more = false;
+        while let Some(connection) = &mut self.connection {
+            let frame = match connection.receive() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(why) => {
+                    self.break_off(why, now_ns);
+                    break;
+                }
+            };
+            let taken = match Reply::decode(&frame) {
+                Ok(reply) => self.take(reply, caller, now_ns),
+                Err(malformed) => Err(format!("the node sends {malformed}")),
+            };
+            match taken {
+                Ok(advanced) => more |= advanced,
+                Err(why) => self.break_off(why, now_ns),
+            }
+        }
+        more
+    }
+
+    fn take(&mut self, reply: Reply<'_>, caller: &Caller, now_ns: u64) -> Result<bool, String> {
+        if self.awaited == 0 {
+            return Err("the node answers what it was not asked".into());
+        }
+        self.awaited -= 1;
+        self.since_ns = now_ns;
+        if let Stage::Greeting(handshake) = &mut self.stage {
+            let greeted = handshake.take(&reply, caller)?;
+            self.greeted(&greeted, now_ns);
+            return Ok(false);
+        }
+        match reply {
+            Reply::Held(held) => self.note_held(&held, caller),
+            Reply::Pong { inc } | Reply::Retired { inc, .. } => {
+                self.check_inc(inc)?;
+                Ok(false)
+            }
+            Reply::Refused(refused) => self.refused(refused),
+            reply => Err(format!("the node answers {reply:?} to something else")),
+        }
+    }
+
+    fn greeted(&mut self, greeted: &Greeted, now_ns: u64) {
+        match greeted {
+            Greeted::Say(request) => {
+                self.say(request, now_ns);
+            }
+            Greeted::Ready(identity, seen) => {
+                if self
+                    .identity
+                    .is_none_or(|before| before.inc != identity.inc)
+                {
+                    self.held.fill(Pos(0));
+                }
+                self.identity = Some(*identity);
+                self.seen = self.seen.max(*seen);
+                self.stage = Stage::Ready;
+                self.trouble = None;
+            }
+        }
+    }
+
+    fn check_inc(&self, inc: NodeInc) -> Result<(), String> {
+        match self.identity {
+            Some(identity) if identity.inc == inc => Ok(()),
+            _ => Err(format!("the node answers as another one, {inc}")),
+        }
+    }
+
+    fn note_held(&mut self, reply: &Held, caller: &Caller) -> Result<bool, String> {
+        self.check_inc(reply.inc)?;
+        let ring = reply.ring;
+        let at = usize::from(ring.stream.0);
+        if ring.generation != caller.generation || at >= self.streams.len() {
+            return Err("the node answers for another ring".into());
+        }
+        let sent = match self.streams[at] {
+            // What it has is where sending goes on; see `send`.
+            Progress::Opening => ring.end,
+            Progress::Open { sent, .. } => sent,
+            Progress::Closed => return Err("the node holds a ring that was not asked for".into()),
+        };
+        if ring.end > sent {
+            return Err(format!("the node holds {}, and {sent} was sent", ring.end));
+        }
+        self.streams[at] = Progress::Open {
+            sent,
+            held: ring.end,
+        };
+        let more = self.held[at] < ring.end;
+        self.held[at] = self.held[at].max(ring.end);
+        Ok(more)
+    }
+
+    fn refused(&mut self, refused: Refused) -> Result<bool, String> {
+        self.seen = self.seen.max(refused.generation);
+        match refused.reason {
+            // The takeover's generation is in the view: the caller looks there.
+            Reason::Generation => Err(refused.text),
+            // The next send opens the ring again, and learns where it ends.
+            Reason::Position | Reason::NoRing | Reason::Full => Err(refused.text),
+            Reason::Version
+            | Reason::Key
+            | Reason::Memory
+            | Reason::Malformed
+            | Reason::Damaged => Err(format!("the node refuses: {}", refused.text)),
+        }
+    }
+
+    /// Sends of a stream's tail what was not sent, as far as the connection takes it.
+    pub fn send(&mut self, caller: &Caller, stream: StreamId, tail: &Ring, now_ns: u64) {
+        let at = usize::from(stream.0);
+        while self.is_ready() {
+            let generation = caller.generation;
+            match self.streams[at] {
+                Progress::Opening => return,
+                Progress::Open { sent, held } if tail.low() <= sent && sent <= tail.end() => {
+                    if sent == tail.end() {
+                        return;
+                    }
+                    let (bytes, pad) = chunk(tail, sent);
+                    let low = if armed(Flaw::LowAtWrite) {
+                        sent
+                    } else {
+                        tail.low()
+                    };
+                    let append = Request::Append {
+                        generation,
+                        stream,
+                        pos: sent,
+                        low,
+                        bytes,
+                        pad,
+                    };
+                    if !self.say(&append, now_ns) {
+                        return;
+                    }
+                    let sent = Pos(sent.0 + to_u64(bytes.len()) + u64::from(pad));
+                    assert!(sent <= tail.end(), "what is sent is in the tail");
+                    self.streams[at] = Progress::Open { sent, held };
+                }
+                Progress::Open { sent, .. } if sent > tail.end() => {
+                    let end = tail.end();
+                    let why = format!("the node holds {sent} of a stream that ends at {end}");
+                    self.break_off(why, now_ns);
+                }
+                // The node's ring ends before the tail: it begins again with the tail's begin.
+                Progress::Closed | Progress::Open { .. } => {
+                    let open = Request::Open {
+                        generation,
+                        stream,
+                        start: tail.low(),
+                    };
+                    if !self.say(&open, now_ns) {
+                        return;
+                    }
+                    self.streams[at] = Progress::Opening;
+                }
+            }
+        }
+    }
+
+    /// Asks an idle node whether it lives.
+    pub fn ping(&mut self, ping_ns: u64, now_ns: u64) {
+        if self.is_ready() && self.awaited == 0 && now_ns >= self.since_ns + ping_ns {
+            self.say(&Request::Ping, now_ns);
+        }
+    }
+
+    /// Drops the rings of writers before this one.
+    pub fn retire(&mut self, caller: &Caller, now_ns: u64) -> bool {
+        let generation = caller.generation;
+        self.is_ready() && self.say(&Request::Retire { generation }, now_ns)
+    }
+}
+
+/// The next bytes of a tail to be sent, and the zeros behind them.
+fn chunk(tail: &Ring, from: Pos) -> (&[u8], u32) {
+    let to = tail.end().0.min(from.0 + CHUNK_BYTES_MAX);
+    let [bytes, _around] = tail.parts(from, Pos(to));
+    let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
+    let (bytes, zeros) = bytes.split_at(bytes.len() - zeros);
+    (bytes, u32::try_from(zeros.len()).expect("a chunk is short"))
+}

@@ -1,0 +1,228 @@
+//! The arbiter: a register with a compare-and-swap that holds the view.
+
+use std::sync::Arc;
+
+use perdura_base::num::to_u64;
+use perdura_base::{Error, Result, Uuid};
+use perdura_device::{Access, Disk, File};
+
+use crate::view::{VIEW_BYTES_MAX, View};
+
+/// What became of a compare-and-swap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Swap {
+    /// The view is the new one, durably.
+    Done,
+    /// Another view with this number, or a higher one, is there.
+    Lost,
+}
+
+/// A register that writer and takeover both reach. Calls may wait.
+///
+/// # Contract
+/// * Of all that try to store a view with one number, at most one is ever told [`Swap::Done`], and [`read`](Self::read)
+///   returns that view or a later one from then on, after a crash too.
+/// * An error of [`replace`](Self::replace) says nothing about whether the view was stored: read again.
+/// * What is stored is never lost and never goes back.
+pub trait Register: Send {
+    /// The newest view; `None` if there never was one.
+    ///
+    /// # Errors
+    /// The medium's; [`Error::Corrupt`] for a damaged view; [`Error::Foreign`] for that of another database.
+    fn read(&mut self) -> Result<Option<View>>;
+
+    /// Stores a view if the newest is the one before it.
+    ///
+    /// # Errors
+    /// The medium's: the outcome is not known.
+    fn replace(&mut self, next: &View) -> Result<Swap>;
+}
+
+const PREFIX: &str = "view-";
+const ONE: &str = "view";
+const LOCK: &str = "view.lock";
+/// Views that are kept.
+const KEPT: usize = 16;
+
+fn path(v: u64) -> String {
+    format!("{PREFIX}{v:020}")
+}
+
+/// Reads the view in a file.
+fn read_view(disk: &dyn Disk, path: &str, uuid: Uuid) -> Result<View> {
+    let file = disk.open(path, Access::Buffered)?;
+    let mut bytes = vec![0; VIEW_BYTES_MAX + 1];
+    let got = read_whole(file.as_ref(), &mut bytes)?;
+    let view = View::decode(&bytes[..got]).map_err(|found| {
+        Error::corrupt(
+            path,
+            0,
+            "a view",
+            found,
+            "What acknowledgements rest on is not known. Nothing was changed: restore the file, or give up what only \
+             nodes may hold (--accept-loss).",
+        )
+    })?;
+    if view.uuid != uuid {
+        return Err(Error::Foreign {
+            file: path.to_owned(),
+            why: format!("it is the view of database {}", view.uuid),
+        });
+    }
+    Ok(view)
+}
+
+fn read_whole(file: &dyn File, bytes: &mut [u8]) -> Result<usize> {
+    let mut got = 0;
+    while got < bytes.len() {
+        match file.read_at(to_u64(got), &mut bytes[got..])? {
+            0 => break,
+            more => got += more,
+        }
+    }
+    Ok(got)
+}
+
+/// Writes a file that has another name than it will have, and syncs it.
+fn write_new(disk: &dyn Disk, path: &str, view: &View) -> Result<()> {
+    let bytes = view.encode();
+    let file = disk.create(path, Access::Buffered)?;
+    file.set_len(0)?;
+    file.write_at(0, &bytes)?;
+    file.sync()
+}
+
+/// Views as numbered files of a directory; see docs/formats/view.md.
+pub struct NumberedFiles {
+    disk: Arc<dyn Disk>,
+    uuid: Uuid,
+    /// A random number, so that two processes never write one temporary file.
+    token: u64,
+}
+
+impl NumberedFiles {
+    /// The views of a database in the root of a disk.
+    #[must_use]
+    pub fn new(disk: Arc<dyn Disk>, uuid: Uuid, token: u64) -> NumberedFiles {
+        NumberedFiles { disk, uuid, token }
+    }
+
+    /// The numbers of the views there, in order.
+    fn numbers(&self) -> Result<Vec<u64>> {
+        let names = self.disk.list("")?;
+        let number = |name: &String| {
+            let digits = name.strip_prefix(PREFIX).filter(|rest| rest.len() == 20)?;
+            digits
+                .bytes()
+                .all(|byte| byte.is_ascii_digit())
+                .then_some(())?;
+            digits.parse::<u64>().ok()
+        };
+        let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    fn newest(&self) -> Result<Option<View>> {
+        let Some(v) = self.numbers()?.last().copied() else {
+            return Ok(None);
+        };
+        let view = read_view(self.disk.as_ref(), &path(v), self.uuid)?;
+        if view.v != v {
+            return Err(Error::corrupt(
+                path(v),
+                32,
+                format!("view {v}"),
+                format!("view {}", view.v),
+                "The file was renamed. Nothing was changed: give it its name again.",
+            ));
+        }
+        Ok(Some(view))
+    }
+}
+
+impl Register for NumberedFiles {
+    fn read(&mut self) -> Result<Option<View>> {
+        // What is read may rest on: another process may have given it its name and not synced that yet.
+        let newest = self.newest()?;
+        if newest.is_some() {
+            self.disk.sync_dir("")?;
+        }
+        Ok(newest)
+    }
+
+    fn replace(&mut self, next: &View) -> Result<Swap> {
+        let numbers = self.numbers()?;
+        let before = numbers.last().copied().unwrap_or(0);
+        if before + 1 != next.v {
+            return Ok(Swap::Lost);
+        }
+        let temporary = format!("{}-{:016x}.tmp", path(next.v), self.token);
+        write_new(self.disk.as_ref(), &temporary, next)?;
+        match self.disk.publish(&temporary, &path(next.v)) {
+            Ok(()) => {}
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {
+                self.disk.remove(&temporary)?;
+                return Ok(Swap::Lost);
+            }
+            Err(error) => return Err(error),
+        }
+        self.disk.sync_dir("")?;
+        // A writer that slept since it looked may have stored a view that was removed long ago.
+        if self.numbers()?.last() != Some(&next.v) {
+            return Ok(Swap::Lost);
+        }
+        for old in numbers.iter().rev().skip(KEPT - 1) {
+            // What cannot be removed now is removed by a later change.
+            if self.disk.remove(&path(*old)).is_err() {
+                break;
+            }
+        }
+        Ok(Swap::Done)
+    }
+}
+
+/// The view as one file under a lock; see docs/formats/view.md.
+pub struct LockedFile {
+    disk: Arc<dyn Disk>,
+    uuid: Uuid,
+}
+
+impl LockedFile {
+    /// The view of a database in the root of a disk.
+    #[must_use]
+    pub fn new(disk: Arc<dyn Disk>, uuid: Uuid) -> LockedFile {
+        LockedFile { disk, uuid }
+    }
+
+    fn newest(&self) -> Result<Option<View>> {
+        match self.disk.list("")?.iter().any(|name| name == ONE) {
+            true => read_view(self.disk.as_ref(), ONE, self.uuid).map(Some),
+            false => Ok(None),
+        }
+    }
+}
+
+impl Register for LockedFile {
+    fn read(&mut self) -> Result<Option<View>> {
+        let _held = self.disk.lock(LOCK)?;
+        let newest = self.newest()?;
+        if newest.is_some() {
+            self.disk.sync_dir("")?;
+        }
+        Ok(newest)
+    }
+
+    fn replace(&mut self, next: &View) -> Result<Swap> {
+        let _held = self.disk.lock(LOCK)?;
+        let before = self.newest()?.map_or(0, |view| view.v);
+        if before + 1 != next.v {
+            return Ok(Swap::Lost);
+        }
+        let temporary = format!("{ONE}.tmp");
+        write_new(self.disk.as_ref(), &temporary, next)?;
+        self.disk.rename(&temporary, ONE)?;
+        self.disk.sync_dir("")?;
+        Ok(Swap::Done)
+    }
+}

@@ -1,0 +1,451 @@
+//! A network of nodes and an arbiter under a seed, for simulators: the same machines as in production, with all that
+//! a network may do to them.
+//!
+//! A frame that was sent waits in its connection's queue until the simulator delivers it. So frames of one connection keep
+//! their order, and those of two connections have none. A connection that breaks loses what waits in it, in both
+//! directions. A *cut* between a client and a node holds frames back in one direction or both, without either side
+//! noticing. A node that is killed loses its memory; a paused one answers later.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use perdura_base::{Error, Result};
+
+use crate::ids::{Machine, NodeInc};
+use crate::net::{Connection, Net, Sent};
+use crate::node::{Node, NodeOptions, Peer};
+use crate::register::{Register, Swap};
+use crate::view::View;
+use crate::{Key, Nonce};
+
+/// Frames that a connection takes before it says that it is full.
+const QUEUE_MAX: usize = 64;
+
+/// A direction of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    /// From the client to the node.
+    Up,
+    /// From the node to the client.
+    Down,
+}
+
+struct Host {
+    node: Option<Node>,
+    is_paused: bool,
+    machine: Machine,
+    ring_bytes: u64,
+    key: Key,
+}
+
+struct Pipe {
+    client: u32,
+    address: String,
+    peer: Peer,
+    /// Frames to the node, which the node's machine has not seen.
+    up: VecDeque<Vec<u8>>,
+    /// Frames to the client, which have left the node.
+    down: VecDeque<Vec<u8>>,
+    /// What the client may take now.
+    arrived: VecDeque<Vec<u8>>,
+    is_broken: bool,
+    /// The client finds it broken; what it sent may still arrive.
+    is_half_open: bool,
+    /// The client has dropped it.
+    is_left: bool,
+}
+
+#[derive(Default)]
+struct World {
+    hosts: BTreeMap<String, Host>,
+    pipes: BTreeMap<u64, Pipe>,
+    /// Directions between clients and nodes in which nothing moves.
+    cuts: BTreeMap<(u32, String), Vec<Way>>,
+    next_pipe: u64,
+    next_random: u64,
+    frames: u64,
+    /// The frame with this number is lost, and its connection breaks.
+    lost_frame: Option<u64>,
+}
+
+impl World {
+    fn random(&mut self) -> u64 {
+        self.next_random += 1;
+        perdura_base::checksum::mix64(self.next_random)
+    }
+
+    fn is_cut(&self, pipe: &Pipe, way: Way) -> bool {
+        let cuts = self.cuts.get(&(pipe.client, pipe.address.clone()));
+        cuts.is_some_and(|ways| ways.contains(&way))
+    }
+
+    /// Whether a frame of a connection can move in a direction.
+    fn can_move(&self, pipe: &Pipe, way: Way) -> bool {
+        if pipe.is_broken || self.is_cut(pipe, way) {
+            return false;
+        }
+        match way {
+            Way::Up => {
+                let host = self.hosts.get(&pipe.address);
+                !pipe.up.is_empty() && host.is_some_and(|host| !host.is_paused)
+            }
+            Way::Down => !pipe.down.is_empty(),
+        }
+    }
+}
+
+/// Nodes, connections and what is between them.
+#[derive(Clone, Default)]
+pub struct SimNet(Arc<Mutex<World>>);
+
+impl SimNet {
+    /// A network without nodes.
+    #[must_use]
+    pub fn new() -> SimNet {
+        SimNet::default()
+    }
+
+    /// Adds a node, which is started.
+    pub fn add(&self, address: &str, machine: Machine, ring_bytes: u64, key: Key) {
+        let host = Host {
+            node: None,
+            is_paused: false,
+            machine,
+            ring_bytes,
+            key,
+        };
+        self.0.lock().hosts.insert(address.to_owned(), host);
+        self.start(address);
+    }
+
+    /// Starts a node with an empty memory. Nothing happens if it runs.
+    pub fn start(&self, address: &str) {
+        let mut world = self.0.lock();
+        let inc = NodeInc(world.random());
+        let host = world.hosts.get_mut(address).expect("a node that was added");
+        if host.node.is_none() {
+            host.is_paused = false;
+            host.node = Some(Node::new(NodeOptions {
+                ring_bytes: host.ring_bytes,
+                rings_max: 64,
+                key: host.key.clone(),
+                machine: host.machine,
+                inc,
+            }));
+        }
+    }
+
+    /// Kills a node: its memory is lost, and its connections break.
+    pub fn kill(&self, address: &str) {
+        let mut world = self.0.lock();
+        world
+            .hosts
+            .get_mut(address)
+            .expect("a node that was added")
+            .node = None;
+        let pipes = world.pipes.values_mut();
+        pipes
+            .filter(|pipe| pipe.address == address)
+            .for_each(|pipe| pipe.is_broken = true);
+    }
+
+    /// Has a node answer nothing, or go on.
+    pub fn pause(&self, address: &str, is_paused: bool) {
+        let mut world = self.0.lock();
+        world
+            .hosts
+            .get_mut(address)
+            .expect("a node that was added")
+            .is_paused = is_paused;
+    }
+
+    /// The incarnation of a node, if it runs.
+    #[must_use]
+    pub fn inc(&self, address: &str) -> Option<NodeInc> {
+        let world = self.0.lock();
+        world.hosts.get(address)?.node.as_ref().map(Node::inc)
+    }
+
+    /// Cuts one direction between a client and a node.
+    pub fn cut(&self, client: u32, address: &str, way: Way) {
+        let mut world = self.0.lock();
+        let ways = world.cuts.entry((client, address.to_owned())).or_default();
+        ways.push(way);
+    }
+
+    /// Ends all cuts and pauses.
+    pub fn heal(&self) {
+        let mut world = self.0.lock();
+        world.cuts.clear();
+        world
+            .hosts
+            .values_mut()
+            .for_each(|host| host.is_paused = false);
+    }
+
+    /// Breaks the connections of a client to a node; what waits in them is lost.
+    pub fn break_connections(&self, client: u32, address: &str) {
+        let mut world = self.0.lock();
+        let pipes = world.pipes.values_mut();
+        let between = pipes.filter(|pipe| pipe.client == client && pipe.address == address);
+        between.for_each(|pipe| pipe.is_broken = true);
+    }
+
+    /// Has a client find its connections to a node broken, while what it sent still arrives: behind what it sends
+    /// by the next one, perhaps.
+    pub fn half_open(&self, client: u32, address: &str) {
+        let mut world = self.0.lock();
+        let pipes = world.pipes.values_mut();
+        let between = pipes.filter(|pipe| pipe.client == client && pipe.address == address);
+        between.for_each(|pipe| pipe.is_half_open = true);
+    }
+
+    /// Ends a client: what it has sent may still arrive, until the simulator breaks it.
+    pub fn leave(&self, client: u32) {
+        let mut world = self.0.lock();
+        let pipes = world.pipes.values_mut();
+        pipes
+            .filter(|pipe| pipe.client == client)
+            .for_each(|pipe| pipe.is_left = true);
+    }
+
+    /// Loses the frame with this number, counted from 0, and breaks its connection.
+    pub fn lose_frame(&self, number: u64) {
+        self.0.lock().lost_frame = Some(number);
+    }
+
+    /// Frames that have moved.
+    #[must_use]
+    pub fn frames(&self) -> u64 {
+        self.0.lock().frames
+    }
+
+    /// The moves that are possible now.
+    #[must_use]
+    pub fn moves(&self) -> Vec<(u64, Way)> {
+        let world = self.0.lock();
+        let ways = [Way::Up, Way::Down];
+        let pipes = world
+            .pipes
+            .iter()
+            .flat_map(|(id, pipe)| ways.map(|way| (*id, pipe, way)));
+        pipes
+            .filter(|(_, pipe, way)| world.can_move(pipe, *way))
+            .map(|(id, _, way)| (id, way))
+            .collect()
+    }
+
+    /// Moves one frame.
+    pub fn deliver(&self, (id, way): (u64, Way)) {
+        let mut world = self.0.lock();
+        let world = &mut *world;
+        let lost = world.lost_frame == Some(world.frames);
+        world.frames += 1;
+        let Some(pipe) = world.pipes.get_mut(&id) else {
+            return;
+        };
+        if lost {
+            pipe.is_broken = true;
+            return;
+        }
+        match way {
+            Way::Down => {
+                let frame = pipe.down.pop_front();
+                pipe.arrived.extend(frame);
+            }
+            Way::Up => {
+                let host = world.hosts.get_mut(&pipe.address);
+                let node = host.and_then(|host| host.node.as_mut());
+                let (Some(frame), Some(node)) = (pipe.up.pop_front(), node) else {
+                    pipe.is_broken = true;
+                    return;
+                };
+                let outcome = node.handle(&mut pipe.peer, &frame);
+                pipe.down.push_back(outcome.reply);
+                pipe.is_broken |= outcome.ends;
+            }
+        }
+        let gone = |pipe: &Pipe| pipe.is_left && (pipe.is_broken || pipe.up.is_empty());
+        world.pipes.retain(|_, pipe| !gone(pipe));
+    }
+
+    /// The network as one client has it.
+    #[must_use]
+    pub fn client(&self, client: u32) -> Arc<dyn Net> {
+        Arc::new(Client {
+            net: self.clone(),
+            client,
+        })
+    }
+}
+
+struct Client {
+    net: SimNet,
+    client: u32,
+}
+
+impl Net for Client {
+    fn connect(&self, address: &str) -> Result<Box<dyn Connection>> {
+        let mut world = self.net.0.lock();
+        let mut nonce: Nonce = [0; 32];
+        nonce[..8].copy_from_slice(&world.random().to_le_bytes());
+        let id = world.next_pipe;
+        world.next_pipe += 1;
+        let host = world.hosts.get(address);
+        let runs = host.is_some_and(|host| host.node.is_some());
+        world.pipes.insert(
+            id,
+            Pipe {
+                client: self.client,
+                address: address.to_owned(),
+                peer: Peer::new(nonce),
+                up: VecDeque::new(),
+                down: VecDeque::new(),
+                arrived: VecDeque::new(),
+                is_broken: !runs,
+                is_half_open: false,
+                is_left: false,
+            },
+        );
+        Ok(Box::new(SimConnection {
+            net: self.net.clone(),
+            id,
+        }))
+    }
+}
+
+struct SimConnection {
+    net: SimNet,
+    id: u64,
+}
+
+impl SimConnection {
+    fn with<T>(&self, act: impl FnOnce(&mut Pipe) -> Result<T, String>) -> Result<T, String> {
+        let mut world = self.net.0.lock();
+        let pipe = world.pipes.get_mut(&self.id);
+        let pipe = pipe.ok_or_else(|| "the connection is broken".to_owned())?;
+        act(pipe)
+    }
+}
+
+impl Connection for SimConnection {
+    fn send(&mut self, head: &[u8], tail: &[u8]) -> Result<Sent, String> {
+        self.with(|pipe| {
+            if pipe.is_broken || pipe.is_half_open {
+                return Err("the connection is broken".into());
+            }
+            if pipe.up.len() >= QUEUE_MAX {
+                return Ok(Sent::Full);
+            }
+            pipe.up.push_back([head, tail].concat());
+            Ok(Sent::Yes)
+        })
+    }
+
+    fn receive(&mut self) -> Result<Option<Vec<u8>>, String> {
+        self.with(|pipe| match pipe.arrived.pop_front() {
+            Some(frame) => Ok(Some(frame)),
+            None if pipe.is_broken || pipe.is_half_open => Err("the connection is broken".into()),
+            None => Ok(None),
+        })
+    }
+}
+
+impl Drop for SimConnection {
+    fn drop(&mut self) {
+        let mut world = self.net.0.lock();
+        if let Some(pipe) = world.pipes.get_mut(&self.id) {
+            pipe.is_left = true;
+            if pipe.is_broken || pipe.up.is_empty() {
+                world.pipes.remove(&self.id);
+            }
+        }
+    }
+}
+
+/// What an arbiter does with the next operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mood {
+    /// It does it and says so.
+    Answers,
+    /// It does nothing and fails.
+    Fails,
+    /// It does it and fails.
+    DoesAndFails,
+}
+
+#[derive(Default)]
+struct Arbiter {
+    view: Option<Vec<u8>>,
+    mood: Option<Mood>,
+    swaps: u64,
+}
+
+/// An arbiter whose answers a seed decides.
+#[derive(Clone, Default)]
+pub struct SimRegister(Arc<Mutex<Arbiter>>);
+
+impl SimRegister {
+    /// An arbiter without a view.
+    #[must_use]
+    pub fn new() -> SimRegister {
+        SimRegister::default()
+    }
+
+    /// What it does from now on.
+    pub fn set_mood(&self, mood: Mood) {
+        self.0.lock().mood = Some(mood);
+    }
+
+    /// The view in force.
+    ///
+    /// # Panics
+    /// If its bytes are none.
+    #[must_use]
+    pub fn view(&self) -> Option<View> {
+        let bytes = self.0.lock().view.clone();
+        bytes.map(|bytes| View::decode(&bytes).expect("what was stored"))
+    }
+
+    /// Changes of view so far.
+    #[must_use]
+    pub fn swaps(&self) -> u64 {
+        self.0.lock().swaps
+    }
+
+    fn failure(&self) -> Option<Error> {
+        let fails = || Error::io("ask", "arbiter", std::io::ErrorKind::TimedOut.into());
+        (self.0.lock().mood == Some(Mood::Fails)).then(fails)
+    }
+}
+
+impl Register for SimRegister {
+    fn read(&mut self) -> Result<Option<View>> {
+        self.failure().map_or_else(|| Ok(self.view()), Err)
+    }
+
+    fn replace(&mut self, next: &View) -> Result<Swap> {
+        if let Some(failure) = self.failure() {
+            return Err(failure);
+        }
+        let before = self.view().map_or(0, |view| view.v);
+        let mut arbiter = self.0.lock();
+        let swap = match before + 1 == next.v {
+            true => {
+                arbiter.view = Some(next.encode());
+                arbiter.swaps += 1;
+                Swap::Done
+            }
+            false => Swap::Lost,
+        };
+        if arbiter.mood == Some(Mood::DoesAndFails) {
+            return Err(Error::io(
+                "ask",
+                "arbiter",
+                std::io::ErrorKind::TimedOut.into(),
+            ));
+        }
+        Ok(swap)
+    }
+}

@@ -1,0 +1,510 @@
+//! The takeover: it replaces the writer, seals the nodes, and fetches what only they may hold.
+//!
+//! ```text
+//! claim: gen + 1 in the arbiter ──► seal the nodes of each mirror ──► read their rings ──► drain (perdura_wal)
+//! ```
+//! The ordinary restart follows; nothing of it knows nodes. The rings stay until the new writer says *retire*, which it
+//! does when the anchor names the life that was recovered. So a takeover that is interrupted at any point
+//! is begun again, by this process or another one, and finds the same bytes.
+//!
+//! # Invariants
+//! * Nothing is read from a node before it is sealed: a writer that was replaced adds nothing to what is read.
+//! * A node counts if its incarnation is the one in the view. One that rebooted holds nothing.
+//! * Each mirror needs one of its nodes, since both hold all that was acknowledged.
+
+use std::sync::Arc;
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::num::{to_u32, to_u64};
+use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId, Uuid};
+
+use crate::auth::{Key, Nonce};
+use crate::handshake::{Caller, Greeted, Handshake, Identity};
+use crate::ids::Generation;
+use crate::message::{READ_BYTES_MAX, Reason, Reply, Request, RingState};
+use crate::net::{Connection, Net, Sent};
+use crate::register::{Register, Swap};
+use crate::view::{Member, Mode, View};
+
+/// A process that becomes the writer.
+#[derive(Debug, Clone)]
+pub struct Claimant {
+    /// The database.
+    pub uuid: Uuid,
+    /// A random number of the process.
+    pub writer: u64,
+    /// The wall clock, microseconds since 1970.
+    pub wall_us: u64,
+    /// The number of groups that are configured.
+    pub groups: u8,
+    /// The number of the log's streams.
+    pub streams: u8,
+}
+
+/// Raises the generation in the arbiter, one operation at a time.
+pub struct Claim {
+    by: Claimant,
+    tried: Option<View>,
+}
+
+impl Claim {
+    /// A claim that has not begun.
+    #[must_use]
+    pub fn new(by: Claimant) -> Claim {
+        Claim { by, tried: None }
+    }
+
+    /// Takes a step. Returns the view that is in force from then on, once it is: the one before with a higher generation,
+    /// or the first one, in which all is on disk.
+    ///
+    /// # Errors
+    /// The arbiter's, after which the step may be repeated.
+    pub fn step(&mut self, register: &mut dyn Register) -> Result<Option<View>> {
+        if let Some(tried) = self.tried.clone() {
+            match register.replace(&tried) {
+                Ok(Swap::Done) => return Ok(Some(tried)),
+                // By an earlier try whose outcome was not known, or by another process.
+                Ok(Swap::Lost) => {
+                    let now = register.read()?;
+                    self.tried = None;
+                    return Ok(now.filter(|now| *now == tried));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let next = match register.read()? {
+            Some(before) => View {
+                v: before.v + 1,
+                generation: Generation(before.generation.0 + 1),
+                writer: self.by.writer,
+                wall_us: self.by.wall_us,
+                ..before
+            },
+            None => View {
+                uuid: self.by.uuid,
+                v: 1,
+                generation: Generation(1),
+                writer: self.by.writer,
+                rings: Generation(1),
+                life: Incarnation(0),
+                hard: Epoch(0),
+                wall_us: self.by.wall_us,
+                groups: vec![Mode::Disk; usize::from(self.by.groups)],
+                homes: (0..self.by.streams)
+                    .map(|stream| stream % self.by.groups)
+                    .collect(),
+            },
+        };
+        self.tried = Some(next);
+        Ok(None)
+    }
+}
+
+/// The view with which a writer begins once the anchor names its life: all is on disk, in groups as configured.
+#[must_use]
+pub fn beginning_view(claimed: &View, by: &Claimant, life: Incarnation, hard: Epoch) -> View {
+    assert!(
+        claimed.writer == by.writer && claimed.uuid == by.uuid,
+        "the process that claimed the view begins"
+    );
+    View {
+        v: claimed.v + 1,
+        rings: claimed.generation,
+        life,
+        hard,
+        wall_us: by.wall_us,
+        groups: vec![Mode::Disk; usize::from(by.groups)],
+        homes: (0..by.streams).map(|stream| stream % by.groups).collect(),
+        ..claimed.clone()
+    }
+}
+
+/// Bytes of a stream that a node kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// The node's address.
+    pub holder: String,
+    /// The position of the first byte.
+    pub from: Pos,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// How long a takeover waits.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// Once one node of a mirror is sealed, the other one has so long, nanoseconds.
+    pub other_ns: u64,
+    /// No node of a mirror answers: after so long the takeover fails, nanoseconds.
+    pub all_ns: u64,
+    /// A node without a connection is tried so often, nanoseconds.
+    pub retry_ns: u64,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience {
+            other_ns: 300_000_000,
+            all_ns: 10_000_000_000,
+            retry_ns: 100_000_000,
+        }
+    }
+}
+
+/// What a step of [`Fetch`] did.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// It sent or received: another step may follow at once.
+    Step,
+    /// It waits for nodes.
+    Waits,
+    /// This is what the nodes kept, for each stream.
+    All(Vec<Vec<Kept>>),
+}
+
+/// Seals the nodes of a view and reads what they hold.
+pub struct Fetch {
+    view: View,
+    caller: Caller,
+    net: Arc<dyn Net>,
+    patience: Patience,
+    /// From where on each stream is wanted: the disk holds what is before.
+    from: Vec<Pos>,
+    groups: Vec<(usize, [Visit; 2])>,
+    begun_ns: Option<u64>,
+    random: Box<dyn FnMut() -> u64 + Send>,
+}
+
+/// A node that is sealed and read.
+struct Visit {
+    member: Member,
+    connection: Option<Box<dyn Connection>>,
+    tried_ns: Option<u64>,
+    stage: Stage,
+    trouble: Option<String>,
+    /// When it was sealed.
+    sealed_ns: Option<u64>,
+    /// Its memory does not hold all that it took: what it returns helps, and does not suffice.
+    is_damaged: bool,
+    kept: Vec<(StreamId, Kept, Pos)>,
+}
+
+enum Stage {
+    Down,
+    Greeting(Handshake),
+    Sealing,
+    /// Reading the ring with this number of `kept`.
+    Reading(usize),
+    Done,
+    /// It holds nothing of what is wanted: it was started again since.
+    Empty,
+}
+
+impl Fetch {
+    /// Fetches what the nodes of a claimed view hold of each stream from `from` on.
+    #[must_use]
+    pub fn new(
+        view: View,
+        key: Key,
+        net: Arc<dyn Net>,
+        patience: Patience,
+        from: Vec<Pos>,
+        random: Box<dyn FnMut() -> u64 + Send>,
+    ) -> Fetch {
+        assert_eq!(view.homes.len(), from.len(), "a position for each stream");
+        let visit = |member: &Member| Visit {
+            member: member.clone(),
+            connection: None,
+            tried_ns: None,
+            stage: Stage::Down,
+            trouble: None,
+            sealed_ns: None,
+            is_damaged: false,
+            kept: Vec::new(),
+        };
+        let mut groups = Vec::new();
+        for (number, mode) in view.groups.iter().enumerate() {
+            let serves = view.homes.iter().any(|home| usize::from(*home) == number);
+            if let Mode::Mirror(members) = mode
+                && serves
+            {
+                groups.push((number, [visit(&members[0]), visit(&members[1])]));
+            }
+        }
+        Fetch {
+            caller: Caller {
+                uuid: view.uuid,
+                generation: view.generation,
+                key,
+                ring_bytes_min: 0,
+            },
+            view,
+            net,
+            patience,
+            from,
+            groups,
+            begun_ns: None,
+            random,
+        }
+    }
+
+    /// Takes a step, which waits for nothing.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if no node of a mirror holds what was acknowledged, or none answers in time: what they hold is
+    /// lost unless one comes back.
+    pub fn step(&mut self, now_ns: u64) -> Result<Fetched> {
+        let begun_ns = *self.begun_ns.get_or_insert(now_ns);
+        let mut moved = false;
+        for (number, visits) in &mut self.groups {
+            for visit in visits.iter_mut() {
+                let mut context = Context {
+                    view: &self.view,
+                    caller: &self.caller,
+                    net: self.net.as_ref(),
+                    from: &self.from,
+                    group: *number,
+                    retry_ns: self.patience.retry_ns,
+                    now_ns,
+                };
+                moved |= visit.step(&mut context, &mut self.random);
+            }
+        }
+        if moved {
+            return Ok(Fetched::Step);
+        }
+        let over = now_ns >= begun_ns + self.patience.all_ns;
+        for (number, visits) in &self.groups {
+            let has_one = visits.iter().any(Visit::suffices);
+            let lost = !has_one && visits.iter().all(Visit::is_settled);
+            if lost || (over && !has_one) {
+                return Err(no_node(*number, visits));
+            }
+            let sealed = visits.iter().filter_map(|visit| visit.sealed_ns).min();
+            let waits_for_other =
+                sealed.is_none_or(|since| now_ns < since + self.patience.other_ns);
+            if !has_one || (waits_for_other && !visits.iter().all(Visit::is_settled)) {
+                return Ok(Fetched::Waits);
+            }
+        }
+        let mut all = vec![Vec::new(); self.from.len()];
+        for visit in self.groups.iter_mut().flat_map(|(_, visits)| visits) {
+            if visit.is_done() {
+                for (stream, kept, _) in visit.kept.drain(..) {
+                    all[usize::from(stream.0)].push(kept);
+                }
+            }
+        }
+        Ok(Fetched::All(all))
+    }
+}
+
+fn no_node(group: usize, visits: &[Visit; 2]) -> Error {
+    let told: Vec<String> = visits
+        .iter()
+        .map(|visit| {
+            let why = visit.trouble.as_deref().unwrap_or("it does not answer");
+            format!("{}: {why}", visit.member.address)
+        })
+        .collect();
+    Error::Usage(format!(
+        "acknowledged transactions may be in the memory of the nodes of group {group} only, and none of them returns \
+         it ({}). Nothing was changed but the generation. Bring one of the nodes back as it was and start again; or \
+         start with --accept-loss, which gives up what only they hold and prints what that is",
+        told.join("; ")
+    ))
+}
+
+struct Context<'a> {
+    view: &'a View,
+    caller: &'a Caller,
+    net: &'a dyn Net,
+    from: &'a [Pos],
+    group: usize,
+    retry_ns: u64,
+    now_ns: u64,
+}
+
+impl Visit {
+    fn is_done(&self) -> bool {
+        matches!(self.stage, Stage::Done)
+    }
+
+    /// Whether it has returned all that was acknowledged.
+    fn suffices(&self) -> bool {
+        self.is_done() && !self.is_damaged
+    }
+
+    /// Whether nothing more comes from it.
+    fn is_settled(&self) -> bool {
+        matches!(self.stage, Stage::Done | Stage::Empty)
+    }
+
+    /// Connects if it is due, and takes a frame. Returns whether there was something to do.
+    fn step(&mut self, context: &mut Context<'_>, random: &mut dyn FnMut() -> u64) -> bool {
+        if self.is_settled() {
+            return false;
+        }
+        let Some(connection) = &mut self.connection else {
+            let retry_ns = context.retry_ns;
+            let due = self
+                .tried_ns
+                .is_none_or(|tried| context.now_ns >= tried + retry_ns);
+            if due {
+                self.connect(context, crate::writer::nonce(random));
+            }
+            return due;
+        };
+        let frame = match connection.receive() {
+            Ok(None) => return false,
+            Ok(Some(frame)) => frame,
+            Err(why) => {
+                self.break_off(why);
+                return true;
+            }
+        };
+        let taken = match Reply::decode(&frame) {
+            Ok(reply) => self.take(&reply, context),
+            Err(malformed) => Err(format!("the node sends {malformed}")),
+        };
+        if let Err(why) = taken {
+            self.break_off(why);
+        }
+        true
+    }
+
+    fn connect(&mut self, context: &Context<'_>, nonce: Nonce) {
+        self.tried_ns = Some(context.now_ns);
+        match context.net.connect(&self.member.address) {
+            Ok(connection) => {
+                let handshake = Handshake::new(nonce);
+                let hello = handshake.hello(context.caller);
+                self.connection = Some(connection);
+                self.stage = Stage::Greeting(handshake);
+                if let Err(why) = self.say(&hello) {
+                    self.break_off(why);
+                }
+            }
+            Err(error) => self.trouble = Some(error.to_string()),
+        }
+    }
+
+    /// What was sealed stays sealed: the next connection goes on from the seal.
+    fn break_off(&mut self, why: String) {
+        self.connection = None;
+        self.stage = Stage::Down;
+        self.is_damaged = false;
+        self.kept.clear();
+        self.trouble = Some(why);
+    }
+
+    fn say(&mut self, request: &Request<'_>) -> Result<(), String> {
+        let connection = self.connection.as_mut().ok_or("there is no connection")?;
+        match connection.send(&request.head(), request.tail())? {
+            Sent::Yes => Ok(()),
+            // A client that awaits each reply has nothing on the way.
+            Sent::Full => Err("the connection takes nothing".into()),
+        }
+    }
+
+    fn take(&mut self, reply: &Reply<'_>, context: &Context<'_>) -> Result<(), String> {
+        match (&mut self.stage, reply) {
+            (Stage::Greeting(handshake), reply) => match handshake.take(reply, context.caller)? {
+                Greeted::Say(request) => self.say(&request),
+                Greeted::Ready(Identity { inc, .. }, _) if inc != self.member.inc => {
+                    let was = self.member.inc;
+                    self.trouble = Some(format!(
+                        "it was started again since: it was {was}, and is {inc}, with an empty memory"
+                    ));
+                    (self.connection, self.stage) = (None, Stage::Empty);
+                    Ok(())
+                }
+                Greeted::Ready(..) => {
+                    self.stage = Stage::Sealing;
+                    let generation = context.caller.generation;
+                    self.say(&Request::Seal { generation })
+                }
+            },
+            (Stage::Sealing, Reply::Sealed(sealed)) if sealed.inc == self.member.inc => {
+                self.sealed_ns.get_or_insert(context.now_ns);
+                for (number, home) in (0u8..).zip(&context.view.homes) {
+                    if usize::from(*home) == context.group {
+                        self.want(StreamId(number), &sealed.rings, context);
+                    }
+                }
+                self.read_on(0, context)
+            }
+            (Stage::Reading(at), Reply::Bytes { from, bytes, .. }) => {
+                let at = *at;
+                let (_, kept, end) = &mut self.kept[at];
+                let reached = kept.from.0 + to_u64(kept.bytes.len());
+                if from.0 != reached || bytes.is_empty() || reached + to_u64(bytes.len()) > end.0 {
+                    return Err(format!(
+                        "the node returns other bytes than those from {reached} on"
+                    ));
+                }
+                kept.bytes.extend_from_slice(bytes);
+                self.read_on(at, context)
+            }
+            // What lies before is whole, and counts.
+            (Stage::Reading(at), Reply::Refused(refused)) if refused.reason == Reason::Damaged => {
+                let at = *at;
+                self.trouble = Some(refused.text.clone());
+                self.is_damaged = true;
+                let (_, kept, end) = &mut self.kept[at];
+                *end = Pos(kept.from.0 + to_u64(kept.bytes.len()));
+                self.read_on(at, context)
+            }
+            (_, Reply::Refused(refused)) => Err(format!("the node refuses: {}", refused.text)),
+            (_, reply) => Err(format!("the node answers {reply:?} to something else")),
+        }
+    }
+
+    /// Notes what is to be read of a stream.
+    fn want(&mut self, stream: StreamId, rings: &[RingState], context: &Context<'_>) {
+        let of = (context.view.rings, stream);
+        let ring = rings
+            .iter()
+            .find(|ring| (ring.generation, ring.stream) == of);
+        let Some(ring) = ring else {
+            self.trouble = Some(format!("it has dropped the ring of stream {stream}"));
+            self.is_damaged = true;
+            return;
+        };
+        let from = ring.low.max(context.from[usize::from(stream.0)]);
+        if from < ring.end {
+            let kept = Kept {
+                holder: self.member.address.clone(),
+                from,
+                bytes: Vec::new(),
+            };
+            self.kept.push((stream, kept, ring.end));
+        }
+    }
+
+    /// Asks for the next bytes of ring `at`, or of the next one.
+    fn read_on(&mut self, mut at: usize, context: &Context<'_>) -> Result<(), String> {
+        while let Some((stream, kept, end)) = self.kept.get(at) {
+            let reached = Pos(kept.from.0 + to_u64(kept.bytes.len()));
+            if reached >= *end {
+                at += 1;
+                continue;
+            }
+            let left = (end.0 - reached.0).min(u64::from(READ_BYTES_MAX));
+            let read = Request::Read {
+                generation: context.view.rings,
+                stream: *stream,
+                from: reached,
+                len: to_u32(perdura_base::num::to_usize(left)),
+            };
+            self.stage = Stage::Reading(at);
+            return self.say(&read);
+        }
+        if armed(Flaw::RingsRetiredEarly) {
+            let generation = context.caller.generation;
+            self.say(&Request::Retire { generation })?;
+        }
+        (self.stage, self.connection) = (Stage::Done, None);
+        Ok(())
+    }
+}

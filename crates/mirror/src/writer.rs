@@ -1,0 +1,700 @@
+//! The writer's side: it ships sealed blocks to the nodes, counts what they hold, and changes the view.
+//!
+//! ```text
+//!                 a node is silent                    both are
+//! Mirror(a, b) ───────────────────► Solo(b) ───────────────────► Disk        (the tail is synced before)
+//!      ▲                               │                           │
+//!      └──────── the other one has caught up ──────────────────────┘
+//! ```
+//! [`Mirror::pump`] moves bytes and replies, and waits for nothing; any thread that waits for an
+//! acknowledgement may call it. [`Mirror::manage`] takes one step that may wait: an operation of the arbiter, an update of
+//! the anchor, the begin of a connection. The thread that owns the mirror calls it.
+//!
+//! # Acknowledging
+//! A stream is held up to a position if the mode of its group says so: Mirror, both members hold it; Solo, the
+//! member holds it and the disk has synced it; Disk, the disk has. While the outcome of a change is not known, both the old
+//! and the new view must say so. So acknowledgements stop by themselves when a node falls silent, and go on when
+//! the change is known to be stored.
+//!
+//! A group leaves Mirror when all that was acknowledged is synced, and not before: the paper's order, and the obvious one
+//! (change the view, then copy), loses the tail if the writer fails between the two, because a takeover reads the disk alone in
+//! the other modes.
+//!
+//! # Invariants
+//! * What was raised is held by all members of the stream's mode or synced, in every view that may be in force.
+//! * Acknowledgements rest on nodes only while the anchor says so durably.
+//! * The view says Disk, and then the anchor, only when all that was shipped is synced.
+//! * After it has seen a higher generation the writer raises nothing and changes nothing.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId, Uuid};
+use perdura_wal::Sealed;
+
+use crate::auth::{Key, NONCE_BYTES, Nonce};
+use crate::handshake::Caller;
+use crate::ids::Generation;
+use crate::link::Link;
+use crate::net::Net;
+use crate::register::{Register, Swap};
+use crate::ring::Ring;
+use crate::status::{GroupStatus, NodeStatus, Status};
+use crate::view::{Member, Mode, View};
+
+/// The log and the anchor that the mirror serves.
+pub trait Log: Send + Sync {
+    /// The position below which a stream is synced on the log's disk.
+    fn synced(&self, stream: StreamId) -> Pos;
+    /// Notes that acknowledgements of a stream may go up to a position.
+    fn raise(&self, stream: StreamId, end: Pos);
+    /// Makes the copy due: what was shipped is to be synced now.
+    fn want_copy(&self);
+    /// The commit epoch that is durable on the log's disks.
+    fn durable(&self) -> Epoch;
+    /// Stops the log: another writer has replaced this one.
+    fn fence(&self, why: &str);
+    /// Says in the anchor, durably, whether acknowledgements may rest on nodes.
+    ///
+    /// # Errors
+    /// The anchor's.
+    fn anchor(&self, mirrored: bool) -> Result<()>;
+}
+
+/// How a mirror is set up.
+#[derive(Debug, Clone)]
+pub struct MirrorOptions {
+    /// The addresses of the nodes, two for each group.
+    pub groups: Vec<[String; 2]>,
+    /// What the nodes must have, if anything.
+    pub key: Key,
+    /// The most bytes of a stream that are shipped and not synced.
+    pub tail_bytes_max: u64,
+    /// Two nodes on one machine count as a mirror, although they fail together.
+    pub one_machine: bool,
+    /// A node that owes an answer for so long is suspected, nanoseconds.
+    pub suspect_ns: u64,
+    /// An idle node is asked so often whether it lives, nanoseconds.
+    pub ping_ns: u64,
+    /// A node without a connection is tried so often, nanoseconds.
+    pub retry_ns: u64,
+}
+
+impl MirrorOptions {
+    /// The usual times, for groups of nodes.
+    #[must_use]
+    pub fn new(groups: Vec<[String; 2]>, key: Key) -> MirrorOptions {
+        MirrorOptions {
+            groups,
+            key,
+            tail_bytes_max: 32 << 20,
+            one_machine: false,
+            suspect_ns: 150_000_000,
+            ping_ns: 50_000_000,
+            retry_ns: 100_000_000,
+        }
+    }
+
+    /// # Errors
+    /// [`Error::Usage`] if these cannot be the nodes of a mirror.
+    pub fn check(&self) -> Result<()> {
+        let usage = |why: String| Err(Error::Usage(why));
+        if self.groups.is_empty() || self.groups.len() > usize::from(crate::view::GROUPS_MAX) {
+            return usage(format!(
+                "a mirror has 1 to {} groups of two nodes, not {}",
+                crate::view::GROUPS_MAX,
+                self.groups.len()
+            ));
+        }
+        let mut all: Vec<&String> = self.groups.iter().flatten().collect();
+        all.sort_unstable();
+        if let Some(same) = all.windows(2).find(|pair| pair[0] == pair[1]) {
+            return usage(format!(
+                "the node {} is named twice: a mirror needs two nodes, on two machines",
+                same[0]
+            ));
+        }
+        let address =
+            |address: &&String| !(1..=crate::view::ADDRESS_BYTES_MAX).contains(&address.len());
+        if let Some(wrong) = all.into_iter().find(address) {
+            return usage(format!("`{wrong}` is no address of a node"));
+        }
+        Ok(())
+    }
+}
+
+/// What a writer begins with.
+pub struct Beginning {
+    /// The view in force: this writer's, and all of its groups are Disk.
+    pub view: View,
+    /// Where the life starts in each stream.
+    pub start: Vec<Pos>,
+    /// Whether the anchor says that acknowledgements may rest on nodes.
+    pub anchored: bool,
+    /// A source of random numbers, for nonces.
+    pub random: Box<dyn FnMut() -> u64 + Send>,
+}
+
+struct State {
+    view: View,
+    /// A view that was sent to the arbiter, and whose fate is not known.
+    pending: Option<View>,
+    groups: Vec<[Link; 2]>,
+    /// How far acknowledgements may have gone in each stream.
+    raised: Vec<Pos>,
+    anchored: bool,
+    /// The rings of writers before this one are to be dropped: by node, group by group.
+    unretired: Vec<[bool; 2]>,
+    is_stopping: bool,
+    fenced: Option<String>,
+    random: Box<dyn FnMut() -> u64 + Send>,
+    events: Vec<String>,
+}
+
+/// What a step of [`Mirror::manage`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Managed {
+    /// Something: another step may follow at once.
+    Step,
+    /// Nothing: look again when something has changed, or the time has gone on.
+    Idle,
+    /// The mirror has stopped: all is on disk, and view and anchor say so.
+    Stopped,
+}
+
+/// The mirror of a log.
+pub struct Mirror {
+    options: MirrorOptions,
+    caller: Caller,
+    writer: u64,
+    life: Incarnation,
+    net: Arc<dyn Net>,
+    register: Mutex<Box<dyn Register>>,
+    /// What was shipped of each stream and is not synced. Locked after `state`.
+    tails: Vec<Mutex<Ring>>,
+    state: Mutex<State>,
+}
+
+impl Mirror {
+    /// The mirror of the writer that made the view in `beginning`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the options are not possible; [`Error::OutOfMemory`] if there is none for the tails.
+    pub fn new(
+        options: MirrorOptions,
+        net: Arc<dyn Net>,
+        register: Box<dyn Register>,
+        beginning: Beginning,
+    ) -> Result<Mirror> {
+        options.check()?;
+        let Beginning {
+            view,
+            start,
+            anchored,
+            random,
+        } = beginning;
+        assert_eq!(view.homes.len(), start.len(), "a home for each stream");
+        assert_eq!(
+            view.groups.len(),
+            options.groups.len(),
+            "a mode for each group"
+        );
+        assert!(
+            !view.is_mirrored() && view.rings == view.generation,
+            "a writer begins with all on disk"
+        );
+        let mut tails = Vec::new();
+        for start in &start {
+            let tail = Ring::new(*start, options.tail_bytes_max);
+            let used = options.tail_bytes_max;
+            tails.push(Mutex::new(
+                tail.ok_or(Error::OutOfMemory { used, limit: 0 })?,
+            ));
+        }
+        let streams = u8::try_from(start.len()).expect("at most 16 streams");
+        let link = |address: &String| Link::new(address.clone(), streams);
+        let groups = options.groups.iter();
+        let groups: Vec<[Link; 2]> = groups
+            .map(|pair| [link(&pair[0]), link(&pair[1])])
+            .collect();
+        Ok(Mirror {
+            caller: Caller {
+                uuid: view.uuid,
+                generation: view.generation,
+                key: options.key.clone(),
+                ring_bytes_min: options.tail_bytes_max,
+            },
+            writer: view.writer,
+            life: view.life,
+            net,
+            register: Mutex::new(register),
+            tails,
+            state: Mutex::new(State {
+                view,
+                pending: None,
+                unretired: vec![[true; 2]; groups.len()],
+                groups,
+                raised: start,
+                anchored,
+                is_stopping: false,
+                fenced: None,
+                random,
+                events: Vec::new(),
+            }),
+            options,
+        })
+    }
+
+    /// Takes a sealed block of the log: the device of [`perdura_wal::Wal::ship_by`]. `synced` is how far its stream is
+    /// synced.
+    pub fn ship(&self, block: Sealed<'_>, synced: Pos) {
+        let mut tail = self.tails[usize::from(block.stream.0)].lock();
+        tail.forget(synced);
+        let taken = tail.append(block.pos, block.bytes, 0);
+        assert_eq!(taken, Ok(()), "the log's tail has the same bound");
+    }
+
+    /// Moves what can be moved: replies in, blocks out, and how far acknowledgements may go. Returns whether that rose;
+    /// `None` if another thread does it.
+    pub fn try_pump(&self, log: &dyn Log, now_ns: u64) -> Option<bool> {
+        let mut state = self.state.try_lock()?;
+        Some(self.pump_locked(&mut state, log, now_ns))
+    }
+
+    /// As [`try_pump`](Self::try_pump), behind other threads.
+    pub fn pump(&self, log: &dyn Log, now_ns: u64) -> bool {
+        self.pump_locked(&mut self.state.lock(), log, now_ns)
+    }
+
+    fn pump_locked(&self, state: &mut State, log: &dyn Log, now_ns: u64) -> bool {
+        if state.fenced.is_some() {
+            return false;
+        }
+        for group in &mut state.groups {
+            for link in group {
+                link.receive(&self.caller, now_ns);
+            }
+        }
+        for (number, tail) in (0u8..).zip(&self.tails) {
+            let stream = StreamId(number);
+            let mut tail = tail.lock();
+            tail.forget(log.synced(stream));
+            for home in homes(state, stream) {
+                for link in &mut state.groups[home] {
+                    link.send(&self.caller, stream, &tail, now_ns);
+                }
+            }
+        }
+        for link in state.groups.iter_mut().flatten() {
+            link.ping(self.options.ping_ns, now_ns);
+        }
+        self.raise(state, log)
+    }
+
+    fn raise(&self, state: &mut State, log: &dyn Log) -> bool {
+        let mut rose = false;
+        for number in 0..state.raised.len() {
+            let stream = StreamId(u8::try_from(number).expect("at most 16 streams"));
+            let mut end = self.reached(state, &state.view, stream, log);
+            if let Some(pending) = &state.pending {
+                end = end.min(self.reached(state, pending, stream, log));
+            }
+            if end > state.raised[number] {
+                state.raised[number] = end;
+                log.raise(stream, end);
+                rose = true;
+            }
+        }
+        rose
+    }
+
+    /// How far a stream is held as a view says.
+    fn reached(&self, state: &State, view: &View, stream: StreamId, log: &dyn Log) -> Pos {
+        let home = usize::from(view.homes[usize::from(stream.0)]);
+        let held = |member: &Member| held_by(&state.groups[home], member, stream);
+        match view.mode_of(stream) {
+            Mode::Disk => log.synced(stream),
+            Mode::Solo(member) if armed(Flaw::SoloBeforeFlush) => held(member),
+            Mode::Solo(member) => held(member).min(log.synced(stream)),
+            Mode::Mirror(members) => {
+                assert!(
+                    state.anchored || armed(Flaw::MirrorBeforeAnchor),
+                    "the anchor says that acknowledgements rest on nodes"
+                );
+                held(&members[0]).min(held(&members[1]))
+            }
+        }
+    }
+
+    /// Takes one step that may wait.
+    ///
+    /// # Errors
+    /// The arbiter's or the anchor's, after which it may be called again; [`Error::Fenced`] once another writer has
+    /// replaced this one.
+    pub fn manage(&self, log: &dyn Log, now_ns: u64) -> Result<Managed> {
+        let mut state = self.state.lock();
+        if let Some(why) = &state.fenced {
+            return Err(Error::Fenced(why.clone()));
+        }
+        if state.pending.is_some() || is_deposed(&state, self.caller.generation) {
+            drop(state);
+            return self.learn(log);
+        }
+        if self.connect_one(&mut state, now_ns) || self.retire_one(&mut state, now_ns) {
+            return Ok(Managed::Step);
+        }
+        let Some(next) = self.next_view(&state, log, now_ns) else {
+            let mut modes = state.view.groups.iter();
+            let ends = state.is_stopping && modes.all(|mode| *mode == Mode::Disk);
+            drop(state);
+            return match ends && (self.is_synced(log) || armed(Flaw::DiskBeforeTail)) {
+                true => self.stop(log),
+                false => Ok(Managed::Idle),
+            };
+        };
+        if next.is_mirrored() && !state.anchored && !armed(Flaw::MirrorBeforeAnchor) {
+            drop(state);
+            log.anchor(true)?;
+            self.state.lock().anchored = true;
+            return Ok(Managed::Step);
+        }
+        log.want_copy();
+        state.pending = Some(next.clone());
+        drop(state);
+        match self.register.lock().replace(&next)? {
+            Swap::Done => self.adopt(&mut self.state.lock(), next),
+            // Another writer's, or this one's by a try whose outcome was not known: the next step reads it.
+            Swap::Lost => {}
+        }
+        Ok(Managed::Step)
+    }
+
+    /// All is on disk as the view says: so says the anchor, at last.
+    fn stop(&self, log: &dyn Log) -> Result<Managed> {
+        if self.state.lock().anchored {
+            log.anchor(false)?;
+            self.state.lock().anchored = false;
+        }
+        Ok(Managed::Stopped)
+    }
+
+    /// Asks the arbiter which view is in force.
+    fn learn(&self, log: &dyn Log) -> Result<Managed> {
+        let found = self.register.lock().read()?;
+        let mut state = self.state.lock();
+        let pending = state.pending.clone();
+        match (found, pending) {
+            (Some(found), Some(pending)) if found == pending => self.adopt(&mut state, pending),
+            // It may still arrive, so it is sent again, and nothing else before its fate is known.
+            (Some(found), Some(pending)) if found == state.view => {
+                drop(state);
+                if self.register.lock().replace(&pending)? == Swap::Done {
+                    self.adopt(&mut self.state.lock(), pending);
+                }
+                return Ok(Managed::Step);
+            }
+            (Some(found), None) if found == state.view => {}
+            (found, _) => {
+                let why = match found {
+                    Some(found) => format!(
+                        "view {} of generation {} replaces view {} of generation {}",
+                        found.v, found.generation, state.view.v, state.view.generation
+                    ),
+                    None => "the arbiter has lost the view".to_owned(),
+                };
+                state.fenced = Some(why.clone());
+                drop(state);
+                log.fence(&why);
+                return Err(Error::Fenced(why));
+            }
+        }
+        // What a node said of a higher generation was no takeover's of this database's arbiter.
+        let seen = state.view.generation;
+        state
+            .groups
+            .iter_mut()
+            .flatten()
+            .for_each(|link| link.seen = link.seen.min(seen));
+        Ok(Managed::Step)
+    }
+
+    fn adopt(&self, state: &mut State, next: View) {
+        assert!(
+            next.v == state.view.v + 1 && next.generation == self.caller.generation,
+            "a view follows the one before"
+        );
+        for (number, (before, after)) in state.view.groups.iter().zip(&next.groups).enumerate() {
+            if before != after {
+                let line = format!(
+                    "view {}: group {number} goes from {before} to {after}",
+                    next.v
+                );
+                state.events.push(line);
+            }
+        }
+        state.view = next;
+        state.pending = None;
+    }
+
+    fn connect_one(&self, state: &mut State, now_ns: u64) -> bool {
+        let retry_ns = self.options.retry_ns;
+        let mut links = state.groups.iter_mut().flatten();
+        let due = |link: &&mut Link| link.due_ns(retry_ns).is_some_and(|due| due <= now_ns);
+        let Some(link) = links.find(due) else {
+            return false;
+        };
+        let nonce = nonce(&mut state.random);
+        link.connect(self.net.as_ref(), &self.caller, nonce, now_ns);
+        true
+    }
+
+    /// Has one node drop the rings of the writers before: what they held is on disk, and the anchor names this life.
+    fn retire_one(&self, state: &mut State, now_ns: u64) -> bool {
+        let links = state.groups.iter_mut().flatten();
+        let mut all = links.zip(state.unretired.iter_mut().flatten());
+        let due = all.find(|(link, unretired)| **unretired && link.is_ready());
+        due.is_some_and(|(link, unretired)| {
+            *unretired = !link.retire(&self.caller, now_ns);
+            !*unretired
+        })
+    }
+
+    /// The view that should be in force, if it is another one.
+    fn next_view(&self, state: &State, log: &dyn Log, now_ns: u64) -> Option<View> {
+        let mut next = state.view.clone();
+        for (number, mode) in next.groups.iter_mut().enumerate() {
+            *mode = self.next_mode(state, number, log, now_ns);
+        }
+        for number in 0..next.homes.len() {
+            let stream = StreamId(u8::try_from(number).expect("at most 16 streams"));
+            next.homes[number] = next_home(state, &next, stream);
+        }
+        if next == state.view {
+            return None;
+        }
+        next.v += 1;
+        next.writer = self.writer;
+        next.life = self.life;
+        next.hard = log.durable();
+        Some(next)
+    }
+
+    /// Whether all that was shipped is on the log's disk.
+    fn is_synced(&self, log: &dyn Log) -> bool {
+        let mut streams = (0u8..).map(StreamId).zip(&self.tails);
+        streams.all(|(stream, tail)| log.synced(stream) >= tail.lock().end())
+    }
+
+    /// The mode that a group should have.
+    fn next_mode(&self, state: &State, number: usize, log: &dyn Log, now_ns: u64) -> Mode {
+        let links = &state.groups[number];
+        let mode = &state.view.groups[number];
+        let is_fine = |link: &Link| {
+            let silent = link.silent_since_ns();
+            silent.is_none_or(|since| now_ns < since + self.options.suspect_ns)
+        };
+        let serves = |member: &Member| {
+            let link = link_of(links, member);
+            link.is_some_and(is_fine)
+        };
+        if state.is_stopping {
+            let mut streams = (0u8..).zip(&self.tails);
+            let synced =
+                streams.all(|(stream, tail)| log.synced(StreamId(stream)) >= tail.lock().end());
+            return match synced || armed(Flaw::DiskBeforeTail) {
+                true => Mode::Disk,
+                false => mode.clone(),
+            };
+        }
+        let has_caught_up = |link: &Link| {
+            let mut streams = (0u8..).map(StreamId).zip(&state.raised);
+            let here = |stream: StreamId| homes(state, stream).any(|home| home == number);
+            let behind =
+                streams.any(|(stream, raised)| here(stream) && !link.holds(stream, *raised));
+            link.is_ready() && is_fine(link) && !behind
+        };
+        let both = || {
+            let fine = links.iter().all(has_caught_up);
+            let members = [member_of(&links[0])?, member_of(&links[1])?];
+            let apart = members[0].inc != members[1].inc
+                && (self.options.one_machine || members[0].machine != members[1].machine);
+            (fine && apart).then(|| Mode::Mirror(Box::new(members)))
+        };
+        match mode {
+            Mode::Mirror(members) => {
+                let next = match (serves(&members[0]), serves(&members[1])) {
+                    (true, true) => return mode.clone(),
+                    (true, false) => Mode::Solo(members[0].clone()),
+                    (false, true) => Mode::Solo(members[1].clone()),
+                    (false, false) => Mode::Disk,
+                };
+                // A takeover believes the disk alone from the change on: what was acknowledged must be there before it.
+                log.want_copy();
+                let mut streams = (0u8..).map(StreamId).zip(&state.raised);
+                let is_home = |stream: StreamId| {
+                    usize::from(state.view.homes[usize::from(stream.0)]) == number
+                };
+                let synced = streams
+                    .all(|(stream, raised)| !is_home(stream) || log.synced(stream) >= *raised);
+                match synced || armed(Flaw::DiskBeforeTail) {
+                    true => next,
+                    false => mode.clone(),
+                }
+            }
+            Mode::Solo(member) if serves(member) => both().unwrap_or_else(|| mode.clone()),
+            Mode::Solo(_) => Mode::Disk,
+            Mode::Disk => both().unwrap_or(Mode::Disk),
+        }
+    }
+
+    /// Has the mirror come to an end: nothing is shipped any more, and once all is synced, view and anchor say so.
+    /// [`manage`](Self::manage) returns [`Managed::Stopped`] then.
+    pub fn begin_stop(&self) {
+        self.state.lock().is_stopping = true;
+    }
+
+    /// What happened since the last call, a line for each change of view.
+    pub fn take_events(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().events)
+    }
+
+    /// The view in force, the nodes, and how far they are.
+    pub fn status(&self, now_ns: u64) -> Status {
+        let state = self.state.lock();
+        let node = |group: usize, link: &Link| {
+            let mut lag_bytes = 0;
+            for (number, tail) in (0u8..).zip(&self.tails) {
+                let stream = StreamId(number);
+                if homes(&state, stream).any(|home| home == group) {
+                    let end = tail.lock().end();
+                    lag_bytes += end.0 - link.held(stream).0.min(end.0);
+                }
+            }
+            NodeStatus {
+                address: link.address.clone(),
+                is_ready: link.is_ready(),
+                identity: link.identity().map(|of| (of.inc, of.machine)),
+                lag_bytes,
+                silent_ns: link
+                    .silent_since_ns()
+                    .map_or(0, |since| now_ns.saturating_sub(since)),
+                trouble: link.trouble.clone(),
+            }
+        };
+        let groups = state.groups.iter().zip(&state.view.groups).enumerate();
+        Status {
+            v: state.view.v,
+            generation: state.view.generation,
+            is_pending: state.pending.is_some(),
+            groups: groups
+                .map(|(number, (links, mode))| GroupStatus {
+                    mode: mode.clone(),
+                    nodes: [node(number, &links[0]), node(number, &links[1])],
+                })
+                .collect(),
+            homes: state.view.homes.clone(),
+        }
+    }
+
+    /// The database.
+    #[must_use]
+    pub fn uuid(&self) -> Uuid {
+        self.caller.uuid
+    }
+}
+
+/// Whether a node has seen a higher generation than the writer's.
+fn is_deposed(state: &State, generation: Generation) -> bool {
+    let mut links = state.groups.iter().flatten();
+    links.any(|link| link.seen > generation)
+}
+
+/// The groups whose nodes are sent a stream: the one that it belongs to, in the view or in one that may replace it,
+/// and the one to which it should go back.
+fn homes(state: &State, stream: StreamId) -> impl Iterator<Item = usize> + use<> {
+    let at = usize::from(stream.0);
+    let view = usize::from(state.view.homes[at]);
+    let pending = state
+        .pending
+        .as_ref()
+        .map(|pending| usize::from(pending.homes[at]));
+    let first = at % state.groups.len();
+    let spare = spare_home(state, stream);
+    let mut all: Vec<usize> = [Some(view), pending, Some(first), spare]
+        .into_iter()
+        .flatten()
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    all.into_iter()
+}
+
+/// A group that can take the stream while its own has lost both nodes.
+fn spare_home(state: &State, stream: StreamId) -> Option<usize> {
+    let count = state.groups.len();
+    let first = usize::from(stream.0) % count;
+    if state.view.groups[first].is_mirror() {
+        return None;
+    }
+    let others = (1..count).map(|step| (first + step) % count);
+    others
+        .filter(|group| *group != first)
+        .find(|group| state.view.groups[*group].is_mirror())
+}
+
+/// The group that a stream should belong to: its own if that is a mirror, else one that is and holds the stream.
+fn next_home(state: &State, next: &View, stream: StreamId) -> u8 {
+    let at = usize::from(stream.0);
+    let raised = state.raised[at];
+    let now = state.view.homes[at];
+    let first = at % state.groups.len();
+    let takes = |group: usize| {
+        let holds = |link: &Link| link.holds(stream, raised);
+        let same = next.groups[group] == state.view.groups[group];
+        next.groups[group].is_mirror() && same && state.groups[group].iter().all(holds)
+    };
+    let home = match usize::from(now) {
+        home if home == first || takes(first) => first,
+        home if next.groups[home].is_mirror() => home,
+        _ => first,
+    };
+    let home = match (next.groups[home].is_mirror(), spare_home(state, stream)) {
+        // Only from a group whose acknowledgements wait for the disk.
+        (false, Some(spare))
+            if takes(spare) && !state.view.groups[usize::from(now)].is_mirror() =>
+        {
+            spare
+        }
+        _ => home,
+    };
+    u8::try_from(home).expect("at most 16 groups")
+}
+
+fn link_of<'a>(links: &'a [Link; 2], member: &Member) -> Option<&'a Link> {
+    links.iter().find(|link| match armed(Flaw::AmnesiaCounts) {
+        true => link.address == member.address,
+        false => link.identity().is_some_and(|of| of.inc == member.inc),
+    })
+}
+
+fn held_by(links: &[Link; 2], member: &Member, stream: StreamId) -> Pos {
+    link_of(links, member).map_or(Pos(0), |link| link.held(stream))
+}
+
+fn member_of(link: &Link) -> Option<Member> {
+    let identity = link.identity()?;
+    Some(Member {
+        inc: identity.inc,
+        machine: identity.machine,
+        address: link.address.clone(),
+    })
+}
+
+pub(crate) fn nonce(random: &mut dyn FnMut() -> u64) -> Nonce {
+    let mut nonce = [0; NONCE_BYTES];
+    for part in nonce.chunks_exact_mut(8) {
+        part.copy_from_slice(&random().to_le_bytes());
+    }
+    nonce
+}

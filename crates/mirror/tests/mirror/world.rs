@@ -1,0 +1,682 @@
+//! Writers, nodes and an arbiter under a seed, over a log that is a model: bytes, and how much of them is synced.
+//!
+//! The oracle: what was acknowledged of a stream is in what the next life begins with, byte for byte, unless both nodes of
+//! its mirror were lost with the writer; then the takeover says so. A writer that was replaced acknowledges nothing more
+//! that the next life does not have.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId, Uuid};
+use perdura_mirror::sim::{Mood, SimNet, SimRegister, Way};
+use perdura_mirror::{
+    Beginning, Claim, Claimant, Fetch, Fetched, Kept, Key, Log, Machine, Managed, Mirror,
+    MirrorOptions, Mode, Patience, Register, Swap, View, beginning_view,
+};
+use perdura_wal::Sealed;
+
+const UUID: Uuid = Uuid([5; 16]);
+const MS: u64 = 1_000_000;
+const BLOCK: usize = 64;
+const TAIL: u64 = 16 * 64;
+
+/// What a writer has of its log's disk and of the anchor.
+#[derive(Default)]
+struct Disk {
+    /// Per stream: how much is written, and synced.
+    written: Vec<u64>,
+    synced: Vec<u64>,
+    raised: Vec<u64>,
+    wants_copy: bool,
+    fenced: bool,
+}
+
+struct ModelLog {
+    disk: Mutex<Disk>,
+    anchor: Arc<Mutex<Anchor>>,
+    life: u32,
+}
+
+/// The durable anchor.
+#[derive(Default)]
+struct Anchor {
+    mirrored: bool,
+    life: u32,
+}
+
+impl Log for ModelLog {
+    fn synced(&self, stream: StreamId) -> Pos {
+        Pos(self.disk.lock().synced[usize::from(stream.0)])
+    }
+
+    fn raise(&self, stream: StreamId, end: Pos) {
+        let mut disk = self.disk.lock();
+        let raised = &mut disk.raised[usize::from(stream.0)];
+        assert!(*raised < end.0, "acknowledgements only rise");
+        *raised = end.0;
+    }
+
+    fn want_copy(&self) {
+        self.disk.lock().wants_copy = true;
+    }
+
+    fn durable(&self) -> Epoch {
+        Epoch(0)
+    }
+
+    fn fence(&self, _why: &str) {
+        self.disk.lock().fenced = true;
+    }
+
+    fn anchor(&self, mirrored: bool) -> Result<()> {
+        let mut anchor = self.anchor.lock();
+        if anchor.life != self.life {
+            return Err(Error::Fenced("a later life".into()));
+        }
+        anchor.mirrored = mirrored;
+        Ok(())
+    }
+}
+
+/// What a crash leaves behind.
+struct Fallen {
+    /// How much of each stream is on disk.
+    on_disk: Vec<usize>,
+    /// How much was acknowledged.
+    raised: Vec<u64>,
+    /// All that was ever shipped.
+    shipped: Vec<Vec<u8>>,
+}
+
+/// A writer that runs.
+struct Writer {
+    id: u32,
+    mirror: Mirror,
+    log: Arc<ModelLog>,
+    /// All that was shipped of each stream, from position 0 on.
+    shipped: Vec<Vec<u8>>,
+    is_stopping: bool,
+}
+
+/// What was seen in a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Seen {
+    pub lives: u64,
+    pub drained: u64,
+    pub mirrored: u64,
+    pub ahead: u64,
+    pub losses: u64,
+    pub views: u64,
+    pub deposed: u64,
+    pub stops: u64,
+    pub frames: u64,
+}
+
+impl Seen {
+    pub fn add(&mut self, more: &Seen) {
+        self.lives += more.lives;
+        self.drained += more.drained;
+        self.mirrored += more.mirrored;
+        self.ahead += more.ahead;
+        self.losses += more.losses;
+        self.views += more.views;
+        self.deposed += more.deposed;
+        self.stops += more.stops;
+        self.frames += more.frames;
+    }
+}
+
+pub struct World {
+    random: RefCell<fastrand::Rng>,
+    net: SimNet,
+    register: SimRegister,
+    addresses: Vec<[String; 2]>,
+    streams: usize,
+    now_ns: u64,
+    clients: u32,
+    anchor: Arc<Mutex<Anchor>>,
+    /// What the log is, as recovered: the beginning of the newest life.
+    history: Vec<Vec<u8>>,
+    writer: Option<Writer>,
+    fallen: Option<Fallen>,
+    /// A writer that sleeps, and does not know that it was replaced.
+    asleep: Option<(Writer, Vec<u64>)>,
+    pub seen: Seen,
+    faults: bool,
+}
+
+impl World {
+    pub fn new(seed: u64, faults: bool) -> World {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let groups = random.usize(1..=2);
+        let streams = random.usize(1..=3);
+        let net = SimNet::new();
+        let mut addresses = Vec::new();
+        for group in 0..groups {
+            let pair = [0, 1].map(|node| format!("node-{group}-{node}"));
+            for (number, address) in (0u8..).zip(&pair) {
+                let machine = Machine([number + 1; 16]);
+                net.add(address, machine, TAIL * 2, Key::none());
+            }
+            addresses.push(pair);
+        }
+        World {
+            random: RefCell::new(random),
+            net,
+            register: SimRegister::new(),
+            addresses,
+            streams,
+            now_ns: MS,
+            clients: 0,
+            anchor: Arc::default(),
+            history: vec![Vec::new(); streams],
+            writer: None,
+            fallen: None,
+            asleep: None,
+            seen: Seen::default(),
+            faults,
+        }
+    }
+
+    fn chance(&self, percent: u32) -> bool {
+        self.random.borrow_mut().u32(0..100) < percent
+    }
+
+    fn below(&self, end: usize) -> usize {
+        self.random.borrow_mut().usize(0..end)
+    }
+
+    /// Loses the frame with this number, and with it its connection.
+    pub fn lose_frame(&self, number: u64) {
+        self.net.lose_frame(number);
+    }
+
+    /// Runs for some steps; ends with a life that has all that was acknowledged.
+    pub fn run(&mut self, steps: usize) -> Result<(), String> {
+        self.start()?;
+        for _ in 0..steps {
+            self.step()?;
+        }
+        self.heal();
+        self.crash();
+        self.start()?;
+        self.seen.views = self.register.swaps();
+        self.seen.frames = self.net.frames();
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        self.now_ns += MS * u64::from(self.random.borrow_mut().u32(1..=9));
+        let dice = self.below(1000);
+        match dice {
+            0..300 => self.deliver(),
+            300..500 => self.ship(),
+            500..650 => self.pump()?,
+            650..800 => self.manage()?,
+            800..900 => self.copy(),
+            900..940 if self.faults => self.fault(),
+            940..948 if self.faults => {
+                self.crash();
+                self.start()?;
+            }
+            948..954 if self.faults => self.sleep_and_take_over()?,
+            954..958 => self.stop()?,
+            _ => self.deliver(),
+        }
+        self.wake()
+    }
+
+    fn deliver(&self) {
+        for _ in 0..self.below(12) {
+            let moves = self.net.moves();
+            if moves.is_empty() {
+                break;
+            }
+            self.net.deliver(moves[self.below(moves.len())]);
+        }
+    }
+
+    fn ship(&mut self) {
+        let stream = self.below(self.streams);
+        let count = self.below(4);
+        let mut random = self.random.borrow_mut();
+        let Some(writer) = self.writer.as_mut().filter(|writer| !writer.is_stopping) else {
+            return;
+        };
+        for _ in 0..count {
+            let shipped = &mut writer.shipped[stream];
+            let synced = writer.log.disk.lock().synced[stream];
+            let len = u64::try_from(shipped.len()).unwrap();
+            if len - synced + 64 > TAIL {
+                return;
+            }
+            let mut block = [0; BLOCK];
+            let filled = random.usize(1..=BLOCK);
+            block[..filled]
+                .iter_mut()
+                .for_each(|byte| *byte = random.u8(..));
+            let sealed = Sealed {
+                stream: StreamId(u8::try_from(stream).unwrap()),
+                pos: Pos(len),
+                epoch: Epoch(1),
+                bytes: &block,
+            };
+            writer.mirror.ship(sealed, Pos(synced));
+            shipped.extend_from_slice(&block);
+        }
+    }
+
+    fn pump(&mut self) -> Result<(), String> {
+        let Some(writer) = &self.writer else {
+            return Ok(());
+        };
+        writer.mirror.pump(writer.log.as_ref(), self.now_ns);
+        self.note_ahead();
+        Ok(())
+    }
+
+    fn note_ahead(&mut self) {
+        if let Some(writer) = &self.writer {
+            let disk = writer.log.disk.lock();
+            let mut streams = disk.raised.iter().zip(&disk.synced);
+            self.seen.ahead += u64::from(streams.any(|(raised, synced)| raised > synced));
+        }
+    }
+
+    fn manage(&mut self) -> Result<(), String> {
+        let Some(writer) = &self.writer else {
+            return Ok(());
+        };
+        match writer.mirror.manage(writer.log.as_ref(), self.now_ns) {
+            Ok(Managed::Stopped) => {
+                self.seen.stops += 1;
+                self.crash();
+                self.start()
+            }
+            Ok(_) => {
+                let view = self.register.view().expect("a writer has one");
+                self.seen.mirrored += u64::from(view.is_mirrored());
+                Ok(())
+            }
+            Err(Error::Fenced(why)) => Err(format!("the newest writer is fenced: {why}")),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// The disk takes what was shipped, and syncs some of it.
+    fn copy(&mut self) {
+        let random = &mut *self.random.borrow_mut();
+        let Some(writer) = &self.writer else {
+            return;
+        };
+        let mut disk = writer.log.disk.lock();
+        if !disk.wants_copy && random.u32(0..100) < 50 {
+            return;
+        }
+        disk.wants_copy = false;
+        for stream in 0..self.streams {
+            let shipped = u64::try_from(writer.shipped[stream].len()).unwrap();
+            let blocks = (shipped - disk.written[stream]) / 64;
+            if blocks > 0 {
+                disk.written[stream] += 64 * random.u64(1..=blocks);
+            }
+            if random.u32(0..100) < 70 {
+                disk.synced[stream] = disk.written[stream];
+            }
+        }
+    }
+
+    fn fault(&mut self) {
+        let group = self.below(self.addresses.len());
+        let address = self.addresses[group][self.below(2)].clone();
+        let client = self.writer.as_ref().map_or(0, |writer| writer.id);
+        match self.below(13) {
+            0 => {
+                self.net.kill(&address);
+                self.net.start(&address);
+            }
+            1 => self.net.kill(&address),
+            2 => self.net.start(&address),
+            3 => self.net.pause(&address, true),
+            4 => self.net.break_connections(client, &address),
+            5 => {
+                let way = if self.chance(50) { Way::Up } else { Way::Down };
+                self.net.cut(client, &address, way);
+            }
+            9..=11 => self.net.half_open(client, &address),
+            6 => self.register.set_mood(match self.below(3) {
+                0 => Mood::Fails,
+                1 => Mood::DoesAndFails,
+                _ => Mood::Answers,
+            }),
+            _ => self.heal_some(),
+        }
+    }
+
+    fn heal_some(&self) {
+        self.net.heal();
+        self.register.set_mood(Mood::Answers);
+    }
+
+    fn heal(&self) {
+        self.heal_some();
+        for address in self.addresses.iter().flatten() {
+            self.net.start(address);
+        }
+    }
+
+    fn stop(&mut self) -> Result<(), String> {
+        if let Some(writer) = &mut self.writer {
+            writer.is_stopping = true;
+            writer.mirror.begin_stop();
+        }
+        Ok(())
+    }
+
+    /// The writer's process ends, and a prefix of what was written and not synced reaches the disk.
+    fn crash(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            self.net.leave(writer.id);
+            self.fallen = Some(self.fall(&writer));
+            if self.faults && self.chance(8) {
+                let group = self.below(self.addresses.len());
+                self.addresses[group]
+                    .iter()
+                    .for_each(|address| self.net.kill(address));
+            }
+        }
+    }
+
+    fn fall(&self, writer: &Writer) -> Fallen {
+        let disk = writer.log.disk.lock();
+        let on_disk = |stream: usize| {
+            let unsynced = (disk.written[stream] - disk.synced[stream]) / 64;
+            let kept = self.random.borrow_mut().u64(0..=unsynced) * 64;
+            usize::try_from(disk.synced[stream] + kept).unwrap()
+        };
+        Fallen {
+            on_disk: (0..self.streams).map(on_disk).collect(),
+            raised: disk.raised.clone(),
+            shipped: writer.shipped.clone(),
+        }
+    }
+
+    /// A writer whose acknowledgements all rest on mirrors falls asleep, and another one takes over.
+    fn sleep_and_take_over(&mut self) -> Result<(), String> {
+        let view = self.register.view().expect("a writer has one");
+        let all = (0u8..)
+            .take(self.streams)
+            .all(|stream| view.mode_of(StreamId(stream)).is_mirror());
+        let pending = |writer: &Writer| writer.mirror.status(self.now_ns).is_pending;
+        if !all || self.asleep.is_some() || self.writer.as_ref().is_none_or(pending) {
+            return Ok(());
+        }
+        let writer = self.writer.take().expect("it was there");
+        let fallen = self.fall(&writer);
+        let (before, losses) = (fallen.raised.clone(), self.seen.losses);
+        self.fallen = Some(fallen);
+        self.start()?;
+        let has = |(stream, before): (usize, u64)| {
+            // What a takeover gives up begins where the log ends: that has no end yet while the writer lives.
+            let given_up = self.seen.losses > losses;
+            let has = u64::try_from(self.history[stream].len()).unwrap();
+            if given_up { u64::MAX } else { before.max(has) }
+        };
+        let limits = before.into_iter().enumerate().map(has).collect();
+        self.asleep = Some((writer, limits));
+        Ok(())
+    }
+
+    /// A writer that was replaced goes on where it was, as far as it can.
+    fn wake(&mut self) -> Result<(), String> {
+        if self.asleep.is_none() || !self.chance(10) {
+            return Ok(());
+        }
+        let (writer, limits) = self.asleep.take().expect("it was there");
+        self.seen.deposed += 1;
+        for _ in 0..60 {
+            self.now_ns += MS;
+            self.deliver();
+            writer.mirror.pump(writer.log.as_ref(), self.now_ns);
+            // The disk is another one's; what it had written may still land.
+            let mut disk = writer.log.disk.lock();
+            for stream in 0..self.streams {
+                disk.synced[stream] = disk.written[stream];
+            }
+            drop(disk);
+            if self.chance(30) {
+                let _may_be_fenced = writer.mirror.manage(writer.log.as_ref(), self.now_ns);
+            }
+            let disk = writer.log.disk.lock();
+            for (stream, (raised, limit)) in disk.raised.iter().zip(&limits).enumerate() {
+                if raised > limit {
+                    return Err(format!(
+                        "a writer that was replaced acknowledges stream {stream} up to {raised}, and the next life has {limit}"
+                    ));
+                }
+            }
+        }
+        self.net.leave(writer.id);
+        Ok(())
+    }
+
+    /// The next life: claim, fetch, drain, restart; begun again when it is interrupted.
+    fn start(&mut self) -> Result<(), String> {
+        let mut fallen = self.fallen.take().unwrap_or_else(|| Fallen {
+            on_disk: self.history.iter().map(Vec::len).collect(),
+            raised: vec![0; self.streams],
+            shipped: self.history.clone(),
+        });
+        loop {
+            match self.take_over(&mut fallen)? {
+                Some(writer) => {
+                    self.seen.lives += 1;
+                    self.writer = Some(writer);
+                    return Ok(());
+                }
+                None if self.chance(50) => self.heal_some(),
+                None => {}
+            }
+        }
+    }
+
+    /// `None` if it was interrupted.
+    fn take_over(&mut self, fallen: &mut Fallen) -> Result<Option<Writer>, String> {
+        self.clients += 1;
+        let by = Claimant {
+            uuid: UUID,
+            writer: u64::from(self.clients),
+            wall_us: 0,
+            groups: u8::try_from(self.addresses.len()).unwrap(),
+            streams: u8::try_from(self.streams).unwrap(),
+        };
+        let mut claim = Claim::new(by.clone());
+        let mut register = self.register.clone();
+        let claimed = loop {
+            match claim.step(&mut register) {
+                Ok(Some(view)) => break view,
+                Ok(None) => {}
+                Err(_) => self.register.set_mood(Mood::Answers),
+            }
+        };
+        let (mirrored, life) = {
+            let anchor = self.anchor.lock();
+            (anchor.mirrored, anchor.life)
+        };
+        let interrupts = |world: &World| world.faults && world.chance(8);
+        if interrupts(self) {
+            return Ok(None);
+        }
+        if mirrored && claimed.is_mirrored() && claimed.life.0 == life {
+            match self.fetch(&claimed, fallen)? {
+                Some(all) if interrupts(self) => {
+                    self.drain(fallen, &all, true)?;
+                    return Ok(None);
+                }
+                Some(all) => self.drain(fallen, &all, false)?,
+                None => self.seen.losses += 1,
+            }
+        } else {
+            self.check(fallen)?;
+        }
+        self.history = fallen
+            .shipped
+            .iter()
+            .zip(&fallen.on_disk)
+            .map(|(all, len)| all[..*len].to_vec())
+            .collect();
+        fallen.raised.fill(0);
+        let life = {
+            let mut anchor = self.anchor.lock();
+            anchor.life += 1;
+            anchor.life
+        };
+        if interrupts(self) {
+            return Ok(None);
+        }
+        let view = beginning_view(&claimed, &by, Incarnation(life), Epoch(0));
+        while register.replace(&view).ok() != Some(Swap::Done) {
+            self.register.set_mood(Mood::Answers);
+            if self.register.view().as_ref() == Some(&view) {
+                break;
+            }
+        }
+        Ok(Some(self.writer(view, mirrored, life)))
+    }
+
+    fn writer(&self, view: View, anchored: bool, life: u32) -> Writer {
+        let lens: Vec<u64> = self
+            .history
+            .iter()
+            .map(|all| u64::try_from(all.len()).unwrap())
+            .collect();
+        let log = Arc::new(ModelLog {
+            disk: Mutex::new(Disk {
+                written: lens.clone(),
+                synced: lens.clone(),
+                raised: lens.clone(),
+                wants_copy: false,
+                fenced: false,
+            }),
+            anchor: Arc::clone(&self.anchor),
+            life,
+        });
+        let mut seed = self.random.borrow_mut().u64(..);
+        let beginning = Beginning {
+            view,
+            start: lens.into_iter().map(Pos).collect(),
+            anchored,
+            random: Box::new(move || {
+                seed += 1;
+                seed
+            }),
+        };
+        let mut options = MirrorOptions::new(self.addresses.clone(), Key::none());
+        options.tail_bytes_max = TAIL;
+        let net = self.net.client(self.clients);
+        let mirror = Mirror::new(options, net, Box::new(self.register.clone()), beginning);
+        Writer {
+            id: self.clients,
+            mirror: mirror.expect("possible options"),
+            log,
+            shipped: self.history.clone(),
+            is_stopping: false,
+        }
+    }
+
+    /// What the nodes hold; `None` if they may and do hold it no more.
+    fn fetch(&mut self, view: &View, fallen: &Fallen) -> Result<Option<Vec<Vec<Kept>>>, String> {
+        for healed in [false, true] {
+            let from = fallen
+                .on_disk
+                .iter()
+                .map(|len| Pos(u64::try_from(*len).unwrap()));
+            let mut seed = self.random.borrow_mut().u64(..);
+            let random = move || {
+                seed += 1;
+                seed
+            };
+            let mut fetch = Fetch::new(
+                view.clone(),
+                Key::none(),
+                self.net.client(self.clients),
+                Patience::default(),
+                from.collect(),
+                Box::new(random),
+            );
+            let found = loop {
+                self.deliver();
+                self.now_ns += MS * 20;
+                match fetch.step(self.now_ns) {
+                    Ok(Fetched::All(all)) => break Ok(all),
+                    Ok(_) => {}
+                    Err(error) => break Err(error.to_string()),
+                }
+            };
+            let lives = |mode: &Mode| {
+                let mut members = mode.members().iter();
+                !mode.is_mirror() || members.any(|of| self.net.inc(&of.address) == Some(of.inc))
+            };
+            let has_homes =
+                |group: usize| view.homes.iter().any(|home| usize::from(*home) == group);
+            let mut groups = view.groups.iter().enumerate();
+            let all_live = groups.all(|(group, mode)| !has_homes(group) || lives(mode));
+            match found {
+                Ok(all) => return Ok(Some(all)),
+                Err(_) if !all_live => return Ok(None),
+                Err(_) if !healed => self.heal_some(),
+                Err(why) => {
+                    return Err(format!(
+                        "a node holds the tail, and the takeover fails: {why}"
+                    ));
+                }
+            }
+        }
+        unreachable!("the second try returns")
+    }
+
+    /// Writes to disk what the nodes kept, perhaps only a part of it.
+    fn drain(&mut self, fallen: &mut Fallen, all: &[Vec<Kept>], half: bool) -> Result<(), String> {
+        let mut ends = fallen.on_disk.clone();
+        for (stream, kept) in all.iter().enumerate() {
+            for kept in kept {
+                let from = usize::try_from(kept.from.0).unwrap();
+                let end = from + kept.bytes.len();
+                let shipped = &fallen.shipped[stream];
+                if from > fallen.on_disk[stream] {
+                    return Err(format!(
+                        "{} holds {from}, the disk ends at {}",
+                        kept.holder, fallen.on_disk[stream]
+                    ));
+                }
+                if shipped.get(from..end) != Some(&kept.bytes[..]) {
+                    return Err(format!(
+                        "{} holds other bytes of stream {stream} at {from}",
+                        kept.holder
+                    ));
+                }
+                ends[stream] = ends[stream].max(end);
+            }
+        }
+        for (stream, end) in ends.iter().enumerate() {
+            // Blocks only: the rest of one is no block.
+            let blocks = (end - fallen.on_disk[stream]) / BLOCK;
+            let blocks = if half { self.below(blocks + 1) } else { blocks };
+            self.seen.drained += u64::try_from(blocks).unwrap();
+            fallen.on_disk[stream] += blocks * BLOCK;
+        }
+        if half { Ok(()) } else { self.check(fallen) }
+    }
+
+    fn check(&self, fallen: &Fallen) -> Result<(), String> {
+        for (stream, (raised, len)) in fallen.raised.iter().zip(&fallen.on_disk).enumerate() {
+            if usize::try_from(*raised).unwrap() > *len {
+                return Err(format!(
+                    "stream {stream} was acknowledged up to {raised}, and {len} came back"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
