@@ -20,6 +20,7 @@
 //!   writer fail before the copy. That loss is named exactly.
 
 mod auth;
+mod choice;
 mod framer;
 mod handshake;
 mod ids;
@@ -30,6 +31,7 @@ mod node;
 mod register;
 mod ring;
 pub mod sim;
+mod state;
 mod status;
 mod takeover;
 mod view;

@@ -143,6 +143,7 @@ impl Link {
         self.stage = Stage::Down;
         self.awaited = 0;
         self.streams.fill(Progress::Closed);
+        assert!(!why.is_empty(), "a break has a reason");
         self.trouble = Some(why);
     }
 
@@ -225,6 +226,7 @@ impl Link {
                 {
                     self.held.fill(Pos(0));
                 }
+                assert!(self.awaited == 0, "a greeting has one request on the way");
                 self.identity = Some(*identity);
                 self.seen = self.seen.max(*seen);
                 self.stage = Stage::Ready;
@@ -260,6 +262,7 @@ impl Link {
             sent,
             held: ring.end,
         };
+        assert!(ring.end <= sent, "what is held was sent");
         let more = self.held[at] < ring.end;
         self.held[at] = self.held[at].max(ring.end);
         Ok(more)
@@ -349,6 +352,10 @@ impl Link {
 
 /// The next bytes of a tail to be sent, and the zeros behind them.
 fn chunk(tail: &Ring, from: Pos) -> (&[u8], u32) {
+    assert!(
+        tail.low() <= from && from < tail.end(),
+        "{from} is in the tail"
+    );
     let to = tail.end().0.min(from.0 + CHUNK_BYTES_MAX);
     let [bytes, _around] = tail.parts(from, Pos(to));
     let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();

@@ -294,6 +294,10 @@ impl Node {
                 ring.append(pos, bytes, pad)
                     .map_err(|refusal| refusal_of(refusal, pos, size))?;
                 let ring = state(generation, stream, ring);
+                assert!(
+                    ring.low >= low && ring.end > pos || bytes.is_empty(),
+                    "a block that was taken is held"
+                );
                 self.appends += 1;
                 Ok(Reply::Held(Held { inc, ring }))
             }
@@ -331,6 +335,10 @@ impl Node {
             Request::Retire { generation } => {
                 self.check_generation(uuid, generation)?;
                 if let Some(database) = self.databases.get_mut(&uuid) {
+                    assert!(
+                        database.generation <= generation || armed(Flaw::GenerationUnchecked),
+                        "a writer that was replaced retires nothing"
+                    );
                     let stays = |of: Generation| of >= generation;
                     database.rings.retain(|(of, _), _| stays(*of));
                 }

@@ -86,6 +86,11 @@ fn read_whole(file: &dyn File, bytes: &mut [u8]) -> Result<usize> {
 /// Writes a file that has another name than it will have, and syncs it.
 fn write_new(disk: &dyn Disk, path: &str, view: &View) -> Result<()> {
     let bytes = view.encode();
+    debug_assert_eq!(
+        View::decode(&bytes).as_ref(),
+        Ok(view),
+        "what is written is read"
+    );
     let file = disk.create(path, Access::Buffered)?;
     file.set_len(0)?;
     file.write_at(0, &bytes)?;
@@ -152,6 +157,7 @@ impl Register for NumberedFiles {
     }
 
     fn replace(&mut self, next: &View) -> Result<Swap> {
+        assert_eq!(next.uuid, self.uuid, "the view of this database");
         let numbers = self.numbers()?;
         let before = numbers.last().copied().unwrap_or(0);
         if before + 1 != next.v {
@@ -214,6 +220,7 @@ impl Register for LockedFile {
     }
 
     fn replace(&mut self, next: &View) -> Result<Swap> {
+        assert_eq!(next.uuid, self.uuid, "the view of this database");
         let _held = self.disk.lock(LOCK)?;
         let before = self.newest()?.map_or(0, |view| view.v);
         if before + 1 != next.v {

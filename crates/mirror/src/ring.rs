@@ -104,10 +104,12 @@ impl Ring {
             return;
         }
         self.low = low;
+        let before = self.appends.len();
         while self.appends.front().is_some_and(|first| first.end <= low) {
             self.appends.pop_front();
         }
         assert!(self.low <= self.end && self.len() <= self.size());
+        assert!(self.appends.len() <= before && (self.is_empty() || !self.appends.is_empty()));
     }
 
     /// Whether `bytes` more fit.
@@ -152,6 +154,10 @@ impl Ring {
 
     /// Writes bytes at a position; returns their checksum.
     fn put(&mut self, pos: Pos, bytes: &[u8]) -> u32 {
+        assert!(
+            to_u64(bytes.len()) <= self.size(),
+            "a ring does not overtake itself"
+        );
         let at = to_usize(pos.0 % self.size());
         let (first, second) = bytes.split_at(bytes.len().min(self.memory.len() - at));
         self.memory[at..at + first.len()].copy_from_slice(first);

@@ -95,6 +95,10 @@ impl Claim {
                     .collect(),
             },
         };
+        assert!(
+            next.rings <= next.generation && next.writer == self.by.writer,
+            "a claim changes the writer alone"
+        );
         self.tried = Some(next);
         Ok(None)
     }
@@ -287,6 +291,12 @@ impl Fetch {
                 return Ok(Fetched::Waits);
             }
         }
+        assert!(
+            self.groups
+                .iter()
+                .all(|(_, visits)| visits.iter().any(Visit::suffices)),
+            "each mirror has returned what was acknowledged"
+        );
         let mut all = vec![Vec::new(); self.from.len()];
         for visit in self.groups.iter_mut().flat_map(|(_, visits)| visits) {
             if visit.is_done() {
@@ -443,6 +453,7 @@ impl Visit {
                         "the node returns other bytes than those from {reached} on"
                     ));
                 }
+                assert!(self.sealed_ns.is_some(), "a node is read when it is sealed");
                 kept.bytes.extend_from_slice(bytes);
                 self.read_on(at, context)
             }

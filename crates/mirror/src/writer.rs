@@ -34,12 +34,14 @@ use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId, Uuid};
 use perdura_wal::Sealed;
 
 use crate::auth::{Key, NONCE_BYTES, Nonce};
+use crate::choice::{Choice, held_by, homes};
 use crate::handshake::Caller;
 use crate::ids::Generation;
 use crate::link::Link;
 use crate::net::Net;
 use crate::register::{Register, Swap};
 use crate::ring::Ring;
+use crate::state::State;
 use crate::status::{GroupStatus, NodeStatus, Status};
 use crate::view::{Member, Mode, View};
 
@@ -134,22 +136,6 @@ pub struct Beginning {
     pub anchored: bool,
     /// A source of random numbers, for nonces.
     pub random: Box<dyn FnMut() -> u64 + Send>,
-}
-
-struct State {
-    view: View,
-    /// A view that was sent to the arbiter, and whose fate is not known.
-    pending: Option<View>,
-    groups: Vec<[Link; 2]>,
-    /// How far acknowledgements may have gone in each stream.
-    raised: Vec<Pos>,
-    anchored: bool,
-    /// The rings of writers before this one are to be dropped: by node, group by group.
-    unretired: Vec<[bool; 2]>,
-    is_stopping: bool,
-    fenced: Option<String>,
-    random: Box<dyn FnMut() -> u64 + Send>,
-    events: Vec<String>,
 }
 
 /// What a step of [`Mirror::manage`] did.
@@ -301,6 +287,10 @@ impl Mirror {
                 end = end.min(self.reached(state, pending, stream, log));
             }
             if end > state.raised[number] {
+                assert!(
+                    end <= self.tails[number].lock().end(),
+                    "what was not shipped is not acknowledged"
+                );
                 state.raised[number] = end;
                 log.raise(stream, end);
                 rose = true;
@@ -344,7 +334,14 @@ impl Mirror {
         if self.connect_one(&mut state, now_ns) || self.retire_one(&mut state, now_ns) {
             return Ok(Managed::Step);
         }
-        let Some(next) = self.next_view(&state, log, now_ns) else {
+        let choice = Choice {
+            state: &state,
+            options: &self.options,
+            log,
+            is_synced: self.is_synced(log),
+            now_ns,
+        };
+        let Some(mut next) = choice.view() else {
             let mut modes = state.view.groups.iter();
             let ends = state.is_stopping && modes.all(|mode| *mode == Mode::Disk);
             drop(state);
@@ -359,6 +356,8 @@ impl Mirror {
             self.state.lock().anchored = true;
             return Ok(Managed::Step);
         }
+        assert!(state.pending.is_none(), "one change of view at a time");
+        (next.writer, next.life) = (self.writer, self.life);
         log.want_copy();
         state.pending = Some(next.clone());
         drop(state);
@@ -460,92 +459,10 @@ impl Mirror {
         })
     }
 
-    /// The view that should be in force, if it is another one.
-    fn next_view(&self, state: &State, log: &dyn Log, now_ns: u64) -> Option<View> {
-        let mut next = state.view.clone();
-        for (number, mode) in next.groups.iter_mut().enumerate() {
-            *mode = self.next_mode(state, number, log, now_ns);
-        }
-        for number in 0..next.homes.len() {
-            let stream = StreamId(u8::try_from(number).expect("at most 16 streams"));
-            next.homes[number] = next_home(state, &next, stream);
-        }
-        if next == state.view {
-            return None;
-        }
-        next.v += 1;
-        next.writer = self.writer;
-        next.life = self.life;
-        next.hard = log.durable();
-        Some(next)
-    }
-
     /// Whether all that was shipped is on the log's disk.
     fn is_synced(&self, log: &dyn Log) -> bool {
         let mut streams = (0u8..).map(StreamId).zip(&self.tails);
         streams.all(|(stream, tail)| log.synced(stream) >= tail.lock().end())
-    }
-
-    /// The mode that a group should have.
-    fn next_mode(&self, state: &State, number: usize, log: &dyn Log, now_ns: u64) -> Mode {
-        let links = &state.groups[number];
-        let mode = &state.view.groups[number];
-        let is_fine = |link: &Link| {
-            let silent = link.silent_since_ns();
-            silent.is_none_or(|since| now_ns < since + self.options.suspect_ns)
-        };
-        let serves = |member: &Member| {
-            let link = link_of(links, member);
-            link.is_some_and(is_fine)
-        };
-        if state.is_stopping {
-            let mut streams = (0u8..).zip(&self.tails);
-            let synced =
-                streams.all(|(stream, tail)| log.synced(StreamId(stream)) >= tail.lock().end());
-            return match synced || armed(Flaw::DiskBeforeTail) {
-                true => Mode::Disk,
-                false => mode.clone(),
-            };
-        }
-        let has_caught_up = |link: &Link| {
-            let mut streams = (0u8..).map(StreamId).zip(&state.raised);
-            let here = |stream: StreamId| homes(state, stream).any(|home| home == number);
-            let behind =
-                streams.any(|(stream, raised)| here(stream) && !link.holds(stream, *raised));
-            link.is_ready() && is_fine(link) && !behind
-        };
-        let both = || {
-            let fine = links.iter().all(has_caught_up);
-            let members = [member_of(&links[0])?, member_of(&links[1])?];
-            let apart = members[0].inc != members[1].inc
-                && (self.options.one_machine || members[0].machine != members[1].machine);
-            (fine && apart).then(|| Mode::Mirror(Box::new(members)))
-        };
-        match mode {
-            Mode::Mirror(members) => {
-                let next = match (serves(&members[0]), serves(&members[1])) {
-                    (true, true) => return mode.clone(),
-                    (true, false) => Mode::Solo(members[0].clone()),
-                    (false, true) => Mode::Solo(members[1].clone()),
-                    (false, false) => Mode::Disk,
-                };
-                // A takeover believes the disk alone from the change on: what was acknowledged must be there before it.
-                log.want_copy();
-                let mut streams = (0u8..).map(StreamId).zip(&state.raised);
-                let is_home = |stream: StreamId| {
-                    usize::from(state.view.homes[usize::from(stream.0)]) == number
-                };
-                let synced = streams
-                    .all(|(stream, raised)| !is_home(stream) || log.synced(stream) >= *raised);
-                match synced || armed(Flaw::DiskBeforeTail) {
-                    true => next,
-                    false => mode.clone(),
-                }
-            }
-            Mode::Solo(member) if serves(member) => both().unwrap_or_else(|| mode.clone()),
-            Mode::Solo(_) => Mode::Disk,
-            Mode::Disk => both().unwrap_or(Mode::Disk),
-        }
     }
 
     /// Has the mirror come to an end: nothing is shipped any more, and once all is synced, view and anchor say so.
@@ -608,87 +525,6 @@ impl Mirror {
 fn is_deposed(state: &State, generation: Generation) -> bool {
     let mut links = state.groups.iter().flatten();
     links.any(|link| link.seen > generation)
-}
-
-/// The groups whose nodes are sent a stream: the one that it belongs to, in the view or in one that may replace it,
-/// and the one to which it should go back.
-fn homes(state: &State, stream: StreamId) -> impl Iterator<Item = usize> + use<> {
-    let at = usize::from(stream.0);
-    let view = usize::from(state.view.homes[at]);
-    let pending = state
-        .pending
-        .as_ref()
-        .map(|pending| usize::from(pending.homes[at]));
-    let first = at % state.groups.len();
-    let spare = spare_home(state, stream);
-    let mut all: Vec<usize> = [Some(view), pending, Some(first), spare]
-        .into_iter()
-        .flatten()
-        .collect();
-    all.sort_unstable();
-    all.dedup();
-    all.into_iter()
-}
-
-/// A group that can take the stream while its own has lost both nodes.
-fn spare_home(state: &State, stream: StreamId) -> Option<usize> {
-    let count = state.groups.len();
-    let first = usize::from(stream.0) % count;
-    if state.view.groups[first].is_mirror() {
-        return None;
-    }
-    let others = (1..count).map(|step| (first + step) % count);
-    others
-        .filter(|group| *group != first)
-        .find(|group| state.view.groups[*group].is_mirror())
-}
-
-/// The group that a stream should belong to: its own if that is a mirror, else one that is and holds the stream.
-fn next_home(state: &State, next: &View, stream: StreamId) -> u8 {
-    let at = usize::from(stream.0);
-    let raised = state.raised[at];
-    let now = state.view.homes[at];
-    let first = at % state.groups.len();
-    let takes = |group: usize| {
-        let holds = |link: &Link| link.holds(stream, raised);
-        let same = next.groups[group] == state.view.groups[group];
-        next.groups[group].is_mirror() && same && state.groups[group].iter().all(holds)
-    };
-    let home = match usize::from(now) {
-        home if home == first || takes(first) => first,
-        home if next.groups[home].is_mirror() => home,
-        _ => first,
-    };
-    let home = match (next.groups[home].is_mirror(), spare_home(state, stream)) {
-        // Only from a group whose acknowledgements wait for the disk.
-        (false, Some(spare))
-            if takes(spare) && !state.view.groups[usize::from(now)].is_mirror() =>
-        {
-            spare
-        }
-        _ => home,
-    };
-    u8::try_from(home).expect("at most 16 groups")
-}
-
-fn link_of<'a>(links: &'a [Link; 2], member: &Member) -> Option<&'a Link> {
-    links.iter().find(|link| match armed(Flaw::AmnesiaCounts) {
-        true => link.address == member.address,
-        false => link.identity().is_some_and(|of| of.inc == member.inc),
-    })
-}
-
-fn held_by(links: &[Link; 2], member: &Member, stream: StreamId) -> Pos {
-    link_of(links, member).map_or(Pos(0), |link| link.held(stream))
-}
-
-fn member_of(link: &Link) -> Option<Member> {
-    let identity = link.identity()?;
-    Some(Member {
-        inc: identity.inc,
-        machine: identity.machine,
-        address: link.address.clone(),
-    })
 }
 
 pub(crate) fn nonce(random: &mut dyn FnMut() -> u64) -> Nonce {

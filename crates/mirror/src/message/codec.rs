@@ -23,6 +23,7 @@ fn frame(kind: u8, body: &[u8], tail: &[u8]) -> Vec<u8> {
         (FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&len),
         "a frame of {len} bytes"
     );
+    assert!(kind > 0 && covered[1..4] == [0; 3], "a frame of a kind");
     let mut out = Vec::with_capacity(8 + covered.len());
     out.put_u32(to_u32(len));
     out.put_u32(crc32c_append(crc32c(&covered), tail));

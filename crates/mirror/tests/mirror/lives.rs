@@ -56,15 +56,6 @@ fn every_message_may_be_lost_once() {
     );
 }
 
-/// The view went to Solo while the disk lacked what both nodes had acknowledged; the writer crashed before the copy, and
-/// the takeover read the disk alone.
-#[test]
-fn a_group_leaves_mirror_only_when_what_was_acknowledged_is_on_disk() {
-    if let Err((_, why)) = lives(409..410, 600) {
-        panic!("{why}");
-    }
-}
-
 #[cfg(feature = "flaws")]
 #[test]
 fn seeded_bugs_are_found() {

@@ -5,5 +5,6 @@ mod messages;
 mod node;
 mod register;
 mod setup;
+mod stories;
 mod view;
 mod world;

@@ -4,16 +4,16 @@
 //! its mirror were lost with the writer; then the takeover says so. A writer that was replaced acknowledges nothing more
 //! that the next life does not have.
 
+mod rig;
+mod takeover;
+
 use std::cell::RefCell;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId, Uuid};
+use perdura_base::{Epoch, Error, Pos, Result, StreamId, Uuid};
 use perdura_mirror::sim::{Mood, SimNet, SimRegister, Way};
-use perdura_mirror::{
-    Beginning, Claim, Claimant, Fetch, Fetched, Kept, Key, Log, Machine, Managed, Mirror,
-    MirrorOptions, Mode, Patience, Register, Swap, View, beginning_view,
-};
+use perdura_mirror::{Key, Log, Machine, Managed, Mirror};
 use perdura_wal::Sealed;
 
 const UUID: Uuid = Uuid([5; 16]);
@@ -32,7 +32,7 @@ struct Disk {
     fenced: bool,
 }
 
-struct ModelLog {
+pub struct ModelLog {
     disk: Mutex<Disk>,
     anchor: Arc<Mutex<Anchor>>,
     life: u32,
@@ -43,6 +43,23 @@ struct ModelLog {
 struct Anchor {
     mirrored: bool,
     life: u32,
+}
+
+impl ModelLog {
+    /// The log of a life whose streams begin at `lens`, all of it on disk.
+    fn new(lens: Vec<u64>, anchor: Arc<Mutex<Anchor>>, life: u32) -> ModelLog {
+        ModelLog {
+            disk: Mutex::new(Disk {
+                written: lens.clone(),
+                synced: lens.clone(),
+                raised: lens,
+                wants_copy: false,
+                fenced: false,
+            }),
+            anchor,
+            life,
+        }
+    }
 }
 
 impl Log for ModelLog {
@@ -98,6 +115,8 @@ struct Writer {
     shipped: Vec<Vec<u8>>,
     is_stopping: bool,
 }
+
+pub use rig::Rig;
 
 /// What was seen in a run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -458,225 +477,6 @@ impl World {
             }
         }
         self.net.leave(writer.id);
-        Ok(())
-    }
-
-    /// The next life: claim, fetch, drain, restart; begun again when it is interrupted.
-    fn start(&mut self) -> Result<(), String> {
-        let mut fallen = self.fallen.take().unwrap_or_else(|| Fallen {
-            on_disk: self.history.iter().map(Vec::len).collect(),
-            raised: vec![0; self.streams],
-            shipped: self.history.clone(),
-        });
-        loop {
-            match self.take_over(&mut fallen)? {
-                Some(writer) => {
-                    self.seen.lives += 1;
-                    self.writer = Some(writer);
-                    return Ok(());
-                }
-                None if self.chance(50) => self.heal_some(),
-                None => {}
-            }
-        }
-    }
-
-    /// `None` if it was interrupted.
-    fn take_over(&mut self, fallen: &mut Fallen) -> Result<Option<Writer>, String> {
-        self.clients += 1;
-        let by = Claimant {
-            uuid: UUID,
-            writer: u64::from(self.clients),
-            wall_us: 0,
-            groups: u8::try_from(self.addresses.len()).unwrap(),
-            streams: u8::try_from(self.streams).unwrap(),
-        };
-        let mut claim = Claim::new(by.clone());
-        let mut register = self.register.clone();
-        let claimed = loop {
-            match claim.step(&mut register) {
-                Ok(Some(view)) => break view,
-                Ok(None) => {}
-                Err(_) => self.register.set_mood(Mood::Answers),
-            }
-        };
-        let (mirrored, life) = {
-            let anchor = self.anchor.lock();
-            (anchor.mirrored, anchor.life)
-        };
-        let interrupts = |world: &World| world.faults && world.chance(8);
-        if interrupts(self) {
-            return Ok(None);
-        }
-        if mirrored && claimed.is_mirrored() && claimed.life.0 == life {
-            match self.fetch(&claimed, fallen)? {
-                Some(all) if interrupts(self) => {
-                    self.drain(fallen, &all, true)?;
-                    return Ok(None);
-                }
-                Some(all) => self.drain(fallen, &all, false)?,
-                None => self.seen.losses += 1,
-            }
-        } else {
-            self.check(fallen)?;
-        }
-        self.history = fallen
-            .shipped
-            .iter()
-            .zip(&fallen.on_disk)
-            .map(|(all, len)| all[..*len].to_vec())
-            .collect();
-        fallen.raised.fill(0);
-        let life = {
-            let mut anchor = self.anchor.lock();
-            anchor.life += 1;
-            anchor.life
-        };
-        if interrupts(self) {
-            return Ok(None);
-        }
-        let view = beginning_view(&claimed, &by, Incarnation(life), Epoch(0));
-        while register.replace(&view).ok() != Some(Swap::Done) {
-            self.register.set_mood(Mood::Answers);
-            if self.register.view().as_ref() == Some(&view) {
-                break;
-            }
-        }
-        Ok(Some(self.writer(view, mirrored, life)))
-    }
-
-    fn writer(&self, view: View, anchored: bool, life: u32) -> Writer {
-        let lens: Vec<u64> = self
-            .history
-            .iter()
-            .map(|all| u64::try_from(all.len()).unwrap())
-            .collect();
-        let log = Arc::new(ModelLog {
-            disk: Mutex::new(Disk {
-                written: lens.clone(),
-                synced: lens.clone(),
-                raised: lens.clone(),
-                wants_copy: false,
-                fenced: false,
-            }),
-            anchor: Arc::clone(&self.anchor),
-            life,
-        });
-        let mut seed = self.random.borrow_mut().u64(..);
-        let beginning = Beginning {
-            view,
-            start: lens.into_iter().map(Pos).collect(),
-            anchored,
-            random: Box::new(move || {
-                seed += 1;
-                seed
-            }),
-        };
-        let mut options = MirrorOptions::new(self.addresses.clone(), Key::none());
-        options.tail_bytes_max = TAIL;
-        let net = self.net.client(self.clients);
-        let mirror = Mirror::new(options, net, Box::new(self.register.clone()), beginning);
-        Writer {
-            id: self.clients,
-            mirror: mirror.expect("possible options"),
-            log,
-            shipped: self.history.clone(),
-            is_stopping: false,
-        }
-    }
-
-    /// What the nodes hold; `None` if they may and do hold it no more.
-    fn fetch(&mut self, view: &View, fallen: &Fallen) -> Result<Option<Vec<Vec<Kept>>>, String> {
-        for healed in [false, true] {
-            let from = fallen
-                .on_disk
-                .iter()
-                .map(|len| Pos(u64::try_from(*len).unwrap()));
-            let mut seed = self.random.borrow_mut().u64(..);
-            let random = move || {
-                seed += 1;
-                seed
-            };
-            let mut fetch = Fetch::new(
-                view.clone(),
-                Key::none(),
-                self.net.client(self.clients),
-                Patience::default(),
-                from.collect(),
-                Box::new(random),
-            );
-            let found = loop {
-                self.deliver();
-                self.now_ns += MS * 20;
-                match fetch.step(self.now_ns) {
-                    Ok(Fetched::All(all)) => break Ok(all),
-                    Ok(_) => {}
-                    Err(error) => break Err(error.to_string()),
-                }
-            };
-            let lives = |mode: &Mode| {
-                let mut members = mode.members().iter();
-                !mode.is_mirror() || members.any(|of| self.net.inc(&of.address) == Some(of.inc))
-            };
-            let has_homes =
-                |group: usize| view.homes.iter().any(|home| usize::from(*home) == group);
-            let mut groups = view.groups.iter().enumerate();
-            let all_live = groups.all(|(group, mode)| !has_homes(group) || lives(mode));
-            match found {
-                Ok(all) => return Ok(Some(all)),
-                Err(_) if !all_live => return Ok(None),
-                Err(_) if !healed => self.heal_some(),
-                Err(why) => {
-                    return Err(format!(
-                        "a node holds the tail, and the takeover fails: {why}"
-                    ));
-                }
-            }
-        }
-        unreachable!("the second try returns")
-    }
-
-    /// Writes to disk what the nodes kept, perhaps only a part of it.
-    fn drain(&mut self, fallen: &mut Fallen, all: &[Vec<Kept>], half: bool) -> Result<(), String> {
-        let mut ends = fallen.on_disk.clone();
-        for (stream, kept) in all.iter().enumerate() {
-            for kept in kept {
-                let from = usize::try_from(kept.from.0).unwrap();
-                let end = from + kept.bytes.len();
-                let shipped = &fallen.shipped[stream];
-                if from > fallen.on_disk[stream] {
-                    return Err(format!(
-                        "{} holds {from}, the disk ends at {}",
-                        kept.holder, fallen.on_disk[stream]
-                    ));
-                }
-                if shipped.get(from..end) != Some(&kept.bytes[..]) {
-                    return Err(format!(
-                        "{} holds other bytes of stream {stream} at {from}",
-                        kept.holder
-                    ));
-                }
-                ends[stream] = ends[stream].max(end);
-            }
-        }
-        for (stream, end) in ends.iter().enumerate() {
-            // Blocks only: the rest of one is no block.
-            let blocks = (end - fallen.on_disk[stream]) / BLOCK;
-            let blocks = if half { self.below(blocks + 1) } else { blocks };
-            self.seen.drained += u64::try_from(blocks).unwrap();
-            fallen.on_disk[stream] += blocks * BLOCK;
-        }
-        if half { Ok(()) } else { self.check(fallen) }
-    }
-
-    fn check(&self, fallen: &Fallen) -> Result<(), String> {
-        for (stream, (raised, len)) in fallen.raised.iter().zip(&fallen.on_disk).enumerate() {
-            if usize::try_from(*raised).unwrap() > *len {
-                return Err(format!(
-                    "stream {stream} was acknowledged up to {raised}, and {len} came back"
-                ));
-            }
-        }
         Ok(())
     }
 }

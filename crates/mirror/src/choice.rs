@@ -1,0 +1,217 @@
+//! Which view should be in force.
+//!
+//! # Invariants
+//! * A group becomes a mirror when both nodes hold what was acknowledged, and on two machines unless one is allowed.
+//! * A group leaves Mirror when what was acknowledged is synced.
+//! * A stream moves to the group of other nodes only when those hold what was acknowledged.
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{Pos, StreamId};
+
+use crate::link::Link;
+use crate::state::State;
+use crate::view::{Member, Mode, View};
+use crate::writer::{Log, MirrorOptions};
+
+/// What the choice depends on.
+pub(crate) struct Choice<'a> {
+    pub state: &'a State,
+    pub options: &'a MirrorOptions,
+    pub log: &'a dyn Log,
+    /// Whether all that was shipped is synced.
+    pub is_synced: bool,
+    pub now_ns: u64,
+}
+
+impl Choice<'_> {
+    /// The view, if it is another one than that in force.
+    pub fn view(&self) -> Option<View> {
+        let state = self.state;
+        let mut next = state.view.clone();
+        for (number, mode) in next.groups.iter_mut().enumerate() {
+            *mode = self.mode(number);
+        }
+        for number in 0..next.homes.len() {
+            let stream = StreamId(u8::try_from(number).expect("at most 16 streams"));
+            next.homes[number] = next_home(state, &next, stream);
+        }
+        if next == state.view {
+            return None;
+        }
+        next.v += 1;
+        next.hard = self.log.durable();
+        assert!(
+            next.hard >= state.view.hard,
+            "what is durable does not go back"
+        );
+        self.assert_nothing_is_given_up(&next);
+        Some(next)
+    }
+
+    /// What was acknowledged is held as the next view says, too.
+    fn assert_nothing_is_given_up(&self, next: &View) {
+        let state = self.state;
+        for (number, raised) in (0u8..).zip(&state.raised) {
+            let stream = StreamId(number);
+            let is_same = next.mode_of(stream) == state.view.mode_of(stream);
+            let holds = match next.mode_of(stream) {
+                _ if is_same => true,
+                Mode::Disk | Mode::Solo(_) => self.log.synced(stream) >= *raised,
+                Mode::Mirror(members) => {
+                    let links = &state.groups[usize::from(next.homes[usize::from(number)])];
+                    let held = |of: &Member| held_by(links, of, stream) >= *raised;
+                    members.iter().all(held)
+                }
+            };
+            assert!(
+                holds || armed(Flaw::DiskBeforeTail) || armed(Flaw::SoloBeforeFlush),
+                "stream {stream} was acknowledged up to {raised}, and view {} does not hold that",
+                next.v
+            );
+        }
+    }
+
+    /// The mode that a group should have.
+    fn mode(&self, number: usize) -> Mode {
+        let state = self.state;
+        let links = &state.groups[number];
+        let mode = &state.view.groups[number];
+        let is_fine = |link: &Link| {
+            let silent = link.silent_since_ns();
+            silent.is_none_or(|since| self.now_ns < since + self.options.suspect_ns)
+        };
+        let serves = |member: &Member| {
+            let link = link_of(links, member);
+            link.is_some_and(is_fine)
+        };
+        if state.is_stopping {
+            return match self.is_synced || armed(Flaw::DiskBeforeTail) {
+                true => Mode::Disk,
+                false => mode.clone(),
+            };
+        }
+        let has_caught_up = |link: &Link| {
+            let mut streams = (0u8..).map(StreamId).zip(&state.raised);
+            let here = |stream: StreamId| homes(state, stream).any(|home| home == number);
+            let behind =
+                streams.any(|(stream, raised)| here(stream) && !link.holds(stream, *raised));
+            link.is_ready() && is_fine(link) && !behind
+        };
+        let both = || {
+            let fine = links.iter().all(has_caught_up);
+            let members = [member_of(&links[0])?, member_of(&links[1])?];
+            let apart = members[0].inc != members[1].inc
+                && (self.options.one_machine || members[0].machine != members[1].machine);
+            (fine && apart).then(|| Mode::Mirror(Box::new(members)))
+        };
+        match mode {
+            Mode::Mirror(members) => {
+                let next = match (serves(&members[0]), serves(&members[1])) {
+                    (true, true) => return mode.clone(),
+                    (true, false) => Mode::Solo(members[0].clone()),
+                    (false, true) => Mode::Solo(members[1].clone()),
+                    (false, false) => Mode::Disk,
+                };
+                // A takeover believes the disk alone from the change on: what was acknowledged must be there before it.
+                self.log.want_copy();
+                let mut streams = (0u8..).map(StreamId).zip(&state.raised);
+                let is_home = |stream: StreamId| {
+                    usize::from(state.view.homes[usize::from(stream.0)]) == number
+                };
+                let synced = streams
+                    .all(|(stream, raised)| !is_home(stream) || self.log.synced(stream) >= *raised);
+                match synced || armed(Flaw::DiskBeforeTail) {
+                    true => next,
+                    false => mode.clone(),
+                }
+            }
+            Mode::Solo(member) if serves(member) => both().unwrap_or_else(|| mode.clone()),
+            Mode::Solo(_) => Mode::Disk,
+            Mode::Disk => both().unwrap_or(Mode::Disk),
+        }
+    }
+}
+
+/// The groups whose nodes are sent a stream: the one that it belongs to, in the view or in one that may replace it,
+/// and the one to which it should go back.
+pub(crate) fn homes(state: &State, stream: StreamId) -> impl Iterator<Item = usize> + use<> {
+    let at = usize::from(stream.0);
+    let view = usize::from(state.view.homes[at]);
+    let pending = state
+        .pending
+        .as_ref()
+        .map(|pending| usize::from(pending.homes[at]));
+    let first = at % state.groups.len();
+    let spare = spare_home(state, stream);
+    let mut all: Vec<usize> = [Some(view), pending, Some(first), spare]
+        .into_iter()
+        .flatten()
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    all.into_iter()
+}
+
+/// A group that can take the stream while its own has lost both nodes.
+fn spare_home(state: &State, stream: StreamId) -> Option<usize> {
+    let count = state.groups.len();
+    let first = usize::from(stream.0) % count;
+    if state.view.groups[first].is_mirror() {
+        return None;
+    }
+    let others = (1..count).map(|step| (first + step) % count);
+    others
+        .filter(|group| *group != first)
+        .find(|group| state.view.groups[*group].is_mirror())
+}
+
+/// The group that a stream should belong to: its own if that is a mirror, else one that is and holds the stream.
+fn next_home(state: &State, next: &View, stream: StreamId) -> u8 {
+    let at = usize::from(stream.0);
+    let raised = state.raised[at];
+    let now = state.view.homes[at];
+    let first = at % state.groups.len();
+    let takes = |group: usize| {
+        let mode = &next.groups[group];
+        let links = &state.groups[group];
+        // Of the members, not of whatever node answers at their address now.
+        let holds = |of: &Member| link_of(links, of).is_some_and(|link| link.holds(stream, raised));
+        let same = *mode == state.view.groups[group];
+        mode.is_mirror() && same && mode.members().iter().all(holds)
+    };
+    let home = match usize::from(now) {
+        home if home == first || takes(first) => first,
+        home if next.groups[home].is_mirror() => home,
+        _ => first,
+    };
+    let home = match (next.groups[home].is_mirror(), spare_home(state, stream)) {
+        // Only from a group whose acknowledgements wait for the disk.
+        (false, Some(spare))
+            if takes(spare) && !state.view.groups[usize::from(now)].is_mirror() =>
+        {
+            spare
+        }
+        _ => home,
+    };
+    u8::try_from(home).expect("at most 16 groups")
+}
+
+fn link_of<'a>(links: &'a [Link; 2], member: &Member) -> Option<&'a Link> {
+    links.iter().find(|link| match armed(Flaw::AmnesiaCounts) {
+        true => link.address == member.address,
+        false => link.identity().is_some_and(|of| of.inc == member.inc),
+    })
+}
+
+pub(crate) fn held_by(links: &[Link; 2], member: &Member, stream: StreamId) -> Pos {
+    link_of(links, member).map_or(Pos(0), |link| link.held(stream))
+}
+
+fn member_of(link: &Link) -> Option<Member> {
+    let identity = link.identity()?;
+    Some(Member {
+        inc: identity.inc,
+        machine: identity.machine,
+        address: link.address.clone(),
+    })
+}

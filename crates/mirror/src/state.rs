@@ -1,0 +1,23 @@
+//! What the writer's side keeps from one step to the next.
+
+use perdura_base::Pos;
+
+use crate::link::Link;
+use crate::view::View;
+
+/// The writer's side between two steps.
+pub(crate) struct State {
+    pub view: View,
+    /// A view that was sent to the arbiter, and whose fate is not known.
+    pub pending: Option<View>,
+    pub groups: Vec<[Link; 2]>,
+    /// How far acknowledgements may have gone in each stream.
+    pub raised: Vec<Pos>,
+    pub anchored: bool,
+    /// The rings of writers before this one are to be dropped: by node, group by group.
+    pub unretired: Vec<[bool; 2]>,
+    pub is_stopping: bool,
+    pub fenced: Option<String>,
+    pub random: Box<dyn FnMut() -> u64 + Send>,
+    pub events: Vec<String>,
+}

@@ -1,0 +1,100 @@
+//! What went wrong once, step by step.
+
+use perdura_base::{Pos, StreamId};
+use perdura_mirror::{Log, Mode};
+
+use crate::world::Rig;
+
+/// The view went to Solo while the disk lacked what both nodes had acknowledged. The writer crashed before the copy, and the
+/// takeover, which in Solo believes the disk alone, began the next life without it.
+#[test]
+fn a_group_leaves_mirror_only_when_what_was_acknowledged_is_on_disk() {
+    let mut rig = Rig::new(1, 1);
+    rig.settle();
+    assert!(rig.view().groups[0].is_mirror());
+    rig.ship(0, 3);
+    rig.settle();
+    assert_eq!((rig.raised(0), rig.log.synced(StreamId(0))), (192, Pos(0)));
+    rig.net.kill("node-0-1");
+    rig.pass_ms(1000);
+    assert!(
+        rig.view().groups[0].is_mirror(),
+        "the disk lacks what was acknowledged"
+    );
+    rig.sync(0, 192);
+    rig.pass_ms(10);
+    assert!(
+        matches!(rig.view().groups[0], Mode::Solo(_)),
+        "{:?}",
+        rig.view()
+    );
+}
+
+/// A stream whose group had lost both nodes moved to the other group, whose view named a node that had rebooted meanwhile.
+/// Its successor at that address held the stream, but no member did.
+#[test]
+fn a_stream_moves_to_the_members_of_a_mirror_and_not_to_who_answers_at_their_addresses() {
+    let mut rig = Rig::new(2, 2);
+    rig.settle();
+    assert!(rig.view().groups.iter().all(Mode::is_mirror));
+    rig.ship(0, 2);
+    rig.settle();
+    assert_eq!(rig.raised(0), 128);
+    for address in ["node-1-0", "node-1-1"] {
+        rig.net.kill(address);
+    }
+    rig.net.kill("node-0-1");
+    rig.net.start("node-0-1");
+    rig.pass_ms(1000);
+    let view = rig.view();
+    assert!(
+        view.groups[0].is_mirror() && view.groups[1] == Mode::Disk,
+        "{view:?}"
+    );
+    assert_eq!(
+        view.homes,
+        [0, 1],
+        "no member of group 0 but one holds stream 1"
+    );
+    rig.sync(0, 128);
+    rig.pass_ms(1000);
+    let view = rig.view();
+    assert!(
+        view.groups[0].is_mirror() && view.homes == [0, 0],
+        "{view:?}"
+    );
+    rig.ship(1, 1);
+    rig.settle();
+    assert_eq!(rig.raised(1), 64);
+}
+
+/// Nodes of one machine fail together: they are no mirror, unless the operator says that this is what is wanted.
+#[test]
+fn two_nodes_on_one_machine_are_no_mirror() {
+    for one_machine in [false, true] {
+        let mut rig = Rig::on_one_machine(one_machine);
+        rig.pass_ms(1000);
+        assert_eq!(rig.view().groups[0].is_mirror(), one_machine);
+    }
+}
+
+/// Without an arbiter a mirror goes on; a change of view waits, and acknowledgements with it.
+#[test]
+fn without_an_arbiter_a_mirror_goes_on_and_changes_wait() {
+    use perdura_mirror::sim::Mood;
+    let mut rig = Rig::new(1, 1);
+    rig.settle();
+    rig.register.set_mood(Mood::Fails);
+    rig.ship(0, 1);
+    rig.pass_ms(1000);
+    assert_eq!(rig.raised(0), 64);
+    rig.net.kill("node-0-0");
+    rig.ship(0, 1);
+    rig.sync(0, 128);
+    rig.pass_ms(1000);
+    assert_eq!(rig.raised(0), 64, "the view says that both nodes hold it");
+    rig.register.set_mood(Mood::Answers);
+    rig.pass_ms(1000);
+    assert_eq!(rig.raised(0), 128);
+    assert!(matches!(rig.view().groups[0], Mode::Solo(_)));
+}
