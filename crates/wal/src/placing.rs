@@ -12,11 +12,10 @@
 
 use std::sync::Arc;
 
-use perdura_base::StreamId;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::SECTOR_BYTES;
-use perdura_base::{Error, Result};
-use perdura_device::{Access, AlignedBuf, File, Through};
+use perdura_base::{Error, Incarnation, Result, StreamId, Uuid};
+use perdura_device::{Access, AlignedBuf, Disk, File, Through};
 
 use crate::failure::Failure;
 use crate::flusher::Segment;
@@ -25,6 +24,55 @@ use crate::segment::{SegmentId, encode_header};
 use crate::shelf::sync_log_dir;
 use crate::sizes::Span;
 use crate::trouble::Trouble;
+
+/// Whose segments are placed.
+pub(crate) struct Placement {
+    pub uuid: Uuid,
+    pub stream: StreamId,
+    pub incarnation: Incarnation,
+}
+
+impl Placement {
+    /// What the name of a segment says.
+    pub fn id(&self, span: Span) -> SegmentId {
+        SegmentId {
+            stream: self.stream,
+            start: span.start,
+            incarnation: self.incarnation,
+        }
+    }
+
+    /// Makes a file that has a segment's name the stream's next segment: its header, then its name for good, then
+    /// the mark in the segment before it. `followed`: it says already that another one follows. Each step is durable
+    /// before the next one, and all may be repeated. `write` writes a header durably, or with a seeded bug not so.
+    pub fn settle<E: From<Error>>(
+        &self,
+        disk: &dyn Disk,
+        (next, followed): (&Segment, bool),
+        before: Option<&Segment>,
+        write: impl Fn(&dyn File, &[u8], Flaw) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let header = |span: Span, followed| {
+            let mut buf = AlignedBuf::zeroed(SECTOR_BYTES);
+            let header = encode_header(self.id(span), &self.uuid, span.bytes, followed);
+            buf.copy_from_slice(&header);
+            buf
+        };
+        let own = header(next.span, followed);
+        write(next.file.as_ref(), &own, Flaw::HeaderNotDurable)?;
+        sync_log_dir(disk)?;
+        let Some(before) = before else {
+            return Ok(());
+        };
+        assert_eq!(
+            before.span.end(),
+            next.span.start,
+            "segments follow each other without a gap"
+        );
+        let mark = header(before.span, true);
+        write(before.file.as_ref(), &mark, Flaw::MarkNotDurable)
+    }
+}
 
 impl Wal {
     /// Places the next segment of a stream if a file for it is prepared and it is not placed yet. Returns
@@ -111,45 +159,29 @@ impl Wal {
         span: Span,
         half: &mut Option<Segment>,
     ) -> Result<Segment, Failure> {
-        let id = |span: Span| SegmentId {
+        let placement = Placement {
+            uuid: self.uuid,
             stream,
-            start: span.start,
             incarnation: self.incarnation,
         };
+        let id = placement.id(span);
         let disk = Arc::clone(&s.shelf.lock().disk);
         let next = match half.take() {
             Some(named) => named,
             None => {
-                self.name_file(s, id(span), span)
-                    .map_err(Failure::of_placing)?;
-                let file = disk.open(&id(span).path(), Access::Direct)?;
+                self.name_file(s, id, span).map_err(Failure::of_placing)?;
+                let file = disk.open(&id.path(), Access::Direct)?;
                 Segment { span, file }
             }
         };
         let next = half.insert(next);
-        let header = |span: Span, followed| {
-            let mut buf = AlignedBuf::zeroed(SECTOR_BYTES);
-            buf.copy_from_slice(&encode_header(id(span), &self.uuid, span.bytes, followed));
-            buf
-        };
-        let lost = Flaw::HeaderNotDurable;
-        self.write_header(stream, next.file.as_ref(), &header(span, false), lost)?;
-        sync_log_dir(disk.as_ref())?;
         let before = s.flush.lock().segment.clone();
-        if let Some(before) = before {
-            assert_eq!(
-                before.span.end(),
-                span.start,
-                "segments follow each other without a gap"
-            );
-            let lost = Flaw::MarkNotDurable;
-            self.write_header(
-                stream,
-                before.file.as_ref(),
-                &header(before.span, true),
-                lost,
-            )?;
-        }
+        placement.settle(
+            disk.as_ref(),
+            (next, false),
+            before.as_ref(),
+            |file, header, lost| self.write_header(stream, file, header, lost),
+        )?;
         half.take()
             .ok_or_else(|| Failure::Final(Error::Stopped("a segment was placed twice".into())))
     }

@@ -14,6 +14,7 @@ use perdura_device::{Access, Disk, File};
 use crate::block::{self, BlockHeader, HEADER_BYTES, Holds};
 use crate::evidence::Evidence;
 use crate::lives::Lives;
+use crate::lookup::newer_block;
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header};
 use crate::sizes::{SegmentSizes, Span};
 
@@ -82,7 +83,7 @@ impl BlockRef {
 pub(crate) struct OpenSegment {
     pub(crate) id: SegmentId,
     pub(crate) file: Arc<dyn File>,
-    header_fault: Option<String>,
+    pub(crate) header_fault: Option<String>,
     /// Its header says that the stream continued in a next segment.
     pub(crate) followed: bool,
     pub(crate) span: Span,
@@ -205,7 +206,12 @@ fn damaged(stream: StreamId, inc: Incarnation, pos: Pos, cut: Pos, found: &str) 
     )
 }
 
-fn open_segments(disk: &dyn Disk, lives: &Lives<'_>, stream: StreamId) -> Result<Vec<OpenSegment>> {
+/// The segments of these lives in a stream that are there, as their names sort.
+pub(crate) fn open_segments(
+    disk: &dyn Disk,
+    lives: &Lives<'_>,
+    stream: StreamId,
+) -> Result<Vec<OpenSegment>> {
     let mut segments = Vec::new();
     let names = disk.list(LOG_DIR)?;
     let prefix = SegmentId::prefix(stream);
@@ -274,17 +280,6 @@ fn check_span(sizes: SegmentSizes, id: SegmentId, life: Pos, file: &dyn File) ->
         "Something has cut or replaced the file; acknowledged transactions in it may be missing. \
          Restore the file from a backup.",
     ))
-}
-
-fn newer_block(id: SegmentId, offset: u64) -> Error {
-    Error::corrupt(
-        id.path(),
-        offset,
-        "a block header whose reserved room is zero",
-        "a whole header that uses it",
-        "A newer build wrote the block; what it means by it is not known here. Nothing is lost and nothing \
-         was changed: use that build.",
-    )
 }
 
 impl Scanner<'_> {
@@ -476,7 +471,7 @@ impl Scanner<'_> {
         let head = self.read(segment, offset, HEADER_BYTES)?;
         let Some((header, body_crc)) = block::decode_header(head) else {
             if block::decode_newer(head).is_some_and(|header| is_ours(&header)) {
-                return Err(newer_block(self.out.segments[segment].id, offset));
+                return Err(newer_block(self.out.segments[segment].id.path(), offset));
             }
             let blank = head.iter().all(|b| *b == 0);
             return Ok(Err(

@@ -170,6 +170,16 @@ impl SegmentShelf {
         self.spares.push(spare);
     }
 
+    /// Has the next segment placed at `start`: the ones between are there.
+    pub fn skip_to(&mut self, start: Pos) {
+        assert!(
+            self.placed_end <= start,
+            "segments are placed up to {}, and the next one at {start}",
+            self.placed_end
+        );
+        self.placed_end = start;
+    }
+
     /// Gives a spare of `bytes` its name in the stream. Nothing is synced here; the caller writes
     /// the header and syncs file and directory before it acknowledges what it writes.
     ///

@@ -19,15 +19,16 @@ use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::SECTOR_BYTES;
-use perdura_base::num::{to_u64, to_usize};
+use perdura_base::num::to_usize;
 use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId, Uuid};
-use perdura_device::{Access, Disk, File, read_exact_at};
+use perdura_device::{Access, Disk, File};
 
 use crate::anchor::{ChainLink, History, Vouched};
-use crate::block::{self, BLOCK_BYTES_MAX, BlockHeader, HEADER_BYTES};
+use crate::block::{BlockHeader, HEADER_BYTES};
 use crate::cut::decide_cut;
 use crate::ends::EpochEnds;
 use crate::frame::{Direction, FrameKind, RestartRecord, for_each_frame};
+use crate::lookup::block_at;
 use crate::scan::{Check, StreamScan, scan_stream};
 use crate::scheme::Scheme;
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header, is_foreign};
@@ -47,6 +48,12 @@ struct Segment {
     id: SegmentId,
     bytes: u64,
     file: Arc<dyn File>,
+}
+
+impl Segment {
+    fn block_at(&self, uuid: &Uuid, pos: Pos) -> Result<Option<(BlockHeader, Vec<u8>)>> {
+        block_at(self.file.as_ref(), self.id, self.bytes, uuid, pos)
+    }
 }
 
 /// The segments of all streams.
@@ -138,36 +145,6 @@ fn segments(disk: &dyn Disk, stream: StreamId, uuid: &Uuid) -> Result<Vec<Segmen
     }
 }
 
-/// The block of a segment's life at a position that the segment may have, if it is whole, and its bytes.
-fn block_at(segment: &Segment, uuid: &Uuid, pos: Pos) -> Result<Option<(BlockHeader, Vec<u8>)>> {
-    let Some(offset) = pos.0.checked_sub(segment.id.start.0) else {
-        return Ok(None);
-    };
-    let offset = offset + SEGMENT_HEADER_BYTES;
-    let rest = segment.bytes.saturating_sub(offset);
-    if rest < to_u64(HEADER_BYTES) {
-        return Ok(None);
-    }
-    let mut bytes = vec![0; HEADER_BYTES];
-    read_exact_at(segment.file.as_ref(), offset, &mut bytes)?;
-    let Some((header, _)) = block::decode_header(&bytes) else {
-        return Ok(None);
-    };
-    let len = header.block_len();
-    let is_ours = (
-        header.database,
-        header.stream,
-        header.incarnation,
-        header.pos,
-    ) == (uuid.short(), segment.id.stream, segment.id.incarnation, pos);
-    if !is_ours || len > rest || len > to_u64(BLOCK_BYTES_MAX) {
-        return Ok(None);
-    }
-    bytes.resize(to_usize(len), 0);
-    read_exact_at(segment.file.as_ref(), offset, &mut bytes)?;
-    Ok(block::decode(&bytes).map(|header| (header, bytes)))
-}
-
 /// A life, and where it starts in each stream.
 struct Life {
     incarnation: Incarnation,
@@ -248,7 +225,7 @@ impl Survey<'_> {
             let Some(first) = own.find(|segment| segment.id.incarnation == *incarnation) else {
                 continue;
             };
-            let Some((header, bytes)) = block_at(first, &self.uuid, first.id.start)? else {
+            let Some((header, bytes)) = first.block_at(&self.uuid, first.id.start)? else {
                 continue;
             };
             let body = &bytes[HEADER_BYTES..][..to_usize(u64::from(header.body_len))];
@@ -332,7 +309,7 @@ impl Survey<'_> {
     fn goes_on(&self, incarnation: Incarnation) -> Result<bool> {
         for (stream, end) in self.streams.iter().zip(&self.from.ends) {
             for segment in stream.iter().filter(|s| s.id.incarnation == incarnation) {
-                let block = block_at(segment, &self.uuid, *end)?;
+                let block = segment.block_at(&self.uuid, *end)?;
                 if block.is_some_and(|(header, _)| header.epoch > self.from.epoch) {
                     return Ok(true);
                 }
@@ -360,7 +337,7 @@ impl Survey<'_> {
         };
         for (stream, end) in self.streams.iter().zip(&self.from.ends) {
             for segment in stream.iter().filter(|segment| segment.id.start > *end) {
-                let block = block_at(segment, &self.uuid, segment.id.start)?;
+                let block = segment.block_at(&self.uuid, segment.id.start)?;
                 if block.is_some_and(|(header, _)| header.epoch > self.from.epoch) {
                     return Err(self.hole(segment.id.stream, *end, segment.id.start));
                 }

@@ -77,6 +77,10 @@ impl Tail {
     /// The block that is written next, if it may be in flight already.
     pub fn next_to_write(&self) -> Option<&SealedBlock> {
         let first = self.blocks.front()?;
+        debug_assert!(
+            self.durable <= first.pos,
+            "what is durable has left the tail"
+        );
         (first.end().0 - self.durable.0 <= IN_FLIGHT_BYTES_MAX).then_some(first)
     }
 

@@ -2,6 +2,8 @@
 
 mod cursor;
 mod damage;
+mod drain_rules;
+mod drained;
 mod epoch_source;
 mod full_disk;
 mod in_flight;

@@ -1,0 +1,169 @@
+//! The part of a tail that counts, and the comparison of tails with each other.
+
+use perdura_base::limits::SECTOR_BYTES;
+use perdura_base::num::{to_u64, to_usize};
+use perdura_base::{Error, Pos, Result};
+
+use super::{DrainLife, KeptTail};
+use crate::block::{self, BlockHeader, HEADER_BYTES};
+use crate::lookup::newer_block;
+
+/// No log gets that far.
+const POS_MAX: u64 = 1 << 62;
+
+/// The longest prefix of a tail that consists of whole valid blocks.
+pub(super) struct Kept<'a> {
+    pub holder: &'a str,
+    pub from: Pos,
+    bytes: &'a [u8],
+    /// Where each block begins, and then where the last one ends.
+    bounds: Vec<Pos>,
+    /// What ended the prefix, and after how many bytes of how many.
+    why: Option<(String, usize)>,
+}
+
+impl<'a> Kept<'a> {
+    /// Checks a tail block by block.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a block that a newer build wrote.
+    pub fn read(life: &DrainLife, tail: &'a KeptTail<'a>) -> Result<Kept<'a>> {
+        let mut kept = Kept {
+            holder: &tail.holder,
+            from: tail.from,
+            bytes: &[],
+            bounds: vec![tail.from],
+            why: None,
+        };
+        let mut len = 0;
+        while len < tail.bytes.len() {
+            match kept.next_len(life, &tail.bytes[len..])? {
+                Ok(bytes) => {
+                    len += to_usize(bytes);
+                    kept.bounds.push(Pos(tail.from.0 + to_u64(len)));
+                }
+                Err(why) => {
+                    kept.why = Some((why, tail.bytes.len()));
+                    break;
+                }
+            }
+        }
+        kept.bytes = &tail.bytes[..len];
+        assert_eq!(
+            kept.end().0 - kept.from.0,
+            to_u64(len),
+            "blocks follow each other without a gap"
+        );
+        Ok(kept)
+    }
+
+    /// The length of the block with which `rest` begins, or why it does not count.
+    fn next_len(&self, life: &DrainLife, rest: &[u8]) -> Result<Result<u64, String>> {
+        let at = self.end();
+        let is_position = (life.start.0..POS_MAX).contains(&at.0);
+        if !is_position || !at.0.is_multiple_of(to_u64(SECTOR_BYTES)) {
+            return Ok(Err(format!("position {at} is none of this life")));
+        }
+        let is_ours = |header: &BlockHeader| {
+            let of = (life.stream, life.incarnation);
+            header.is_of(&life.uuid, of, at) && header.streams == life.streams
+        };
+        let Some((header, body_crc)) = block::decode_header(rest) else {
+            return match block::decode_newer(rest) {
+                Some(newer) if is_ours(&newer) => Err(newer_block(self.place(life), at.0)),
+                _ => Ok(Err("a header that does not check out".into())),
+            };
+        };
+        if !is_ours(&header) {
+            return Ok(Err("a block of another life or position".into()));
+        }
+        if header.end() > life.sizes.span_at(life.start, at).end() {
+            return Ok(Err("a block that crosses the end of its segment".into()));
+        }
+        let body = rest.get(HEADER_BYTES..to_usize(header.block_len()));
+        Ok(match body {
+            None => Err("a block that is cut off".into()),
+            Some(body) if block::body_is_whole(body, body_crc) => Ok(header.block_len()),
+            Some(_) => Err("a body whose checksum does not hold".into()),
+        })
+    }
+
+    /// Where the last valid block ends.
+    pub fn end(&self) -> Pos {
+        *self.bounds.last().expect("a tail has a beginning")
+    }
+
+    /// The block that begins at a position, if one does.
+    pub fn block_at(&self, pos: Pos) -> Option<&'a [u8]> {
+        let at = self.bounds.binary_search(&pos).ok()?;
+        let end = self.bounds.get(at + 1)?;
+        Some(self.between(pos, *end))
+    }
+
+    /// The first block that ends behind a position.
+    pub fn first_behind(&self, pos: Pos) -> Option<Pos> {
+        let ends = self.bounds.get(1..)?;
+        let at = ends.partition_point(|end| *end <= pos);
+        debug_assert!(ends.is_sorted(), "blocks follow each other");
+        (at < ends.len()).then(|| self.bounds[at])
+    }
+
+    fn between(&self, from: Pos, end: Pos) -> &'a [u8] {
+        assert!(
+            self.from <= from && from <= end && end <= self.end(),
+            "{from} to {end} are kept"
+        );
+        &self.bytes[to_usize(from.0 - self.from.0)..to_usize(end.0 - self.from.0)]
+    }
+
+    /// Where it is, for an error.
+    pub fn place(&self, life: &DrainLife) -> String {
+        format!("log stream {} as {} holds it", life.stream, self.holder)
+    }
+
+    /// What of the tail does not count.
+    pub fn note(&self) -> Option<String> {
+        let (why, bytes) = self.why.as_ref()?;
+        Some(format!(
+            "of the {bytes} bytes from position {} on that {} holds, {} count: {why} stands at position {}",
+            self.from,
+            self.holder,
+            self.bytes.len(),
+            self.end()
+        ))
+    }
+}
+
+/// Checks that all tails hold the same bytes where they overlap.
+///
+/// # Errors
+/// [`Error::Corrupt`] with both holders and the position.
+pub(super) fn compare(life: &DrainLife, kept: &[Kept<'_>]) -> Result<()> {
+    for (number, one) in kept.iter().enumerate() {
+        for other in &kept[number + 1..] {
+            let (from, end) = (one.from.max(other.from), one.end().min(other.end()));
+            if from >= end {
+                continue;
+            }
+            let pairs = one.between(from, end).iter().zip(other.between(from, end));
+            if one.between(from, end) != other.between(from, end) {
+                let same = pairs.take_while(|(one, other)| one == other).count();
+                let at = Pos(from.0 + to_u64(same));
+                return Err(differs(life, one, &other.place(life), at));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Two places hold different bytes at a position.
+pub(super) fn differs(life: &DrainLife, one: &Kept<'_>, other: &str, at: Pos) -> Error {
+    Error::corrupt(
+        one.place(life),
+        at.0,
+        format!("the bytes that {other} has at position {at}"),
+        "other ones, and both have valid blocks there",
+        "A block is sealed once, so one of the two is not the log that was acknowledged. Nothing was changed: keep a \
+         copy of both and report it.",
+    )
+}

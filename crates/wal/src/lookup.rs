@@ -1,0 +1,76 @@
+//! One block of a segment, looked up by its position.
+
+use perdura_base::num::{to_u64, to_usize};
+use perdura_base::{Error, Incarnation, Pos, Result, StreamId, Uuid};
+use perdura_device::{File, read_exact_at};
+
+use crate::block::{self, BlockHeader, HEADER_BYTES};
+use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId};
+
+impl BlockHeader {
+    /// Whether it is the header of the block of a life of a database at a position.
+    pub(crate) fn is_of(
+        &self,
+        uuid: &Uuid,
+        (stream, incarnation): (StreamId, Incarnation),
+        pos: Pos,
+    ) -> bool {
+        (self.database, self.stream, self.incarnation, self.pos)
+            == (uuid.short(), stream, incarnation, pos)
+    }
+}
+
+/// The block of a segment's life at a position that the segment of so many `bytes` may have, if it is whole, and its
+/// bytes.
+///
+/// # Errors
+/// [`Error::Corrupt`] for a block that a newer build wrote; the disk's.
+pub(crate) fn block_at(
+    file: &dyn File,
+    id: SegmentId,
+    bytes: u64,
+    uuid: &Uuid,
+    pos: Pos,
+) -> Result<Option<(BlockHeader, Vec<u8>)>> {
+    let Some(offset) = pos.0.checked_sub(id.start.0) else {
+        return Ok(None);
+    };
+    let offset = offset + SEGMENT_HEADER_BYTES;
+    let rest = bytes.saturating_sub(offset);
+    if rest < to_u64(HEADER_BYTES) {
+        return Ok(None);
+    }
+    let mut whole = vec![0; HEADER_BYTES];
+    read_exact_at(file, offset, &mut whole)?;
+    let life = (id.stream, id.incarnation);
+    let Some((header, _)) = block::decode_header(&whole) else {
+        let newer = block::decode_newer(&whole);
+        return match newer.is_some_and(|header| header.is_of(uuid, life, pos)) {
+            true => Err(newer_block(id.path(), offset)),
+            false => Ok(None),
+        };
+    };
+    let len = header.block_len();
+    debug_assert!(
+        len <= to_u64(block::BLOCK_BYTES_MAX),
+        "a header is well formed"
+    );
+    if !header.is_of(uuid, life, pos) || len > rest {
+        return Ok(None);
+    }
+    whole.resize(to_usize(len), 0);
+    read_exact_at(file, offset, &mut whole)?;
+    Ok(block::decode(&whole).map(|header| (header, whole)))
+}
+
+/// A whole header uses what this build has to leave zero.
+pub(crate) fn newer_block(place: String, offset: u64) -> Error {
+    Error::corrupt(
+        place,
+        offset,
+        "a block header whose reserved room is zero",
+        "a whole header that uses it",
+        "A newer build wrote the block; what it means by it is not known here. Nothing is lost and nothing \
+         was changed: use that build.",
+    )
+}
