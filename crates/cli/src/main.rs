@@ -38,6 +38,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Serve(verb::serve::Args),
+    Logd(verb::logd::Args),
     Config(verb::config::Args),
     Import(Box<verb::import::Args>),
     Export(Box<verb::export::Args>),
@@ -68,6 +69,7 @@ fn main() -> std::process::ExitCode {
     };
     let done = match verb {
         Verb::Serve(args) => verb::serve::run(&args),
+        Verb::Logd(args) => verb::logd::run(&args),
         Verb::Config(args) => verb::config::run(&args),
         Verb::Import(args) => verb::import::run(*args),
         Verb::Export(args) => verb::export::run(&args),

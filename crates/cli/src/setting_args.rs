@@ -136,3 +136,12 @@ flags!(
     DatabaseArgs,
     |row| row.group == Group::Database && row.name != "data"
 );
+
+flags!(
+    /// How a node of the mirrored log is protected.
+    NodeArgs,
+    |row| {
+        let tls = row.name.starts_with("tls-");
+        tls || row.name == "allow-plaintext"
+    }
+);

@@ -4,6 +4,8 @@
 //! delays, and whose break a seed decides. A frame that was sent may have arrived or not when a connection
 //! breaks: only a reply tells.
 
+use std::os::fd::BorrowedFd;
+
 use perdura_base::Result;
 
 /// Makes connections to nodes.
@@ -38,4 +40,15 @@ pub trait Connection: Send {
     /// # Errors
     /// Why the connection is broken, for good.
     fn receive(&mut self) -> Result<Option<Vec<u8>>, String>;
+
+    /// What a thread that has nothing else to do waits for with `poll`: to become readable, and, while
+    /// [`has_unsent`](Self::has_unsent), writable. Then it calls [`receive`](Self::receive), which also sends what was left.
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Whether something that was taken waits for the network.
+    fn has_unsent(&self) -> bool {
+        false
+    }
 }

@@ -74,6 +74,12 @@ impl Peer {
             stage: Stage::New,
         }
     }
+
+    /// Whether the client has proven itself and is served.
+    #[must_use]
+    pub fn is_welcome(&self) -> bool {
+        matches!(self.stage, Stage::Welcome(_))
+    }
 }
 
 /// What a frame came to.

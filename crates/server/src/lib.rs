@@ -62,8 +62,8 @@ mod tls;
 mod tracking;
 mod watch;
 
-pub use options::{DebugAccess, OnStop, ServeError, ServerOptions};
+pub use options::{DebugAccess, OnStop, ServeError, ServerOptions, readable, unguarded};
 pub use serve::{Server, serve};
-pub use tls::TlsAuthClients;
+pub use tls::{TlsAuthClients, TlsFiles};
 
 pub(crate) use perdura::types::{decimal, number};

@@ -2,7 +2,7 @@
 
 use crate::engine::Durability;
 use crate::settings::{ClientShare, OutputLimits, PackedLimits};
-use crate::tls::TlsAuthClients;
+use crate::tls::{TlsAuthClients, TlsFiles};
 use perdura_base::limits::VALUE_BYTES_MAX;
 use std::collections::BTreeMap;
 use std::io;
@@ -199,12 +199,22 @@ impl ServerOptions {
             return Err(no_password(*address));
         }
         match self.listen.iter().find(reachable) {
-            Some(address) if !self.allow_plaintext => Err(ServeError::Options(format!(
-                "{address} can be reached from other machines, and passwords and data would \
-                 cross the network for all to read; speak TLS there (tls-listen), or say \
-                 allow-plaintext"
+            Some(address) if !self.allow_plaintext => Err(ServeError::Options(readable(
+                *address,
+                "passwords and data",
             ))),
             _ => Ok(()),
+        }
+    }
+
+    /// The files that say how TLS is spoken.
+    #[must_use]
+    pub fn tls_files(&self) -> TlsFiles {
+        TlsFiles {
+            cert: self.tls_cert_file.clone(),
+            key: self.tls_key_file.clone(),
+            ca_cert: self.tls_ca_cert_file.clone(),
+            auth_clients: self.tls_auth_clients,
         }
     }
 
@@ -224,10 +234,26 @@ impl ServerOptions {
 }
 
 fn no_password(address: SocketAddr) -> ServeError {
-    ServeError::Options(format!(
-        "{address} can be reached from other machines; set a password (requirepass, or that of \
-         the user default) or listen on a loopback address such as 127.0.0.1"
-    ))
+    let remedy = "set a password (requirepass, or that of the user default)";
+    ServeError::Options(unguarded(address, remedy))
+}
+
+/// Why an address that strangers can reach is not listened on, and what guards it.
+#[must_use]
+pub fn unguarded(address: SocketAddr, remedy: &str) -> String {
+    format!(
+        "{address} can be reached from other machines; {remedy} or listen on a loopback address \
+         such as 127.0.0.1"
+    )
+}
+
+/// Why an address that strangers can reach is not listened on without TLS: what they would read.
+#[must_use]
+pub fn readable(address: SocketAddr, what: &str) -> String {
+    format!(
+        "{address} can be reached from other machines, and {what} would cross the network for \
+         all to read; speak TLS there (tls-listen), or say allow-plaintext"
+    )
 }
 
 /// Why the server did not start, or how it ended.

@@ -25,7 +25,7 @@ use crate::spikes::Spikes;
 use crate::stats::CommandStats;
 use crate::supervise::Supervisor;
 use crate::tell::Running;
-use crate::tls::{self, TlsAuthClients};
+use crate::tls::TlsAuthClients;
 use crate::tracking::Tracking;
 use crate::watch::Watches;
 use rustls::ServerConfig;
@@ -450,7 +450,7 @@ impl State {
     /// there keep what they have.
     pub(crate) fn load_tls(&mut self, options: &ServerOptions) -> Result<(), String> {
         if !options.tls_listen.is_empty() {
-            self.tls = Some(tls::load(options)?);
+            self.tls = Some(options.tls_files().server_config()?);
         }
         Ok(())
     }

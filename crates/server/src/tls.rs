@@ -19,14 +19,13 @@
 //! Resumption: clients of a database keep their connections, and a cache is memory that
 //! strangers could fill. Passwords on key files: keep the file readable by the server alone.
 
-use crate::options::ServerOptions;
 use mio::net::TcpStream;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, ServerConnection};
 use std::io::{self, ErrorKind, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,48 +52,100 @@ pub enum TlsAuthClients {
     Yes,
 }
 
-/// Reads the files that the options name. The error names the file.
-pub(crate) fn load(options: &ServerOptions) -> Result<Arc<ServerConfig>, String> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let (Some(cert), Some(key)) = (&options.tls_cert_file, &options.tls_key_file) else {
-        let why = "it takes a certificate and its key (tls-cert-file, tls-key-file)";
-        return Err(String::from(why));
-    };
-    let chain = certificates(cert)?;
-    let secret =
-        PrivateKeyDer::from_pem_file(key).map_err(|error| format!("{}: {error}", key.display()))?;
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
-    let builder = if options.tls_auth_clients == TlsAuthClients::No {
-        builder.with_no_client_auth()
-    } else {
-        let Some(path) = &options.tls_ca_cert_file else {
-            let why = "clients' certificates cannot be checked without tls-ca-cert-file";
+/// The files that say how TLS is spoken, as the settings name them.
+#[derive(Debug, Clone, Default)]
+pub struct TlsFiles {
+    /// The certificate and those between it and the root, PEM.
+    pub cert: Option<PathBuf>,
+    /// Its private key, PEM.
+    pub key: Option<PathBuf>,
+    /// The roots that the other side's certificates must come from, PEM.
+    pub ca_cert: Option<PathBuf>,
+    /// Whether clients show certificates.
+    pub auth_clients: TlsAuthClients,
+}
+
+impl TlsFiles {
+    /// How clients are spoken to.
+    ///
+    /// # Errors
+    /// What is wrong with the files; it names the file.
+    pub fn server_config(&self) -> Result<Arc<ServerConfig>, String> {
+        let (Some(cert), Some(key)) = (&self.cert, &self.key) else {
+            let why = "it takes a certificate and its key (tls-cert-file, tls-key-file)";
             return Err(String::from(why));
         };
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(path)? {
-            roots
-                .add(certificate)
+        let chain = certificates(cert)?;
+        let secret = secret(key)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?;
+        let builder = if self.auth_clients == TlsAuthClients::No {
+            builder.with_no_client_auth()
+        } else {
+            let Some(path) = &self.ca_cert else {
+                let why = "clients' certificates cannot be checked without tls-ca-cert-file";
+                return Err(String::from(why));
+            };
+            let roots = Arc::new(roots(path)?);
+            let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+            if self.auth_clients == TlsAuthClients::Optional {
+                verifier = verifier.allow_unauthenticated();
+            }
+            let verifier = verifier
+                .build()
                 .map_err(|error| format!("{}: {error}", path.display()))?;
-        }
-        let mut verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-        if options.tls_auth_clients == TlsAuthClients::Optional {
-            verifier = verifier.allow_unauthenticated();
-        }
-        let verifier = verifier
-            .build()
+            builder.with_client_cert_verifier(verifier)
+        };
+        let mut config = builder
+            .with_single_cert(chain, secret)
+            .map_err(|error| mismatch(cert, key, &error))?;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok(Arc::new(config))
+    }
+
+    /// How other servers are spoken to: their certificates must come from the roots, and they are shown the
+    /// certificate, if there is one.
+    ///
+    /// # Errors
+    /// What is wrong with the files; it names the file.
+    pub fn client_config(&self) -> Result<Arc<ClientConfig>, String> {
+        let Some(path) = &self.ca_cert else {
+            let why = "the other side's certificate cannot be checked without tls-ca-cert-file";
+            return Err(String::from(why));
+        };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots(path)?);
+        Ok(Arc::new(match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => builder
+                .with_client_auth_cert(certificates(cert)?, secret(key)?)
+                .map_err(|error| mismatch(cert, key, &error))?,
+            _ => builder.with_no_client_auth(),
+        }))
+    }
+}
+
+fn mismatch(cert: &Path, key: &Path, error: &rustls::Error) -> String {
+    format!("{} and {}: {error}", cert.display(), key.display())
+}
+
+fn secret(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots
+            .add(certificate)
             .map_err(|error| format!("{}: {error}", path.display()))?;
-        builder.with_client_cert_verifier(verifier)
-    };
-    let mut config = builder.with_single_cert(chain, secret).map_err(|error| {
-        let (cert, key) = (cert.display(), key.display());
-        format!("{cert} and {key}: {error}")
-    })?;
-    config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.send_tls13_tickets = 0;
-    Ok(Arc::new(config))
+    }
+    Ok(roots)
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {

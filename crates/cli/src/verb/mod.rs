@@ -12,6 +12,7 @@ pub mod digest;
 pub mod dump;
 pub mod export;
 pub mod import;
+pub mod logd;
 pub mod man;
 pub mod parent;
 pub mod repair;

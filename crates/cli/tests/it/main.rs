@@ -25,6 +25,7 @@ mod kill;
 mod kill_archive;
 mod kill_tables;
 mod log_io;
+mod logd;
 mod memory;
 mod model;
 mod ordered;

@@ -90,7 +90,12 @@ fn shells_get_completions_and_readers_a_manual() {
     let dir = tempfile::tempdir().unwrap();
     let (code, said) = ended(&["man", arg(dir.path())]);
     assert_eq!(code, 0, "{said}");
-    for page in ["perdura.1", "perdura-serve.1", "perdura-dump-log.1"] {
+    for page in [
+        "perdura.1",
+        "perdura-serve.1",
+        "perdura-logd.1",
+        "perdura-dump-log.1",
+    ] {
         let text = std::fs::read_to_string(dir.path().join(page)).unwrap();
         assert!(text.contains(".SH NAME"), "{page}");
     }

@@ -4,9 +4,10 @@ use crate::support::{Reply, Server, arg, ended, perdura};
 
 #[test]
 fn every_verb_explains_itself_with_an_example() {
-    let verbs: [&[&str]; 17] = [
+    let verbs: [&[&str]; 18] = [
         &[],
         &["serve"],
+        &["logd"],
         &["config"],
         &["completions"],
         &["man"],

@@ -1,0 +1,134 @@
+//! `perdura logd`
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use perdura_logd::LogdOptions;
+use perdura_mirror::Key;
+use perdura_server::settings::{Settings, units};
+use perdura_server::{readable, unguarded};
+use perdura_wal::block::BLOCK_BYTES_MAX;
+
+use crate::exit::Usage;
+use crate::setting_args::NodeArgs;
+
+/// The most rings: a reply names all of a database.
+const RINGS_MAX: usize = 4096;
+/// How long a thread of a node that spins looks for the next frame.
+const SPIN: Duration = Duration::from_micros(200);
+/// More than the longest key.
+const KEY_FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// Keep the newest bytes of databases' logs in this machine's memory: a node of the mirrored log.
+///
+/// A database that is served with nodes sends them its log. A commit then waits for two memories instead of a disk, and the
+/// log follows on the disk a little later. What a node holds is gone when it ends; nothing is lost by that while another
+/// node or the database lives. Run each node of a pair on a machine, and on a power supply, of its own.
+///
+/// Ends on SIGTERM and SIGINT.
+#[derive(Debug, Parser)]
+#[command(
+    args_override_self = true,
+    after_help = "Examples:\n  \
+    perdura logd\n  \
+    perdura logd --listen 10.0.0.2:7379 --key-file /etc/perdura/logd.key --allow-plaintext\n  \
+    perdura logd --tls-listen 10.0.0.2:7379 --key-file k --tls-cert-file cert.pem --tls-key-file key.pem\n\n\
+    A key is any text of 16 to 4096 bytes, the same for the nodes and their databases:\n  \
+    (umask 077; head -c 32 /dev/urandom | base64 > logd.key)\n\n\
+    An address that other machines can reach needs a key."
+)]
+#[group(skip)]
+pub struct Args {
+    /// An address to listen on; port 0 picks a free one [default: 127.0.0.1:7379, or none if there is `tls-listen`].
+    #[arg(long, value_name = "IP:PORT")]
+    listen: Vec<SocketAddr>,
+    /// Bytes of a ring, which holds what one stream of one database has not on its disk.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = units::bytes)]
+    ring: u64,
+    /// The most rings, of all databases; their memory is taken when they are opened.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    rings_max: usize,
+    /// A file with the key that clients must have.
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// Look for the next block for a while before sleeping: less delay for a processor core's time.
+    #[arg(long)]
+    spin: bool,
+    #[command(flatten)]
+    flags: NodeArgs,
+}
+
+impl Args {
+    fn options(&self) -> Result<LogdOptions> {
+        ensure!(
+            self.ring >= perdura_base::num::to_u64(BLOCK_BYTES_MAX),
+            Usage(format!(
+                "--ring {}: a ring holds the longest block, {BLOCK_BYTES_MAX} bytes",
+                self.ring
+            ))
+        );
+        ensure!(
+            (1..=RINGS_MAX).contains(&self.rings_max),
+            Usage(format!("--rings-max is 1 to {RINGS_MAX}"))
+        );
+        let mut settings = Settings::default();
+        self.flags.0.apply(&mut settings)?;
+        let server = settings.server;
+        let key = key(self.key_file.as_deref())?;
+        let usual = LogdOptions::default();
+        let listen = match (self.listen.is_empty(), server.tls_listen.is_empty()) {
+            (true, true) => usual.listen.clone(),
+            _ => self.listen.clone(),
+        };
+        let reachable = |address: &&SocketAddr| !address.ip().is_loopback();
+        let exposed = listen.iter().chain(&server.tls_listen).find(reachable);
+        if let (Some(address), false) = (exposed, key.is_set()) {
+            let remedy = "set a key (--key-file)";
+            return Err(Usage(unguarded(*address, remedy)).into());
+        }
+        if let (Some(address), false) = (listen.iter().find(reachable), server.allow_plaintext) {
+            return Err(Usage(readable(*address, "the database's changes")).into());
+        }
+        let tls = match server.tls_listen.is_empty() {
+            true => None,
+            false => {
+                let config = server.tls_files().server_config();
+                Some(config.map_err(|why| Usage(format!("TLS: {why}")))?)
+            }
+        };
+        Ok(LogdOptions {
+            listen,
+            tls_listen: server.tls_listen,
+            tls,
+            key,
+            ring_bytes: self.ring,
+            rings_max: self.rings_max,
+            spin: if self.spin { SPIN } else { Duration::ZERO },
+            ..usual
+        })
+    }
+}
+
+/// The key in a file, or none.
+pub fn key(path: Option<&Path>) -> Result<Key> {
+    let Some(path) = path else {
+        return Ok(Key::none());
+    };
+    let name = path.display().to_string();
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).with_context(|| name.clone())?;
+    file.take(KEY_FILE_BYTES_MAX)
+        .read_to_end(&mut bytes)
+        .with_context(|| name.clone())?;
+    Ok(Key::from_file(&name, &bytes)?)
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let say = Arc::new(|line: &str| eprintln!("{line}"));
+    Ok(perdura_logd::serve(args.options()?, say)?)
+}

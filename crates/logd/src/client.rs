@@ -1,0 +1,151 @@
+//! A client that waits for its replies: for measurements and tools. A database's writer never waits, and has machines of
+//! its own.
+
+use std::time::{Duration, Instant};
+
+use perdura_base::Uuid;
+use perdura_mirror::{Connection, Greeting, Key, Net, Refused, Reply, Request, Sent, Side};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::identity::draw_nonce;
+
+/// A connection to a node, welcomed.
+pub struct Client {
+    connection: Box<dyn Connection>,
+    greeting: Greeting,
+    patience: Duration,
+    spin: bool,
+}
+
+impl Client {
+    /// Connects and proves itself. No call waits longer than `patience`.
+    ///
+    /// # Errors
+    /// Why there is no connection, or why the node refuses; that the node has not the key.
+    pub fn connect(
+        net: &dyn Net,
+        address: &str,
+        (uuid, key): (Uuid, &Key),
+        patience: Duration,
+    ) -> Result<Client, String> {
+        let text = |error: perdura_base::Error| error.to_string();
+        let nonce = draw_nonce().map_err(text)?;
+        let mut connection = net.connect(address).map_err(text)?;
+        let hello = Request::hello(uuid, nonce);
+        send(connection.as_mut(), &hello, patience)?;
+        let frame = receive(connection.as_mut(), patience, false)?;
+        let greeting = match Reply::decode(&frame) {
+            Ok(Reply::Greeting(greeting)) => greeting,
+            other => return Err(unexpected(other)),
+        };
+        let (inc, nonces) = (greeting.inc, (&nonce, &greeting.nonce));
+        if !key.accepts(Side::Node, nonces, uuid, inc, &greeting.proof) {
+            return Err(match (greeting.keyed, key.is_set()) {
+                (true, false) => "the node has a key, and this client has none".into(),
+                (false, true) => "the node has no key, and this client has one".into(),
+                _ => "the node has not the key of this client".into(),
+            });
+        }
+        let proof = Request::Proof(key.prove(Side::Client, nonces, uuid, inc));
+        send(connection.as_mut(), &proof, patience)?;
+        let frame = receive(connection.as_mut(), patience, false)?;
+        match Reply::decode(&frame) {
+            Ok(Reply::Welcome { .. }) => Ok(Client {
+                connection,
+                greeting,
+                patience,
+                spin: false,
+            }),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// What the node said first.
+    #[must_use]
+    pub fn greeting(&self) -> &Greeting {
+        &self.greeting
+    }
+
+    /// Whether it looks for replies without sleeping.
+    pub fn set_spin(&mut self, spin: bool) {
+        self.spin = spin;
+    }
+
+    /// Sends a request, and does not wait for the reply.
+    ///
+    /// # Errors
+    /// Why the connection is broken.
+    pub fn send(&mut self, request: &Request<'_>) -> Result<(), String> {
+        send(self.connection.as_mut(), request, self.patience)
+    }
+
+    /// The next reply, decoded by the caller.
+    ///
+    /// # Errors
+    /// Why the connection is broken, or that the node does not reply in time.
+    pub fn receive(&mut self) -> Result<Vec<u8>, String> {
+        receive(self.connection.as_mut(), self.patience, self.spin)
+    }
+
+    /// Sends a request and returns the reply.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send) and [`receive`](Self::receive).
+    pub fn ask(&mut self, request: &Request<'_>) -> Result<Vec<u8>, String> {
+        self.send(request)?;
+        self.receive()
+    }
+}
+
+/// A reply that was not to come here, in words.
+pub fn unexpected(reply: Result<Reply<'_>, perdura_mirror::Malformed>) -> String {
+    match reply {
+        Ok(Reply::Refused(Refused { text, .. })) => format!("the node refuses: {text}"),
+        Ok(other) => format!("the node says something else: {other:?}"),
+        Err(malformed) => format!("the node says no frame: {malformed}"),
+    }
+}
+
+fn send(to: &mut dyn Connection, request: &Request<'_>, patience: Duration) -> Result<(), String> {
+    let (head, tail) = (request.head(), request.tail());
+    let begin = Instant::now();
+    while to.send(&head, tail)? == Sent::Full {
+        if begin.elapsed() >= patience {
+            return Err("the node takes nothing more".into());
+        }
+        wait(to, patience);
+    }
+    Ok(())
+}
+
+fn receive(from: &mut dyn Connection, patience: Duration, spin: bool) -> Result<Vec<u8>, String> {
+    let begin = Instant::now();
+    loop {
+        if let Some(frame) = from.receive()? {
+            return Ok(frame);
+        }
+        if begin.elapsed() >= patience {
+            return Err(format!(
+                "the node says nothing for {} ms",
+                patience.as_millis()
+            ));
+        }
+        if spin {
+            std::hint::spin_loop();
+        } else {
+            wait(from, patience);
+        }
+    }
+}
+
+/// Sleeps until a connection has something to do.
+fn wait(connection: &dyn Connection, patience: Duration) {
+    let Some(fd) = connection.fd() else { return };
+    let flags = match connection.has_unsent() {
+        true => PollFlags::IN | PollFlags::OUT,
+        false => PollFlags::IN,
+    };
+    let timeout = Timespec::try_from(patience).ok();
+    // Interrupted or not: the caller looks again.
+    let _ = poll(&mut [PollFd::from_borrowed_fd(fd, flags)], timeout.as_ref());
+}

@@ -1,0 +1,176 @@
+//! One client's connection: frames in, replies out, on a thread that blocks.
+//!
+//! What has arrived is read with one call and answered with one: a client that sends many frames at once gets their
+//! replies at once.
+//!
+//! # What a client can cost
+//! Before its *welcome* a client has [`Limits::greeting`] of time and [`GREETING_BYTES_MAX`] bytes. After it, a frame must be
+//! complete [`Limits::frame`] after its begin, and replies that the client does not read end the connection
+//! ([`Limits::write`]). So a connection keeps the longest frame and [`REPLY_BYTES_MAX`] of replies at most.
+
+use std::io::{Error, ErrorKind, Result};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use perdura_mirror::{FRAME_BYTES_MAX, Framer, Node, Nonce, Peer};
+
+use crate::socket::Socket;
+
+/// Bytes that one call reads before the client has proven itself, and the longest frame it may send until then.
+const GREETING_BYTES_MAX: usize = 1024;
+/// Bytes that one call reads after that.
+const READ_BYTES: usize = 256 * 1024;
+/// Replies above this are sent before the next frame is answered, bytes.
+const REPLY_BYTES_MAX: usize = 1 << 20;
+
+/// How long a client may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// From the connection's begin to its *welcome*.
+    pub greeting: Duration,
+    /// From a frame's first byte to its last one.
+    pub frame: Duration,
+    /// To take replies.
+    pub write: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            greeting: Duration::from_secs(5),
+            frame: Duration::from_secs(30),
+            write: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What became of the frames that had arrived.
+struct Answered {
+    frames: usize,
+    /// Whether the connection ends.
+    ends: bool,
+}
+
+/// A client's connection.
+pub(crate) struct Serving<'a, W: FnOnce()> {
+    node: &'a Mutex<Node>,
+    socket: Socket,
+    limits: Limits,
+    peer: Peer,
+    framer: Framer,
+    /// What is called before a client that has proven itself hears that it has.
+    welcomed: Option<W>,
+}
+
+impl<'a, W: FnOnce()> Serving<'a, W> {
+    /// A connection that was just made. `nonce` is a random number that no other one had.
+    pub(crate) fn new(
+        node: &'a Mutex<Node>,
+        (socket, nonce): (Socket, Nonce),
+        limits: Limits,
+        welcomed: W,
+    ) -> Serving<'a, W> {
+        Serving {
+            node,
+            socket,
+            limits,
+            peer: Peer::new(nonce),
+            framer: Framer::new(),
+            welcomed: Some(welcomed),
+        }
+    }
+
+    /// Serves the client until it goes, or breaks a rule.
+    ///
+    /// # Errors
+    /// Why the connection ended, if the client did not simply go.
+    pub(crate) fn run(mut self) -> Result<()> {
+        let mut buf = vec![0; GREETING_BYTES_MAX];
+        let deadline = Instant::now() + self.limits.greeting;
+        self.socket.set_deadline(deadline);
+        while !self.peer.is_welcome() {
+            if Instant::now() >= deadline || self.framer.pending() > GREETING_BYTES_MAX {
+                let why = "the client did not say hello and prove itself";
+                return Err(Error::new(ErrorKind::TimedOut, why));
+            }
+            let Some(answered) = self.round(&mut buf)? else {
+                return Ok(());
+            };
+            if answered.ends {
+                return Ok(());
+            }
+        }
+        buf.resize(READ_BYTES, 0);
+        self.socket.set_read_timeout(self.limits.frame)?;
+        // Since when the frame that has begun is awaited.
+        let mut half: Option<Instant> = None;
+        while let Some(answered) = self.round(&mut buf)? {
+            if answered.ends {
+                break;
+            }
+            assert!(
+                self.framer.pending() < FRAME_BYTES_MAX,
+                "an incomplete frame is shorter than the longest one"
+            );
+            half = match half {
+                _ if self.framer.pending() == 0 => None,
+                Some(since) if answered.frames == 0 => Some(since),
+                _ => Some(Instant::now()),
+            };
+            if half.is_some_and(|since| since.elapsed() >= self.limits.frame) {
+                return Err(Error::new(ErrorKind::TimedOut, "half a frame"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for bytes, for a time, and answers the frames that they complete; `None` at the connection's end.
+    fn round(&mut self, buf: &mut [u8]) -> Result<Option<Answered>> {
+        match self.socket.read(buf)? {
+            None => Ok(Some(Answered {
+                frames: 0,
+                ends: false,
+            })),
+            Some(0) => Ok(None),
+            Some(read) => {
+                self.framer.push(&buf[..read]);
+                self.answer().map(Some)
+            }
+        }
+    }
+
+    /// Answers all whole frames that have arrived.
+    fn answer(&mut self) -> Result<Answered> {
+        let mut replies = Vec::new();
+        let (mut frames, mut ends) = (0, false);
+        while !ends {
+            let outcome = match self.framer.take() {
+                Ok(None) => break,
+                Ok(Some(frame)) => self.node.lock().handle(&mut self.peer, frame),
+                Err(malformed) => self.node.lock().refuse_malformed(&self.peer, malformed),
+            };
+            if self.peer.is_welcome()
+                && let Some(welcomed) = self.welcomed.take()
+            {
+                welcomed();
+            }
+            (frames, ends) = (frames + 1, outcome.ends);
+            if replies.is_empty() {
+                replies = outcome.reply;
+            } else {
+                replies.extend_from_slice(&outcome.reply);
+            }
+            if replies.len() >= REPLY_BYTES_MAX {
+                self.socket.write(&replies)?;
+                replies.clear();
+            }
+        }
+        if !replies.is_empty() {
+            self.socket.write(&replies)?;
+        }
+        if ends {
+            self.socket.let_go();
+        }
+        Ok(Answered { frames, ends })
+    }
+}

@@ -1,0 +1,22 @@
+//! The process of a node of the mirrored log, and the network that reaches it.
+//!
+//! What a node says and keeps is `perdura-mirror`'s; here are its sockets and threads. [`Logd`] is a node that runs, [`TcpNet`]
+//! the network through which a database's writer and its takeovers reach nodes.
+//!
+//! # Threads
+//! One thread accepts, and each client has one, which blocks in a read: with few clients, each of which waits for its
+//! replies, that is the shortest way from a frame's arrival to its reply. The node is under one lock, held for the
+//! copy of a block.
+
+mod client;
+mod connection;
+mod identity;
+mod net;
+mod serve;
+mod socket;
+
+pub use client::{Client, unexpected};
+pub use connection::Limits;
+pub use identity::{draw_nonce, machine};
+pub use net::TcpNet;
+pub use serve::{Logd, LogdOptions, LogdStats, Say, serve};

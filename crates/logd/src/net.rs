@@ -1,0 +1,350 @@
+//! The network in production: TCP, perhaps with TLS, without a call that waits.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use perdura_base::{Error, Result};
+use perdura_mirror::{Connection, Framer, Net, Sent};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+use socket2::{Domain, Socket, Type};
+
+/// How long a connection may take to be made.
+const CONNECT: Duration = Duration::from_secs(2);
+/// Bytes that one call reads.
+const READ_BYTES: usize = 256 * 1024;
+
+/// Connections to nodes over TCP, with TLS if it has a configuration of it.
+///
+/// An address is `IP:port`, or a name that was resolved when the network was made: resolving waits.
+#[derive(Clone)]
+pub struct TcpNet {
+    tls: Option<Arc<ClientConfig>>,
+    resolved: HashMap<String, SocketAddr>,
+}
+
+impl TcpNet {
+    /// A network for these addresses, each `HOST:port`, whose names are resolved now.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a name that has no address.
+    pub fn new(addresses: &[String], tls: Option<Arc<ClientConfig>>) -> Result<TcpNet> {
+        let resolve = |address: &String| {
+            let mut found = address.to_socket_addrs().ok().into_iter().flatten();
+            let first = found.next().ok_or_else(|| no_address(address));
+            first.map(|first| (address.clone(), first))
+        };
+        let resolved = addresses.iter().map(resolve).collect::<Result<_>>()?;
+        Ok(TcpNet { tls, resolved })
+    }
+}
+
+fn no_address(address: &str) -> Error {
+    Error::Usage(format!(
+        "a node's address is HOST:PORT, as 10.0.0.2:7379, and {address} is none that is known"
+    ))
+}
+
+impl Net for TcpNet {
+    fn connect(&self, address: &str) -> Result<Box<dyn Connection>> {
+        let known = self.resolved.get(address).copied();
+        let to = known.or_else(|| address.parse().ok());
+        let to = to.ok_or_else(|| no_address(address))?;
+        let session = self.tls.as_ref().map(|config| {
+            let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+            let host = host.trim_matches(['[', ']']).to_owned();
+            let name = ServerName::try_from(host).map_err(|_| no_address(address))?;
+            let session = ClientConnection::new(Arc::clone(config), name);
+            session.map_err(|e| Error::Usage(format!("TLS to {address}: {e}")))
+        });
+        let session = session.transpose()?;
+        Ok(Box::new(match begin(&to) {
+            Ok(stream) => TcpConnection::new(Ok(stream), session),
+            Err(error) => TcpConnection::new(Err(error.to_string()), session),
+        }))
+    }
+}
+
+/// Begins to connect.
+fn begin(to: &SocketAddr) -> io::Result<TcpStream> {
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket = Socket::new(Domain::for_address(*to), kind, None)?;
+    socket.set_tcp_nodelay(true)?;
+    match socket.connect(&(*to).into()) {
+        Err(error)
+            if error.raw_os_error() != Some(rustix::io::Errno::INPROGRESS.raw_os_error()) =>
+        {
+            Err(error)
+        }
+        _ => Ok(socket.into()),
+    }
+}
+
+/// What lies between frames and the socket.
+enum Way {
+    /// Nothing; the rest of a frame that the socket did not take whole, from the index on.
+    Plain(Vec<u8>, usize),
+    /// A session, which keeps what the socket did not take.
+    Tls {
+        session: Box<ClientConnection>,
+        /// Whether a frame waits in it for the end of the handshake.
+        waits: bool,
+    },
+}
+
+/// A connection to a node.
+struct TcpConnection {
+    /// The socket, or why the connection is broken.
+    stream: std::result::Result<TcpStream, String>,
+    line: Line,
+}
+
+impl TcpConnection {
+    fn new(
+        stream: std::result::Result<TcpStream, String>,
+        session: Option<ClientConnection>,
+    ) -> TcpConnection {
+        let way = match session {
+            None => Way::Plain(Vec::new(), 0),
+            Some(mut session) => {
+                // What is taken is at most one frame: see `take`.
+                session.set_buffer_limit(None);
+                Way::Tls {
+                    session: Box::new(session),
+                    waits: false,
+                }
+            }
+        };
+        let line = Line {
+            connecting: Some(Instant::now() + CONNECT),
+            way,
+            framer: Framer::new(),
+            buf: Vec::new(),
+        };
+        TcpConnection { stream, line }
+    }
+
+    /// Runs `work` on the socket; an error breaks the connection for good.
+    fn on_socket<T>(
+        &mut self,
+        work: impl FnOnce(&mut Line, &mut TcpStream) -> io::Result<T>,
+    ) -> std::result::Result<T, String> {
+        let stream = match &mut self.stream {
+            Ok(stream) => stream,
+            Err(why) => return Err(why.clone()),
+        };
+        let error = match work(&mut self.line, stream) {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
+        let why = match error.kind() {
+            ErrorKind::UnexpectedEof => "the node closed the connection".to_owned(),
+            _ => error.to_string(),
+        };
+        // What the node said last may have arrived; whatever reading says about it, the socket closes.
+        while self.line.read(stream).is_ok_and(|more| more) {}
+        self.stream = Err(why.clone());
+        Err(why)
+    }
+}
+
+/// A connection without its socket.
+struct Line {
+    /// Until when the connection must be made; `None` when it is.
+    connecting: Option<Instant>,
+    way: Way,
+    framer: Framer,
+    buf: Vec<u8>,
+}
+
+impl Line {
+    /// Whether the connection is made.
+    fn made(&mut self, stream: &TcpStream) -> io::Result<bool> {
+        let Some(until) = self.connecting else {
+            return Ok(true);
+        };
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut fds = [PollFd::new(stream, PollFlags::OUT)];
+        if poll(&mut fds, Some(&at_once)).map_err(io::Error::from)? == 0 {
+            return match Instant::now() < until {
+                true => Ok(false),
+                false => Err(io::Error::new(
+                    ErrorKind::TimedOut,
+                    format!("no connection within {} s", CONNECT.as_secs()),
+                )),
+            };
+        }
+        match stream.take_error()? {
+            Some(error) => Err(error),
+            None => {
+                self.connecting = None;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Sends what was taken before, as far as the socket takes it; whether nothing is left.
+    fn push(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
+        if !self.made(stream)? {
+            return Ok(self.is_empty());
+        }
+        match &mut self.way {
+            Way::Plain(rest, at) => {
+                while *at < rest.len() {
+                    match write(stream, &rest[*at..], &[])? {
+                        0 => return Ok(false),
+                        written => *at += written,
+                    }
+                }
+                rest.clear();
+                *at = 0;
+                Ok(true)
+            }
+            Way::Tls { session, waits } => {
+                while session.wants_write() {
+                    match session.write_tls(stream) {
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                        Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                        Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                        written => _ = written?,
+                    }
+                }
+                *waits &= session.is_handshaking();
+                Ok(!*waits)
+            }
+        }
+    }
+
+    /// Whether nothing that was taken waits.
+    fn is_empty(&self) -> bool {
+        match &self.way {
+            Way::Plain(rest, at) => *at == rest.len(),
+            Way::Tls { session, waits } => !session.wants_write() && !waits,
+        }
+    }
+
+    /// Takes a frame: all of it, or nothing.
+    fn take(&mut self, stream: &mut TcpStream, head: &[u8], tail: &[u8]) -> io::Result<Sent> {
+        let made = self.made(stream)?;
+        if !self.push(stream)? {
+            return Ok(Sent::Full);
+        }
+        match &mut self.way {
+            Way::Plain(rest, at) => {
+                assert!(rest.is_empty() && *at == 0, "one frame at a time");
+                let written = if made { write(stream, head, tail)? } else { 0 };
+                if written == 0 && made {
+                    return Ok(Sent::Full);
+                }
+                let of_tail = written.saturating_sub(head.len());
+                rest.extend_from_slice(&head[written.min(head.len())..]);
+                rest.extend_from_slice(&tail[of_tail..]);
+            }
+            Way::Tls { session, waits } => {
+                session.writer().write_all(head)?;
+                session.writer().write_all(tail)?;
+                *waits = session.is_handshaking();
+                self.push(stream)?;
+            }
+        }
+        Ok(Sent::Yes)
+    }
+
+    /// Reads what has arrived, once; whether it was something.
+    fn pull(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
+        self.push(stream)?;
+        if self.connecting.is_some() || !self.read(stream)? {
+            return Ok(false);
+        }
+        // A handshake may have something to say to it.
+        self.push(stream)?;
+        Ok(true)
+    }
+
+    /// Reads what has arrived, once; whether it was something.
+    fn read(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
+        if self.buf.is_empty() {
+            self.buf.resize(READ_BYTES, 0);
+        }
+        let Way::Tls { session, .. } = &mut self.way else {
+            let read = arrived(stream.read(&mut self.buf))?;
+            self.framer.push(&self.buf[..read]);
+            return Ok(read > 0);
+        };
+        if arrived(session.read_tls(stream))? == 0 {
+            return Ok(false);
+        }
+        session.process_new_packets().map_err(|error| {
+            // The alert that says why; the node may not take it.
+            let _ = session.write_tls(stream);
+            io::Error::new(ErrorKind::InvalidData, error)
+        })?;
+        loop {
+            match arrived(session.reader().read(&mut self.buf))? {
+                0 => return Ok(true),
+                read => self.framer.push(&self.buf[..read]),
+            }
+        }
+    }
+}
+
+/// How much was read: nothing if nothing has arrived, an error at the end.
+fn arrived(read: io::Result<usize>) -> io::Result<usize> {
+    match read {
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+            Ok(0)
+        }
+        Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+        other => other,
+    }
+}
+
+/// Writes once; how much the socket took.
+fn write(stream: &mut TcpStream, head: &[u8], tail: &[u8]) -> io::Result<usize> {
+    match stream.write_vectored(&[IoSlice::new(head), IoSlice::new(tail)]) {
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+            Ok(0)
+        }
+        other => other,
+    }
+}
+
+impl Connection for TcpConnection {
+    fn send(&mut self, head: &[u8], tail: &[u8]) -> std::result::Result<Sent, String> {
+        self.on_socket(|line, stream| line.take(stream, head, tail))
+    }
+
+    fn receive(&mut self) -> std::result::Result<Option<Vec<u8>>, String> {
+        loop {
+            // Also what had arrived before the connection broke.
+            match self.line.framer.take() {
+                Ok(Some(frame)) => return Ok(Some(frame.to_vec())),
+                Ok(None) => {}
+                Err(malformed) => self.stream = Err(malformed.to_string()),
+            }
+            if !self.on_socket(Line::pull)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.stream.as_ref().ok().map(AsFd::as_fd)
+    }
+
+    fn has_unsent(&self) -> bool {
+        let waits = match &self.line.way {
+            Way::Plain(rest, at) => *at < rest.len(),
+            Way::Tls { session, .. } => session.wants_write(),
+        };
+        waits || self.line.connecting.is_some()
+    }
+}

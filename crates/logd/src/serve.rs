@@ -1,0 +1,366 @@
+//! A node's process: it listens, gives each client a thread, and ends when it is told to.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use perdura_base::num::to_u64;
+use perdura_base::{Error, Result};
+use perdura_mirror::{Key, Node, NodeInc, NodeOptions, NodeStats};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustls::ServerConfig;
+use sd_notify::NotifyState;
+use signal_hook::consts::signal::{SIGINT, SIGTERM};
+
+use crate::connection::{Limits, Serving};
+use crate::identity;
+use crate::socket::Socket;
+
+/// How often the service manager is told what the node holds.
+const STATUS_EVERY: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
+/// The pause after a connection could not be accepted: there may be no descriptors for it.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How a node listens, and what it keeps.
+#[derive(Debug, Clone)]
+pub struct LogdOptions {
+    /// Addresses to listen on; port 0 picks a free one.
+    pub listen: Vec<SocketAddr>,
+    /// Addresses that speak TLS.
+    pub tls_listen: Vec<SocketAddr>,
+    /// How TLS is spoken there.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// What clients must have.
+    pub key: Key,
+    /// The most bytes of a ring.
+    pub ring_bytes: u64,
+    /// The most rings, of all databases.
+    pub rings_max: usize,
+    /// The most clients at once.
+    pub connections_max: usize,
+    /// How long a thread looks for the next frame before it sleeps.
+    pub spin: Duration,
+    /// How long clients may take.
+    pub limits: Limits,
+}
+
+impl Default for LogdOptions {
+    fn default() -> LogdOptions {
+        LogdOptions {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 7379))],
+            tls_listen: Vec::new(),
+            tls: None,
+            key: Key::none(),
+            ring_bytes: 64 << 20,
+            rings_max: 64,
+            connections_max: 256,
+            spin: Duration::ZERO,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// What a node holds and serves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogdStats {
+    /// What is in its rings.
+    pub node: NodeStats,
+    /// Clients.
+    pub connections: u64,
+}
+
+/// Says a line to people.
+pub type Say = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// A client's entry.
+struct Client {
+    socket: TcpStream,
+    welcome: bool,
+}
+
+#[derive(Default)]
+struct Clients {
+    next: u64,
+    all: BTreeMap<u64, Client>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What all threads of a node share. Locks are taken one at a time.
+struct Shared {
+    node: Mutex<Node>,
+    clients: Mutex<Clients>,
+    options: LogdOptions,
+    say: Say,
+}
+
+/// A node that runs in this process.
+pub struct Logd {
+    shared: Arc<Shared>,
+    addresses: Vec<SocketAddr>,
+    inc: NodeInc,
+    stop: UnixStream,
+    thread: JoinHandle<()>,
+}
+
+impl Logd {
+    /// Binds the addresses and serves in the background.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] without an address, or for TLS without certificates; the system's, if an address cannot be
+    /// bound.
+    pub fn start(options: LogdOptions, say: Say) -> Result<Logd> {
+        if options.listen.is_empty() && options.tls_listen.is_empty() {
+            let why = "there is no address to listen on";
+            return Err(Error::Usage(why.into()));
+        }
+        if !options.tls_listen.is_empty() && options.tls.is_none() {
+            let why = "to speak TLS takes a certificate and its key";
+            return Err(Error::Usage(why.into()));
+        }
+        let mut listeners = Vec::new();
+        let mut addresses = Vec::new();
+        let plain = options.listen.iter().map(|address| (address, false));
+        let with_tls = options.tls_listen.iter().map(|address| (address, true));
+        for (address, tls) in plain.chain(with_tls) {
+            let bound =
+                bind(address).map_err(|e| Error::io("listen on", address.to_string(), e))?;
+            addresses.push(bound.1);
+            listeners.push((bound.0, tls));
+        }
+        let inc = identity::draw_inc()?;
+        let (machine, known_by) = identity::machine();
+        let node = Node::new(NodeOptions {
+            ring_bytes: options.ring_bytes,
+            rings_max: options.rings_max,
+            key: options.key.clone(),
+            machine,
+            inc,
+        });
+        let (stop, stopped) = UnixStream::pair().map_err(|e| Error::io("make", "a socket", e))?;
+        let shared = Arc::new(Shared {
+            node: Mutex::new(node),
+            clients: Mutex::default(),
+            options,
+            say,
+        });
+        let places: Vec<String> = listeners
+            .iter()
+            .zip(&addresses)
+            .map(|((_, tls), address)| format!("{address}{}", if *tls { " (TLS)" } else { "" }))
+            .collect();
+        (shared.say)(&format!(
+            "Node {inc} of machine {machine} (by {known_by}) on {}: up to {} rings of {} bytes, {}",
+            places.join(", "),
+            shared.options.rings_max,
+            shared.options.ring_bytes,
+            match shared.options.key.is_set() {
+                true => "with a key",
+                false => "without a key",
+            }
+        ));
+        let of_thread = Arc::clone(&shared);
+        let thread = thread::spawn(move || of_thread.accept(&listeners, &stopped));
+        Ok(Logd {
+            shared,
+            addresses,
+            inc,
+            stop,
+            thread,
+        })
+    }
+
+    /// Where it listens: plain addresses first, then those that speak TLS.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Its incarnation.
+    #[must_use]
+    pub fn inc(&self) -> NodeInc {
+        self.inc
+    }
+
+    /// What it holds and serves.
+    #[must_use]
+    pub fn stats(&self) -> LogdStats {
+        let connections = to_u64(self.shared.clients.lock().all.len());
+        let node = self.shared.node.lock().stats();
+        LogdStats { node, connections }
+    }
+
+    /// Ends it: connections break, and what it held is gone.
+    pub fn stop(self) {
+        drop(self.stop);
+        self.thread.join().expect("the thread that accepts");
+    }
+}
+
+fn bind(address: &SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    let bound = listener.local_addr()?;
+    Ok((listener, bound))
+}
+
+impl Shared {
+    /// Accepts clients until `stopped` ends, then ends them all.
+    fn accept(self: &Arc<Self>, listeners: &[(TcpListener, bool)], stopped: &UnixStream) {
+        loop {
+            let ends = std::iter::once(PollFd::new(stopped, PollFlags::IN));
+            let sockets = listeners.iter();
+            let mut fds: Vec<PollFd<'_>> = ends
+                .chain(sockets.map(|(socket, _)| PollFd::new(socket, PollFlags::IN)))
+                .collect();
+            // Interrupted: look again.
+            let _ = poll(&mut fds, None);
+            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            if ready[0] {
+                break;
+            }
+            for ((listener, tls), _) in listeners.iter().zip(&ready[1..]).filter(|(_, r)| **r) {
+                match listener.accept() {
+                    Ok((socket, address)) => self.welcome(socket, address, *tls),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => {
+                        (self.say)(&format!("A connection could not be accepted: {error}"));
+                        thread::sleep(ACCEPT_PAUSE);
+                    }
+                }
+            }
+        }
+        let threads = {
+            let mut clients = self.clients.lock();
+            clients.all.values().for_each(|client| end(&client.socket));
+            std::mem::take(&mut clients.threads)
+        };
+        for thread in threads {
+            // It has said itself what became of its connection.
+            let _ = thread.join();
+        }
+    }
+
+    /// Gives a client a thread. If there are too many, the one that has waited longest to prove itself goes.
+    fn welcome(self: &Arc<Self>, socket: TcpStream, address: SocketAddr, tls: bool) {
+        let of_registry = socket
+            .set_nonblocking(false)
+            .and_then(|()| socket.try_clone());
+        let Ok(of_registry) = of_registry else { return };
+        let mut clients = self.clients.lock();
+        clients.threads.retain(|thread| !thread.is_finished());
+        if clients.all.len() >= self.options.connections_max {
+            let mut all = clients.all.iter();
+            let stranger = all.find_map(|(number, client)| (!client.welcome).then_some(*number));
+            let Some(stranger) = stranger.and_then(|number| clients.all.remove(&number)) else {
+                (self.say)(&format!(
+                    "{address} was turned away: there are {} clients, the most",
+                    clients.all.len()
+                ));
+                return;
+            };
+            end(&stranger.socket);
+        }
+        clients.next += 1;
+        let number = clients.next;
+        let client = Client {
+            socket: of_registry,
+            welcome: false,
+        };
+        clients.all.insert(number, client);
+        let shared = Arc::clone(self);
+        let run = move || shared.run(number, socket, address, tls);
+        match thread::Builder::new().name("logd client".into()).spawn(run) {
+            Ok(thread) => clients.threads.push(thread),
+            Err(error) => {
+                clients.all.remove(&number);
+                (self.say)(&format!("{address} was turned away: {error}"));
+            }
+        }
+    }
+
+    /// A client's thread.
+    fn run(&self, number: u64, socket: TcpStream, address: SocketAddr, tls: bool) {
+        let served = catch_unwind(AssertUnwindSafe(|| self.serve(number, socket, tls)));
+        self.clients.lock().all.remove(&number);
+        match served {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => (self.say)(&format!("The connection of {address} ended: {error}")),
+            Err(_) => (self.say)(&format!("The connection of {address} panicked and ended")),
+        }
+    }
+
+    fn serve(&self, number: u64, socket: TcpStream, tls: bool) -> io::Result<()> {
+        let options = &self.options;
+        let tls = options.tls.as_ref().filter(|_| tls);
+        let socket = Socket::new(socket, tls, options.spin, options.limits.write)?;
+        let nonce = identity::draw_nonce().map_err(io::Error::other)?;
+        let welcomed = || {
+            if let Some(client) = self.clients.lock().all.get_mut(&number) {
+                client.welcome = true;
+            }
+        };
+        Serving::new(&self.node, (socket, nonce), options.limits, welcomed).run()
+    }
+}
+
+/// Breaks a connection under the thread that serves it.
+fn end(socket: &TcpStream) {
+    // It may have broken already.
+    let _ = socket.shutdown(Shutdown::Both);
+}
+
+/// Runs a node until SIGTERM or SIGINT, and tells the service manager.
+///
+/// # Errors
+/// As [`Logd::start`]; the system's, if signals cannot be taken.
+pub fn serve(options: LogdOptions, say: Say) -> Result<()> {
+    let signals = |e| Error::io("take", "signals", e);
+    let (mut ours, theirs) = UnixStream::pair().map_err(signals)?;
+    for signal in [SIGTERM, SIGINT] {
+        let end = theirs.try_clone().map_err(signals)?;
+        signal_hook::low_level::pipe::register(signal, end).map_err(signals)?;
+    }
+    let logd = Logd::start(options, Arc::clone(&say))?;
+    tell(&[NotifyState::Ready, NotifyState::Status("Serving")]);
+    let mut told = LogdStats::default();
+    loop {
+        let mut fds = [PollFd::new(&ours, PollFlags::IN)];
+        if poll(&mut fds, Some(&STATUS_EVERY)).is_ok_and(|ready| ready > 0) {
+            break;
+        }
+        let stats = logd.stats();
+        if stats != told {
+            let node = stats.node;
+            tell(&[NotifyState::Status(&format!(
+                "{} clients, {} rings of {} databases, {} bytes; {} blocks taken, {} frames refused",
+                stats.connections,
+                node.rings,
+                node.databases,
+                node.bytes,
+                node.appends,
+                node.refusals
+            ))]);
+            told = stats;
+        }
+    }
+    // The byte of the signal.
+    let _ = ours.read(&mut [0]);
+    tell(&[NotifyState::Stopping, NotifyState::Status("Ending")]);
+    say("The node ends");
+    logd.stop();
+    Ok(())
+}
+
+/// Tells the service manager. One that does not listen is no reason to stop.
+fn tell(state: &[NotifyState<'_>]) {
+    let _ = sd_notify::notify(state);
+}

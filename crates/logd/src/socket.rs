@@ -1,0 +1,173 @@
+//! A node's end of a connection: a TCP socket that blocks, perhaps with TLS.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::net::{RecvFlags, recv};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use socket2::{SockRef, TcpKeepalive};
+
+/// Idle seconds after which the system asks whether the peer is still there, and the pause between its questions.
+const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(5));
+/// Questions without an answer after which it is not.
+const KEEPALIVE_PROBES: u32 = 3;
+/// How long a peer that was told the last word may take to read it.
+const LETTING_GO: Duration = Duration::from_millis(250);
+
+/// A TCP socket whose reads may look for a while before they sleep.
+#[derive(Debug)]
+pub(crate) struct Spinning {
+    stream: TcpStream,
+    spin: Duration,
+    /// When all reads must have ended.
+    deadline: Option<Instant>,
+}
+
+impl Read for Spinning {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if let Some(deadline) = self.deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            self.stream.set_read_timeout(Some(left))?;
+        }
+        if !self.spin.is_zero() {
+            let begin = Instant::now();
+            while begin.elapsed() < self.spin {
+                match recv(&self.stream, &mut *buf, RecvFlags::DONTWAIT) {
+                    Ok((read, _)) => return Ok(read),
+                    Err(rustix::io::Errno::AGAIN) => std::hint::spin_loop(),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        self.stream.read(buf)
+    }
+}
+
+impl Write for Spinning {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.stream.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A node's end of a connection.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    /// TCP.
+    Tcp(Spinning),
+    /// TCP whose client speaks TLS.
+    Tls(Box<StreamOwned<ServerConnection, Spinning>>),
+}
+
+impl Socket {
+    /// A connection that was just accepted. A write that takes longer than `patience` ends it.
+    ///
+    /// # Errors
+    /// The system's; the session's.
+    pub(crate) fn new(
+        stream: TcpStream,
+        tls: Option<&Arc<ServerConfig>>,
+        spin: Duration,
+        patience: Duration,
+    ) -> io::Result<Socket> {
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(patience))?;
+        let keepalive = TcpKeepalive::new()
+            .with_time(KEEPALIVE.0)
+            .with_interval(KEEPALIVE.1)
+            .with_retries(KEEPALIVE_PROBES);
+        SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+        let stream = Spinning {
+            stream,
+            spin,
+            deadline: None,
+        };
+        Ok(match tls {
+            None => Socket::Tcp(stream),
+            Some(config) => {
+                let session =
+                    ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
+                Socket::Tls(Box::new(StreamOwned::new(session, stream)))
+            }
+        })
+    }
+
+    /// When all reads must have ended, those of a handshake included. A read then ends with nothing.
+    pub(crate) fn set_deadline(&mut self, deadline: Instant) {
+        self.spinning().deadline = Some(deadline);
+    }
+
+    /// How long one read may wait for the peer. There is no deadline any more.
+    pub(crate) fn set_read_timeout(&mut self, timeout: Duration) -> io::Result<()> {
+        let spinning = self.spinning();
+        spinning.deadline = None;
+        spinning.stream.set_read_timeout(Some(timeout))
+    }
+
+    fn spinning(&mut self) -> &mut Spinning {
+        match self {
+            Socket::Tcp(stream) => stream,
+            Socket::Tls(stream) => &mut stream.sock,
+        }
+    }
+
+    /// Bytes that have arrived, at least one; 0 at the connection's end, `None` if the time was over before.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub(crate) fn read(&mut self, buf: &mut [u8]) -> io::Result<Option<usize>> {
+        let read = match self {
+            Socket::Tcp(stream) => stream.read(buf),
+            Socket::Tls(stream) => stream.read(buf),
+        };
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(None),
+                // Frames say themselves where they end: no farewell is as good as one.
+                ErrorKind::UnexpectedEof => Ok(Some(0)),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Sends all of `bytes`.
+    ///
+    /// # Errors
+    /// The connection's, or that the peer does not read.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Socket::Tcp(stream) => stream.write_all(bytes),
+            Socket::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
+        }
+    }
+
+    /// Says that nothing follows, and waits a moment for the peer to have read it: a socket that is closed with unread
+    /// bytes takes back what was sent last.
+    pub(crate) fn let_go(&mut self) {
+        // The peer may be gone.
+        if let Socket::Tls(stream) = self {
+            stream.conn.send_close_notify();
+            let _ = stream.flush();
+        }
+        let stream = &mut self.spinning().stream;
+        let _ = stream.shutdown(Shutdown::Write);
+        let begin = Instant::now();
+        let mut void = [0; 4096];
+        while begin.elapsed() < LETTING_GO {
+            let _ = stream.set_read_timeout(Some(LETTING_GO));
+            match stream.read(&mut void) {
+                Ok(read) if read > 0 => {}
+                _ => break,
+            }
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Nodes behind real sockets, and what clients of every kind do to them.
+
+mod hostile;
+mod net;
+mod nodes;
+mod setup;
+mod tls;

@@ -1,0 +1,121 @@
+//! Nodes in this process, and their clients.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use perdura_base::{Pos, StreamId, Uuid};
+use perdura_logd::{Client, Limits, Logd, LogdOptions, TcpNet};
+use perdura_mirror::{Generation, Held, Key, Reply, Request, RingState};
+
+pub const UUID: Uuid = Uuid([7; 16]);
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a node says to people.
+#[derive(Clone, Default)]
+pub struct Said(pub Arc<Mutex<Vec<String>>>);
+
+impl Said {
+    /// Waits until a line has these words.
+    pub fn wait_for(&self, words: &str) {
+        eventually(words, || {
+            self.0.lock().iter().any(|line| line.contains(words))
+        });
+    }
+}
+
+/// Waits for something that another thread does.
+pub fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < PATIENCE, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+pub fn local() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+pub fn options() -> LogdOptions {
+    LogdOptions {
+        listen: vec![local()],
+        ring_bytes: 8 << 20,
+        rings_max: 4,
+        ..LogdOptions::default()
+    }
+}
+
+/// Limits for clients that are too slow on purpose.
+pub fn impatient() -> Limits {
+    let short = Duration::from_millis(400);
+    Limits {
+        greeting: short,
+        frame: short,
+        write: short,
+    }
+}
+
+pub fn start(options: LogdOptions) -> (Logd, Said) {
+    let said = Said::default();
+    let lines = said.clone();
+    let say = Arc::new(move |line: &str| lines.0.lock().push(line.to_owned()));
+    (Logd::start(options, say).unwrap(), said)
+}
+
+pub fn net() -> TcpNet {
+    TcpNet::new(&[], None).unwrap()
+}
+
+pub fn address(logd: &Logd) -> String {
+    logd.addresses()[0].to_string()
+}
+
+pub fn client(logd: &Logd) -> Client {
+    Client::connect(&net(), &address(logd), (UUID, &Key::none()), PATIENCE).unwrap()
+}
+
+/// A socket without any code of ours.
+pub fn raw(logd: &Logd) -> TcpStream {
+    let socket = TcpStream::connect(logd.addresses()[0]).unwrap();
+    socket.set_nodelay(true).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+pub fn open(generation: u64, stream: u8, start: u64) -> Request<'static> {
+    Request::Open {
+        generation: Generation(generation),
+        stream: StreamId(stream),
+        start: Pos(start),
+    }
+}
+
+pub fn append(generation: u64, stream: u8, (pos, low): (u64, u64), bytes: &[u8]) -> Request<'_> {
+    Request::Append {
+        generation: Generation(generation),
+        stream: StreamId(stream),
+        pos: Pos(pos),
+        low: Pos(low),
+        bytes,
+        pad: 0,
+    }
+}
+
+pub fn read(generation: u64, stream: u8, from: u64, len: u32) -> Request<'static> {
+    Request::Read {
+        generation: Generation(generation),
+        stream: StreamId(stream),
+        from: Pos(from),
+        len,
+    }
+}
+
+/// What a held says of its ring.
+pub fn held(frame: &[u8]) -> RingState {
+    match Reply::decode(frame).unwrap() {
+        Reply::Held(Held { ring, .. }) => ring,
+        other => panic!("{other:?}"),
+    }
+}
