@@ -13,8 +13,8 @@ use perdura_device::{
 use perdura_wal::frame::for_each_frame;
 use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{
-    Check, Direction, FlushProgress, FrameKind, History, LogCursor, Rung, Scheme, SegmentSizes,
-    StreamScan, Wait, Wal, WalOptions, WalStart, decide_cut, scan_stream,
+    Check, Direction, FlushProgress, FrameKind, History, LogCursor, MirrorOptions, Rung, Scheme,
+    SegmentSizes, StreamScan, Wait, Wal, WalOptions, WalStart, decide_cut, scan_stream,
 };
 use shuttle::rand::Rng;
 use shuttle::sync::Mutex;
@@ -32,6 +32,10 @@ fn anchor() -> History {
 }
 
 fn open(disk: &Arc<dyn Disk>) -> Arc<Wal> {
+    open_with(disk, None)
+}
+
+fn open_with(disk: &Arc<dyn Disk>, mirror: Option<MirrorOptions>) -> Arc<Wal> {
     let start = WalStart {
         uuid: Uuid([5; 16]),
         incarnation: Incarnation(1),
@@ -44,6 +48,7 @@ fn open(disk: &Arc<dyn Disk>) -> Arc<Wal> {
     let options = WalOptions {
         segments: SegmentSizes::fixed(128 * 1024),
         block_bytes_max: 4096,
+        mirror,
         ..WalOptions::default()
     };
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(1));
@@ -381,6 +386,74 @@ fn numbers() {
         .collect();
     let cut = decide_cut(&anchor(), &scans, None, false).unwrap();
     assert_eq!(cut.gsn_max, wal.last_gsn());
+}
+
+/// One thread seals and raises the mirror, another one copies to disk, and the view goes from nodes to the disk
+/// meanwhile. No rung goes back, and in the end the mirror is behind neither its nodes nor the disk.
+fn two_rungs() {
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+    disk.make_dir(LOG_DIR).unwrap();
+    let tail_bytes_max = 1 << 20;
+    let wal = open_with(&disk, Some(MirrorOptions { tail_bytes_max }));
+    wal.mirror_follows_disk(false);
+    let none = PartitionSet::empty();
+    let append = |payload: &[u8]| {
+        for stream in (0..STREAMS).map(StreamId) {
+            wal.append(stream, FrameKind::Group, payload, &none, CkptEpoch(0));
+        }
+        wal.close_epoch();
+    };
+    append(b"one");
+    append(b"two");
+    let nodes = {
+        let wal = Arc::clone(&wal);
+        move || {
+            for stream in [0, 1, 0].map(StreamId) {
+                wal.ship_step(stream).unwrap();
+                let before = wal.durable(Rung::Mirror);
+                wal.raise_mirror(stream, wal.sealed_end(stream));
+                assert!(before <= wal.durable(Rung::Mirror));
+            }
+        }
+    };
+    let copy = {
+        let wal = Arc::clone(&wal);
+        move || {
+            for stream in [0, 1, 0, 1].map(StreamId) {
+                wal.flush_step(stream).unwrap();
+                assert!(wal.evidenced() <= wal.durable(Rung::Disk));
+            }
+        }
+    };
+    let view = {
+        let wal = Arc::clone(&wal);
+        move || wal.mirror_follows_disk(true)
+    };
+    let threads = [
+        thread::spawn(nodes),
+        thread::spawn(copy),
+        thread::spawn(view),
+    ];
+    append(b"three");
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert!(wal.durable(Rung::Mirror) >= wal.durable(Rung::Disk));
+    for stream in (0..STREAMS).map(StreamId) {
+        while wal.flush_step(stream).unwrap() != FlushProgress::Idle {}
+    }
+    let reached = wal.reached();
+    assert!(Rung::ALL.iter().all(|rung| reached.at(*rung) == Epoch(3)));
+}
+
+#[test]
+fn a_mirror_loses_no_advance_of_nodes_or_disk_under_random_schedules() {
+    shuttle::check_random(two_rungs, 2000);
+}
+
+#[test]
+fn a_mirror_loses_no_advance_of_nodes_or_disk_under_preempting_schedules() {
+    shuttle::check_pct(two_rungs, 1000, 3);
 }
 
 #[test]
