@@ -24,6 +24,10 @@ pub struct Violated(pub usize);
 #[derive(Debug)]
 pub struct Inconsistent(pub usize);
 
+/// Receipts name writes that a database does not have, which was printed already.
+#[derive(Debug)]
+pub struct Lost(pub usize);
+
 /// Something was left behind, which was printed already.
 #[derive(Debug)]
 pub struct Incomplete;
@@ -52,6 +56,7 @@ message!(
     f,
     write!(f, "{} condition(s) violated", self.0)
 );
+message!(Lost, self, f, write!(f, "{} receipt(s) lost", self.0));
 message!(
     Violated,
     self,
@@ -100,7 +105,7 @@ pub fn code(done: anyhow::Result<()>, remedy: Remedy) -> ExitCode {
     let code = code_of(&error);
     eprintln!("perdura: {}", output::shown(&told_once(&error)));
     match code {
-        DAMAGED if error.downcast_ref::<Inconsistent>().is_none() => {
+        DAMAGED if !was_told(&error) => {
             eprintln!("perdura: {}", remedy.text());
         }
         USAGE => eprintln!("perdura: see --help"),
@@ -130,11 +135,16 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     io.is_some_and(|io| io.kind() == ErrorKind::BrokenPipe)
 }
 
+/// Whether no file is damaged: what does not hold was printed already.
+fn was_told(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Inconsistent>().is_some() || error.downcast_ref::<Lost>().is_some()
+}
+
 fn code_of(error: &anyhow::Error) -> u8 {
     if error.downcast_ref::<Usage>().is_some() {
         return USAGE;
     }
-    if error.downcast_ref::<Damaged>().is_some() || error.downcast_ref::<Inconsistent>().is_some() {
+    if error.downcast_ref::<Damaged>().is_some() || was_told(error) {
         return DAMAGED;
     }
     match error.downcast_ref::<ServeError>() {
@@ -202,5 +212,6 @@ mod tests {
         );
         assert_eq!(code_of(&anyhow::anyhow!("anything")), 1);
         assert_eq!(code_of(&anyhow::Error::new(Inconsistent(1))), 3);
+        assert_eq!(code_of(&anyhow::Error::new(Lost(1))), 3);
     }
 }

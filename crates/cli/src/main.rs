@@ -50,6 +50,8 @@ enum Verb {
     Verify(verb::verify::Args),
     Repair(verb::repair::Args),
     #[command(subcommand)]
+    Receipt(verb::receipt::Action),
+    #[command(subcommand)]
     Backup(verb::backup::Action),
     #[command(subcommand)]
     Archive(verb::archive::Action),
@@ -79,6 +81,7 @@ fn main() -> std::process::ExitCode {
         Verb::Dump(object) => verb::dump::run(&object),
         Verb::Verify(args) => verb::verify::run(&args),
         Verb::Repair(args) => verb::repair::run(&args),
+        Verb::Receipt(action) => verb::receipt::run(&action),
         Verb::Backup(action) => verb::backup::run(&action),
         Verb::Archive(action) => verb::archive::run(&action),
         Verb::Restore(args) => verb::restore::run(&args),

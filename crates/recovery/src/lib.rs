@@ -76,6 +76,7 @@ mod jobs;
 mod judge;
 pub mod level;
 pub mod load;
+pub mod log_end;
 mod losses;
 mod means;
 mod mended;

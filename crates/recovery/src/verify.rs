@@ -26,6 +26,7 @@ use crate::component::{Component, Contract};
 use crate::found::find;
 use crate::given::check_given;
 use crate::image::{ImageFile, PageSummer, Places, disk_of, pages_path, read_directory};
+use crate::losses::AcceptedLoss;
 use crate::restart::{RestartOptions, Restarted, restart};
 
 pub use self::tree::TreeFindings;
@@ -203,6 +204,9 @@ impl Checked<'_> {
     }
 
     fn check_anchor(&self, notes: &[String], found: &mut Findings) {
+        let losses = self.anchor.losses.iter().map(AcceptedLoss::text);
+        let losses = losses.map(|text| format!("a loss was accepted: {text}"));
+        found.notes.extend(losses);
         let is_combined = notes.iter().any(|note| note.starts_with(COMBINED));
         let other = match is_combined {
             true => "the other copy has that part whole",

@@ -15,6 +15,7 @@ pub mod import;
 pub mod logd;
 pub mod man;
 pub mod parent;
+pub mod receipt;
 pub mod repair;
 pub mod reproduce;
 pub mod restart;

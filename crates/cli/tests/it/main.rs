@@ -31,6 +31,7 @@ mod model;
 mod ordered;
 mod packaging;
 mod powercut;
+mod receipts;
 mod requests;
 mod sketch_model;
 mod status;

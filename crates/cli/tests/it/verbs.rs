@@ -40,7 +40,7 @@ fn every_verb_explains_itself_with_an_example() {
 fn a_command_line_that_makes_no_sense_is_a_usage_error() {
     let dir = tempfile::tempdir().unwrap();
     let data = arg(dir.path());
-    let wrong: [&[&str]; 14] = [
+    let wrong: [&[&str]; 16] = [
         &["frobnicate"],
         &["serve", "--frobnicate"],
         &["serve", "--listen", "nowhere"],
@@ -65,6 +65,8 @@ fn a_command_line_that_makes_no_sense_is_a_usage_error() {
         &["bench", "kv", "--clients", "0"],
         &["bench", "kv", "--mix", "mostly"],
         &["crash", "--runs", "0"],
+        &["receipt", "check", "--data", data],
+        &["receipt", "check", "--data", data, "0f3ac81e-4-99213-disc"],
     ];
     for args in wrong {
         let (code, text) = ended(args);

@@ -60,7 +60,7 @@ pub const KEEPALIVE: Setting = row(
 
 pub const DURABILITY: Setting = row(
     "durability",
-    Group::Database,
+    Group::Network,
     Kind::Choice(&Durability::NAMES),
     "How durable a write must be for replies that tell of it to leave, in new sessions; CLIENT DURABILITY changes it \
      for one. mem: visible, with the log at most 10 ms behind; mirror: in the memories of the log's nodes, or on the \

@@ -119,7 +119,6 @@ pub static SETTINGS: &[Setting] = &[
             number(&mut o.checkpoint_seconds_max, &v[0])
         }),
     ),
-    clients::DURABILITY,
     row(
         "on-stop",
         Group::Database,
@@ -215,6 +214,7 @@ pub static SETTINGS: &[Setting] = &[
     clients::TRACKED_KEYS,
     clients::IDLE,
     clients::KEEPALIVE,
+    clients::DURABILITY,
     row(
         "maxmemory-clients",
         Group::Network,

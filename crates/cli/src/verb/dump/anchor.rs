@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Parser;
 use perdura_base::ImageSlot;
-use perdura_recovery::{Anchor, ImageStatus};
+use perdura_recovery::{AcceptedLoss, Anchor, ImageStatus};
 use serde::Serialize;
 
 use crate::offline::{Directories, Offline};
@@ -46,6 +46,8 @@ struct Shown {
     archived: Option<ShownArchived>,
     /// The database that this one was restored from.
     parent: Option<ShownParent>,
+    /// The losses that were accepted, oldest first.
+    losses: Vec<ShownLoss>,
     /// The tree, if the database has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     tree: Option<ShownTree>,
@@ -59,6 +61,30 @@ struct ShownSection {
     tag: String,
     required: bool,
     bytes: usize,
+}
+
+#[derive(Serialize)]
+struct ShownLoss {
+    incarnation: u32,
+    /// The epoch that was kept.
+    durable_epoch: u64,
+    /// The highest epoch that is known to have been acknowledged; 0 if none is known.
+    acked_epoch: u64,
+    accepted: String,
+    #[serde(skip)]
+    text: String,
+}
+
+impl ShownLoss {
+    fn of(loss: &AcceptedLoss) -> ShownLoss {
+        ShownLoss {
+            incarnation: loss.incarnation.0,
+            durable_epoch: loss.durable.0,
+            acked_epoch: loss.acked.0,
+            accepted: moment(loss.wall_us),
+            text: loss.text(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -164,6 +190,7 @@ fn shown(anchor: &Anchor, notes: Vec<String>) -> Shown {
             ends: archived.ends.iter().map(|pos| pos.0).collect(),
         }),
         parent: anchor.parent.as_ref().map(ShownParent::of),
+        losses: anchor.losses.iter().map(ShownLoss::of).collect(),
         tree: anchor.tree.map(|tree| ShownTree {
             page_bytes: tree.page_bytes,
             redo_start: tree.rssp.0,
@@ -236,6 +263,9 @@ pub fn run(args: &Args) -> Result<()> {
     }
     if let Some(parent) = &anchor.parent {
         text += &format!("parent       {}\n", parent.text());
+    }
+    for loss in &anchor.losses {
+        text += &format!("accepted     {}, {}\n", loss.accepted, loss.text);
     }
     if let Some(tree) = &anchor.tree {
         text += &format!(

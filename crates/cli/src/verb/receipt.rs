@@ -1,0 +1,168 @@
+//! `perdura receipt`
+
+use std::io::BufRead;
+
+use anyhow::{Result, bail};
+use clap::{Parser, Subcommand};
+use perdura::{Error, Fate, Judged, Newest, Receipt};
+use perdura_recovery::found::find;
+use perdura_recovery::log_end::log_end;
+use perdura_recovery::{Anchor, Schedule};
+use serde::Serialize;
+
+use crate::exit::{Lost, Usage};
+use crate::offline::{Directories, Offline};
+use crate::output;
+use crate::read_disk::ReadDisk;
+
+/// Work on receipts of writes, which CLIENT RECEIPT gives.
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    Check(Check),
+}
+
+/// Say of receipts whether a data directory has what they name.
+///
+/// Reads the anchor, and the end of the log if the newest life of a stopped database decides; changes nothing. Each receipt is kept,
+/// lost, of another database, or undecided: the database is running, or nothing says any more where the life of a receipt for `mem`
+/// ended. Exit code 0 if all are kept, 3 if any is lost, else 1.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:\n  \
+    perdura receipt check --data perdura-data 0f3ac81e-4-99213-disk\n  \
+    perdura receipt check --data perdura-data --json - < receipts")]
+pub struct Check {
+    #[command(flatten)]
+    directories: Directories,
+    /// Receipts; `-` reads them from stdin, one on each line.
+    #[arg(required = true, value_name = "RECEIPT")]
+    receipts: Vec<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Checked {
+    uuid: String,
+    /// The newest life of the database.
+    incarnation: u32,
+    /// The epoch up to which that life is kept; `null` if that is not decided.
+    durable_epoch: Option<u64>,
+    kept: usize,
+    lost: usize,
+    other: usize,
+    undecided: usize,
+    receipts: Vec<Shown>,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    receipt: String,
+    fate: &'static str,
+    why: String,
+}
+
+pub fn run(action: &Action) -> Result<()> {
+    match action {
+        Action::Check(args) => check(args),
+    }
+}
+
+fn check(args: &Check) -> Result<()> {
+    let receipts = read(&args.receipts)?;
+    let (anchor, newest) = look(&args.directories)?;
+    let judged = receipts.iter().map(|it| (it, it.judge(&anchor, &newest)));
+    let judged: Vec<(&Receipt, Judged)> = judged.collect();
+    let count = |fate| judged.iter().filter(|(_, it)| it.fate == fate).count();
+    let [kept, lost, other, undecided] = Fate::ALL.map(count);
+    if args.json {
+        output::json(&Checked {
+            uuid: anchor.uuid.to_string(),
+            incarnation: anchor.incarnation.0,
+            durable_epoch: match newest {
+                Newest::Ends(epoch) => Some(epoch.0),
+                Newest::Open | Newest::Refused(_) => None,
+            },
+            kept,
+            lost,
+            other,
+            undecided,
+            receipts: judged
+                .iter()
+                .map(|(it, judged)| shown(it, judged))
+                .collect(),
+        })?;
+    } else {
+        let line = |(receipt, judged): &(&Receipt, Judged)| {
+            format!("{:<9}  {receipt}  {}\n", judged.fate.name(), judged.why)
+        };
+        let lines: String = judged.iter().map(line).collect();
+        output::text(&output::shown(&lines))?;
+    }
+    match (lost, undecided + other) {
+        (0, 0) => Ok(()),
+        (0, open) => bail!(
+            "{open} of {} receipt(s) not found kept or lost",
+            judged.len()
+        ),
+        (lost, _) => bail!(Lost(lost)),
+    }
+}
+
+fn shown(receipt: &Receipt, judged: &Judged) -> Shown {
+    Shown {
+        receipt: receipt.to_string(),
+        fate: judged.fate.name(),
+        why: judged.why.clone(),
+    }
+}
+
+/// The receipts of the command line, and those of stdin in the place of `-`.
+fn read(words: &[String]) -> Result<Vec<Receipt>> {
+    let mut receipts = Vec::new();
+    for word in words {
+        if word != "-" {
+            receipts.push(word.parse().map_err(|error| usage("", error))?);
+            continue;
+        }
+        for (number, line) in (1..).zip(std::io::stdin().lock().lines()) {
+            let line = line?;
+            let token = line.trim();
+            if !token.is_empty() {
+                let place = format!("stdin:{number}: ");
+                receipts.push(token.parse().map_err(|error| usage(&place, error))?);
+            }
+        }
+    }
+    Ok(receipts)
+}
+
+fn usage(place: &str, error: perdura::NoReceipt) -> Usage {
+    Usage(format!("{place}{error}"))
+}
+
+/// The anchor, and how far the newest life is kept.
+fn look(directories: &Directories) -> Result<(Anchor, Newest)> {
+    let offline = match Offline::open(directories) {
+        Ok(offline) => offline,
+        Err(error) if is_locked(&error) => {
+            let data = ReadDisk::open(&directories.data);
+            return match find(&data, &[])? {
+                Some((_, anchor, _)) => Ok((anchor, Newest::Open)),
+                None => Err(error),
+            };
+        }
+        Err(error) => return Err(error),
+    };
+    let (method, level) = offline.way("auto", None)?;
+    let options = offline.restart_options(method, &Schedule::new(level, 1));
+    let newest = match log_end(&options, &offline.anchor) {
+        Ok(epoch) => Newest::Ends(epoch),
+        Err(error) => Newest::Refused(error.to_string()),
+    };
+    Ok((offline.anchor, newest))
+}
+
+fn is_locked(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Error::Locked { .. }))
+}
