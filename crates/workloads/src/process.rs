@@ -1,6 +1,7 @@
-//! The kernel's figures for a process. A figure is `None` if the kernel does not report it.
+//! The kernel's figures for a process or a thread. A figure is `None` if the kernel does not report it.
 
 use std::fs;
+use std::time::Duration;
 
 /// Clock ticks a second, as the kernel reports CPU time to programs.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -39,6 +40,14 @@ pub fn cpu_parts(pid: u32) -> Option<(f64, f64)> {
     Some((ticks(11)? / TICKS_PER_SECOND, ticks(12)? / TICKS_PER_SECOND))
 }
 
+/// CPU time of this thread so far: what it waited for a core is not in it.
+#[must_use]
+pub fn thread_cpu() -> Duration {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(spent.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(spent.tv_nsec).unwrap_or(0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,5 +59,17 @@ mod tests {
         assert!(rss_bytes(me) <= peak_rss_bytes(me));
         assert!(cpu_seconds(me).is_some());
         assert_eq!(cpu_seconds(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_uses_no_processor() {
+        let begin = (std::time::Instant::now(), thread_cpu());
+        std::thread::sleep(Duration::from_millis(20));
+        let slept = thread_cpu() - begin.1;
+        assert!(slept < begin.0.elapsed() / 2, "{slept:?}");
+        let mut sum = 0_u64;
+        while thread_cpu() - begin.1 < slept + Duration::from_millis(1) {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
     }
 }

@@ -76,7 +76,8 @@ use self::command::{bytes, distributed, rates, replay, replicas, size};
 use self::costs::Costs;
 use self::logical::stand::LogicalStand;
 use self::logical::{detail, dirty, interval, prefetch, records, redo_time};
-use self::memory_disk::{delay, reliability};
+use self::memory_disk::tables::Tables;
+use self::memory_disk::{delay, reliability, table2, table3};
 use crate::sms::SmsOptions;
 
 /// Segments here are short: behind the log's end a restart looks for lost blocks up to the end of
@@ -88,7 +89,7 @@ const SEGMENT_BYTES: u64 = 512 << 10;
 type Make = fn(&Lab<'_>) -> Result<Figure>;
 
 /// Every figure by its name.
-pub const FIGURES: [(&str, Make); 29] = [
+pub const FIGURES: [(&str, Make); 31] = [
     ("000-volume", volume::make),
     ("000-fig5", log_time::make),
     ("000-fig6", disks::make),
@@ -112,6 +113,8 @@ pub const FIGURES: [(&str, Make); 29] = [
     ("002-dpt", detail::make),
     ("002-prefetch", prefetch::make),
     ("003-delay", delay::make),
+    ("003-table2", table2::make),
+    ("003-table3", table3::make),
     ("003-reliability", reliability::make),
     ("004-fig1", devices::make),
     ("004-fig3", copying::make),
@@ -138,6 +141,8 @@ pub struct Lab<'a> {
     data: Option<PathBuf>,
     /// The table of paper 002 and its histories, once they have been made.
     logical: OnceCell<LogicalStand>,
+    /// Tables 2 and 3 of paper 003, once they have been measured.
+    memory_disk: OnceCell<Tables>,
 }
 
 impl<'a> Lab<'a> {
@@ -153,6 +158,7 @@ impl<'a> Lab<'a> {
             sweeps: Default::default(),
             data: None,
             logical: OnceCell::new(),
+            memory_disk: OnceCell::new(),
         }
     }
 
@@ -194,6 +200,15 @@ impl<'a> Lab<'a> {
         }
         let stand = LogicalStand::new(self, self.data.as_deref())?;
         Ok(self.logical.get_or_init(|| stand))
+    }
+
+    /// Tables 2 and 3 of paper 003, measured when they are first asked for.
+    fn memory_disk(&self) -> Result<&Tables> {
+        if let Some(tables) = self.memory_disk.get() {
+            return Ok(tables);
+        }
+        let tables = Tables::measure(self)?;
+        Ok(self.memory_disk.get_or_init(|| tables))
     }
 
     /// The folder whose disk is measured.

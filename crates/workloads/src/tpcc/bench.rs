@@ -102,7 +102,7 @@ impl TpccBench {
         let (driven, archive) = watched(db, || {
             self.site.with_snapshots(db, || {
                 drive(db, options, Kind::ALL.len(), |worker| {
-                    self.terminals(db, options, worker)
+                    self.terminals(db, options.workers, worker)
                 })
             })
         })?;
@@ -121,7 +121,7 @@ impl TpccBench {
         };
         beside.run(db, self.site.log_dir(), options, report, |options| {
             drive(db, options, Kind::ALL.len(), |worker| {
-                self.terminals(db, options, worker)
+                self.terminals(db, options.workers, worker)
             })
         })
     }
@@ -138,8 +138,8 @@ impl TpccBench {
         Ok(db)
     }
 
-    fn terminals<'a>(&self, db: &'a Db, options: &DriveOptions, worker: usize) -> Terminals<'a> {
-        let workers = options.workers;
+    /// The terminals of one of so many workers.
+    pub(crate) fn terminals<'a>(&self, db: &'a Db, workers: usize, worker: usize) -> Terminals<'a> {
         Terminals {
             db,
             inputs: Inputs::new(self.scale, self.mix.clone(), self.seed, worker, workers),
@@ -298,7 +298,7 @@ impl<'a> Batch<'a> {
 }
 
 /// The terminals of a worker's warehouses.
-struct Terminals<'a> {
+pub(crate) struct Terminals<'a> {
     db: &'a Db,
     inputs: Inputs,
     /// The date of the next transaction, seconds; `None`: each has its own time.

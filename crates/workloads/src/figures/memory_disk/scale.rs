@@ -1,5 +1,9 @@
 //! How large the experiments of paper 003 are.
 
+use std::time::Duration;
+
+use crate::tpcc::inputs::Scale as Warehouses;
+
 /// The sizes of the experiments.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryDiskScale {
@@ -7,6 +11,14 @@ pub struct MemoryDiskScale {
     pub delay_rounds: usize,
     /// Losses that a simulation waits for.
     pub losses: u64,
+    /// TPC-C of tables 2 and 3.
+    pub warehouses: Warehouses,
+    /// How long a cell of the tables is watched on its own clock.
+    pub virtual_time: Duration,
+    /// How long what runs in real time is.
+    pub real_time: Duration,
+    /// Rounds of what is measured without injected delays; the median counts.
+    pub found_rounds: usize,
 }
 
 impl MemoryDiskScale {
@@ -14,17 +26,41 @@ impl MemoryDiskScale {
     pub const FULL: MemoryDiskScale = MemoryDiskScale {
         delay_rounds: 5_000,
         losses: 40_000,
+        warehouses: Warehouses {
+            warehouses: 8,
+            items: 100_000,
+            customers: 3_000,
+        },
+        virtual_time: Duration::from_secs(12),
+        real_time: Duration::from_secs(5),
+        found_rounds: 5,
     };
 
     /// A few seconds each. Of 8,000 losses the standard error is 1.1 %.
     pub const SMALL: MemoryDiskScale = MemoryDiskScale {
         delay_rounds: 1_000,
         losses: 8_000,
+        warehouses: Warehouses {
+            warehouses: 4,
+            items: 20_000,
+            customers: 600,
+        },
+        virtual_time: Duration::from_secs(4),
+        real_time: Duration::from_millis(1_500),
+        found_rounds: 3,
     };
 
     /// Only to try the machinery.
     pub const TINY: MemoryDiskScale = MemoryDiskScale {
         delay_rounds: 5,
         losses: 20,
+        warehouses: Warehouses {
+            warehouses: 2,
+            items: 100,
+            customers: 30,
+        },
+        virtual_time: Duration::from_millis(50),
+        real_time: Duration::from_millis(50),
+        found_rounds: 1,
     };
 }

@@ -1,0 +1,377 @@
+//! Users at terminals: each thinks, has a transaction executed, waits for its redo, and thinks again.
+//!
+//! Transactions are executed in the order in which users ask for them, by one thread. In *virtual time* only their execution
+//! takes time of this machine: its CPU time is measured and passes on the schedule's clock, on which the next free one of so many
+//! cores takes each transaction; waits and think times pass on that clock alone. So 500 users who think for a sixth of a
+//! second need no more of this machine than their transactions do. In *real time* all of it elapses.
+//!
+//! Waits overlap: no user waits behind the redo of another one. The paper's throughput, which grows in proportion to its
+//! users, says the same of its disks. Each user's think times follow from the seed and the user's number, so that two
+//! media meet the same users.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use fastrand::Rng;
+use perdura_base::Epoch;
+use perdura_base::checksum::mix64;
+use perdura_base::num::to_u64;
+
+use crate::drive::{Load, Log};
+use crate::num::{f64_of, ratio};
+
+/// How often a schedule in real time looks at what is durable.
+const LOOK_EVERY: Duration = Duration::from_micros(100);
+/// The shortest think time and how much longer the longest is, as parts of the mean.
+const THINK: (f64, f64) = (0.5, 1.0);
+
+/// Users, and how long they are watched.
+#[derive(Debug, Clone, Copy)]
+pub struct Users {
+    /// How many.
+    pub count: usize,
+    /// The mean of their think times, which are uniform between half of it and one and a half.
+    pub think: Duration,
+    /// What their think times follow from.
+    pub seed: u64,
+    /// Not measured.
+    pub warm_up: Duration,
+    /// Measured.
+    pub measured: Duration,
+}
+
+/// Transactions that ended in the measured time.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Ended {
+    /// How many.
+    pub txns: u64,
+    /// The measured time, seconds.
+    pub seconds: f64,
+}
+
+impl Ended {
+    /// Transactions a second.
+    #[must_use]
+    pub fn per_s(&self) -> f64 {
+        ratio(f64_of(self.txns), self.seconds)
+    }
+}
+
+/// The think times of all users, and the count of what they have had done.
+struct Watched {
+    users: Users,
+    randoms: Vec<Rng>,
+    txns: u64,
+}
+
+impl Watched {
+    fn new(users: &Users) -> Watched {
+        assert!(users.count > 0, "somebody works");
+        let random = |user| Rng::with_seed(mix64(mix64(users.seed).wrapping_add(to_u64(user))));
+        Watched {
+            users: *users,
+            randoms: (0..users.count).map(random).collect(),
+            txns: 0,
+        }
+    }
+
+    /// When each user asks for the first time: evenly drawn from a think time.
+    fn begin(&mut self) -> Vec<Duration> {
+        let think = self.users.think;
+        let draw = |random: &mut Rng| think.mul_f64(random.f64());
+        self.randoms.iter_mut().map(draw).collect()
+    }
+
+    /// Counts a transaction that ended then. Returns when its user asks for the next one.
+    fn ended(&mut self, user: usize, at: Duration) -> Duration {
+        let is_measured = at >= self.users.warm_up && at < self.end();
+        self.txns += u64::from(is_measured);
+        let part = THINK.1.mul_add(self.randoms[user].f64(), THINK.0);
+        at + self.users.think.mul_f64(part)
+    }
+
+    fn end(&self) -> Duration {
+        self.users.warm_up + self.users.measured
+    }
+
+    fn counted(&self) -> Ended {
+        Ended {
+            txns: self.txns,
+            seconds: self.users.measured.as_secs_f64(),
+        }
+    }
+}
+
+/// A transaction that was executed.
+#[derive(Debug, Clone, Copy)]
+pub struct Executed {
+    /// How long that took.
+    pub took: Duration,
+    /// How long its user waits for its redo.
+    pub wait: Duration,
+}
+
+/// Lets the users work in virtual time on a machine of so many cores.
+///
+/// # Errors
+/// Those of `execute`.
+pub fn in_virtual_time(
+    users: &Users,
+    cores: usize,
+    mut execute: impl FnMut() -> Result<Executed>,
+) -> Result<Ended> {
+    assert!(cores > 0, "something executes");
+    let mut watched = Watched::new(users);
+    let first = watched.begin();
+    let mut asks: BinaryHeap<_> = first.into_iter().zip(0..).map(Reverse).collect();
+    // When each core is free.
+    let mut free: BinaryHeap<_> = std::iter::repeat_n(Reverse(Duration::ZERO), cores).collect();
+    let end = watched.end();
+    while let Some(Reverse((at, user))) = asks.pop() {
+        if at >= end {
+            break;
+        }
+        let Reverse(core) = free.pop().expect("there is a core");
+        let executed = execute()?;
+        let done = at.max(core) + executed.took;
+        free.push(Reverse(done));
+        let next = watched.ended(user, done + executed.wait);
+        assert!(next >= at, "time goes on");
+        asks.push(Reverse((next, user)));
+    }
+    Ok(watched.counted())
+}
+
+/// What a user waits for in real time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitsFor {
+    /// So long.
+    Delay(Duration),
+    /// That the log has the transaction.
+    Log,
+}
+
+/// What is due at some time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// The user asks for a transaction.
+    Asks,
+    /// What the user waited for is over.
+    Over,
+}
+
+/// Lets the users work in real time, all in this thread.
+///
+/// # Errors
+/// A transaction's; the log's.
+pub fn in_real_time(
+    users: &Users,
+    log: &impl Log,
+    waits_for: WaitsFor,
+    load: &mut impl Load,
+) -> Result<Ended> {
+    let mut watched = Watched::new(users);
+    let first = watched.begin().into_iter().zip(0..);
+    let mut due: BinaryHeap<_> = first
+        .map(|(at, user)| Reverse((at, user, Event::Asks)))
+        .collect();
+    let mut waiting: Vec<(Epoch, usize)> = Vec::new();
+    let mut last = Epoch(0);
+    let end = watched.end();
+    let begin = Instant::now();
+    loop {
+        let now = begin.elapsed();
+        if now >= end {
+            break;
+        }
+        let durable = log.durable();
+        waiting.retain(|(epoch, user)| {
+            let is_durable = *epoch <= durable;
+            if is_durable {
+                due.push(Reverse((now, *user, Event::Over)));
+            }
+            !is_durable
+        });
+        let Some(Reverse((at, user, event))) = due.peek().copied() else {
+            std::thread::sleep(LOOK_EVERY);
+            continue;
+        };
+        if at > now {
+            let left = at.min(end) - now;
+            std::thread::sleep(match waiting.is_empty() {
+                true => left,
+                false => left.min(LOOK_EVERY),
+            });
+            continue;
+        }
+        due.pop();
+        match event {
+            Event::Over => {
+                let next = watched.ended(user, now);
+                due.push(Reverse((next, user, Event::Asks)));
+            }
+            Event::Asks => {
+                let epoch = load.step()?.epoch;
+                last = last.max(epoch);
+                match waits_for {
+                    WaitsFor::Delay(delay) => {
+                        let over = begin.elapsed() + delay;
+                        due.push(Reverse((over, user, Event::Over)));
+                    }
+                    WaitsFor::Log => {
+                        log.nudge();
+                        waiting.push((epoch, user));
+                    }
+                }
+            }
+        }
+    }
+    log.wait(last)?;
+    Ok(watched.counted())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::drive::{LogCounters, Submitted};
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn users(count: usize, measured: Duration) -> Users {
+        Users {
+            count,
+            think: ms(100),
+            seed: 11,
+            warm_up: ms(400),
+            measured,
+        }
+    }
+
+    fn per_s(users: &Users, cores: usize, took: Duration, wait: Duration) -> f64 {
+        let ended = in_virtual_time(users, cores, || Ok(Executed { took, wait }));
+        ended.unwrap().per_s()
+    }
+
+    #[test]
+    fn a_cycle_is_thinking_executing_and_waiting() {
+        let users = users(200, ms(20_000));
+        let of = |took, wait| per_s(&users, 2, took, wait);
+        let near = |ours: f64, theirs: f64| {
+            assert!((ours / theirs - 1.0).abs() < 0.01, "{ours} is not {theirs}");
+        };
+        near(of(ms(0), ms(0)), 200.0 / 0.1);
+        near(of(ms(0), ms(20)), 200.0 / 0.12);
+        near(of(Duration::from_micros(100), ms(0)), 200.0 / 0.1);
+        let gain = of(ms(0), ms(0)) / of(ms(0), ms(20));
+        assert!(
+            (gain - 1.2).abs() < 0.005,
+            "both meet the same users: {gain}"
+        );
+    }
+
+    #[test]
+    fn waits_overlap_and_executions_do_not() {
+        let users = users(500, ms(5_000));
+        let overlapping = per_s(&users, 1, ms(0), ms(900));
+        assert!((overlapping / 500.0 - 1.0).abs() < 0.05, "{overlapping}");
+        let one = per_s(&users, 1, ms(1), ms(0));
+        assert!((one / 1_000.0 - 1.0).abs() < 0.01, "a core is full: {one}");
+        let two = per_s(&users, 2, ms(1), ms(0));
+        assert!(
+            (two / 2_000.0 - 1.0).abs() < 0.01,
+            "two cores are full: {two}"
+        );
+    }
+
+    #[test]
+    fn the_seed_decides_who_asks_when() {
+        let of = |seed| {
+            let users = Users {
+                seed,
+                ..users(20, ms(1_000))
+            };
+            let mut took = 0;
+            let execute = || {
+                took += 1;
+                Ok(Executed {
+                    took: Duration::from_micros(took),
+                    wait: ms(took % 7),
+                })
+            };
+            in_virtual_time(&users, 1, execute).unwrap()
+        };
+        assert_eq!(of(1), of(1));
+        assert_ne!(of(1), of(2));
+    }
+
+    /// Makes an epoch durable at each look that is so many behind the newest.
+    struct Behind {
+        submitted: AtomicU64,
+        by: u64,
+    }
+
+    impl Log for &Behind {
+        fn durable(&self) -> Epoch {
+            Epoch(
+                self.submitted
+                    .load(Ordering::SeqCst)
+                    .saturating_sub(self.by),
+            )
+        }
+        fn wait(&self, epoch: Epoch) -> Result<()> {
+            anyhow::ensure!(epoch.0 <= self.submitted.load(Ordering::SeqCst), "stopped");
+            Ok(())
+        }
+        fn nudge(&self) {}
+        fn counters(&self) -> LogCounters {
+            LogCounters::default()
+        }
+    }
+
+    impl Load for &Behind {
+        fn step(&mut self) -> Result<Submitted> {
+            let epoch = self.submitted.fetch_add(1, Ordering::SeqCst) + 1;
+            Ok(Submitted {
+                kind: 0,
+                epoch: Epoch(epoch),
+                aborted: false,
+                log_bytes: None,
+            })
+        }
+    }
+
+    #[test]
+    fn in_real_time_users_wait_for_their_delay_or_for_the_log() {
+        let users = Users {
+            count: 10,
+            think: ms(4),
+            seed: 3,
+            warm_up: ms(10),
+            measured: ms(100),
+        };
+        let run = |by, waits_for| {
+            let log = Behind {
+                submitted: AtomicU64::new(0),
+                by,
+            };
+            let ended = in_real_time(&users, &&log, waits_for, &mut &log).unwrap();
+            (ended, log.submitted.into_inner())
+        };
+        let (free, _) = run(0, WaitsFor::Log);
+        let (delayed, _) = run(0, WaitsFor::Delay(ms(60)));
+        assert!(free.txns > 10, "{free:?}");
+        assert!(
+            delayed.txns <= 30,
+            "two rounds of ten, and a begun one: {delayed:?}"
+        );
+        assert!(delayed.txns < free.txns);
+        let (stuck, submitted) = run(1_000, WaitsFor::Log);
+        assert_eq!((stuck.txns, submitted), (0, 10), "nothing became durable");
+    }
+}
