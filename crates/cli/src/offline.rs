@@ -196,7 +196,7 @@ impl Offline {
             ordered: Some(player(self.accept.clone())),
             archived: None,
             dry_run: true,
-            accept_loss: false,
+            tail: Default::default(),
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: Arc::new(perdura::catalog::CatalogRows::default()),
             progress: Arc::new(Progress::default()),

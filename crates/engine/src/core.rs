@@ -26,7 +26,8 @@ use smallvec::SmallVec;
 
 use crate::catalog::{CATALOG, tables_of};
 use crate::named::{NamedTables, Renewal};
-use crate::opening::{bring_back, check_scheme};
+use crate::nodes::{Nodes, NodesInUse};
+use crate::opening::{Opened, bring_back, check_scheme};
 use crate::options::CoreOptions;
 use crate::typed::{CatalogRows, TypedState};
 
@@ -39,6 +40,8 @@ pub struct Env {
     pub clock: Arc<dyn Clock>,
     /// Randomness: a new database's uuid and hash seed come from it.
     pub seed: u64,
+    /// The nodes that hold the newest part of the log, if there are some.
+    pub nodes: Option<Nodes>,
 }
 
 /// Hears of keys that the purge removed because they were past their expiry: the places of their
@@ -77,6 +80,8 @@ pub struct Core {
     /// The indexes of flushed tables, to be dropped by the purge.
     pub(crate) flushed: Mutex<Vec<DetachedTable>>,
     pub(crate) expired: OnceLock<ExpiredListener>,
+    /// The nodes, if the database has some.
+    nodes: Option<NodesInUse>,
 }
 
 impl Core {
@@ -88,7 +93,7 @@ impl Core {
         options.check()?;
         check_scheme(&env, &options)?;
         let forms = Arc::new(CatalogRows::default());
-        let resumed = bring_back(&env, &options, &forms, progress)?;
+        let Opened { resumed, claimed } = bring_back(&env, &options, &forms, progress)?;
         if let Some(archived) = &options.archived {
             resumed.checkpoints.set_archived(archived)?;
         }
@@ -127,6 +132,7 @@ impl Core {
             purge_next: AtomicU32::new(0),
             flushed: Mutex::default(),
             expired: OnceLock::new(),
+            nodes: None,
         };
         core.attach_tables(&resumed.catalog, &forms);
         core.assert_resumed();
@@ -145,6 +151,10 @@ impl Core {
         core.start_reclaim();
         core.keep_divergences()?;
         core.checkpoints.shorten_chain()?;
+        if let (Some(nodes), Some(claimed)) = (&core.env.nodes, claimed) {
+            core.report.notes.extend(claimed.notes.iter().cloned());
+            core.nodes = Some(nodes.begin(claimed, &core.wal, &core.anchor)?);
+        }
         Ok(core)
     }
 
@@ -179,6 +189,24 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// The nodes that hold the newest part of the log, if there are some.
+    #[must_use]
+    pub fn nodes(&self) -> Option<&NodesInUse> {
+        self.nodes.as_ref()
+    }
+
+    /// Ends the epoch and hands all that was appended to the nodes, as far as the log's tail has room.
+    ///
+    /// # Errors
+    /// As [`Wal::ship_step`].
+    pub fn ship(&self) -> Result<()> {
+        self.close_epoch();
+        for stream in (0..self.wal.streams()).map(StreamId) {
+            self.wal.ship_step(stream)?;
+        }
+        Ok(())
     }
 
     /// Typed tables and procedures.

@@ -156,6 +156,7 @@ impl Db {
             disks,
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             seed: seed(clock.as_ref()),
+            nodes: options.nodes.clone(),
         };
         let core = Core::open(env, core_options, progress)?;
         core.vouch_for_life()?;
@@ -178,6 +179,8 @@ impl Db {
             flushers: RwLock::new(Vec::new()),
             wanted: AtomicBool::new(true),
             awaited: AtomicBool::new(false),
+            spinning: Mutex::new(()),
+            views: Mutex::default(),
             workers: Workers::default(),
             turn: Mutex::new(pacer),
             waiting: Mutex::new(0),
@@ -225,6 +228,10 @@ impl Db {
         let thread = housekeeper.thread().clone();
         shared.core.wal().prepare_by(move || thread.unpark());
         threads.handles.lock().push(housekeeper);
+        if shared.core.nodes().is_some() {
+            let mirror = spawn(&shared, "mirror", |shared| shared.mirror())?;
+            threads.handles.lock().push(mirror);
+        }
         let voucher = spawn(&shared, "vouch", |shared| shared.voucher())?;
         threads.handles.lock().push(voucher);
         if shared.archives {
@@ -506,6 +513,7 @@ impl Db {
         let ended = checkpoint.and_then(|()| {
             self.shared.core.flush_all()?;
             self.shared.archive_rest();
+            self.shared.end_mirror()?;
             self.shared.core.mark_clean()
         });
         self.shared.end();

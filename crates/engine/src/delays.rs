@@ -34,6 +34,8 @@ pub(crate) enum Work {
     Backlog,
     /// The first backup of an archive.
     Backup,
+    /// Changing the view of the mirror.
+    View,
     /// Merging the runs of the archive.
     Merge,
     /// Finding the backups of the archive whole: those that are not serve no restore.
@@ -51,6 +53,7 @@ impl Work {
             Work::Archive => "archiving the log".into(),
             Work::Backlog => "writing the archive's backlog".into(),
             Work::Backup => "the archive's first backup".into(),
+            Work::View => "changing the view of the mirror".into(),
             Work::Merge => "merging the archive".into(),
             Work::Backups => "finding the archive's backups whole".into(),
         }
@@ -58,9 +61,12 @@ impl Work {
 
     fn longest_ns(self) -> u64 {
         match self {
-            Work::Segment(_) | Work::Flush(_) | Work::Vouch | Work::Archive | Work::Backlog => {
-                URGENT_NS
-            }
+            Work::Segment(_)
+            | Work::Flush(_)
+            | Work::Vouch
+            | Work::View
+            | Work::Archive
+            | Work::Backlog => URGENT_NS,
             Work::Checkpoint | Work::Removal | Work::Backup | Work::Merge | Work::Backups => {
                 LONGEST_NS
             }

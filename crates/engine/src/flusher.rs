@@ -18,15 +18,34 @@ pub(crate) const FIRST: StreamId = StreamId(0);
 /// wait, and for the beacon.
 const LOOK_EVERY: Duration = Duration::from_millis(7);
 
+/// A flusher whose copy is not due looks again so often.
+const COPY_LOOK: Duration = Duration::from_millis(1);
+/// After so many looks at a log at rest it appends the beacon.
+const LOOKS_TO_BEACON: u32 = 7;
+
 impl Shared {
     /// A stream's flusher. The first one closes epochs and beacons; the others write what the
     /// closing left them.
     pub fn flusher(&self, stream: StreamId) {
         let first = stream == FIRST;
+        let mut idle_looks = 0;
         while !self.is_stopping() {
             if self.core.wal().failure().is_some() {
                 self.announce();
                 std::thread::park_timeout(FULL_RETRY);
+                continue;
+            }
+            if !self.copy_is_due() {
+                std::thread::park_timeout(COPY_LOOK);
+                idle_looks = if self.core.wal().is_idle() {
+                    idle_looks + 1
+                } else {
+                    0
+                };
+                if first && idle_looks > LOOKS_TO_BEACON {
+                    self.core.wal().append_beacon();
+                    idle_looks = 0;
+                }
                 continue;
             }
             // The housekeeper does this too, and may be zeroing a file for longer than a segment lasts.

@@ -121,7 +121,9 @@ mod keys;
 mod machine;
 pub mod map;
 pub mod merging;
+mod mirroring;
 mod named;
+mod nodes;
 mod opening;
 pub mod options;
 pub mod pace;
@@ -146,6 +148,7 @@ pub use durability::Durability;
 pub use keys::Keys;
 pub use map::Map;
 pub use merging::{Lent, Merging, MergingStep};
+pub use nodes::{MakeRegister, Nodes, NodesInUse, Random};
 pub use options::{CoreOptions, Options};
 pub use perdura_archive::Generation;
 pub use perdura_archive::retention::{self, Retention};
@@ -156,6 +159,7 @@ pub use perdura_heap::{
     Shape, SnapshotMode, Text, ValueCursor,
     texts::{TEXT_KEY_BYTES_MAX, TEXT_PAGE_BYTES},
 };
+pub use perdura_mirror as mirror;
 pub use perdura_recovery::disks::{Disks, Locks};
 pub use perdura_recovery::{CheckpointProgress, Level, Progress, RestartReport};
 pub use perdura_table as tables;

@@ -7,12 +7,13 @@ use perdura_base::checksum::mix64;
 use perdura_base::{Error, Result, Uuid};
 use perdura_heap::{Geometry, MemoryAccount};
 use perdura_recovery::indexing::ReadCatalog;
-use perdura_recovery::read_anchor;
 use perdura_recovery::restart::{NewDatabase, RestartOptions, create, restart};
+use perdura_recovery::{Anchor, Tail, read_anchor};
 use perdura_recovery::{ExecutorWindow, LogMemory, Method, Progress, Resumed, resume};
 use perdura_wal::{Mode, Scheme, Vouched};
 
 use crate::core::Env;
+use crate::nodes::{Claimed, Nodes};
 use crate::options::CoreOptions;
 use crate::typed::replay::Replayer;
 use crate::typed::{CatalogRows, LogForm};
@@ -49,14 +50,31 @@ pub(crate) fn check_scheme(env: &Env, options: &CoreOptions) -> Result<()> {
     }
 }
 
-/// Restarts the database on these disks, which is made if there is none, and resumes its log.
+/// A database that is back.
+pub(crate) struct Opened {
+    /// Its parts.
+    pub resumed: Resumed,
+    /// Its claim in the arbiter, if it has nodes.
+    pub claimed: Option<Claimed>,
+}
+
+/// Restarts the database on these disks, which is made if there is none, and resumes its log. If it has nodes, they are
+/// asked first.
 pub(crate) fn bring_back(
     env: &Env,
     options: &CoreOptions,
     forms: &Arc<CatalogRows>,
     progress: Arc<Progress>,
-) -> Result<Resumed> {
+) -> Result<Opened> {
     let made = read_anchor(env.disks.data.as_ref())?;
+    let claim = |anchor: &Anchor| {
+        let take_over = |nodes: &Nodes| {
+            let mono_ns = || env.clock.mono_ns();
+            nodes.take_over(&env.disks, anchor, (env.clock.wall_us(), &mono_ns))
+        };
+        env.nodes.as_ref().map(take_over).transpose()
+    };
+    let mut claimed = made.as_ref().map(claim).transpose()?.flatten();
     assert!(
         made.as_ref()
             .is_none_or(|anchor| anchor.scheme == scheme_of(options)),
@@ -75,7 +93,9 @@ pub(crate) fn bring_back(
         supplied: &[],
         archived: options.archived.clone(),
         dry_run: false,
-        accept_loss: false,
+        tail: claimed
+            .as_ref()
+            .map_or(Tail::OnDisk, |claimed| claimed.tail),
         memory: Arc::new(MemoryAccount::new(options.memory_limit)),
         catalog: Arc::clone(forms) as Arc<dyn ReadCatalog>,
         progress,
@@ -88,6 +108,9 @@ pub(crate) fn bring_back(
                 archived.check_durable(&Vouched::nothing(streams))?;
             }
             create(&env.disks, env.clock.as_ref(), &new_database(env, options))?;
+            let anchor =
+                read_anchor(env.disks.data.as_ref())?.expect("the database was made just now");
+            claimed = claim(&anchor)?;
             restart(&restart_options)?.expect("the database was made just now")
         }
     };
@@ -99,9 +122,11 @@ pub(crate) fn bring_back(
     let log_memory = LogMemory {
         block_bytes_max: options.block_bytes_max,
         queue_bytes_max: options.queue_bytes_max,
-        mirror: None,
+        mirror: env.nodes.as_ref().map(|nodes| perdura_wal::MirrorOptions {
+            tail_bytes_max: nodes.options.tail_bytes_max,
+        }),
     };
-    resume(
+    let resumed = resume(
         restarted,
         &restart_options,
         log_memory,
@@ -109,7 +134,8 @@ pub(crate) fn bring_back(
             // What no log makes whole must be of one instant.
             cuts: options.consistent_checkpoints || scheme_of(options) == Scheme::Unlogged,
         }),
-    )
+    )?;
+    Ok(Opened { resumed, claimed })
 }
 
 fn new_database(env: &Env, options: &CoreOptions) -> NewDatabase {

@@ -13,6 +13,7 @@ use perdura_recovery::{IMAGE_DISKS_MAX, Level, Schedule};
 use perdura_wal::{EpochEnds, SegmentSizes};
 
 use crate::durability::Durability;
+use crate::nodes::Nodes;
 use crate::typed::TypedOptions;
 
 /// The tables that a database has unless its options say otherwise: Redis's sixteen databases.
@@ -145,6 +146,8 @@ pub struct Options {
     pub lock_wait: Duration,
     /// Typed tables and procedures; see [`Db::builder`](crate::Db::builder).
     pub typed: TypedOptions,
+    /// The nodes that hold the newest part of the log, if there are some.
+    pub nodes: Option<Nodes>,
 }
 
 /// The longest fixed spacing of flushes.
@@ -187,6 +190,7 @@ impl Options {
             flush_every: Duration::ZERO,
             lock_wait: LOCK_WAIT,
             typed: core.typed,
+            nodes: None,
         }
     }
 
@@ -249,6 +253,15 @@ impl Options {
                 "{} image directories; there are at most {IMAGE_DISKS_MAX}",
                 self.image_dirs.len()
             )));
+        }
+        if let Some(nodes) = &self.nodes {
+            nodes.options.check()?;
+            let (tail, block) = (nodes.options.tail_bytes_max, core.block_bytes_max);
+            if tail < 2 * perdura_base::num::to_u64(block) {
+                return Err(Error::Usage(format!(
+                    "the log's tail has {tail} bytes; it holds at least two blocks of {block}"
+                )));
+            }
         }
         self.paths().check_logs(self.streams)?;
         Ok(core)

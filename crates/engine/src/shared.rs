@@ -74,6 +74,10 @@ pub(crate) struct Shared {
     pub wanted: AtomicBool,
     /// Set when a thread that wants a flush waits for it; cleared likewise.
     pub awaited: AtomicBool,
+    /// Held by the thread that spins for the replies of nodes.
+    pub spinning: Mutex<()>,
+    /// Changes of view that were not told yet.
+    pub views: Mutex<Vec<String>>,
     /// How busy the threads are that want flushes and do not wait.
     pub workers: Workers,
     /// There is one stream, and its writes complete by themselves.
@@ -140,6 +144,9 @@ impl Shared {
 
     /// Has what was appended made durable while the calling thread goes on.
     pub fn want_durable(&self) {
+        if self.ships_by_itself() {
+            return;
+        }
         if !self.wanted.load(Ordering::SeqCst) && !self.wanted.swap(true, Ordering::SeqCst) {
             self.workers.tell(self.clock.mono_ns());
             self.wake_first();
@@ -176,7 +183,7 @@ impl Shared {
     /// Whether nothing that the rung above `mem` lacks is older than the bound.
     pub fn is_mem_in_time(&self) -> bool {
         let age_us = self.core.age_ns(Durability::Mem.rung()) / 1000;
-        if age_us > MEM_AGE_US_NUDGE {
+        if age_us > MEM_AGE_US_NUDGE && !self.ships_by_itself() {
             self.nudge();
         }
         age_us <= MEM_AGE_US_MAX
@@ -185,6 +192,9 @@ impl Shared {
     pub fn wait(&self, rung: Rung, epoch: Epoch) -> Result<()> {
         self.check_ticket(epoch)?;
         let wal = self.core.wal();
+        if rung == Rung::Mirror {
+            self.wait_for_nodes(epoch)?;
+        }
         if wal.durable(rung) >= epoch {
             return Ok(());
         }
@@ -221,7 +231,7 @@ impl Shared {
 
     /// Waits until an epoch is durable, or `holds` no longer holds when the thread would sleep, or it was
     /// woken.
-    fn wait_until(&self, rung: Rung, epoch: Epoch, holds: impl Fn() -> bool) -> Result<()> {
+    pub fn wait_until(&self, rung: Rung, epoch: Epoch, holds: impl Fn() -> bool) -> Result<()> {
         let wal = self.core.wal();
         let mut waiting = self.waiting.lock();
         *waiting += 1;
@@ -262,6 +272,12 @@ impl Shared {
 
     /// Tells waiting callers and listeners that D has advanced or the database has stopped.
     pub fn announce(&self) {
+        if let Some(nodes) = self.core.nodes()
+            && !nodes.is_mirrored()
+        {
+            // Acknowledgements wait for the disk, which may just have advanced.
+            nodes.try_pump(self.clock.mono_ns());
+        }
         if *self.waiting.lock() > 0 {
             self.progressed.notify_all();
         }

@@ -514,6 +514,14 @@ impl Mirror {
         }
     }
 
+    /// Whether acknowledgements of some stream may rest on nodes, in the view in force or one that may replace it.
+    #[must_use]
+    pub fn is_mirrored(&self) -> bool {
+        let state = self.state.lock();
+        let pending = state.pending.as_ref().is_some_and(View::is_mirrored);
+        state.view.is_mirrored() || pending
+    }
+
     /// The database.
     #[must_use]
     pub fn uuid(&self) -> Uuid {

@@ -16,11 +16,12 @@ use perdura_wal::{ChainLink, Cut, Elsewhere, EpochEnds, History, StreamScan};
 use crate::families::Families;
 use crate::images::{ImageStatus, Images};
 use crate::losses::{self, AcceptedLoss, Losses};
+use crate::mirrored::{self, Mirrored};
 use crate::tree::section::{self as tree_section, TreeAnchor};
 use crate::{archived, begins, parent};
 
 /// The tags of the sections that this build knows.
-const KNOWN: [Tag; 8] = [
+const KNOWN: [Tag; 9] = [
     Tag(Geometry::SECTION),
     Tag(Images::SECTION),
     Tag(Families::SECTION),
@@ -28,6 +29,7 @@ const KNOWN: [Tag; 8] = [
     Tag(archived::SECTION),
     Tag(parent::SECTION),
     Tag(losses::SECTION),
+    Tag(mirrored::SECTION),
     Tag(tree_section::SECTION),
 ];
 
@@ -48,6 +50,8 @@ pub struct Anchor {
     pub parent: Option<Parent>,
     /// The losses that were accepted; see [`accept_loss`](Self::accept_loss).
     pub losses: Losses,
+    /// The writer whose acknowledgements may rest on nodes; `None` if all that was acknowledged is on disk.
+    pub mirrored: Option<Mirrored>,
     /// The tree, if its scheme has one.
     pub tree: Option<TreeAnchor>,
     /// All sections as they were read, those of other builds among them.
@@ -80,6 +84,7 @@ impl Anchor {
             archived: None,
             parent: None,
             losses: Losses::default(),
+            mirrored: None,
             tree: None,
             sections: Sections::default(),
         }
@@ -124,6 +129,10 @@ impl Anchor {
                 losses::decode(payload, &record.history)
             })?,
         };
+        let mirrored = match record.sections.get(Tag(mirrored::SECTION)) {
+            None => None,
+            Some(_) => Some(owned(&record, Tag(mirrored::SECTION), mirrored::decode)?),
+        };
         let tree = match record.sections.get(Tag(tree_section::SECTION)) {
             None if !record.history.scheme.has_tree() => None,
             _ => Some(owned(
@@ -140,6 +149,7 @@ impl Anchor {
             archived,
             parent,
             losses,
+            mirrored,
             tree,
             sections: record.sections,
         })
@@ -182,6 +192,13 @@ impl Anchor {
         );
         if !self.losses.is_empty() {
             sections.set(Tag(losses::SECTION), false, losses::encode(&self.losses));
+        }
+        match self.mirrored {
+            Some(mirrored) => {
+                let payload = mirrored::encode(mirrored);
+                sections.set(Tag(mirrored::SECTION), true, payload);
+            }
+            None => sections.remove(Tag(mirrored::SECTION)),
         }
         if let Some(tree) = &self.tree {
             let payload = tree_section::encode(tree);

@@ -14,6 +14,19 @@ use crate::ordered::OrderedPlayer;
 use crate::player::Supplied;
 use crate::report::Progress;
 
+/// What became of the end of a log that was acknowledged when nodes held it, before the log's disks did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tail {
+    /// Nobody was asked: the log's disks must be all there is. A database whose anchor says that nodes may hold more is
+    /// refused.
+    #[default]
+    OnDisk,
+    /// Arbiter and nodes were asked, and what they had is on the log's disks.
+    Drained,
+    /// The operator gives up what only nodes may hold. The anchor keeps a note of it for ever.
+    GivenUp,
+}
+
 /// What a restart works with.
 pub struct RestartOptions<'a> {
     /// The disks.
@@ -32,8 +45,8 @@ pub struct RestartOptions<'a> {
     pub archived: Option<EpochEnds>,
     /// Leave the data as it is.
     pub dry_run: bool,
-    /// Go on without the acknowledged epochs that a block names and that only the memories of a mirror held.
-    pub accept_loss: bool,
+    /// What became of the end of the log that only nodes may hold.
+    pub tail: Tail,
     /// The account that the heap is on.
     pub memory: Arc<MemoryAccount>,
     /// Reads the catalog from a heap whose table 0 is indexed.
@@ -61,7 +74,7 @@ impl<'a> RestartOptions<'a> {
             ordered: None,
             archived: None,
             dry_run: false,
-            accept_loss: false,
+            tail: Tail::OnDisk,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: Arc::new(NoTables),
             progress: Arc::new(Progress::default()),

@@ -36,6 +36,7 @@ use crate::found::find;
 use crate::given::check_given;
 use crate::image::Directory;
 use crate::indexing::Indexing;
+use crate::mirrored;
 use crate::ordered::{Second, second_pass};
 use crate::plan::{BadPage, ImagePlan, plan_image};
 use crate::player::Player;
@@ -49,7 +50,7 @@ use crate::tree::{Part, RestartedTree, TreeMeans};
 
 pub use crate::create::{NewDatabase, NewTree, create, create_with_tree};
 
-pub use crate::options::RestartOptions;
+pub use crate::options::{RestartOptions, Tail};
 pub use crate::tables::Catalog;
 
 /// A database that is back.
@@ -100,6 +101,7 @@ pub fn restart_with_tree(
         return Ok(None);
     };
     check_given(options, &anchor)?;
+    mirrored::check_tail(options, &anchor)?;
     let tree = anchor
         .tree
         .map(|named| part_of_tree(options, named, tree))
@@ -171,6 +173,11 @@ pub fn restart_with_tree(
 
     let mut record = anchor.clone();
     close_incarnation(&mut record, &cut, &image.damaged)?;
+    if options.tail == Tail::GivenUp {
+        report
+            .notes
+            .extend(mirrored::give_up(&mut record, &anchor, &cut, clock)?);
+    }
     let anchor_cell = if options.dry_run {
         None
     } else {
@@ -295,7 +302,7 @@ pub(crate) fn load(
             .progress
             .add_total(image.pages * to_u64(perdura_base::limits::PAGE_BYTES));
         let log = Streams::new(&options.disks.logs, anchor, &image.begin)
-            .accepting_loss(options.accept_loss);
+            .accepting_loss(options.tail == Tail::GivenUp);
         let means = Means {
             geometry,
             memory: &options.memory,

@@ -7,8 +7,8 @@ use perdura_device::{Disk, ManualClock, MemDisk};
 use perdura_heap::Geometry;
 use perdura_recovery::window::ExecutorWindow;
 use perdura_recovery::{
-    Disks, Level, LogMemory, Method, NewDatabase, RestartOptions, Schedule, create, flush_all,
-    restart, resume,
+    Disks, Level, LogMemory, Method, NewDatabase, RestartOptions, Schedule, Tail, create,
+    flush_all, restart, resume,
 };
 use perdura_wal::{FlushProgress, FrameKind, MirrorOptions, Rung, Scheme, SegmentSizes, Wal};
 
@@ -76,10 +76,10 @@ fn a_restart_goes_on_without_what_the_mirror_held_only_if_its_options_say_so() {
     let refused = restart(&again).err().map(|error| error.to_string());
     let why = format!("names epoch {lost} as acknowledged");
     assert!(refused.is_some_and(|refused| refused.contains(&why)));
-    again.accept_loss = true;
+    again.tail = Tail::GivenUp;
     let report = restart(&again).unwrap().unwrap().report;
     assert_eq!(report.durable_epoch, on_disk.0);
     // What was given up is void in the next life.
-    again.accept_loss = false;
+    again.tail = Tail::OnDisk;
     assert!(restart(&again).unwrap().is_some());
 }

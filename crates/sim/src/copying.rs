@@ -169,6 +169,7 @@ impl Copier {
             disks: Disks::on_one(disk, usize::from(world.course.streams)),
             clock: Arc::clone(&world.clock) as Arc<dyn Clock>,
             seed: world.seed ^ 1,
+            nodes: None,
         };
         match Core::open(env.clone(), world.options(), Arc::new(Progress::default())) {
             Ok(core) => {

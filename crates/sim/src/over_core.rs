@@ -168,6 +168,7 @@ pub(crate) trait OverCore {
             },
             clock: Arc::clone(&machine.clock) as Arc<dyn Clock>,
             seed: machine.seed,
+            nodes: None,
         }
     }
 

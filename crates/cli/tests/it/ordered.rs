@@ -19,6 +19,7 @@ fn crashed(dir: &Path, declared: &[Family], with_call: bool) {
         disks: Disks::on_one(disk, 1),
         clock: Arc::new(SystemClock::new()),
         seed: 7,
+        nodes: None,
     };
     let options = CoreOptions {
         partitions: 4,

@@ -73,6 +73,7 @@ fn open_core(
         disks: Disks::on_one(life, streams),
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         seed: 7,
+        nodes: None,
     };
     let options = CoreOptions {
         archived,

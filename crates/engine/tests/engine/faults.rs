@@ -211,7 +211,7 @@ fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
             ordered: None,
             archived: None,
             dry_run: false,
-            accept_loss: false,
+            tail: Default::default(),
             memory: Arc::new(perdura_heap::MemoryAccount::new(u64::MAX)),
             catalog: Arc::new(NoTables),
             progress: Arc::new(Progress::default()),

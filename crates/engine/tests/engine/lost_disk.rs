@@ -72,6 +72,7 @@ pub fn open_on(
         disks: disks_on(data, log),
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         seed,
+        nodes: None,
     };
     Core::open(env, small(), Arc::new(Progress::default()))
 }

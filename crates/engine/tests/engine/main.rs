@@ -23,6 +23,7 @@ mod log_end;
 mod long_rows;
 mod lost_disk;
 mod many_runs;
+mod mirrored;
 mod moments;
 mod ordered;
 mod proving;

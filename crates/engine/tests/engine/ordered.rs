@@ -82,7 +82,7 @@ fn a_restart_that_plans_its_image_again_plays_ordered_frames_once_with_the_last_
         ordered: Some(Arc::clone(&counts) as Arc<dyn OrderedPlayer>),
         archived: None,
         dry_run: true,
-        accept_loss: false,
+        tail: Default::default(),
         memory: Arc::new(MemoryAccount::new(u64::MAX)),
         catalog: Arc::new(CatalogRows::default()),
         progress: Arc::new(Progress::default()),

@@ -83,6 +83,7 @@ impl World {
             disks,
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             seed: 7,
+            nodes: None,
         };
         let mut options = CoreOptions {
             archived,

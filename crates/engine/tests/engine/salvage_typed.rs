@@ -85,7 +85,7 @@ fn salvaged(disk: &Arc<SimDisk>, log: LogForm) -> Option<(Missing, Core)> {
         ordered: player(),
         archived: None,
         dry_run: true,
-        accept_loss: false,
+        tail: Default::default(),
         memory: Arc::new(MemoryAccount::new(u64::MAX)),
         catalog: Arc::new(CatalogRows::default()),
         progress: Arc::new(Progress::default()),

@@ -52,7 +52,7 @@ impl Machine {
             ordered,
             archived: None,
             dry_run: true,
-            accept_loss: false,
+            tail: Default::default(),
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: Arc::new(NoTables),
             progress: Arc::new(Progress::default()),

@@ -60,6 +60,7 @@ impl Sweep<'_> {
             disks: Disks::on_one(Arc::clone(&disk), usize::from(world.course.streams)),
             clock: Arc::clone(&world.clock) as Arc<dyn Clock>,
             seed: world.seed ^ 1,
+            nodes: None,
         };
         let method = Method::of(Scheme::Differential);
         let options = dry_run_options(&env, method, world.swarm.options.schedule);

@@ -124,6 +124,7 @@ fn the_product_refuses_a_database_of_interleaved_transactions_and_the_other_way_
             disks: disks.env.disks.clone(),
             clock: Arc::clone(&disks.env.clock),
             seed: 1,
+            nodes: None,
         };
         let options = CoreOptions {
             partitions: 2,

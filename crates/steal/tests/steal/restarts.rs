@@ -39,7 +39,7 @@ pub fn dry_run(disks: &Disks, method: &Method, schedule: Schedule) -> Result<Fou
         ordered: None,
         archived: None,
         dry_run: true,
-        accept_loss: false,
+        tail: Default::default(),
         memory: Arc::new(MemoryAccount::new(u64::MAX)),
         catalog: Arc::new(perdura::catalog::CatalogRows::default()),
         progress: Arc::new(Progress::default()),

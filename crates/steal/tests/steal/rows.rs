@@ -48,6 +48,7 @@ fn product() -> (Disks, u64) {
             disks: disks.env.disks.clone(),
             clock: Arc::clone(&disks.env.clock),
             seed: 7,
+            nodes: None,
         };
         let small = CoreOptions {
             partitions: 2,

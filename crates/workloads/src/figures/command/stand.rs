@@ -366,7 +366,7 @@ impl Crash {
             ordered: Some(Arc::new(replayer)),
             archived: None,
             dry_run: true,
-            accept_loss: false,
+            tail: Default::default(),
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: Arc::new(CatalogRows::default()),
             progress: Arc::new(Progress::default()),

@@ -1,0 +1,216 @@
+//! How an open database uses its nodes: who ships blocks, who waits for replies, and when the copy to disk is due.
+//!
+//! While acknowledgements rest on nodes, a thread that waits for one ends the epoch and ships it by itself, and collects
+//! the replies: it spins for a moment if it is the only one, since being woken takes longer than the nodes do, and then sleeps.
+//! The mirror's own thread collects for all that sleep, looks after connections and changes the view. The flushers copy
+//! what was shipped to disk: when a caller waits for the disk, when much or old data waits, at a change of view, and at the end.
+//! In the other modes of the view acknowledgements wait for the disk, and the flushers work as without nodes.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use perdura_base::{Epoch, Result};
+use perdura_device::Clock;
+use perdura_mirror::{Managed, Status};
+use perdura_wal::Rung;
+
+use crate::db::Db;
+use crate::delays::Work;
+use crate::nodes::NodesInUse;
+use crate::shared::Shared;
+
+/// A single waiter spins for so long before it sleeps, nanoseconds.
+const SPIN_NS: u64 = 60_000;
+/// The copy is due when so many bytes are not on disk.
+const COPY_BYTES: u64 = 1 << 20;
+/// The copy is due when data are so old, nanoseconds.
+const COPY_AGE_NS: u64 = 10_000_000;
+/// While replies are awaited, the mirror's thread looks so often.
+const LOOK_BUSY: Duration = Duration::from_micros(50);
+/// While none are, it looks so often: pings, connections, an epoch that no caller waits for.
+const LOOK_IDLE: Duration = Duration::from_millis(1);
+/// A clean end waits so long for the arbiter.
+const STOP_NS: u64 = 5_000_000_000;
+
+impl Db {
+    /// Whether acknowledgements at the rung of the mirror rest on nodes now.
+    #[must_use]
+    pub fn is_mirrored(&self) -> bool {
+        self.shared.is_mirrored()
+    }
+
+    /// Hands what was appended to the nodes and collects what they have answered, without waiting. Returns whether the
+    /// mirror's durable epoch has advanced. Nothing happens without nodes.
+    pub fn ship(&self) -> bool {
+        self.shared.ship()
+    }
+
+    /// The view in force, the nodes, and how far they are; `None` without nodes.
+    #[must_use]
+    pub fn mirror(&self) -> Option<Status> {
+        let now_ns = self.shared.clock.mono_ns();
+        Some(self.shared.core.nodes()?.status(now_ns))
+    }
+
+    /// A line for each change of view since the last call.
+    #[must_use]
+    pub fn take_views(&self) -> Vec<String> {
+        std::mem::take(&mut self.shared.views.lock())
+    }
+}
+
+impl Shared {
+    fn nodes(&self) -> Option<&NodesInUse> {
+        self.core.nodes()
+    }
+
+    /// Whether acknowledgements rest on nodes now.
+    pub fn is_mirrored(&self) -> bool {
+        self.nodes().is_some_and(NodesInUse::is_mirrored)
+    }
+
+    /// Whether what was appended is shipped at once although no caller waits: the mirror's thread does it.
+    pub fn ships_by_itself(&self) -> bool {
+        self.is_mirrored()
+    }
+
+    /// Ships all that was appended and collects what nodes have answered. Returns whether more is acknowledged.
+    pub fn ship(&self) -> bool {
+        let Some(nodes) = self.nodes() else {
+            return false;
+        };
+        let wal = self.core.wal();
+        // A failure has latched the log, as every caller sees.
+        if wal.durable(Rung::Mirror) < wal.last_appended() && self.core.ship().is_err() {
+            self.announce();
+            return false;
+        }
+        self.collect_replies(nodes)
+    }
+
+    fn collect_replies(&self, nodes: &NodesInUse) -> bool {
+        let rose = nodes.try_pump(self.clock.mono_ns()).unwrap_or(false);
+        if rose {
+            let wal = self.core.wal();
+            assert!(
+                wal.durable(Rung::Mirror) < wal.current(),
+                "an epoch is acknowledged when it has ended"
+            );
+            self.announce();
+        }
+        rose
+    }
+
+    /// Waits until nodes hold an epoch. Returns early if acknowledgements no longer rest on nodes.
+    pub fn wait_for_nodes(&self, epoch: Epoch) -> Result<()> {
+        let wal = self.core.wal();
+        while wal.durable(Rung::Mirror) < epoch && self.is_mirrored() {
+            wal.check()?;
+            self.ship();
+            if self.spin_for_nodes(epoch) {
+                return Ok(());
+            }
+            self.wait_until(Rung::Mirror, epoch, || self.is_mirrored())?;
+        }
+        Ok(())
+    }
+
+    /// Collects replies for a moment without sleeping, unless another thread does.
+    fn spin_for_nodes(&self, epoch: Epoch) -> bool {
+        let wal = self.core.wal();
+        let Some(nodes) = self.nodes() else {
+            return false;
+        };
+        let Some(_only_one) = self.spinning.try_lock() else {
+            return false;
+        };
+        let begun_ns = self.clock.mono_ns();
+        while wal.durable(Rung::Mirror) < epoch {
+            self.collect_replies(nodes);
+            if self.clock.mono_ns() > begun_ns + SPIN_NS {
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        wal.durable(Rung::Mirror) >= epoch
+    }
+
+    /// Whether a flusher has to copy what was shipped now. Always, while acknowledgements wait for the disk.
+    pub fn copy_is_due(&self) -> bool {
+        let Some(nodes) = self.nodes().filter(|nodes| nodes.is_mirrored()) else {
+            return true;
+        };
+        let wal = self.core.wal();
+        if nodes.take_copy_wish() {
+            self.wanted.store(true, Ordering::SeqCst);
+        }
+        self.wanted.load(Ordering::SeqCst)
+            || wal.waiting_bytes(Rung::Disk) >= COPY_BYTES
+            || self.core.age_ns(Rung::Disk) >= COPY_AGE_NS
+            || self.is_stopping()
+    }
+
+    /// The mirror's thread.
+    pub fn mirror(&self) {
+        let Some(nodes) = self.nodes() else {
+            return;
+        };
+        let wal = self.core.wal();
+        while !self.is_stopping() {
+            if wal.failure().is_some() {
+                self.announce();
+                return;
+            }
+            let was_mirrored = nodes.is_mirrored();
+            match nodes.manage(self.clock.mono_ns()) {
+                Ok(Managed::Step) => self.delays.done(Work::View),
+                Ok(Managed::Idle | Managed::Stopped) => {}
+                Err(_) if wal.failure().is_some() => continue,
+                Err(error) => {
+                    self.delays.failed(Work::View, &error, self.clock.mono_ns());
+                }
+            }
+            if was_mirrored != nodes.is_mirrored() {
+                self.nudge();
+            }
+            self.tell_views(nodes);
+            self.ship();
+            let is_awaited = wal.durable(Rung::Mirror) < wal.last_appended();
+            std::thread::park_timeout(if is_awaited { LOOK_BUSY } else { LOOK_IDLE });
+        }
+    }
+
+    fn tell_views(&self, nodes: &NodesInUse) {
+        let mut lines = nodes.take_events();
+        if !lines.is_empty() {
+            self.views.lock().append(&mut lines);
+        }
+    }
+
+    /// Ends the mirror when all is on disk, and the threads have ended: view and anchor say so. An arbiter that does not
+    /// answer leaves both as they are, and the next open asks it.
+    pub fn end_mirror(&self) -> Result<()> {
+        let Some(nodes) = self.nodes() else {
+            return Ok(());
+        };
+        nodes.begin_stop();
+        let begun_ns = self.clock.mono_ns();
+        assert!(self.is_stopping(), "no thread ships any more");
+        while !nodes.has_stopped() {
+            self.core.flush_all()?;
+            nodes.pump(self.clock.mono_ns());
+            let managed = nodes.manage(self.clock.mono_ns());
+            self.tell_views(nodes);
+            match managed {
+                Ok(Managed::Step | Managed::Stopped) => {}
+                Ok(Managed::Idle) => std::thread::sleep(LOOK_IDLE),
+                Err(error) if self.core.wal().failure().is_some() => return Err(error),
+                Err(_) => std::thread::sleep(LOOK_IDLE),
+            }
+            if self.clock.mono_ns() > begun_ns + STOP_NS {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}

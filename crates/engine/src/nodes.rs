@@ -1,0 +1,435 @@
+//! The log in the memory of nodes: what an open does with them, and what serves them while the database runs.
+//!
+//! An open that is given nodes claims the database in the arbiter first. If the anchor says that nodes may hold more of the
+//! log than its disks, it seals them and drains what they hold into the segments, and only then restarts as always. When
+//! the anchor names the new life, the view says so, and the writer's side begins (`perdura_mirror`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use perdura_base::{Epoch, Error, Pos, Result, StreamId, Uuid};
+use perdura_mirror::{
+    Beginning, Claim, Claimant, Fetch, Fetched, Kept, Log, Managed, Mirror, MirrorOptions, Net,
+    Patience, Register, Status, Swap, View, beginning_view,
+};
+use perdura_recovery::disks::Disks;
+use perdura_recovery::{Anchor, AnchorCell, Mirrored, Tail, flush_all};
+use perdura_wal::drain::{KeptTail, drain};
+use perdura_wal::{Rung, Wal};
+
+/// Makes the register of a database's view.
+pub type MakeRegister = dyn Fn(Uuid) -> Result<Box<dyn Register>> + Send + Sync;
+/// Numbers that no one can guess, or that a seed decides.
+pub type Random = dyn Fn() -> u64 + Send + Sync;
+
+/// The nodes that are to hold the newest part of the log, and the arbiter that holds the view.
+#[derive(Clone)]
+pub struct Nodes {
+    /// Their addresses, and the bounds.
+    pub options: MirrorOptions,
+    /// How they are reached.
+    pub net: Arc<dyn Net>,
+    /// Where the view is.
+    pub register: Arc<MakeRegister>,
+    /// Random numbers.
+    pub random: Arc<Random>,
+    /// How long a takeover waits for them.
+    pub patience: Patience,
+    /// Go on without what only nodes may hold, if they do not return it.
+    pub accept_loss: bool,
+    /// Has a little time pass, in which nodes answer.
+    pub pass: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl std::fmt::Debug for Nodes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Nodes");
+        shown.field("groups", &self.options.groups);
+        shown.field("accept_loss", &self.accept_loss);
+        shown.finish_non_exhaustive()
+    }
+}
+
+/// The arbiter is asked so often before an open fails.
+const TRIES: usize = 50;
+
+/// A database that an open has claimed.
+pub(crate) struct Claimed {
+    by: Claimant,
+    view: View,
+    register: Box<dyn Register>,
+    /// What the restart is to believe of the end of the log.
+    pub tail: Tail,
+    /// What the takeover did, for the report.
+    pub notes: Vec<String>,
+}
+
+impl Nodes {
+    /// Claims a database, and drains what nodes hold of its log.
+    ///
+    /// # Errors
+    /// The arbiter's, the nodes', and those of [`drain`]. Nothing was changed but the generation, or what was drained, which the
+    /// next open finds.
+    pub(crate) fn take_over(
+        &self,
+        disks: &Disks,
+        anchor: &Anchor,
+        now: (u64, &dyn Fn() -> u64),
+    ) -> Result<Claimed> {
+        let (wall_us, mono_ns) = now;
+        self.options.check()?;
+        let mut register = (self.register)(anchor.uuid)?;
+        let by = Claimant {
+            uuid: anchor.uuid,
+            writer: (self.random)(),
+            wall_us,
+            groups: u8::try_from(self.options.groups.len()).expect("at most 16 groups"),
+            streams: anchor.streams,
+        };
+        let view = self.claim(&by, register.as_mut())?;
+        assert!(
+            view.uuid == anchor.uuid && view.writer == by.writer,
+            "what was claimed is this database"
+        );
+        if view.homes.len() != usize::from(anchor.streams) {
+            return Err(Error::Usage(format!(
+                "the view in the arbiter is of a log of {} streams, and this one has {}",
+                view.homes.len(),
+                anchor.streams
+            )));
+        }
+        if view.life > anchor.incarnation {
+            return Err(Error::Usage(format!(
+                "the view in the arbiter is of life {} of this database, and the data directory of life {}: it is an older copy. \
+                 Nothing was changed but the generation. Give the newest one",
+                view.life, anchor.incarnation
+            )));
+        }
+        let mut claimed = Claimed {
+            by,
+            view,
+            register,
+            tail: Tail::Drained,
+            notes: Vec::new(),
+        };
+        let Some(mirrored) = anchor.mirrored else {
+            claimed.tail = if self.accept_loss {
+                Tail::GivenUp
+            } else {
+                Tail::OnDisk
+            };
+            return Ok(claimed);
+        };
+        let view = &claimed.view;
+        if view.generation.0 <= mirrored.generation {
+            return Err(Error::Usage(format!(
+                "the arbiter knows generation {} as the newest of this database, and its anchor {}: it is another \
+                 arbiter, or it has lost what it held. Nothing was changed. Give the right one (--log-view), or start with \
+                 --accept-loss without nodes",
+                view.generation.0 - 1,
+                mirrored.generation
+            )));
+        }
+        // A later life has been recovered from what the nodes held; or all of it was on disk.
+        if view.life != anchor.incarnation || !view.is_mirrored() {
+            if self.accept_loss {
+                return Err(Error::Usage(
+                    "nothing is lost: the view says that the log's disks have all that was acknowledged. Start without \
+                     --accept-loss"
+                        .into(),
+                ));
+            }
+            return Ok(claimed);
+        }
+        match self.fetch(view, anchor, mono_ns) {
+            Ok(kept) => claimed.notes = drain_all(disks, anchor, &kept)?,
+            Err(error) if self.accept_loss => {
+                claimed.tail = Tail::GivenUp;
+                claimed.notes.push(error.to_string());
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(claimed)
+    }
+
+    fn claim(&self, by: &Claimant, register: &mut dyn Register) -> Result<View> {
+        let mut claim = Claim::new(by.clone());
+        let mut failed = None;
+        for _ in 0..TRIES {
+            match claim.step(register) {
+                Ok(Some(view)) => return Ok(view),
+                Ok(None) => {}
+                // What is damaged stays so.
+                Err(error @ (Error::Corrupt(_) | Error::Foreign { .. })) => return Err(error),
+                Err(error) => {
+                    failed = Some(error);
+                    (self.pass)();
+                }
+            }
+        }
+        Err(failed.unwrap_or_else(|| {
+            Error::Usage("other processes claim this database all the time: start one only".into())
+        }))
+    }
+
+    fn fetch(
+        &self,
+        view: &View,
+        anchor: &Anchor,
+        mono_ns: &dyn Fn() -> u64,
+    ) -> Result<Vec<Vec<Kept>>> {
+        let random = Arc::clone(&self.random);
+        let mut fetch = Fetch::new(
+            view.clone(),
+            self.options.key.clone(),
+            Arc::clone(&self.net),
+            self.patience,
+            anchor.vouched.ends.clone(),
+            Box::new(move || random()),
+        );
+        loop {
+            match fetch.step(mono_ns())? {
+                Fetched::All(kept) => return Ok(kept),
+                Fetched::Step => {}
+                Fetched::Waits => (self.pass)(),
+            }
+        }
+    }
+
+    /// Begins the writer's side, when the anchor names the new life.
+    pub(crate) fn begin(
+        &self,
+        mut claimed: Claimed,
+        wal: &Arc<Wal>,
+        anchor: &Arc<AnchorCell>,
+    ) -> Result<NodesInUse> {
+        let record = anchor.get();
+        let durable = wal.durable(Rung::Disk);
+        assert!(
+            record.incarnation > claimed.view.life,
+            "life {} was recovered and is behind that of the view",
+            record.incarnation
+        );
+        let view = beginning_view(&claimed.view, &claimed.by, record.incarnation, durable);
+        self.store(claimed.register.as_mut(), &view)?;
+        // What the open itself has logged lies before the tail.
+        flush_all(wal)?;
+        let streams = (0..wal.streams()).map(StreamId);
+        let start: Vec<Pos> = streams
+            .clone()
+            .map(|stream| wal.sealed_end(stream))
+            .collect();
+        assert!(
+            streams
+                .zip(&start)
+                .all(|(stream, end)| wal.synced(stream) == *end),
+            "all that was sealed is synced"
+        );
+        let random = Arc::clone(&self.random);
+        let generation = view.generation.0;
+        let beginning = Beginning {
+            view,
+            start,
+            anchored: record.mirrored.is_some(),
+            random: Box::new(move || random()),
+        };
+        let mirror = Mirror::new(
+            self.options.clone(),
+            Arc::clone(&self.net),
+            claimed.register,
+            beginning,
+        )?;
+        let mirror = Arc::new(mirror);
+        let shipped = (Arc::clone(&mirror), Arc::downgrade(wal));
+        wal.ship_by(move |block| {
+            let synced = shipped
+                .1
+                .upgrade()
+                .map_or(Pos(0), |wal| wal.synced(block.stream));
+            shipped.0.ship(block, synced);
+        });
+        Ok(NodesInUse {
+            mirror,
+            log: OverWal {
+                wal: Arc::clone(wal),
+                anchor: Arc::clone(anchor),
+                generation,
+                wants_copy: AtomicBool::new(false),
+            },
+            is_mirrored: AtomicBool::new(false),
+            stopped: Mutex::new(false),
+        })
+    }
+
+    fn store(&self, register: &mut dyn Register, view: &View) -> Result<()> {
+        let mut failed = None;
+        for _ in 0..TRIES {
+            match register.replace(view) {
+                Ok(Swap::Done) => return Ok(()),
+                Ok(Swap::Lost) => {
+                    return match register.read()? {
+                        Some(found) if found == *view => Ok(()),
+                        _ => Err(Error::Fenced(
+                            "another process has claimed the database".into(),
+                        )),
+                    };
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    (self.pass)();
+                }
+            }
+        }
+        Err(failed.expect("the last try has failed"))
+    }
+}
+
+fn drain_all(disks: &Disks, anchor: &Anchor, kept: &[Vec<Kept>]) -> Result<Vec<String>> {
+    assert_eq!(
+        kept.len(),
+        usize::from(anchor.streams),
+        "each stream was asked for"
+    );
+    assert!(
+        anchor.mirrored.is_some(),
+        "the anchor says that nodes may hold more"
+    );
+    let mut notes = Vec::new();
+    for (number, kept) in (0u8..).zip(kept) {
+        let stream = StreamId(number);
+        let tail = |kept: &Kept| (kept.holder.clone(), kept.from);
+        let tails: Vec<KeptTail<'_>> = kept
+            .iter()
+            .map(|one| {
+                let (holder, from) = tail(one);
+                KeptTail {
+                    holder,
+                    from,
+                    bytes: &one.bytes,
+                }
+            })
+            .collect();
+        let disk = &disks.logs[usize::from(number)];
+        let drained = drain(disk, &anchor.drain_life(stream), &tails)?;
+        assert!(
+            drained.from <= drained.end && anchor.vouched.ends[usize::from(number)] <= drained.end,
+            "a drain ends behind what the anchor vouches for"
+        );
+        if drained.blocks > 0 {
+            notes.push(format!(
+                "stream {stream}: {} blocks, {} bytes from position {} on, came from nodes",
+                drained.blocks, drained.bytes_written, drained.from
+            ));
+        }
+        notes.extend(drained.notes);
+    }
+    Ok(notes)
+}
+
+/// The log and the anchor, as the mirror sees them.
+struct OverWal {
+    wal: Arc<Wal>,
+    anchor: Arc<AnchorCell>,
+    generation: u64,
+    wants_copy: AtomicBool,
+}
+
+impl Log for OverWal {
+    fn synced(&self, stream: StreamId) -> Pos {
+        self.wal.synced(stream)
+    }
+
+    fn raise(&self, stream: StreamId, end: Pos) {
+        self.wal.raise_mirror(stream, end);
+    }
+
+    fn want_copy(&self) {
+        self.wants_copy.store(true, Ordering::SeqCst);
+    }
+
+    fn durable(&self) -> Epoch {
+        self.wal.durable(Rung::Disk)
+    }
+
+    fn fence(&self, why: &str) {
+        self.wal.stop("the mirror", &Error::Fenced(why.to_owned()));
+    }
+
+    fn anchor(&self, mirrored: bool) -> Result<()> {
+        let generation = self.generation;
+        let updated = self.anchor.update_running(&self.wal, |record| {
+            record.mirrored = mirrored.then_some(Mirrored { generation });
+        });
+        updated.map(drop)
+    }
+}
+
+/// The nodes of an open database.
+pub struct NodesInUse {
+    mirror: Arc<Mirror>,
+    log: OverWal,
+    /// Whether acknowledgements may rest on nodes, as of the last step.
+    is_mirrored: AtomicBool,
+    stopped: Mutex<bool>,
+}
+
+impl NodesInUse {
+    /// Whether acknowledgements of some stream rest on nodes now, so that the copy may be later.
+    #[must_use]
+    pub fn is_mirrored(&self) -> bool {
+        self.is_mirrored.load(Ordering::SeqCst)
+    }
+
+    /// Moves what can be moved. Returns whether more is held; `None` if another thread does it.
+    pub fn try_pump(&self, now_ns: u64) -> Option<bool> {
+        self.mirror.try_pump(&self.log, now_ns)
+    }
+
+    /// As [`try_pump`](Self::try_pump), behind other threads.
+    pub fn pump(&self, now_ns: u64) -> bool {
+        self.mirror.pump(&self.log, now_ns)
+    }
+
+    /// Takes one step that may wait.
+    ///
+    /// # Errors
+    /// As [`Mirror::manage`].
+    pub fn manage(&self, now_ns: u64) -> Result<Managed> {
+        let managed = self.mirror.manage(&self.log, now_ns);
+        self.is_mirrored
+            .store(self.mirror.is_mirrored(), Ordering::SeqCst);
+        if matches!(managed, Ok(Managed::Stopped)) {
+            *self.stopped.lock() = true;
+        }
+        managed
+    }
+
+    /// Whether the copy is due for a change of view, since the last call.
+    pub fn take_copy_wish(&self) -> bool {
+        self.log.wants_copy.swap(false, Ordering::SeqCst)
+    }
+
+    /// Has the mirror end when all is on disk.
+    pub fn begin_stop(&self) {
+        self.mirror.begin_stop();
+    }
+
+    /// Whether it has ended: view and anchor say that all is on disk.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        *self.stopped.lock()
+    }
+
+    /// The view in force, the nodes, and how far they are.
+    #[must_use]
+    pub fn status(&self, now_ns: u64) -> Status {
+        self.mirror.status(now_ns)
+    }
+
+    /// A line for each change of view since the last call.
+    #[must_use]
+    pub fn take_events(&self) -> Vec<String> {
+        self.mirror.take_events()
+    }
+}

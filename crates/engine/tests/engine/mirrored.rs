@@ -1,0 +1,420 @@
+//! A database whose newest log lies in the memory of nodes, on a simulated disk and network.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use perdura::mirror::sim::{SimNet, SimRegister, Way};
+use perdura::mirror::{Key, Machine, MirrorOptions, Mode, NumberedFiles, Patience, Register};
+use perdura::{Core, Db, Disks, Env, Error, Nodes, Options, Progress, Rung, Ticket};
+use perdura_base::Epoch;
+use perdura_device::{Clock, CrashProfile, Disk, ManualClock, SimDisk};
+
+use crate::core_steps::{get, small};
+
+/// A disk, two nodes, an arbiter, and a clock that a test moves.
+struct World {
+    disk: Arc<SimDisk>,
+    net: SimNet,
+    register: SimRegister,
+    clock: Arc<ManualClock>,
+    random: Arc<AtomicU64>,
+    clients: AtomicU64,
+}
+
+fn deliver(net: &SimNet) {
+    while let Some(first) = net.moves().first() {
+        net.deliver(*first);
+    }
+}
+
+impl World {
+    fn new() -> World {
+        let net = SimNet::new();
+        for (number, address) in (0u8..).zip(["a", "b"]) {
+            net.add(address, Machine([number + 1; 16]), 2 << 20, Key::none());
+        }
+        World {
+            disk: SimDisk::new(1),
+            net,
+            register: SimRegister::new(),
+            clock: Arc::new(ManualClock::at(1_000_000)),
+            random: Arc::new(AtomicU64::new(1)),
+            clients: AtomicU64::new(1),
+        }
+    }
+
+    fn nodes(&self, accept_loss: bool) -> Nodes {
+        let options = MirrorOptions {
+            tail_bytes_max: 1 << 20,
+            ..MirrorOptions::new(vec![["a".into(), "b".into()]], Key::none())
+        };
+        let client = u32::try_from(self.clients.fetch_add(1, Ordering::SeqCst)).unwrap();
+        let (register, random) = (self.register.clone(), Arc::clone(&self.random));
+        let (net, clock) = (self.net.clone(), Arc::clone(&self.clock));
+        Nodes {
+            options,
+            net: self.net.client(client),
+            register: Arc::new(move |_| Ok(Box::new(register.clone()) as Box<dyn Register>)),
+            random: Arc::new(move || random.fetch_add(1, Ordering::SeqCst)),
+            patience: Patience::default(),
+            accept_loss,
+            pass: Arc::new(move || {
+                deliver(&net);
+                clock.advance_us(10_000);
+            }),
+        }
+    }
+
+    fn try_open(&self, nodes: Option<Nodes>) -> Result<Core, Error> {
+        let env = Env {
+            disks: Disks::on_one(self.disk.life(), 2),
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
+            seed: 7,
+            nodes,
+        };
+        Core::open(env, small(), Arc::new(Progress::default()))
+    }
+
+    fn open(&self) -> Core {
+        self.try_open(Some(self.nodes(false))).expect("it opens")
+    }
+
+    /// Lets network, mirror and arbiter do what they can.
+    fn settle(&self, core: &Core) {
+        let nodes = core.nodes().expect("it has nodes");
+        for _ in 0..200 {
+            self.clock.advance_us(1000);
+            deliver(&self.net);
+            nodes.pump(self.clock.mono_ns());
+            let _may_be_fenced = nodes.manage(self.clock.mono_ns());
+        }
+    }
+
+    fn mirrored(&self) -> Core {
+        let core = self.open();
+        self.settle(&core);
+        assert!(core.nodes().unwrap().is_mirrored());
+        core
+    }
+
+    /// Writes a row that nodes hold and the disk does not.
+    fn put_in_memory(&self, core: &Core, key: &str, value: &[u8]) -> Epoch {
+        let epoch = put(core, key, value).epoch;
+        core.ship().unwrap();
+        self.settle(core);
+        assert!(core.wal().durable(Rung::Mirror) >= epoch);
+        assert!(core.wal().durable(Rung::Disk) < epoch);
+        epoch
+    }
+
+    fn power_cut(&self, core: Core) {
+        drop(core);
+        self.disk.crash(CrashProfile::Nothing, 1);
+    }
+}
+
+fn put(core: &Core, key: &str, value: &[u8]) -> Ticket {
+    let parts = [core.partition_of(key.as_bytes())].into_iter().collect();
+    let done = core.transact(&parts, |tx| {
+        tx.put(core.database(0), key.as_bytes(), value, None)
+    });
+    done.expect("a put").1
+}
+
+#[test]
+fn what_nodes_acknowledged_survives_the_writers_power_cut() {
+    let world = World::new();
+    let core = world.mirrored();
+    let mut value = vec![0; 3000];
+    for round in 0..40_u8 {
+        value.fill(round);
+        world.put_in_memory(&core, &format!("key {round}"), &value);
+    }
+    world.power_cut(core);
+    let core = world.open();
+    for round in 0..40_u8 {
+        assert_eq!(get(&core, &format!("key {round}")), Some(vec![round; 3000]));
+    }
+    let told = core.report().notes.join("\n");
+    assert!(told.contains("came from nodes"), "{told}");
+    // And again, out of the next life's rings.
+    world.settle(&core);
+    world.put_in_memory(&core, "second", b"life");
+    world.power_cut(core);
+    assert_eq!(get(&world.open(), "second").as_deref(), Some(&b"life"[..]));
+}
+
+#[test]
+fn one_node_that_is_left_returns_the_tail() {
+    for lost in ["a", "b"] {
+        let world = World::new();
+        let core = world.mirrored();
+        world.put_in_memory(&core, "key", b"value");
+        world.power_cut(core);
+        world.net.kill(lost);
+        world.net.start(lost);
+        assert_eq!(
+            get(&world.open(), "key").as_deref(),
+            Some(&b"value"[..]),
+            "{lost}"
+        );
+    }
+}
+
+#[test]
+fn a_database_whose_tail_may_be_in_nodes_never_starts_from_its_disks_alone() {
+    let world = World::new();
+    let core = world.mirrored();
+    let kept = world.put_in_memory(&core, "kept", b"1");
+    core.flush_all().unwrap();
+    let lost = world.put_in_memory(&core, "lost", b"2");
+    let life = core.anchor().get().incarnation;
+    world.power_cut(core);
+
+    let why = world.try_open(None).err().expect("no nodes").to_string();
+    assert!(
+        why.contains("--log-nodes") && why.contains("--accept-loss"),
+        "{why}"
+    );
+
+    for address in ["a", "b"] {
+        world.net.kill(address);
+        world.net.start(address);
+    }
+    let why = world
+        .try_open(Some(world.nodes(false)))
+        .err()
+        .expect("empty nodes")
+        .to_string();
+    assert!(
+        why.contains("it was started again since") && why.contains("--accept-loss"),
+        "{why}"
+    );
+
+    let core = world
+        .try_open(Some(world.nodes(true)))
+        .expect("the loss is accepted");
+    assert_eq!(get(&core, "kept").as_deref(), Some(&b"1"[..]));
+    assert_eq!(get(&core, "lost"), None);
+    let anchor = core.anchor().get();
+    let losses: Vec<_> = anchor
+        .losses
+        .iter()
+        .map(|loss| (loss.incarnation, loss.durable))
+        .collect();
+    assert_eq!(
+        losses,
+        [(life, kept)],
+        "every receipt of the life behind that epoch is lost"
+    );
+    assert!(lost > kept);
+    assert!(anchor.mirrored.is_none());
+    drop(core);
+    let why = world
+        .try_open(Some(world.nodes(true)))
+        .err()
+        .expect("nothing is lost")
+        .to_string();
+    assert!(why.contains("nothing is lost"), "{why}");
+    world.open();
+}
+
+#[test]
+fn a_clean_end_leaves_all_on_disk_and_needs_no_node() {
+    let world = World::new();
+    let core = world.mirrored();
+    world.put_in_memory(&core, "key", b"value");
+    let nodes = core.nodes().unwrap();
+    nodes.begin_stop();
+    world.settle(&core);
+    assert!(!nodes.has_stopped(), "the tail is not on disk");
+    assert!(core.anchor().get().mirrored.is_some());
+    core.flush_all().unwrap();
+    world.settle(&core);
+    assert!(nodes.has_stopped());
+    let view = world.register.view().unwrap();
+    assert!(view.groups.iter().all(|mode| *mode == Mode::Disk));
+    world.power_cut(core);
+    let core = world.try_open(None).expect("the disk has all");
+    assert_eq!(get(&core, "key").as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
+fn a_writer_that_was_replaced_acknowledges_nothing_and_stops() {
+    let world = World::new();
+    let old = world.mirrored();
+    world.put_in_memory(&old, "key", b"old");
+    // It sleeps, and the disk goes to another process.
+    let new = world.open();
+    assert_eq!(get(&new, "key").as_deref(), Some(&b"old"[..]));
+    let late = put(&old, "key", b"late");
+    old.ship().unwrap();
+    world.settle(&old);
+    assert!(old.wal().durable(Rung::Mirror) < late.epoch);
+    let why = old.wal().check().unwrap_err();
+    assert!(why.is_fenced(), "{why}");
+}
+
+#[test]
+fn an_older_copy_of_the_data_is_refused() {
+    let world = World::new();
+    drop(world.open());
+    let copy = world.disk.snapshot();
+    drop(world.open());
+    drop(world.open());
+    world.disk.restore(&copy);
+    let why = world
+        .try_open(Some(world.nodes(false)))
+        .err()
+        .expect("an older copy")
+        .to_string();
+    assert!(why.contains("an older copy"), "{why}");
+}
+
+#[test]
+fn an_arbiter_of_another_history_is_refused() {
+    let mut world = World::new();
+    let core = world.mirrored();
+    world.put_in_memory(&core, "key", b"value");
+    world.power_cut(core);
+    let right = std::mem::take(&mut world.register);
+    let why = world
+        .try_open(Some(world.nodes(false)))
+        .err()
+        .expect("an empty arbiter")
+        .to_string();
+    assert!(why.contains("another arbiter"), "{why}");
+    world.register = right;
+    assert_eq!(get(&world.open(), "key").as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
+fn a_partition_of_one_node_stops_acknowledgements_until_the_view_changes() {
+    let world = World::new();
+    let core = world.mirrored();
+    world.net.cut(1, "b", Way::Down);
+    let ticket = put(&core, "key", b"value");
+    core.ship().unwrap();
+    world.settle(&core);
+    assert!(
+        core.wal().durable(Rung::Mirror) < ticket.epoch,
+        "one of two nodes, and no disk"
+    );
+    core.flush_all().unwrap();
+    world.settle(&core);
+    assert!(core.wal().durable(Rung::Mirror) >= ticket.epoch);
+    assert!(matches!(
+        world.register.view().unwrap().groups[0],
+        Mode::Solo(_)
+    ));
+    world.net.heal();
+    world.settle(&core);
+    assert!(world.register.view().unwrap().is_mirrored(), "it came back");
+}
+
+/// With threads: nodes behind a network that a thread moves.
+#[test]
+fn a_database_with_threads_commits_in_memory_and_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let net = SimNet::new();
+    for (number, address) in (0u8..).zip(["a", "b"]) {
+        net.add(address, Machine([number + 1; 16]), 8 << 20, Key::none());
+    }
+    let views: Arc<dyn Disk> = Arc::new(perdura_device::MemDisk::new());
+    let moving = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let mover = {
+        let (net, moving) = (net.clone(), Arc::clone(&moving));
+        std::thread::spawn(move || {
+            while moving.load(Ordering::SeqCst) {
+                deliver(&net);
+                std::thread::sleep(Duration::from_micros(20));
+            }
+        })
+    };
+    let random = Arc::new(AtomicU64::new(1));
+    let options = |client: u32| {
+        let (random, token) = (Arc::clone(&random), u64::from(client));
+        let views = Arc::clone(&views);
+        let mut mirror = MirrorOptions::new(vec![["a".into(), "b".into()]], Key::none());
+        mirror.tail_bytes_max = 4 << 20;
+        let mut options = Options::new(dir.path());
+        options.durability = perdura::Durability::Mirror;
+        options.nodes = Some(Nodes {
+            options: mirror,
+            net: net.client(client),
+            register: Arc::new(move |uuid| {
+                Ok(
+                    Box::new(NumberedFiles::new(Arc::clone(&views), uuid, token))
+                        as Box<dyn Register>,
+                )
+            }),
+            random: Arc::new(move || random.fetch_add(1, Ordering::SeqCst)),
+            patience: Patience::default(),
+            accept_loss: false,
+            pass: Arc::new(|| std::thread::sleep(Duration::from_millis(1))),
+        });
+        options
+    };
+    let db = Db::open(options(1)).unwrap();
+    while !db.is_mirrored() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let table = db.map("rows").unwrap();
+    let (mut ahead, mut last) = (0, Epoch(0));
+    for round in 0..300_u32 {
+        table.put(round.to_be_bytes(), [7; 100]).unwrap();
+        let reached = db.reached();
+        ahead += u32::from(reached.at(Rung::Mirror) > reached.at(Rung::Disk));
+        assert!(reached.at(Rung::Mirror) >= last);
+        last = reached.at(Rung::Mirror);
+    }
+    assert!(ahead > 200, "acknowledged before the disk: {ahead} of 300");
+    let told = db.take_views();
+    assert!(
+        told.iter().any(|line| line.contains("mirror(a, b)")),
+        "{told:?}"
+    );
+    drop(table);
+    db.abandon();
+    let db = Db::open(options(2)).unwrap();
+    let table = db.map("rows").unwrap();
+    for round in 0..300_u32 {
+        assert_eq!(
+            table.get(round.to_be_bytes()).unwrap().as_deref(),
+            Some(&[7; 100][..])
+        );
+    }
+    drop(table);
+    db.close().unwrap();
+    let mut alone = options(3);
+    alone.nodes = None;
+    drop(Db::open(alone).expect("a clean end needs no nodes"));
+    moving.store(false, Ordering::SeqCst);
+    mover.join().unwrap();
+}
+
+#[test]
+fn options_that_are_no_mirror_are_refused() {
+    let world = World::new();
+    let with = |change: fn(&mut MirrorOptions)| {
+        let mut nodes = world.nodes(false);
+        change(&mut nodes.options);
+        let mut options = Options::new("nowhere");
+        options.nodes = Some(nodes);
+        options.core().map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(with(|_| {}), Ok(()));
+    assert!(
+        with(|mirror| mirror.groups.clear())
+            .unwrap_err()
+            .contains("1 to 16 groups")
+    );
+    let twice = with(|mirror| mirror.groups[0][1] = "a".into()).unwrap_err();
+    assert!(twice.contains("named twice"), "{twice}");
+    assert!(
+        with(|mirror| mirror.tail_bytes_max = 4096)
+            .unwrap_err()
+            .contains("at least two blocks")
+    );
+}

@@ -1,0 +1,110 @@
+//! Whether nodes may hold more of the log than its disks: the section `MIRR` of the anchor (docs/formats/anchor.md).
+//!
+//! The section is durable before the first acknowledgement rests on nodes, and goes when all is on disk again and no
+//! further one will. Between the two the database never starts from its disks alone: arbiter and nodes are
+//! asked first, or the operator gives up what only they may hold.
+
+use perdura_base::cursor::{Reader, Writer};
+use perdura_base::{Epoch, Error, Result};
+use perdura_device::Clock;
+use perdura_wal::Cut;
+
+use crate::anchor::Anchor;
+use crate::losses::AcceptedLoss;
+use crate::options::{RestartOptions, Tail};
+
+/// The tag of the section.
+pub const SECTION: [u8; 4] = *b"MIRR";
+
+/// The writer whose acknowledgements may rest on nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mirrored {
+    /// Its generation.
+    pub generation: u64,
+}
+
+/// The section's payload.
+#[must_use]
+pub(crate) fn encode(mirrored: Mirrored) -> Vec<u8> {
+    let mut out = Vec::with_capacity(8);
+    out.put_u64(mirrored.generation);
+    assert_eq!(out.len(), 8, "a generation");
+    out
+}
+
+/// The inverse of [`encode`].
+#[must_use]
+pub(crate) fn decode(payload: &[u8]) -> Option<Mirrored> {
+    let mut r = Reader::new(payload);
+    let generation = r.u64()?;
+    (generation > 0 && r.remaining() == 0).then_some(Mirrored { generation })
+}
+
+/// Refuses to start from the disks alone while nodes may hold more. A dry run changes nothing and says so.
+pub(crate) fn check_tail(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<()> {
+    match (anchor.mirrored, options.tail) {
+        (Some(_), Tail::OnDisk) if !options.dry_run => Err(Error::Usage(
+            "the newest transactions of this database may be in the memory of its nodes only. Nothing was changed. Start it \
+             with its nodes and its view (--log-nodes, --log-view), which returns them; or with --accept-loss, which gives up \
+             what the log's disks lack and prints what that is"
+                .into(),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Notes in the record of the next life what was given up of the last one.
+///
+/// # Errors
+/// [`Error::Usage`] if nothing is: neither the anchor nor a block says that nodes may hold more. [`Error::LogFull`] if the anchor
+/// has no room for the note.
+pub(crate) fn give_up(
+    record: &mut Anchor,
+    before: &Anchor,
+    cut: &Cut,
+    clock: &dyn Clock,
+) -> Result<Option<String>> {
+    assert!(
+        record.incarnation > before.incarnation,
+        "what is given up is of a life that is closed"
+    );
+    if before.mirrored.is_none() && cut.lost_to.is_none() {
+        return Err(Error::Usage(
+            "nothing is lost: the log's disks have all that was acknowledged. Nothing was changed. Start without \
+             --accept-loss"
+                .into(),
+        ));
+    }
+    record.mirrored = None;
+    let loss = AcceptedLoss {
+        incarnation: before.incarnation,
+        durable: cut.durable,
+        acked: cut.lost_to.unwrap_or(Epoch(0)),
+        wall_us: clock.wall_us(),
+    };
+    let text = loss.text();
+    record.accept_loss(loss)?;
+    Ok(Some(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_on_the_format_page_is_read_and_written() {
+        let page = include_str!("../../../docs/formats/anchor.md");
+        let example = page.split("```text hex").last().unwrap();
+        let example = example.split("```").next().unwrap();
+        let digits: String = example.chars().filter(char::is_ascii_hexdigit).collect();
+        let bytes = encode(Mirrored { generation: 7 });
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(digits, hex);
+        assert_eq!(decode(&bytes), Some(Mirrored { generation: 7 }));
+        for len in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..len]), None);
+        }
+        assert_eq!(decode(&[0; 8]), None);
+        assert_eq!(decode(&[1; 9]), None);
+    }
+}
