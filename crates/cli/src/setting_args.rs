@@ -145,3 +145,9 @@ flags!(
         tls || row.name == "allow-plaintext"
     }
 );
+
+flags!(
+    /// How nodes of the mirrored log are spoken to.
+    NodeClientArgs,
+    |row| ["tls-cert-file", "tls-key-file", "tls-ca-cert-file"].contains(&row.name)
+);

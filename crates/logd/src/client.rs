@@ -3,8 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use perdura_base::Uuid;
-use perdura_mirror::{Connection, Greeting, Key, Net, Refused, Reply, Request, Sent, Side};
+use perdura_mirror::{
+    Caller, Connection, Greeted, Handshake, Identity, Malformed, Net, Refused, Reply, Request, Sent,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::identity::draw_nonce;
@@ -12,58 +13,47 @@ use crate::identity::draw_nonce;
 /// A connection to a node, welcomed.
 pub struct Client {
     connection: Box<dyn Connection>,
-    greeting: Greeting,
+    identity: Identity,
     patience: Duration,
     spin: bool,
 }
 
 impl Client {
-    /// Connects and proves itself. No call waits longer than `patience`.
+    /// Connects, and has node and client prove themselves. No call waits longer than `patience`.
     ///
     /// # Errors
-    /// Why there is no connection, or why the node refuses; that the node has not the key.
+    /// Why there is no connection, or why the node is of no use.
     pub fn connect(
         net: &dyn Net,
         address: &str,
-        (uuid, key): (Uuid, &Key),
+        caller: &Caller,
         patience: Duration,
     ) -> Result<Client, String> {
         let text = |error: perdura_base::Error| error.to_string();
-        let nonce = draw_nonce().map_err(text)?;
+        let mut handshake = Handshake::new(draw_nonce().map_err(text)?);
         let mut connection = net.connect(address).map_err(text)?;
-        let hello = Request::hello(uuid, nonce);
-        send(connection.as_mut(), &hello, patience)?;
-        let frame = receive(connection.as_mut(), patience, false)?;
-        let greeting = match Reply::decode(&frame) {
-            Ok(Reply::Greeting(greeting)) => greeting,
-            other => return Err(unexpected(other)),
+        let mut say = handshake.hello(caller);
+        let identity = loop {
+            send(connection.as_mut(), &say, patience)?;
+            let frame = receive(connection.as_mut(), patience, false)?;
+            let reply = Reply::decode(&frame).map_err(|why| unexpected(Err(why)))?;
+            match handshake.take(&reply, caller)? {
+                Greeted::Say(next) => say = next,
+                Greeted::Ready(identity, _) => break identity,
+            }
         };
-        let (inc, nonces) = (greeting.inc, (&nonce, &greeting.nonce));
-        if !key.accepts(Side::Node, nonces, uuid, inc, &greeting.proof) {
-            return Err(match (greeting.keyed, key.is_set()) {
-                (true, false) => "the node has a key, and this client has none".into(),
-                (false, true) => "the node has no key, and this client has one".into(),
-                _ => "the node has not the key of this client".into(),
-            });
-        }
-        let proof = Request::Proof(key.prove(Side::Client, nonces, uuid, inc));
-        send(connection.as_mut(), &proof, patience)?;
-        let frame = receive(connection.as_mut(), patience, false)?;
-        match Reply::decode(&frame) {
-            Ok(Reply::Welcome { .. }) => Ok(Client {
-                connection,
-                greeting,
-                patience,
-                spin: false,
-            }),
-            other => Err(unexpected(other)),
-        }
+        Ok(Client {
+            connection,
+            identity,
+            patience,
+            spin: false,
+        })
     }
 
-    /// What the node said first.
+    /// The node.
     #[must_use]
-    pub fn greeting(&self) -> &Greeting {
-        &self.greeting
+    pub fn identity(&self) -> Identity {
+        self.identity
     }
 
     /// Whether it looks for replies without sleeping.
@@ -98,7 +88,8 @@ impl Client {
 }
 
 /// A reply that was not to come here, in words.
-pub fn unexpected(reply: Result<Reply<'_>, perdura_mirror::Malformed>) -> String {
+#[must_use]
+pub fn unexpected(reply: Result<Reply<'_>, Malformed>) -> String {
     match reply {
         Ok(Reply::Refused(Refused { text, .. })) => format!("the node refuses: {text}"),
         Ok(other) => format!("the node says something else: {other:?}"),

@@ -8,9 +8,12 @@ use crate::message::{Greeting, Reply, Request};
 
 /// What a client tells all nodes.
 #[derive(Debug, Clone)]
-pub(crate) struct Caller {
+pub struct Caller {
+    /// The database.
     pub uuid: Uuid,
+    /// The client's generation.
     pub generation: Generation,
+    /// What the node must have, too.
     pub key: Key,
     /// A node whose rings are smaller is of no use.
     pub ring_bytes_min: u64,
@@ -18,19 +21,21 @@ pub(crate) struct Caller {
 
 /// A node that has greeted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub struct Identity {
+    /// The node.
     pub inc: NodeInc,
+    /// Where it runs.
     pub machine: Machine,
 }
 
 /// The client's half of a handshake.
-pub(crate) struct Handshake {
+pub struct Handshake {
     nonce: Nonce,
     identity: Option<Identity>,
 }
 
 /// What comes next.
-pub(crate) enum Greeted {
+pub enum Greeted {
     /// Say this.
     Say(Request<'static>),
     /// The node serves. It has seen this generation.
@@ -39,6 +44,7 @@ pub(crate) enum Greeted {
 
 impl Handshake {
     /// The handshake of a connection, with a random number that no other one had.
+    #[must_use]
     pub fn new(nonce: Nonce) -> Handshake {
         Handshake {
             nonce,
@@ -47,6 +53,7 @@ impl Handshake {
     }
 
     /// The first word.
+    #[must_use]
     pub fn hello(&self, caller: &Caller) -> Request<'static> {
         Request::hello(caller.uuid, self.nonce)
     }

@@ -5,6 +5,7 @@
 //! | [`kv`] | SET and GET of random keys, over the Redis protocol or inside the process |
 //! | [`drive`] | transactions in a closed or an open loop, their latencies until they are durable |
 //! | [`figures`] | the papers' figures: data, plot, claims |
+//! | [`mirror`] | blocks in the memories of nodes, beside durable writes |
 //! | [`restoring`] | restoring an archive, beside copying its backup |
 //! | [`sms`] | messages inserted and removed by interleaved transactions |
 //! | [`tpcc`] | an order-entry system: nine tables, five transactions |
@@ -17,6 +18,7 @@ pub mod drive;
 pub mod figures;
 pub mod kv;
 pub mod latency;
+pub mod mirror;
 pub mod num;
 pub mod process;
 pub mod restoring;

@@ -1,6 +1,7 @@
 //! `perdura bench`
 
 mod drive;
+mod mirror;
 mod restore;
 mod sms;
 mod tpcc;
@@ -24,6 +25,7 @@ use perdura_server::settings::units;
 #[derive(Debug, Subcommand)]
 pub enum Workload {
     Kv(Box<KvArgs>),
+    Mirror(Box<mirror::MirrorArgs>),
     Restore(Box<restore::RestoreArgs>),
     Sms(Box<sms::SmsArgs>),
     Tpcc(Box<tpcc::TpccArgs>),
@@ -107,6 +109,7 @@ pub struct KvArgs {
 pub fn run(workload: &Workload) -> Result<()> {
     match workload {
         Workload::Kv(args) => run_kv(args),
+        Workload::Mirror(args) => mirror::run(args),
         Workload::Restore(args) => restore::run(args),
         Workload::Sms(args) => sms::run(args),
         Workload::Tpcc(args) => tpcc::run(args),

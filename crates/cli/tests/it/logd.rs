@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use perdura_base::{Pos, StreamId, Uuid};
 use perdura_logd::{Client, TcpNet};
-use perdura_mirror::{Generation, Key, NodeInc, Reason, Reply, Request};
+use perdura_mirror::{Caller, Generation, Key, NodeInc, Reason, Reply, Request};
 
 use crate::support::{PERDURA, arg, ended, signal};
 
@@ -58,12 +58,17 @@ impl Node {
 
     fn client(&self) -> Client {
         let net = TcpNet::new(&[], None).unwrap();
-        let of = (Uuid([3; 16]), &Key::none());
-        Client::connect(&net, &self.address, of, PATIENCE).unwrap()
+        let caller = Caller {
+            uuid: Uuid([3; 16]),
+            generation: Generation(1),
+            key: Key::none(),
+            ring_bytes_min: 4 << 20,
+        };
+        Client::connect(&net, &self.address, &caller, PATIENCE).unwrap()
     }
 
     fn inc(&self) -> NodeInc {
-        let inc = self.client().greeting().inc;
+        let inc = self.client().identity().inc;
         assert!(self.said.contains(&inc.to_string()), "{}", self.said);
         inc
     }

@@ -4,7 +4,7 @@ use crate::support::{Reply, Server, arg, ended, perdura};
 
 #[test]
 fn every_verb_explains_itself_with_an_example() {
-    let verbs: [&[&str]; 18] = [
+    let verbs: [&[&str]; 19] = [
         &[],
         &["serve"],
         &["logd"],
@@ -21,6 +21,7 @@ fn every_verb_explains_itself_with_an_example() {
         &["digest"],
         &["crash"],
         &["bench", "kv"],
+        &["bench", "mirror"],
         &["bench", "tpcc"],
         &["bench", "voter"],
     ];

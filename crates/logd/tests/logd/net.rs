@@ -179,7 +179,7 @@ fn a_client_reconnects_to_a_node_that_came_back() {
         let (logd, _) = start(back);
         assert_eq!(address(&logd), to[0].to_string());
         let mut client = client(&logd);
-        assert_ne!(client.greeting().inc, inc);
+        assert_ne!(client.identity().inc, inc);
         client.ask(&Request::Ping).unwrap();
         logd.stop();
     }

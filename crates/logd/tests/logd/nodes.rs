@@ -8,7 +8,8 @@ use perdura_logd::{Client, LogdOptions};
 use perdura_mirror::{Framer, Generation, Key, Reason, Refused, Reply, Request};
 
 use crate::setup::{
-    PATIENCE, UUID, address, append, client, eventually, held, net, open, options, raw, read, start,
+    PATIENCE, UUID, address, append, caller, client, eventually, held, net, open, options, raw,
+    read, start,
 };
 
 #[test]
@@ -16,8 +17,7 @@ fn what_was_appended_is_read_by_another_connection_and_gone_with_the_node() {
     let (logd, said) = start(options());
     assert!(said.0.lock()[0].contains(&logd.inc().to_string()));
     let mut writer = client(&logd);
-    assert_eq!(writer.greeting().inc, logd.inc());
-    assert_eq!(writer.greeting().ring_bytes, 8 << 20);
+    assert_eq!(writer.identity().inc, logd.inc());
     writer.ask(&open(1, 0, 4096)).unwrap();
     let blocks: Vec<Vec<u8>> = (1..=5_u8)
         .map(|n| vec![n; 300_000 * usize::from(n)])
@@ -148,10 +148,11 @@ fn a_wrong_key_is_refused_on_either_side() {
         key: ours.clone(),
         ..options()
     });
-    let connect = |key: &Key| Client::connect(&net(), &address(&logd), (UUID, key), PATIENCE);
+    let connect =
+        |key: &Key| Client::connect(&net(), &address(&logd), &caller(key.clone()), PATIENCE);
     connect(&ours).unwrap().ask(&Request::Ping).unwrap();
     let why = connect(&key(b"another key of enough")).err().unwrap();
-    assert!(why.contains("has not the key"), "{why}");
+    assert!(why.contains("another key"), "{why}");
     let why = connect(&Key::none()).err().unwrap();
     assert!(why.contains("the node has a key"), "{why}");
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use perdura_base::{Pos, StreamId, Uuid};
 use perdura_logd::{Client, Limits, Logd, LogdOptions, TcpNet};
-use perdura_mirror::{Generation, Held, Key, Reply, Request, RingState};
+use perdura_mirror::{Caller, Generation, Held, Key, Reply, Request, RingState};
 
 pub const UUID: Uuid = Uuid([7; 16]);
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -64,6 +64,15 @@ pub fn start(options: LogdOptions) -> (Logd, Said) {
     (Logd::start(options, say).unwrap(), said)
 }
 
+pub fn caller(key: Key) -> Caller {
+    Caller {
+        uuid: UUID,
+        generation: Generation(1),
+        key,
+        ring_bytes_min: 8 << 20,
+    }
+}
+
 pub fn net() -> TcpNet {
     TcpNet::new(&[], None).unwrap()
 }
@@ -73,7 +82,7 @@ pub fn address(logd: &Logd) -> String {
 }
 
 pub fn client(logd: &Logd) -> Client {
-    Client::connect(&net(), &address(logd), (UUID, &Key::none()), PATIENCE).unwrap()
+    Client::connect(&net(), &address(logd), &caller(Key::none()), PATIENCE).unwrap()
 }
 
 /// A socket without any code of ours.

@@ -11,7 +11,7 @@ use perdura_mirror::{Key, Reply, Request};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-use crate::setup::{PATIENCE, UUID, append, held, impatient, local, open, options, read, start};
+use crate::setup::{PATIENCE, append, caller, held, impatient, local, open, options, read, start};
 
 /// What a node and its clients know of TLS.
 struct Papers {
@@ -58,7 +58,7 @@ impl Papers {
 fn connect(logd: &Logd, tls: Option<Arc<ClientConfig>>, host: &str) -> Result<Client, String> {
     let address = format!("{host}:{}", logd.addresses()[0].port());
     let net = TcpNet::new(std::slice::from_ref(&address), tls).unwrap();
-    Client::connect(&net, &address, (UUID, &Key::none()), PATIENCE)
+    Client::connect(&net, &address, &caller(Key::none()), PATIENCE)
 }
 
 #[test]

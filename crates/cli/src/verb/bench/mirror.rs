@@ -1,0 +1,178 @@
+//! `perdura bench mirror`
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use clap::Parser;
+use perdura_base::Uuid;
+use perdura_base::num::{to_u32, to_u64};
+use perdura_logd::{TcpNet, draw_nonce};
+use perdura_mirror::{Caller, Generation};
+use perdura_server::settings::{Settings, units};
+use perdura_wal::block::BLOCK_BYTES_MAX;
+use perdura_workloads::latency::LatencyUs;
+use perdura_workloads::mirror::ship::{ShipBench, ShipReport};
+
+use crate::exit::Usage;
+use crate::output;
+use crate::setting_args::NodeClientArgs;
+use crate::verb::logd::key;
+
+/// The shortest block, bytes: what the log writes at least.
+const BLOCK_BYTES_MIN: usize = 4096;
+
+/// Append blocks to nodes of the mirrored log, beside durable writes of the same blocks.
+///
+/// One client appends one block at a time, to the first node and to both, and makes it durable on the data directory's
+/// disk: the three take turns. What the client makes on the nodes and on the disk is removed at the end.
+#[derive(Debug, Parser)]
+#[command(
+    args_override_self = true,
+    after_help = "Example:\n  \
+    perdura logd --listen 127.0.0.1:7379 &\n  \
+    perdura logd --listen 127.0.0.1:7380 &\n  \
+    perdura bench mirror --nodes 127.0.0.1:7379,127.0.0.1:7380 --data perdura-data"
+)]
+#[group(skip)]
+pub struct MirrorArgs {
+    /// One node or two, each HOST:PORT.
+    #[arg(long, value_name = "A,B", value_delimiter = ',', required = true)]
+    nodes: Vec<String>,
+    /// Bytes of a block, from the first to the last, doubled: 4KiB to 4MiB.
+    #[arg(long, value_name = "FROM..TO", default_value = "4KiB..64KiB", value_parser = sizes)]
+    bytes: Sizes,
+    /// How long to measure, shared by the sizes.
+    #[arg(long, value_name = "S", default_value = "5", value_parser = units::duration)]
+    seconds: Duration,
+    /// A directory on the disk to compare with.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    data: PathBuf,
+    /// Look for replies without sleeping.
+    #[arg(long)]
+    spin: bool,
+    /// A file with the nodes' key.
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// Speak TLS to the nodes; `tls-ca-cert-file` names the authorities that their certificates come from.
+    #[arg(long)]
+    tls: bool,
+    #[command(flatten)]
+    flags: NodeClientArgs,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Sizes of blocks.
+#[derive(Debug, Clone)]
+struct Sizes(Vec<usize>);
+
+fn sizes(text: &str) -> Result<Sizes, String> {
+    let (from, to) = text.split_once("..").unwrap_or((text, text));
+    let size = |text: &str| usize::try_from(units::bytes(text)?).map_err(|e| e.to_string());
+    let (from, to) = (size(from)?, size(to)?);
+    let each = std::iter::successors(Some(from), |size| size.checked_mul(2));
+    let all: Vec<usize> = each.take_while(|size| *size <= to).collect();
+    let fits = |size: &usize| {
+        (BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(size) && size.is_multiple_of(BLOCK_BYTES_MIN)
+    };
+    if all.is_empty() || !all.iter().all(fits) {
+        return Err("a block has 4KiB to 4MiB, whole multiples of 4KiB".into());
+    }
+    Ok(Sizes(all))
+}
+
+pub fn run(args: &MirrorArgs) -> Result<()> {
+    ensure!(
+        args.nodes.len() <= 2,
+        Usage("--nodes has one address or two".into())
+    );
+    let tls = match args.tls {
+        false => None,
+        true => {
+            let mut settings = Settings::default();
+            args.flags.0.apply(&mut settings)?;
+            let config = settings.server.tls_files().client_config();
+            Some(config.map_err(|why| Usage(format!("TLS: {why}")))?)
+        }
+    };
+    // Rings of a database that nobody has.
+    let mut uuid = Uuid([0; 16]);
+    uuid.0.copy_from_slice(&draw_nonce()?[..16]);
+    let sizes = &args.bytes.0;
+    let longest = sizes.last().copied().unwrap_or(BLOCK_BYTES_MAX);
+    let report = ShipBench {
+        nodes: args.nodes.clone(),
+        net: TcpNet::new(&args.nodes, tls)?,
+        caller: Caller {
+            uuid,
+            generation: Generation(1),
+            key: key(args.key_file.as_deref())?,
+            ring_bytes_min: 2 * to_u64(longest),
+        },
+        data: args.data.clone(),
+        block_bytes: sizes.clone(),
+        duration: args.seconds / to_u32(sizes.len()),
+        spin: args.spin,
+    }
+    .run()?;
+    if args.json {
+        return output::json(&report);
+    }
+    output::text(&text(&report))
+}
+
+/// A report for people.
+fn text(report: &ShipReport) -> String {
+    let mut text = String::new();
+    for node in &report.nodes {
+        let (address, inc, machine) = (&node.address, &node.inc, &node.machine);
+        let _ = writeln!(text, "node      {address}: {inc} of machine {machine}");
+    }
+    let _ = writeln!(
+        text,
+        "waiting   {}; disk: {}\nlatency   p50 / p99 us, and p50 over the disk's",
+        if report.spin { "spinning" } else { "asleep" },
+        report.disk
+    );
+    let shown = |us: &LatencyUs| format!("{} / {}", us.p50, us.p99);
+    for row in &report.rows {
+        let two = row.two_us.zip(row.two_of_disk);
+        let two = two.map_or(String::new(), |(us, ratio)| {
+            format!(", two nodes {} ({ratio:.2})", shown(&us))
+        });
+        let _ = writeln!(
+            text,
+            "{:>4} KiB  disk {}, one node {} ({:.2}){two}",
+            row.block_bytes / 1024,
+            shown(&row.disk_us),
+            shown(&row.one_us),
+            row.one_of_disk
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_doubled_from_the_first_to_the_last() {
+        assert_eq!(sizes("4KiB..16KiB").unwrap().0, [4096, 8192, 16384]);
+        assert_eq!(sizes("12KiB").unwrap().0, [12288]);
+        for wrong in [
+            "",
+            "1KiB",
+            "5000",
+            "8KiB..4KiB",
+            "4KiB..8MiB",
+            "4KiB-8KiB",
+            "..",
+        ] {
+            assert!(sizes(wrong).is_err(), "{wrong}");
+        }
+    }
+}
