@@ -6,10 +6,11 @@
 //! # Threads
 //! One thread accepts, and each client has one, which blocks in a read: with few clients, each of which waits for its
 //! replies, that is the shortest way from a frame's arrival to its reply. The node is under one lock, held for the
-//! copy of a block.
+//! copy of a block. With a directory for a hard copy one more thread copies the rings to it.
 
 mod client;
 mod connection;
+mod hard_copy;
 mod identity;
 mod net;
 mod serve;
@@ -17,6 +18,7 @@ mod socket;
 
 pub use client::{Client, unexpected};
 pub use connection::Limits;
+pub use hard_copy::HardCopyState;
 pub use identity::{draw_nonce, machine};
 pub use net::TcpNet;
 pub use serve::{Logd, LogdOptions, LogdStats, Say, serve};

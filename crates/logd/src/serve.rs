@@ -12,6 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Result};
+use perdura_device::Disk;
 use perdura_mirror::{Key, Node, NodeInc, NodeOptions, NodeStats};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::ServerConfig;
@@ -19,6 +20,7 @@ use sd_notify::NotifyState;
 use signal_hook::consts::signal::{SIGINT, SIGTERM};
 
 use crate::connection::{Limits, Serving};
+use crate::hard_copy::{HardCopy, HardCopyState};
 use crate::identity;
 use crate::socket::Socket;
 
@@ -31,7 +33,7 @@ const STATUS_EVERY: Timespec = Timespec {
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// How a node listens, and what it keeps.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct LogdOptions {
     /// Addresses to listen on; port 0 picks a free one.
     pub listen: Vec<SocketAddr>,
@@ -51,6 +53,8 @@ pub struct LogdOptions {
     pub spin: Duration,
     /// How long clients may take.
     pub limits: Limits,
+    /// Where the rings are copied to, if they are.
+    pub hard_copy: Option<Arc<dyn Disk>>,
 }
 
 impl Default for LogdOptions {
@@ -65,17 +69,35 @@ impl Default for LogdOptions {
             connections_max: 256,
             spin: Duration::ZERO,
             limits: Limits::default(),
+            hard_copy: None,
         }
     }
 }
 
 /// What a node holds and serves.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogdStats {
     /// What is in its rings.
     pub node: NodeStats,
     /// Clients.
     pub connections: u64,
+    /// Its hard copy, if it makes one.
+    pub hard_copy: Option<HardCopyState>,
+}
+
+impl std::fmt::Display for LogdStats {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let node = self.node;
+        write!(
+            f,
+            "{} clients, {} rings of {} databases, {} bytes; {} blocks taken, {} frames refused",
+            self.connections, node.rings, node.databases, node.bytes, node.appends, node.refusals
+        )?;
+        match &self.hard_copy {
+            None => Ok(()),
+            Some(state) => write!(f, "; {state}"),
+        }
+    }
 }
 
 /// Says a line to people.
@@ -96,7 +118,7 @@ struct Clients {
 
 /// What all threads of a node share. Locks are taken one at a time.
 struct Shared {
-    node: Mutex<Node>,
+    node: Arc<Mutex<Node>>,
     clients: Mutex<Clients>,
     options: LogdOptions,
     say: Say,
@@ -109,6 +131,7 @@ pub struct Logd {
     inc: NodeInc,
     stop: UnixStream,
     thread: JoinHandle<()>,
+    hard_copy: Option<HardCopy>,
 }
 
 impl Logd {
@@ -138,16 +161,17 @@ impl Logd {
         }
         let inc = identity::draw_inc()?;
         let (machine, known_by) = identity::machine();
-        let node = Node::new(NodeOptions {
+        let node = Arc::new(Mutex::new(Node::new(NodeOptions {
             ring_bytes: options.ring_bytes,
             rings_max: options.rings_max,
             key: options.key.clone(),
             machine,
             inc,
-        });
+        })));
+        let disk = options.hard_copy.clone();
         let (stop, stopped) = UnixStream::pair().map_err(|e| Error::io("make", "a socket", e))?;
         let shared = Arc::new(Shared {
-            node: Mutex::new(node),
+            node: Arc::clone(&node),
             clients: Mutex::default(),
             options,
             say,
@@ -167,6 +191,10 @@ impl Logd {
                 false => "without a key",
             }
         ));
+        let say = Arc::clone(&shared.say);
+        let hard_copy = disk
+            .map(|disk| HardCopy::start(disk, node, say))
+            .transpose()?;
         let of_thread = Arc::clone(&shared);
         let thread = thread::spawn(move || of_thread.accept(&listeners, &stopped));
         Ok(Logd {
@@ -175,6 +203,7 @@ impl Logd {
             inc,
             stop,
             thread,
+            hard_copy,
         })
     }
 
@@ -195,13 +224,20 @@ impl Logd {
     pub fn stats(&self) -> LogdStats {
         let connections = to_u64(self.shared.clients.lock().all.len());
         let node = self.shared.node.lock().stats();
-        LogdStats { node, connections }
+        LogdStats {
+            node,
+            connections,
+            hard_copy: self.hard_copy.as_ref().map(HardCopy::state),
+        }
     }
 
-    /// Ends it: connections break, and what it held is gone.
+    /// Ends it: connections break, and what it held is gone, except for its hard copy.
     pub fn stop(self) {
         drop(self.stop);
         self.thread.join().expect("the thread that accepts");
+        if let Some(hard_copy) = self.hard_copy {
+            hard_copy.stop();
+        }
     }
 }
 

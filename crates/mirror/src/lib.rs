@@ -23,6 +23,7 @@ mod auth;
 mod choice;
 mod framer;
 mod handshake;
+pub mod hard_copy;
 mod ids;
 mod link;
 mod message;
@@ -46,7 +47,7 @@ pub use message::{
     RingState, Sealed,
 };
 pub use net::{Connection, Net, Sent};
-pub use node::{Node, NodeOptions, NodeStats, Outcome, Peer};
+pub use node::{Holdings, Node, NodeOptions, NodeStats, Outcome, Peer};
 pub use register::{LockedFile, NumberedFiles, Register, Swap};
 pub use ring::{Ring, RingRefusal};
 pub use status::{GroupStatus, NodeStatus, Status};

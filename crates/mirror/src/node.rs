@@ -5,6 +5,7 @@
 //! * The highest generation of a database never falls, and appends of lower ones are refused.
 //! * A frame that the protocol does not allow changes nothing and ends the connection.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use perdura_base::flaw::{Flaw, armed};
@@ -17,6 +18,9 @@ use crate::message::{
     Greeting, Held, Malformed, READ_BYTES_MAX, Reason, Refused, Reply, Request, RingState, Sealed,
 };
 use crate::ring::{Ring, RingRefusal};
+
+/// The most databases that a node remembers: whoever may use it can name any number.
+const DATABASES_MAX: usize = 4096;
 
 /// What a node is told when it starts.
 #[derive(Debug, Clone)]
@@ -91,9 +95,20 @@ pub struct Outcome {
     pub ends: bool,
 }
 
+/// What a node holds, for its hard copy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// All rings, with their databases.
+    pub rings: Vec<(Uuid, RingState)>,
+    /// Generations below these are retired.
+    pub retired: Vec<(Uuid, Generation)>,
+}
+
 #[derive(Default)]
 struct Database {
     generation: Generation,
+    /// Generations below are retired.
+    retired: Generation,
     rings: BTreeMap<(Generation, StreamId), Ring>,
 }
 
@@ -161,6 +176,38 @@ impl Node {
             appends: self.appends,
             refusals: self.refusals,
         }
+    }
+
+    /// All rings, and which generations are retired.
+    #[must_use]
+    pub fn holdings(&self) -> Holdings {
+        let mut holdings = Holdings::default();
+        for (uuid, database) in &self.databases {
+            holdings.retired.push((*uuid, database.retired));
+            for ((generation, stream), ring) in &database.rings {
+                let ring = state(*generation, *stream, ring);
+                holdings.rings.push((*uuid, ring));
+            }
+        }
+        holdings
+    }
+
+    /// Adds at most `len` bytes of a ring to `out`, from `from` on, or from its low if that is higher. Returns where they begin, and
+    /// the low; `None` without such a ring.
+    ///
+    /// # Errors
+    /// [`RingRefusal`]
+    pub fn copy_of(
+        &self,
+        (uuid, generation, stream): (Uuid, Generation, StreamId),
+        from: Pos,
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Option<Result<(Pos, Pos), RingRefusal>> {
+        let database = self.databases.get(&uuid)?;
+        let ring = database.rings.get(&(generation, stream))?;
+        let (from, low) = (from.max(ring.low()), ring.low());
+        Some(ring.read(from, to_u64(len), out).map(|()| (from, low)))
     }
 
     /// Answers one frame of a connection.
@@ -309,7 +356,7 @@ impl Node {
             }
             Request::Seal { generation } => {
                 self.check_generation(uuid, generation)?;
-                let database = self.databases.entry(uuid).or_default();
+                let database = self.database(uuid)?;
                 database.generation = database.generation.max(generation);
                 let rings = database.rings.iter();
                 let rings =
@@ -340,14 +387,13 @@ impl Node {
             }
             Request::Retire { generation } => {
                 self.check_generation(uuid, generation)?;
-                if let Some(database) = self.databases.get_mut(&uuid) {
-                    assert!(
-                        database.generation <= generation || armed(Flaw::GenerationUnchecked),
-                        "a writer that was replaced retires nothing"
-                    );
-                    let stays = |of: Generation| of >= generation;
-                    database.rings.retain(|(of, _), _| stays(*of));
-                }
+                let database = self.database(uuid)?;
+                assert!(
+                    database.generation <= generation || armed(Flaw::GenerationUnchecked),
+                    "a writer that was replaced retires nothing"
+                );
+                database.retired = database.retired.max(generation);
+                database.rings.retain(|(of, _), _| *of >= generation);
                 Ok(Reply::Retired { inc, generation })
             }
         }
@@ -378,6 +424,19 @@ impl Node {
         })
     }
 
+    /// What is known of a database, from now on at least.
+    fn database(&mut self, uuid: Uuid) -> Result<&mut Database, Refusal> {
+        let known = self.databases.len();
+        match self.databases.entry(uuid) {
+            Entry::Occupied(database) => Ok(database.into_mut()),
+            Entry::Vacant(place) if known < DATABASES_MAX => Ok(place.insert(Database::default())),
+            Entry::Vacant(_) => {
+                let why = format!("the node knows {known} databases, its most");
+                Err(Refusal::new(Reason::Memory, why))
+            }
+        }
+    }
+
     /// Makes a ring, or finds it. The caller has checked the generation.
     fn open(
         &mut self,
@@ -402,7 +461,7 @@ impl Node {
         let ring = Ring::new(start, ring_bytes);
         let ring = ring.ok_or_else(|| no_memory(format!("no memory for {ring_bytes} bytes")))?;
         let opened = state(generation, stream, &ring);
-        let database = self.databases.entry(uuid).or_default();
+        let database = self.database(uuid)?;
         assert!(
             database.generation <= generation || armed(Flaw::GenerationUnchecked),
             "generations only rise"

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
+use perdura_device::FileDisk;
 use perdura_logd::LogdOptions;
 use perdura_mirror::Key;
 use perdura_server::settings::{Settings, units};
@@ -37,6 +38,7 @@ const KEY_FILE_BYTES_MAX: u64 = 64 * 1024;
     after_help = "Examples:\n  \
     perdura logd\n  \
     perdura logd --listen 10.0.0.2:7379 --key-file /etc/perdura/logd.key --allow-plaintext\n  \
+    perdura logd --dir /var/lib/perdura/logd\n  \
     perdura logd --tls-listen 10.0.0.2:7379 --key-file k --tls-cert-file cert.pem --tls-key-file key.pem\n\n\
     A key is any text of 16 to 4096 bytes, the same for the nodes and their databases:\n  \
     (umask 077; head -c 32 /dev/urandom | base64 > logd.key)\n\n\
@@ -59,6 +61,9 @@ pub struct Args {
     /// Look for the next block for a while before sleeping: less delay for a processor core's time.
     #[arg(long)]
     spin: bool,
+    /// Copy the rings to this directory as well, behind the replies, at least every 50 ms.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
     #[command(flatten)]
     flags: NodeArgs,
 }
@@ -101,7 +106,9 @@ impl Args {
                 Some(config.map_err(|why| Usage(format!("TLS: {why}")))?)
             }
         };
+        let hard_copy = self.dir.as_deref().map(FileDisk::shared).transpose()?;
         Ok(LogdOptions {
+            hard_copy,
             listen,
             tls_listen: server.tls_listen,
             tls,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use perdura_base::{Pos, StreamId, Uuid};
 use perdura_logd::{Client, TcpNet};
+use perdura_mirror::hard_copy::list;
 use perdura_mirror::{Caller, Generation, Key, NodeInc, Reason, Reply, Request};
 
 use crate::support::{PERDURA, arg, ended, signal};
@@ -198,4 +199,46 @@ fn an_address_that_strangers_can_reach_needs_a_key_and_tls_or_a_word() {
     let taken = node.address.replace("0.0.0.0", "127.0.0.1");
     let (code, text) = ended(&["logd", "--listen", &taken]);
     assert!(code == 1 && text.contains(&taken), "{code}: {text}");
+}
+
+#[test]
+fn the_hard_copy_of_a_killed_node_is_there_for_its_next_life_until_it_is_retired() {
+    let dir = tempfile::tempdir().unwrap();
+    let copies = dir.path().join("copies");
+    let extra = ["--dir", arg(&copies), "--ring", "8MiB"];
+    let mut node = Node::start("127.0.0.1:0", &extra);
+    let mut writer = node.client();
+    writer.ask(&OPEN).unwrap();
+    for number in 0..100 {
+        writer.ask(&append(number * 10)).unwrap();
+    }
+    let begin = std::time::Instant::now();
+    let disk = perdura_device::FileDisk::at(&copies);
+    let copied = || {
+        let found = list(&disk).unwrap();
+        let ring = found.first().and_then(|found| found.ring.clone().ok());
+        ring.map_or(0, |ring| ring.end.0)
+    };
+    while copied() < 1000 {
+        assert!(begin.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let (code, text) = ended(&[&["logd", "--listen", "127.0.0.1:0"], &extra[..]].concat());
+    assert!(code == 1 && text.contains("copies"), "{code}: {text}");
+    signal(node.child.id(), rustix::process::Signal::KILL);
+    node.child.wait().unwrap();
+
+    let mut node = Node::start("127.0.0.1:0", &extra);
+    let mut said = String::new();
+    node.stderr.read_line(&mut said).unwrap();
+    assert!(said.contains("1 files of earlier lives"), "{said}");
+    assert_eq!(copied(), 1000);
+    let retire = Request::Retire {
+        generation: Generation(2),
+    };
+    node.client().ask(&retire).unwrap();
+    while copied() > 0 {
+        assert!(begin.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

@@ -1,5 +1,6 @@
 //! Nodes behind real sockets, and what clients of every kind do to them.
 
+mod hard_copy;
 mod hostile;
 mod net;
 mod nodes;

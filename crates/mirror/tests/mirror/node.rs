@@ -215,3 +215,28 @@ fn a_node_without_memory_says_so() {
     let why = refused(&ask(&mut node, &mut peer, &open(1, 0, 0)));
     assert_eq!(why.reason, Reason::Memory);
 }
+
+#[test]
+fn a_node_remembers_a_bounded_number_of_databases_and_serves_those_it_knows() {
+    let mut node = Node::new(options());
+    let seal = Request::Seal {
+        generation: Generation(1),
+    };
+    let mut name = |number: u32, request: &Request<'_>| {
+        let mut uuid = Uuid([0; 16]);
+        uuid.0[..4].copy_from_slice(&number.to_le_bytes());
+        let mut peer = welcomed(&mut node, uuid, &Key::none());
+        ask(&mut node, &mut peer, request)
+    };
+    for number in 0..4096 {
+        let sealed = name(number, &seal);
+        assert!(matches!(Reply::decode(&sealed.reply), Ok(Reply::Sealed(_))));
+    }
+    for request in [seal, open(1, 0, 0)] {
+        assert_eq!(refused(&name(5000, &request)).reason, Reason::Memory);
+        assert!(!matches!(
+            Reply::decode(&name(4000, &request).reply),
+            Ok(Reply::Refused(_))
+        ));
+    }
+}

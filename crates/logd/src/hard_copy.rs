@@ -1,0 +1,166 @@
+//! The thread that copies a node's rings to its own disk.
+//!
+//! A disk that fails, or is full, ends the copy and never the node: what it had written stays as it is.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use perdura_base::Result;
+use perdura_device::Disk;
+use perdura_mirror::Node;
+use perdura_mirror::hard_copy::{Found, HardCopier, HardCopyStats};
+
+use crate::serve::Say;
+
+/// From the begin of a step to the next one's. With the time that a step takes it is below 50 ms on a disk that
+/// keeps up.
+const EVERY: Duration = Duration::from_millis(25);
+/// The most lines about files of earlier lives.
+const LINES_MAX: usize = 10;
+
+/// How far a hard copy is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HardCopyState {
+    /// Its figures.
+    pub stats: HardCopyStats,
+    /// Why it has stopped, if it has.
+    pub stopped: Option<String>,
+}
+
+impl std::fmt::Display for HardCopyState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let HardCopyStats {
+            files,
+            copied_bytes,
+            damaged_rings,
+        } = &self.stats;
+        write!(f, "hard copy of {copied_bytes} bytes, {files} files")?;
+        if *damaged_rings > 0 {
+            write!(f, ", {damaged_rings} rings damaged in memory")?;
+        }
+        match &self.stopped {
+            None => Ok(()),
+            Some(why) => write!(f, ", STOPPED: {why}"),
+        }
+    }
+}
+
+/// A hard copy that is made.
+pub(crate) struct HardCopy {
+    state: Arc<Mutex<HardCopyState>>,
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl HardCopy {
+    /// Takes the directory, and copies in the background.
+    ///
+    /// # Errors
+    /// The disk's; that another node has the directory.
+    pub(crate) fn start(disk: Arc<dyn Disk>, node: Arc<Mutex<Node>>, say: Say) -> Result<HardCopy> {
+        let name = disk.name();
+        let (copier, found) = HardCopier::new(disk)?;
+        say_found(&name, &found, &say);
+        let state = Arc::<Mutex<HardCopyState>>::default();
+        let (stop, stopped) = channel();
+        let copying = Copying {
+            copier,
+            node,
+            state: Arc::clone(&state),
+            say,
+            name,
+        };
+        let thread = thread::spawn(move || copying.run(&stopped));
+        Ok(HardCopy {
+            state,
+            stop,
+            thread,
+        })
+    }
+
+    /// How far it is.
+    pub(crate) fn state(&self) -> HardCopyState {
+        self.state.lock().clone()
+    }
+
+    /// Copies what the rings hold now, and ends.
+    pub(crate) fn stop(self) {
+        drop(self.stop);
+        self.thread.join().expect("the thread that copies");
+    }
+}
+
+/// Says what earlier lives of the node have left.
+fn say_found(name: &str, found: &[Found], say: &Say) {
+    let bytes: u64 = found.iter().map(|found| found.bytes).sum();
+    let count = found.len();
+    say(&format!(
+        "Hard copy in {name}: {count} files of earlier lives, {bytes} bytes"
+    ));
+    let troubles = found.iter().filter_map(|found| match &found.ring {
+        Err(why) => Some(format!("{}: {why}", found.name)),
+        Ok(ring) if ring.torn > 0 => Some(format!(
+            "{}: {} bytes behind position {} are no piece",
+            found.name, ring.torn, ring.end
+        )),
+        Ok(_) => None,
+    });
+    troubles.take(LINES_MAX).for_each(|line| say(&line));
+}
+
+/// What the thread has.
+struct Copying {
+    copier: HardCopier,
+    node: Arc<Mutex<Node>>,
+    state: Arc<Mutex<HardCopyState>>,
+    say: Say,
+    name: String,
+}
+
+impl Copying {
+    fn run(mut self, stopped: &Receiver<()>) {
+        loop {
+            let begin = Instant::now();
+            if !self.step() {
+                return;
+            }
+            let left = EVERY.saturating_sub(begin.elapsed());
+            if stopped.recv_timeout(left) != Err(RecvTimeoutError::Timeout) {
+                // The clients have gone: this is all there will be.
+                self.step();
+                return;
+            }
+        }
+    }
+
+    /// Copies what is new; whether the copy goes on.
+    fn step(&mut self) -> bool {
+        let (copier, node) = (&mut self.copier, &self.node);
+        let done = catch_unwind(AssertUnwindSafe(|| copier.step(node)));
+        let why = match done {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some("it panicked".to_owned()),
+        };
+        let stats = self.copier.stats();
+        let mut state = self.state.lock();
+        if stats.damaged_rings > state.stats.damaged_rings {
+            (self.say)(&format!(
+                "The hard copy in {}: a ring does not hold in memory what was appended, and is copied up to there",
+                self.name
+            ));
+        }
+        state.stats = stats;
+        let Some(why) = why else { return true };
+        (self.say)(&format!(
+            "The hard copy in {} has stopped, and the node goes on: {why}",
+            self.name
+        ));
+        state.stopped = Some(why);
+        false
+    }
+}

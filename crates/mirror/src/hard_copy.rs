@@ -1,0 +1,17 @@
+//! A node's copy of its rings on its own disk, written behind the replies. The format page below is the only description
+//! of the files.
+#![doc = include_str!("../../../docs/formats/hard-copy.md")]
+
+mod codec;
+mod copier;
+mod found;
+
+pub use copier::{HardCopier, HardCopyStats};
+pub use found::{Found, FoundRing, list, read_back};
+
+/// Bytes of pieces with which a file is full.
+const FILE_BYTES: u64 = 16 << 20;
+/// The most bytes of a piece.
+const PIECE_BYTES_MAX: usize = 256 * 1024;
+/// Held by the node that writes.
+const LOCK: &str = "hard-copy.lock";

@@ -1,0 +1,281 @@
+//! The machine that copies rings to files.
+//!
+//! # Invariants
+//! * A file has no gap: a piece begins where the one before it ends.
+//! * A file is removed only if its ring has forgotten all of it, or its generation is retired.
+//! * After an error nothing more is written or removed: what is there may be all that is left.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use perdura_base::num::to_u64;
+use perdura_base::{Pos, Result};
+use perdura_device::{Access, Disk, File};
+
+use super::codec::{HEAD_BYTES, Head, Piece, RingName};
+use super::found::list;
+use super::{FILE_BYTES, Found, LOCK, PIECE_BYTES_MAX};
+use crate::node::{Holdings, Node};
+use crate::ring::RingRefusal;
+
+/// A hard copy's figures.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HardCopyStats {
+    /// Files, those of earlier lives included.
+    pub files: u64,
+    /// Bytes of rings that were copied and synced in this life.
+    pub copied_bytes: u64,
+    /// Rings whose memory does not hold what was appended: they are copied up to there.
+    pub damaged_rings: u64,
+}
+
+/// A file that gets no more pieces.
+struct Full {
+    name: String,
+    ring: RingName,
+    end: Pos,
+}
+
+/// A file that does.
+struct Filling {
+    file: Arc<dyn File>,
+    name: String,
+    /// The checksum of its head.
+    crc: u32,
+    /// Its length, bytes.
+    len: u64,
+    /// The position behind its last piece.
+    end: Pos,
+    synced: bool,
+}
+
+/// A ring's state.
+#[derive(Default)]
+struct Copying {
+    /// The position behind what was copied.
+    end: Pos,
+    /// The file that is filled.
+    filling: Option<Filling>,
+    /// Whether the ring's memory is damaged where copying goes on.
+    damaged: bool,
+}
+
+/// Copies a node's rings to files in the root of a disk.
+pub struct HardCopier {
+    disk: Arc<dyn Disk>,
+    full: Vec<Full>,
+    rings: HashMap<RingName, Copying>,
+    stats: HardCopyStats,
+    /// Names that are not durable yet.
+    new_names: bool,
+    bytes: Vec<u8>,
+    piece: Vec<u8>,
+    _lock: Box<dyn std::any::Any + Send + Sync>,
+}
+
+impl HardCopier {
+    /// Takes the directory, and lists what earlier lives of the node have left there.
+    ///
+    /// # Errors
+    /// The disk's; that another node has the directory.
+    pub fn new(disk: Arc<dyn Disk>) -> Result<(HardCopier, Vec<Found>)> {
+        let lock = disk.lock(LOCK)?;
+        let found = list(disk.as_ref())?;
+        let full = found.iter().filter_map(|found| {
+            let ring = found.ring.as_ref().ok()?;
+            Some(Full {
+                name: found.name.clone(),
+                ring: (ring.uuid, ring.generation, ring.stream),
+                end: ring.end,
+            })
+        });
+        let copier = HardCopier {
+            full: full.collect(),
+            rings: HashMap::new(),
+            stats: HardCopyStats::default(),
+            new_names: false,
+            bytes: Vec::new(),
+            piece: Vec::new(),
+            disk,
+            _lock: lock,
+        };
+        Ok((copier, found))
+    }
+
+    /// Its figures.
+    #[must_use]
+    pub fn stats(&self) -> HardCopyStats {
+        let filling = self.rings.values().filter(|ring| ring.filling.is_some());
+        HardCopyStats {
+            files: to_u64(self.full.len() + filling.count()),
+            ..self.stats.clone()
+        }
+    }
+
+    /// Copies what the rings hold now, syncs it, and removes what is of no use any more. Returns how many bytes were
+    /// copied. The node is locked for one piece at a time.
+    ///
+    /// # Errors
+    /// The disk's. The machine is not to be stepped again.
+    pub fn step(&mut self, node: &Mutex<Node>) -> Result<u64> {
+        let (holdings, inc) = {
+            let node = node.lock();
+            (node.holdings(), node.inc())
+        };
+        let mut copied = 0;
+        for (uuid, ring) in &holdings.rings {
+            let head = Head {
+                uuid: *uuid,
+                generation: ring.generation,
+                stream: ring.stream,
+                inc,
+                start: Pos(0),
+            };
+            copied += self.copy(node, head, ring.end)?;
+        }
+        self.sync()?;
+        self.stats.copied_bytes += copied;
+        self.remove(&holdings)?;
+        Ok(copied)
+    }
+
+    /// Copies a ring up to `to`.
+    fn copy(&mut self, node: &Mutex<Node>, head: Head, to: Pos) -> Result<u64> {
+        let mut copied = 0;
+        loop {
+            let ring = self.rings.entry(head.ring()).or_default();
+            if ring.damaged || ring.end >= to {
+                return Ok(copied);
+            }
+            let from = ring.end;
+            self.bytes.clear();
+            let read = node
+                .lock()
+                .copy_of(head.ring(), from, PIECE_BYTES_MAX, &mut self.bytes);
+            let (from, low) = match read {
+                Some(Ok(read)) => read,
+                Some(Err(RingRefusal::Damaged(_))) => {
+                    ring.damaged = true;
+                    self.stats.damaged_rings += 1;
+                    return Ok(copied);
+                }
+                // It was retired meanwhile.
+                _ => return Ok(copied),
+            };
+            if self.bytes.is_empty() {
+                return Ok(copied);
+            }
+            assert!(from >= ring.end, "a ring is copied forward");
+            copied += to_u64(self.bytes.len());
+            self.write(
+                Head {
+                    start: from,
+                    ..head
+                },
+                low,
+            )?;
+        }
+    }
+
+    /// Writes the bytes at `head.start` of a ring.
+    fn write(&mut self, head: Head, low: Pos) -> Result<()> {
+        let from = head.start;
+        let ring = self.rings.entry(head.ring()).or_default();
+        let full = |file: &Filling| file.end != from || file.len >= FILE_BYTES;
+        if ring.filling.as_ref().is_some_and(full) {
+            let file = ring.filling.take().expect("it was asked");
+            // It gets no more syncs.
+            if !file.synced {
+                file.file.sync()?;
+            }
+            self.full.push(Full {
+                name: file.name,
+                ring: head.ring(),
+                end: file.end,
+            });
+        }
+        if ring.filling.is_none() {
+            let name = head.name();
+            let file = self.disk.create(&name, Access::Buffered)?;
+            let (bytes, crc) = head.encode();
+            file.write_at(0, &bytes)?;
+            self.new_names = true;
+            ring.filling = Some(Filling {
+                file,
+                name,
+                crc,
+                len: to_u64(HEAD_BYTES),
+                end: from,
+                synced: false,
+            });
+        }
+        let file = ring.filling.as_mut().expect("there is one now");
+        assert!(file.end == from, "a file has no gap");
+        let piece = Piece {
+            pos: from,
+            low,
+            bytes: &self.bytes,
+        };
+        self.piece.clear();
+        piece.encode(file.crc, &mut self.piece);
+        file.file.write_at(file.len, &self.piece)?;
+        file.len += to_u64(self.piece.len());
+        file.end = piece.end();
+        file.synced = false;
+        ring.end = piece.end();
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        let files = self
+            .rings
+            .values_mut()
+            .filter_map(|ring| ring.filling.as_mut());
+        for file in files.filter(|file| !file.synced) {
+            file.file.sync()?;
+            file.synced = true;
+        }
+        if self.new_names {
+            self.disk.sync_dir("")?;
+            self.new_names = false;
+        }
+        Ok(())
+    }
+
+    /// Removes files that are of no use any more.
+    fn remove(&mut self, holdings: &Holdings) -> Result<()> {
+        let retired = |ring: &RingName| {
+            let mut of = holdings.retired.iter().filter(|(uuid, _)| *uuid == ring.0);
+            of.any(|(_, generation)| ring.1 < *generation)
+        };
+        let gone: Vec<RingName> = self
+            .rings
+            .keys()
+            .filter(|ring| retired(ring))
+            .copied()
+            .collect();
+        for name in gone {
+            let ring = self.rings.remove(&name);
+            if let Some(file) = ring.and_then(|ring| ring.filling) {
+                self.disk.remove(&file.name)?;
+            }
+        }
+        let forgotten = |file: &Full| {
+            let mut rings = holdings.rings.iter();
+            rings.any(|(uuid, ring)| {
+                (*uuid, ring.generation, ring.stream) == file.ring && file.end <= ring.low
+            })
+        };
+        let mut at = 0;
+        while at < self.full.len() {
+            if retired(&self.full[at].ring) || forgotten(&self.full[at]) {
+                self.disk.remove(&self.full[at].name)?;
+                self.full.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+}

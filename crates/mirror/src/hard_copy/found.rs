@@ -1,0 +1,121 @@
+//! What a directory holds of rings.
+
+use perdura_base::num::{to_u64, to_usize};
+use perdura_base::{Pos, Result, StreamId, Uuid};
+use perdura_device::{Access, Disk};
+
+use super::codec::{HEAD_BYTES, Head, PIECE_HEAD_BYTES, Piece, is_name};
+use super::{FILE_BYTES, PIECE_BYTES_MAX};
+use crate::ids::{Generation, NodeInc};
+
+/// A longer file is none of a hard copy: one piece may go beyond what makes a file full.
+const LEN_MAX: u64 = FILE_BYTES + (1 << 20);
+
+/// A file of a hard copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Its name.
+    pub name: String,
+    /// Its bytes on disk.
+    pub bytes: u64,
+    /// What it holds, or why it is no file of a hard copy.
+    pub ring: std::result::Result<FoundRing, String>,
+}
+
+/// What a file holds of a ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FoundRing {
+    /// The database.
+    pub uuid: Uuid,
+    /// The writer's.
+    pub generation: Generation,
+    /// The stream.
+    pub stream: StreamId,
+    /// The node that wrote it.
+    pub inc: NodeInc,
+    /// The position of the first byte.
+    pub start: Pos,
+    /// The position behind the last valid piece.
+    pub end: Pos,
+    /// All before is on the writer's disk.
+    pub low: Pos,
+    /// Bytes behind the last valid piece: a write that was under way, or damage.
+    pub torn: u64,
+}
+
+impl FoundRing {
+    fn of(head: &Head) -> FoundRing {
+        FoundRing {
+            uuid: head.uuid,
+            generation: head.generation,
+            stream: head.stream,
+            inc: head.inc,
+            start: head.start,
+            end: head.start,
+            low: Pos(0),
+            torn: 0,
+        }
+    }
+}
+
+/// Lists and verifies the files of a hard copy in the root of a disk, by name: the files of one ring follow each
+/// other.
+///
+/// # Errors
+/// The disk's. Damage is in what is found.
+pub fn list(disk: &dyn Disk) -> Result<Vec<Found>> {
+    let names = disk.list("")?;
+    let copies = names.into_iter().filter(|name| is_name(name));
+    copies
+        .map(|name| read_back(disk, &name).map(|(found, _)| found))
+        .collect()
+}
+
+/// Reads a file of a hard copy: what it is, and the bytes from `start` to `end`.
+///
+/// # Errors
+/// The disk's. Damage is in what is found.
+pub fn read_back(disk: &dyn Disk, name: &str) -> Result<(Found, Vec<u8>)> {
+    let file = disk.open(name, Access::Buffered)?;
+    let len = file.len()?;
+    let mut found = Found {
+        name: name.to_owned(),
+        bytes: len,
+        ring: Err(format!("{len} bytes, more than a file has")),
+    };
+    if len > LEN_MAX {
+        return Ok((found, Vec::new()));
+    }
+    let mut head = [0; HEAD_BYTES];
+    let got = file.read_at(0, &mut head)?;
+    let (head, crc) = match Head::decode(&head[..got]) {
+        Ok(decoded) => decoded,
+        Err(why) => {
+            found.ring = Err(why);
+            return Ok((found, Vec::new()));
+        }
+    };
+    if head.name() != name {
+        found.ring = Err(format!("the file is {}", head.name()));
+        return Ok((found, Vec::new()));
+    }
+    let mut ring = FoundRing::of(&head);
+    let (mut at, mut bytes) = (to_u64(HEAD_BYTES), Vec::new());
+    let mut buf = vec![0; PIECE_HEAD_BYTES + PIECE_BYTES_MAX];
+    while at < len {
+        let got = file.read_at(at, &mut buf)?;
+        let piece = Piece::decode(crc, &buf[..got]).filter(|piece| piece.pos == ring.end);
+        let Some(piece) = piece else { break };
+        bytes.extend_from_slice(piece.bytes);
+        ring.end = piece.end();
+        ring.low = ring.low.max(piece.low);
+        at += to_u64(PIECE_HEAD_BYTES + piece.bytes.len());
+    }
+    assert!(
+        to_usize(ring.end.0 - ring.start.0) == bytes.len(),
+        "a file holds what lies between its positions"
+    );
+    ring.torn = len.saturating_sub(at);
+    found.ring = Ok(ring);
+    Ok((found, bytes))
+}
