@@ -85,7 +85,6 @@ impl<'a, W: FnOnce()> Serving<'a, W> {
     /// # Errors
     /// Why the connection ended, if the client did not simply go.
     pub(crate) fn run(mut self) -> Result<()> {
-        let mut buf = vec![0; GREETING_BYTES_MAX];
         let deadline = Instant::now() + self.limits.greeting;
         self.socket.set_deadline(deadline);
         while !self.peer.is_welcome() {
@@ -93,18 +92,17 @@ impl<'a, W: FnOnce()> Serving<'a, W> {
                 let why = "the client did not say hello and prove itself";
                 return Err(Error::new(ErrorKind::TimedOut, why));
             }
-            let Some(answered) = self.round(&mut buf)? else {
+            let Some(answered) = self.round(GREETING_BYTES_MAX)? else {
                 return Ok(());
             };
             if answered.ends {
                 return Ok(());
             }
         }
-        buf.resize(READ_BYTES, 0);
         self.socket.set_read_timeout(self.limits.frame)?;
         // Since when the frame that has begun is awaited.
         let mut half: Option<Instant> = None;
-        while let Some(answered) = self.round(&mut buf)? {
+        while let Some(answered) = self.round(READ_BYTES)? {
             if answered.ends {
                 break;
             }
@@ -124,16 +122,16 @@ impl<'a, W: FnOnce()> Serving<'a, W> {
         Ok(())
     }
 
-    /// Waits for bytes, for a time, and answers the frames that they complete; `None` at the connection's end.
-    fn round(&mut self, buf: &mut [u8]) -> Result<Option<Answered>> {
-        match self.socket.read(buf)? {
+    /// Waits for at most `len` bytes, for a time, and answers the frames that they complete; `None` at the connection's end.
+    fn round(&mut self, len: usize) -> Result<Option<Answered>> {
+        match self.socket.read(self.framer.room(len))? {
             None => Ok(Some(Answered {
                 frames: 0,
                 ends: false,
             })),
             Some(0) => Ok(None),
             Some(read) => {
-                self.framer.push(&buf[..read]);
+                self.framer.filled(read);
                 self.answer().map(Some)
             }
         }

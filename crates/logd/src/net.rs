@@ -124,7 +124,6 @@ impl TcpConnection {
             connecting: Some(Instant::now() + CONNECT),
             way,
             framer: Framer::new(),
-            buf: Vec::new(),
         };
         TcpConnection { stream, line }
     }
@@ -159,7 +158,6 @@ struct Line {
     connecting: Option<Instant>,
     way: Way,
     framer: Framer,
-    buf: Vec<u8>,
 }
 
 impl Line {
@@ -271,12 +269,9 @@ impl Line {
 
     /// Reads what has arrived, once; whether it was something.
     fn read(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
-        if self.buf.is_empty() {
-            self.buf.resize(READ_BYTES, 0);
-        }
         let Way::Tls { session, .. } = &mut self.way else {
-            let read = arrived(stream.read(&mut self.buf))?;
-            self.framer.push(&self.buf[..read]);
+            let read = arrived(stream.read(self.framer.room(READ_BYTES)))?;
+            self.framer.filled(read);
             return Ok(read > 0);
         };
         if arrived(session.read_tls(stream))? == 0 {
@@ -288,9 +283,9 @@ impl Line {
             io::Error::new(ErrorKind::InvalidData, error)
         })?;
         loop {
-            match arrived(session.reader().read(&mut self.buf))? {
+            match arrived(session.reader().read(self.framer.room(READ_BYTES)))? {
                 0 => return Ok(true),
-                read => self.framer.push(&self.buf[..read]),
+                read => self.framer.filled(read),
             }
         }
     }

@@ -5,7 +5,7 @@ use perdura_base::num::to_usize;
 use crate::message::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, Malformed};
 
 /// Spare room above this is given back once a long frame has been taken, bytes.
-const KEEP_BYTES_MAX: usize = 256 * 1024;
+const KEEP_BYTES_MAX: usize = 512 * 1024;
 
 /// Bytes that have arrived, and the frames in them. A length that no frame has is refused as soon as it has arrived, so
 /// no more than the longest frame is ever kept.
@@ -14,6 +14,8 @@ pub struct Framer {
     buf: Vec<u8>,
     /// What lies before was taken.
     at: usize,
+    /// What lies behind has not arrived.
+    end: usize,
 }
 
 impl Framer {
@@ -23,22 +25,42 @@ impl Framer {
         Framer::default()
     }
 
-    /// Adds bytes that have arrived.
-    pub fn push(&mut self, bytes: &[u8]) {
+    /// Room for `len` more bytes: read into it, then say with [`filled`](Self::filled) how many have arrived.
+    pub fn room(&mut self, len: usize) -> &mut [u8] {
         if self.at > 0 {
-            self.buf.drain(..self.at);
+            self.buf.copy_within(self.at..self.end, 0);
+            self.end -= self.at;
             self.at = 0;
-            if self.buf.capacity() > KEEP_BYTES_MAX && self.buf.len() < KEEP_BYTES_MAX / 2 {
+            if self.buf.len() > KEEP_BYTES_MAX && self.end + len <= KEEP_BYTES_MAX / 2 {
+                self.buf.truncate(KEEP_BYTES_MAX);
                 self.buf.shrink_to(KEEP_BYTES_MAX);
             }
         }
-        self.buf.extend_from_slice(bytes);
+        if self.buf.len() < self.end + len {
+            self.buf.resize(self.end + len, 0);
+        }
+        &mut self.buf[self.end..self.end + len]
+    }
+
+    /// So many bytes have arrived in the room.
+    pub fn filled(&mut self, read: usize) {
+        self.end += read;
+        assert!(
+            self.end <= self.buf.len(),
+            "what has arrived was read into the room"
+        );
+    }
+
+    /// Adds bytes that have arrived.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.room(bytes.len()).copy_from_slice(bytes);
+        self.filled(bytes.len());
     }
 
     /// Bytes that have arrived and are not taken.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.buf.len() - self.at
+        self.end - self.at
     }
 
     /// The next whole frame, which is taken, if one has arrived.
@@ -46,7 +68,7 @@ impl Framer {
     /// # Errors
     /// [`Malformed`] for a length that no frame has. The connection is of no use any more.
     pub fn take(&mut self) -> Result<Option<&[u8]>, Malformed> {
-        let pending = &self.buf[self.at..];
+        let pending = &self.buf[self.at..self.end];
         let Some(len) = pending.first_chunk::<4>() else {
             return Ok(None);
         };
@@ -62,7 +84,7 @@ impl Framer {
         let begin = self.at;
         self.at += len;
         assert!(
-            self.at <= self.buf.len(),
+            self.at <= self.end,
             "a frame is taken when all of it is there"
         );
         Ok(Some(&self.buf[begin..self.at]))
@@ -96,6 +118,35 @@ mod tests {
             }
             assert_eq!(got, frames, "{step} bytes at a time");
             assert_eq!(framer.pending(), 0);
+        }
+    }
+
+    #[test]
+    fn the_room_of_a_long_frame_is_given_back_and_its_bytes_never_come_again() {
+        let long = Request::Append {
+            generation: Generation(1),
+            stream: perdura_base::StreamId(0),
+            pos: perdura_base::Pos(0),
+            low: perdura_base::Pos(0),
+            bytes: &[9; 3 << 20],
+            pad: 0,
+        };
+        let (long, short) = (long.frame(), Request::Ping.frame());
+        let mut framer = Framer::new();
+        for _ in 0..3 {
+            for part in [&long[..], &short].concat().chunks(100_000) {
+                framer.room(150_000)[..part.len()].copy_from_slice(part);
+                framer.filled(part.len());
+                assert!(framer.pending() <= long.len() + part.len());
+                while let Some(frame) = framer.take().unwrap() {
+                    assert!(frame == long || frame == short);
+                }
+            }
+            assert_eq!(framer.pending(), 0);
+            framer.push(&short);
+            assert!(framer.buf.capacity() <= KEEP_BYTES_MAX);
+            assert_eq!(framer.take().unwrap(), Some(&short[..]));
+            assert_eq!(framer.take(), Ok(None));
         }
     }
 
