@@ -5,6 +5,7 @@
 
 mod exit;
 mod in_memory;
+mod nodes;
 mod offline;
 mod output;
 mod programs;

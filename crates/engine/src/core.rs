@@ -42,6 +42,8 @@ pub struct Env {
     pub seed: u64,
     /// The nodes that hold the newest part of the log, if there are some.
     pub nodes: Option<Nodes>,
+    /// Without nodes: go on without what only nodes may hold of the log.
+    pub accept_loss: bool,
 }
 
 /// Hears of keys that the purge removed because they were past their expiry: the places of their
@@ -197,12 +199,16 @@ impl Core {
         self.nodes.as_ref()
     }
 
-    /// Ends the epoch and hands all that was appended to the nodes, as far as the log's tail has room.
+    /// Hands what was appended to the nodes, as far as the log's tail has room: all of it, in an epoch that ends now, unless
+    /// nodes still have an epoch to answer for. What is appended meanwhile follows in one.
     ///
     /// # Errors
     /// As [`Wal::ship_step`].
     pub fn ship(&self) -> Result<()> {
-        self.close_epoch();
+        let newest_closed = self.wal.current().0 - 1;
+        if self.wal.durable(Rung::Mirror).0 >= newest_closed {
+            self.close_epoch();
+        }
         for stream in (0..self.wal.streams()).map(StreamId) {
             self.wal.ship_step(stream)?;
         }

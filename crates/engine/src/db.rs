@@ -157,6 +157,7 @@ impl Db {
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             seed: seed(clock.as_ref()),
             nodes: options.nodes.clone(),
+            accept_loss: options.node_settings.accept_loss,
         };
         let core = Core::open(env, core_options, progress)?;
         core.vouch_for_life()?;

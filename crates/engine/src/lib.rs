@@ -148,7 +148,7 @@ pub use durability::Durability;
 pub use keys::Keys;
 pub use map::Map;
 pub use merging::{Lent, Merging, MergingStep};
-pub use nodes::{MakeRegister, Nodes, NodesInUse, Random};
+pub use nodes::{MakeRegister, NodeSettings, Nodes, NodesInUse, Random};
 pub use options::{CoreOptions, Options};
 pub use perdura_archive::Generation;
 pub use perdura_archive::retention::{self, Retention};

@@ -45,6 +45,18 @@ impl Db {
         self.shared.ship()
     }
 
+    /// As [`ship`](Self::ship), for a thread that has nothing left to do but wait: it spins for the replies for a moment.
+    /// Returns whether all that was appended is acknowledged.
+    pub fn ship_here(&self) -> bool {
+        let wal = self.shared.core.wal();
+        let newest = wal.last_appended();
+        if self.shared.is_mirrored() && wal.durable(Rung::Mirror) < newest {
+            self.shared.ship();
+            return self.shared.spin_for_nodes(newest);
+        }
+        false
+    }
+
     /// The view in force, the nodes, and how far they are; `None` without nodes.
     #[must_use]
     pub fn mirror(&self) -> Option<Status> {
@@ -126,7 +138,10 @@ impl Shared {
         };
         let begun_ns = self.clock.mono_ns();
         while wal.durable(Rung::Mirror) < epoch {
-            self.collect_replies(nodes);
+            // What was answered makes room for the next epoch.
+            if self.collect_replies(nodes) && wal.durable(Rung::Mirror) < epoch {
+                self.ship();
+            }
             if self.clock.mono_ns() > begun_ns + SPIN_NS {
                 break;
             }

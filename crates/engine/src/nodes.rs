@@ -4,6 +4,7 @@
 //! log than its disks, it seals them and drains what they hold into the segments, and only then restarts as always. When
 //! the anchor names the new life, the view says so, and the writer's side begins (`perdura_mirror`).
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,6 +18,39 @@ use perdura_recovery::disks::Disks;
 use perdura_recovery::{Anchor, AnchorCell, Mirrored, Tail, flush_all};
 use perdura_wal::drain::{KeptTail, drain};
 use perdura_wal::{Rung, Wal};
+
+/// The nodes as settings name them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeSettings {
+    /// Pairs of addresses, each `HOST:PORT,HOST:PORT`.
+    pub groups: Vec<String>,
+    /// Directory of the view.
+    pub view: Option<PathBuf>,
+    /// File with the nodes' key.
+    pub key_file: Option<PathBuf>,
+    /// The most bytes of a stream that are in memories and not on disk.
+    pub tail_bytes: u64,
+    /// Whether two nodes on one machine count as a mirror.
+    pub one_machine: bool,
+    /// Whether blocks may go to other machines unencrypted.
+    pub allow_plaintext: bool,
+    /// Whether to start without what only nodes may hold.
+    pub accept_loss: bool,
+}
+
+impl Default for NodeSettings {
+    fn default() -> Self {
+        NodeSettings {
+            groups: Vec::new(),
+            view: None,
+            key_file: None,
+            tail_bytes: 32 << 20,
+            one_machine: false,
+            allow_plaintext: false,
+            accept_loss: false,
+        }
+    }
+}
 
 /// Makes the register of a database's view.
 pub type MakeRegister = dyn Fn(Uuid) -> Result<Box<dyn Register>> + Send + Sync;

@@ -93,9 +93,11 @@ pub(crate) fn bring_back(
         supplied: &[],
         archived: options.archived.clone(),
         dry_run: false,
-        tail: claimed
-            .as_ref()
-            .map_or(Tail::OnDisk, |claimed| claimed.tail),
+        tail: match (&claimed, env.accept_loss) {
+            (Some(claimed), _) => claimed.tail,
+            (None, true) => Tail::GivenUp,
+            (None, false) => Tail::OnDisk,
+        },
         memory: Arc::new(MemoryAccount::new(options.memory_limit)),
         catalog: Arc::clone(forms) as Arc<dyn ReadCatalog>,
         progress,

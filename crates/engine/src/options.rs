@@ -13,7 +13,7 @@ use perdura_recovery::{IMAGE_DISKS_MAX, Level, Schedule};
 use perdura_wal::{EpochEnds, SegmentSizes};
 
 use crate::durability::Durability;
-use crate::nodes::Nodes;
+use crate::nodes::{NodeSettings, Nodes};
 use crate::typed::TypedOptions;
 
 /// The tables that a database has unless its options say otherwise: Redis's sixteen databases.
@@ -146,6 +146,9 @@ pub struct Options {
     pub lock_wait: Duration,
     /// Typed tables and procedures; see [`Db::builder`](crate::Db::builder).
     pub typed: TypedOptions,
+    /// The nodes that hold the newest part of the log, as settings name them. An open looks at `nodes` alone, and at
+    /// whether a loss is accepted.
+    pub node_settings: NodeSettings,
     /// The nodes that hold the newest part of the log, if there are some.
     pub nodes: Option<Nodes>,
 }
@@ -190,6 +193,7 @@ impl Options {
             flush_every: Duration::ZERO,
             lock_wait: LOCK_WAIT,
             typed: core.typed,
+            node_settings: NodeSettings::default(),
             nodes: None,
         }
     }

@@ -42,6 +42,13 @@ impl TcpNet {
         let resolved = addresses.iter().map(resolve).collect::<Result<_>>()?;
         Ok(TcpNet { tls, resolved })
     }
+
+    /// Whether an address of the network is this machine's own.
+    #[must_use]
+    pub fn is_loopback(&self, address: &str) -> bool {
+        let known = self.resolved.get(address);
+        known.is_some_and(|address| address.ip().is_loopback())
+    }
 }
 
 fn no_address(address: &str) -> Error {

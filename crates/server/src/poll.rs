@@ -19,7 +19,7 @@ use crate::command::wait::expire;
 use crate::connection::Connection;
 use crate::connection::early::EarlyBuffer;
 use crate::control::{Gate, Message};
-use crate::engine::{Db, Epoch, Reached};
+use crate::engine::{Db, Durability, Epoch, Reached};
 use crate::net::Listener;
 use crate::options::{OnStop, ServeError};
 use crate::state::{Stage, State};
@@ -97,6 +97,8 @@ pub(crate) struct EventLoop {
     /// Connections whose replies wait for the disk, with their ids: an index may since belong
     /// to another.
     waiting: Vec<(usize, u64)>,
+    /// Whether one of them waits for the log's disk.
+    disk_waits: bool,
     /// The durable epochs up to which that list has been worked off.
     flushed: Reached,
     /// Since when clients wait without the durable epoch having advanced.
@@ -151,6 +153,7 @@ impl EventLoop {
             heavy: VecDeque::new(),
             touched: Vec::new(),
             waiting: Vec::new(),
+            disk_waits: false,
             flushed: Reached::new(|_| Epoch(0)),
             owed_since: now,
             owed_from: 0,
@@ -222,10 +225,15 @@ impl EventLoop {
         if let Some(db) = self.state.db().filter(|_| self.owes()) {
             let db = db.clone();
             self.look(events, Duration::ZERO)?;
-            if !events.is_empty() || db.flush_here() {
+            if !events.is_empty() || db.ship_here() {
                 return Ok(());
             }
-            db.begin_log_write();
+            if self.needs_disk(&db) {
+                if db.flush_here() {
+                    return Ok(());
+                }
+                db.begin_log_write();
+            }
         }
         self.gate.lie_down();
         let advanced = self.is_waited_for()
@@ -449,6 +457,7 @@ impl EventLoop {
     fn list(&mut self, index: usize, connection: &mut Connection) {
         if !std::mem::replace(&mut connection.listed, true) {
             self.waiting.push((index, connection.session.seat.id));
+            self.disk_waits |= connection.session.durability == Durability::Disk;
         }
     }
 

@@ -170,6 +170,7 @@ impl Copier {
             clock: Arc::clone(&world.clock) as Arc<dyn Clock>,
             seed: world.seed ^ 1,
             nodes: None,
+            accept_loss: false,
         };
         match Core::open(env.clone(), world.options(), Arc::new(Progress::default())) {
             Ok(core) => {

@@ -169,6 +169,7 @@ pub(crate) trait OverCore {
             clock: Arc::clone(&machine.clock) as Arc<dyn Clock>,
             seed: machine.seed,
             nodes: None,
+            accept_loss: false,
         }
     }
 

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use perdura_server::settings::Settings;
 
 use crate::exit::Usage;
+use crate::nodes;
 use crate::offline::peek;
 use crate::setting_args::Given;
 pub use crate::setting_args::{DatabaseArgs, ReaderArgs};
@@ -69,6 +70,7 @@ pub fn engine_options(settings: &Settings) -> Result<perdura::Options> {
         options.partitions = anchor.geometry.partitions;
         options.segment_bytes = anchor.segments.max;
     }
+    options.nodes = nodes::of(&options.node_settings)?;
     options.core()?;
     Ok(options)
 }

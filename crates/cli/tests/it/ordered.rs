@@ -20,6 +20,7 @@ fn crashed(dir: &Path, declared: &[Family], with_call: bool) {
         clock: Arc::new(SystemClock::new()),
         seed: 7,
         nodes: None,
+        accept_loss: false,
     };
     let options = CoreOptions {
         partitions: 4,

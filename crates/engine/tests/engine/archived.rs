@@ -74,6 +74,7 @@ fn open_core(
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         seed: 7,
         nodes: None,
+        accept_loss: false,
     };
     let options = CoreOptions {
         archived,

@@ -24,6 +24,7 @@ pub fn env(disk: &Arc<SimDisk>, streams: usize) -> Env {
         clock: Arc::new(ManualClock::at(1_000_000)) as Arc<dyn Clock>,
         seed: 7,
         nodes: None,
+        accept_loss: false,
     }
 }
 
@@ -476,6 +477,7 @@ fn log_directories_in_another_order_are_refused_and_nothing_is_lost() {
         clock: Arc::new(ManualClock::at(1_000_000)) as Arc<dyn Clock>,
         seed: 7,
         nodes: None,
+        accept_loss: false,
     };
     let open = |order| Core::open(with_logs(order), small(), Arc::new(Progress::default()));
     let core = open([0, 1]).expect("a new database");

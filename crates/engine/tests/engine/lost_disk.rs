@@ -73,6 +73,7 @@ pub fn open_on(
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         seed,
         nodes: None,
+        accept_loss: false,
     };
     Core::open(env, small(), Arc::new(Progress::default()))
 }

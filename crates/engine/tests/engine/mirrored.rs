@@ -72,6 +72,7 @@ impl World {
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             seed: 7,
             nodes,
+            accept_loss: false,
         };
         Core::open(env, small(), Arc::new(Progress::default()))
     }

@@ -84,6 +84,7 @@ impl World {
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             seed: 7,
             nodes: None,
+            accept_loss: false,
         };
         let mut options = CoreOptions {
             archived,

@@ -9,7 +9,7 @@ use mio::unix::SourceFd;
 use perdura_base::num::to_u64;
 
 use super::{EventLoop, LOG};
-use crate::engine::Db;
+use crate::engine::{Db, Durability};
 
 /// How long a busy loop lets clients wait before it has the flusher work beside it.
 const PATIENCE: Duration = Duration::from_micros(1000);
@@ -71,6 +71,11 @@ impl EventLoop {
                 // Collected first: the next write begins before the replies of the last one leave.
                 db.collect();
             }
+            db.ship();
+            if !self.needs_disk(db) {
+                self.state.reached = db.reached();
+                return;
+            }
             let ran = self.state.stats.commands.saturating_sub(self.owed_from);
             let pipelines = ran >= PIPELINE * to_u64(self.waiting.len());
             let owed = self.owed_since.elapsed();
@@ -85,6 +90,7 @@ impl EventLoop {
 
     pub(super) fn flush_waiting(&mut self) {
         let mut waiting = std::mem::take(&mut self.waiting);
+        let mut disk_waits = false;
         waiting.retain(|(index, id)| {
             let Some(mut connection) = self.state.connections.take(*index) else {
                 return false;
@@ -97,9 +103,16 @@ impl EventLoop {
             let flushed = connection.flush(&mut self.state);
             let waits = flushed.is_ok() && connection.replies.waits();
             connection.listed = waits;
+            disk_waits |= waits && connection.session.durability == Durability::Disk;
             self.put_back(*index, connection, flushed);
             waits
         });
         self.waiting = waiting;
+        self.disk_waits = disk_waits;
+    }
+
+    /// Whether clients wait for the log's disk: always, unless those that wait have nodes to wait for.
+    pub(super) fn needs_disk(&self, db: &Db) -> bool {
+        self.disk_waits || !self.state.rung_waits.is_empty() || !db.is_mirrored()
     }
 }

@@ -5,7 +5,7 @@ use super::row::{
     ANY_BYTES, I32_MAX, addresses, count, database, millis, one, path, paths, put_addresses,
     put_millis, put_path, put_paths, row, server,
 };
-use super::{ClientShare, Group, Setting, archive, clients, packed, texts};
+use super::{ClientShare, Group, Setting, archive, clients, nodes, packed, texts};
 use crate::options::{DebugAccess, OnStop};
 use crate::tls::TlsAuthClients;
 use perdura::{Level, LogIo};
@@ -61,6 +61,13 @@ pub static SETTINGS: &[Setting] = &[
     archive::KEEP,
     archive::MOMENTS,
     archive::GENERATION,
+    nodes::NODES,
+    nodes::VIEW,
+    nodes::KEY_FILE,
+    nodes::TAIL,
+    nodes::ONE_MACHINE,
+    nodes::PLAINTEXT,
+    nodes::ACCEPT_LOSS,
     row(
         "image-dir",
         Group::Database,

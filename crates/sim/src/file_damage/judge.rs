@@ -61,6 +61,7 @@ impl Sweep<'_> {
             clock: Arc::clone(&world.clock) as Arc<dyn Clock>,
             seed: world.seed ^ 1,
             nodes: None,
+            accept_loss: false,
         };
         let method = Method::of(Scheme::Differential);
         let options = dry_run_options(&env, method, world.swarm.options.schedule);

@@ -125,6 +125,7 @@ fn the_product_refuses_a_database_of_interleaved_transactions_and_the_other_way_
             clock: Arc::clone(&disks.env.clock),
             seed: 1,
             nodes: None,
+            accept_loss: false,
         };
         let options = CoreOptions {
             partitions: 2,

@@ -49,6 +49,7 @@ fn product() -> (Disks, u64) {
             clock: Arc::clone(&disks.env.clock),
             seed: 7,
             nodes: None,
+            accept_loss: false,
         };
         let small = CoreOptions {
             partitions: 2,

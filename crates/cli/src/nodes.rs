@@ -1,0 +1,80 @@
+//! The nodes of the settings, reached over TCP.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use perdura::mirror::{MirrorOptions, NumberedFiles, Patience, Register};
+use perdura::{NodeSettings, Nodes};
+use perdura_device::FileDisk;
+use perdura_logd::TcpNet;
+
+use crate::exit::Usage;
+use crate::verb::logd::key;
+
+/// How often a takeover looks for answers.
+const LOOK_EVERY: Duration = Duration::from_micros(100);
+
+/// What an open needs of the nodes that the settings name; `None` if they name none.
+pub fn of(settings: &NodeSettings) -> Result<Option<Nodes>> {
+    if settings.groups.is_empty() {
+        let is_alone = settings.view.is_none() && settings.key_file.is_none();
+        ensure!(
+            is_alone,
+            Usage("log-view and log-key-file are of a log with nodes: give log-nodes".into())
+        );
+        return Ok(None);
+    }
+    let groups = settings.groups.iter().map(|pair| pair_of(pair));
+    let groups = groups.collect::<Result<Vec<[String; 2]>>>()?;
+    let Some(view) = &settings.view else {
+        let why = "log-nodes needs log-view: a directory that outlives this machine and says what acknowledgements rest on";
+        return Err(Usage(why.into()).into());
+    };
+    let addresses: Vec<String> = groups.iter().flatten().cloned().collect();
+    let net = TcpNet::new(&addresses, None)?;
+    for address in &addresses {
+        let is_here = net.is_loopback(address);
+        ensure!(
+            is_here || settings.allow_plaintext,
+            Usage(format!(
+                "{address} is another machine, and the database's changes would cross the network for all to read; say \
+                 log-allow-plaintext if the network is yours alone"
+            ))
+        );
+    }
+    let options = MirrorOptions {
+        tail_bytes_max: settings.tail_bytes,
+        one_machine: settings.one_machine,
+        ..MirrorOptions::new(groups, key(settings.key_file.as_deref())?)
+    };
+    let disk = FileDisk::shared(view).with_context(|| view.display().to_string())?;
+    let token = random();
+    Ok(Some(Nodes {
+        options,
+        net: Arc::new(net),
+        register: Arc::new(move |uuid| {
+            Ok(Box::new(NumberedFiles::new(Arc::clone(&disk), uuid, token)) as Box<dyn Register>)
+        }),
+        random: Arc::new(random),
+        patience: Patience::default(),
+        accept_loss: settings.accept_loss,
+        pass: Arc::new(|| std::thread::sleep(LOOK_EVERY)),
+    }))
+}
+
+fn pair_of(text: &str) -> Result<[String; 2]> {
+    let parts: Vec<String> = text.split(',').map(|part| part.trim().to_owned()).collect();
+    parts.try_into().map_err(|_| {
+        Usage(format!(
+            "log-nodes is two addresses, as 10.0.0.2:7379,10.0.0.3:7379, and not {text}"
+        ))
+        .into()
+    })
+}
+
+/// Eight bytes of the system's randomness.
+fn random() -> u64 {
+    let nonce = perdura_logd::draw_nonce().expect("the system gives random numbers");
+    u64::from_le_bytes(*nonce.first_chunk().expect("a nonce has 32 bytes"))
+}

@@ -1,0 +1,91 @@
+//! The settings of the nodes that hold the newest part of the log.
+
+use super::kind::{Kind, boolean, number, yes_no};
+use super::row::{database, one, path, put_path, row};
+use super::{Group, Setting};
+
+pub const NODES: Setting = row(
+    "log-nodes",
+    Group::Database,
+    Kind::Text,
+    "Two nodes (`perdura logd`) that hold the newest part of the log in their memory, as `HOST:PORT,HOST:PORT`; several such pairs \
+     share the streams. A write of durability mirror is acknowledged when both nodes of a pair have it, and copied to the log's \
+     disk a little later.",
+    database!(|o| o.node_settings.groups.clone(), |o, v| {
+        o.node_settings.groups = v.iter().filter(|pair| !pair.is_empty()).cloned().collect();
+        Ok(())
+    }),
+)
+.many();
+
+pub const VIEW: Setting = row(
+    "log-view",
+    Group::Database,
+    Kind::Path,
+    "Directory of the view, which says what acknowledgements rest on and who may write; needed with `log-nodes`. Every machine that may \
+     serve the database reaches it, and it outlives the data directory's machine.",
+    database!(|o| path(o.node_settings.view.as_ref()), |o, v| put_path(
+        &mut o.node_settings.view,
+        v
+    )),
+);
+
+pub const KEY_FILE: Setting = row(
+    "log-key-file",
+    Group::Database,
+    Kind::Path,
+    "A file with the key of the nodes (their `--key-file`).",
+    database!(
+        |o| path(o.node_settings.key_file.as_ref()),
+        |o, v| put_path(&mut o.node_settings.key_file, v)
+    ),
+);
+
+pub const TAIL: Setting = row(
+    "log-tail",
+    Group::Database,
+    Kind::Bytes {
+        min: 1 << 20,
+        max: 1 << 40,
+    },
+    "The most bytes of a stream that are in memories and not on the log's disk; a node's ring is at least as large. Beyond it writes \
+     wait for the disk.",
+    database!(|o| one(o.node_settings.tail_bytes), |o, v| number(
+        &mut o.node_settings.tail_bytes,
+        &v[0]
+    )),
+);
+
+pub const ONE_MACHINE: Setting = row(
+    "log-one-machine",
+    Group::Database,
+    Kind::Bool,
+    "Whether two nodes on one machine count as a mirror, although they fail together.",
+    database!(|o| one(yes_no(o.node_settings.one_machine)), |o, v| {
+        boolean(&mut o.node_settings.one_machine, &v[0]);
+        Ok(())
+    }),
+);
+
+pub const PLAINTEXT: Setting = row(
+    "log-allow-plaintext",
+    Group::Database,
+    Kind::Bool,
+    "Whether blocks of the log may go to nodes on other machines unencrypted.",
+    database!(|o| one(yes_no(o.node_settings.allow_plaintext)), |o, v| {
+        boolean(&mut o.node_settings.allow_plaintext, &v[0]);
+        Ok(())
+    }),
+);
+
+pub const ACCEPT_LOSS: Setting = row(
+    "accept-loss",
+    Group::Database,
+    Kind::Bool,
+    "Start although acknowledged writes may be in the memory of nodes that do not return them. What is given up is printed, and noted in the \
+     database for ever. Refused where nothing is lost.",
+    database!(|o| one(yes_no(o.node_settings.accept_loss)), |o, v| {
+        boolean(&mut o.node_settings.accept_loss, &v[0]);
+        Ok(())
+    }),
+);
