@@ -50,6 +50,10 @@ impl Db {
     pub fn ship_here(&self) -> bool {
         let wal = self.shared.core.wal();
         let newest = wal.last_appended();
+        debug_assert!(
+            newest <= wal.current(),
+            "a frame joins the current epoch at the latest"
+        );
         if self.shared.is_mirrored() && wal.durable(Rung::Mirror) < newest {
             self.shared.ship();
             return self.shared.spin_for_nodes(newest);
@@ -197,6 +201,10 @@ impl Shared {
 
     fn tell_views(&self, nodes: &NodesInUse) {
         let mut lines = nodes.take_events();
+        debug_assert!(
+            lines.iter().all(|line| !line.is_empty()),
+            "a change has a text"
+        );
         if !lines.is_empty() {
             self.views.lock().append(&mut lines);
         }

@@ -392,6 +392,7 @@ impl Log for OverWal {
 
     fn anchor(&self, mirrored: bool) -> Result<()> {
         let generation = self.generation;
+        assert!(generation > 0, "a writer has a generation");
         let updated = self.anchor.update_running(&self.wal, |record| {
             record.mirrored = mirrored.then_some(Mirrored { generation });
         });
@@ -431,9 +432,17 @@ impl NodesInUse {
     /// As [`Mirror::manage`].
     pub fn manage(&self, now_ns: u64) -> Result<Managed> {
         let managed = self.mirror.manage(&self.log, now_ns);
+        assert!(
+            !self.mirror.is_mirrored() || self.log.anchor.get().mirrored.is_some(),
+            "the anchor says that acknowledgements may rest on nodes, before they do"
+        );
         self.is_mirrored
             .store(self.mirror.is_mirrored(), Ordering::SeqCst);
         if matches!(managed, Ok(Managed::Stopped)) {
+            assert!(
+                !self.mirror.is_mirrored(),
+                "what has ended rests on no node"
+            );
             *self.stopped.lock() = true;
         }
         managed

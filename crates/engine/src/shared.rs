@@ -19,6 +19,7 @@ use crate::delays::Delays;
 use crate::durability::Durability;
 use crate::flusher::FIRST;
 use crate::merging::Lent;
+use crate::mirror_stats::MirrorStats;
 use crate::options::Options;
 use crate::pace::{FlushPacer, Workers};
 use crate::stats::{ArchiveStats, LogIoStats, LogStats, MemoryStats, Stats};
@@ -334,6 +335,10 @@ impl Shared {
                 durable_lag_us: exposure.age_us,
                 durable_lag_max_us: self.worst.age_us(),
                 mirror_lag_us: self.core.age_ns(Rung::Mirror) / 1000,
+                mirror: self
+                    .core
+                    .nodes()
+                    .map(|nodes| MirrorStats::of(&nodes.status(self.clock.mono_ns()))),
                 unsynced_bytes: exposure.bytes,
                 unsynced_max_bytes: self.worst.bytes(),
                 flush_cpu_us: self.flush_cpu_ns.load(Ordering::Relaxed) / 1000,

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::archive::backlog::BacklogStats;
 use crate::backing_up::BackupState;
+use crate::mirror_stats::MirrorStats;
 
 /// Memory by use, bytes.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
@@ -96,6 +97,9 @@ pub struct LogStats {
     pub durable_lag_max_us: u64,
     /// Age of the oldest epoch that is not durable on the mirror, microseconds; without nodes the disk's.
     pub mirror_lag_us: u64,
+    /// The nodes that hold the newest part of the log, if there are some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<MirrorStats>,
     /// Bytes of the log that are not on its disks.
     pub unsynced_bytes: u64,
     /// The most that they were since the database was opened.

@@ -27,6 +27,7 @@ mod kill_tables;
 mod log_io;
 mod logd;
 mod memory;
+mod mirrored;
 mod model;
 mod ordered;
 mod packaging;

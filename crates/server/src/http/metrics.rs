@@ -262,6 +262,18 @@ const ROWS: &[(&str, &str, Unit, &str)] = &[
         "Age of the oldest commit that the log's nodes lack; without nodes, that is not durable.",
     ),
     (
+        "log_mirror_view",
+        "log_mirror_view",
+        As,
+        "The number of the view that says what acknowledgements of the log's nodes rest on.",
+    ),
+    (
+        "log_mirror_nodes_ready",
+        "log_mirror_nodes_ready",
+        As,
+        "Nodes of the log that take blocks.",
+    ),
+    (
         "log_unsynced_bytes",
         "log_unsynced_bytes",
         As,

@@ -115,6 +115,7 @@ impl EventLoop {
         self.ticked = now;
         self.look_for_stop();
         self.look_for_delays();
+        self.tell_views();
         self.state.tell_supervisor();
         self.close_handshakes();
         let (since, before) = self.counted;
@@ -134,6 +135,13 @@ impl EventLoop {
             self.look_for_alarm();
             self.close_idle();
             self.rest_idle();
+        }
+    }
+
+    /// Says how the view of the log's nodes has changed.
+    fn tell_views(&self) {
+        for line in self.state.db().map(Db::take_views).unwrap_or_default() {
+            (self.state.log)(&format!("The log's nodes: {line}"));
         }
     }
 

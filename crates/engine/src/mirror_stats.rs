@@ -1,0 +1,83 @@
+//! Figures of the nodes that hold the newest part of the log.
+
+use std::collections::HashSet;
+
+use perdura_mirror::{Mode, Status};
+use serde::Serialize;
+
+/// The nodes that hold the newest part of the log.
+#[derive(Debug, Clone, Serialize)]
+pub struct MirrorStats {
+    /// What acknowledgements rest on: `mirror`, `solo`, `disk`; `mixed` if groups differ.
+    pub mode: String,
+    /// The view's number.
+    pub view: u64,
+    /// The writer's generation.
+    pub generation: u64,
+    /// Whether a change of view is under way.
+    pub changing: bool,
+    /// Machines on which the nodes of the view run.
+    pub domains: usize,
+    /// Nodes that take blocks.
+    pub nodes_ready: usize,
+    /// Bytes that the slowest of these lacks.
+    pub lag_bytes: u64,
+    /// Each node.
+    pub nodes: Vec<MirrorNodeStats>,
+}
+
+/// A node, as the writer sees it.
+#[derive(Debug, Clone, Serialize)]
+pub struct MirrorNodeStats {
+    /// Where it is reached.
+    pub address: String,
+    /// Whether it takes blocks.
+    pub ready: bool,
+    /// Bytes that it is not known to hold.
+    pub lag_bytes: u64,
+    /// For how long it has owed an answer, microseconds.
+    pub silent_us: u64,
+    /// Why there is no connection.
+    pub trouble: String,
+}
+
+impl MirrorStats {
+    pub(crate) fn of(status: &Status) -> MirrorStats {
+        let name = |mode: &Mode| match mode {
+            Mode::Disk => "disk",
+            Mode::Solo(_) => "solo",
+            Mode::Mirror(_) => "mirror",
+        };
+        let groups = || status.groups.iter();
+        let mut modes: Vec<&str> = groups().map(|group| name(&group.mode)).collect();
+        modes.dedup();
+        let mode = match modes[..] {
+            [mode] => mode,
+            _ => "mixed",
+        };
+        let members = groups().flat_map(|group| group.mode.members());
+        let machines: HashSet<_> = members.map(|member| member.machine.0).collect();
+        let nodes = groups().flat_map(|group| &group.nodes);
+        let nodes: Vec<MirrorNodeStats> = nodes
+            .map(|node| MirrorNodeStats {
+                address: node.address.clone(),
+                ready: node.is_ready,
+                lag_bytes: node.lag_bytes,
+                silent_us: node.silent_ns / 1000,
+                trouble: node.trouble.clone().unwrap_or_default(),
+            })
+            .collect();
+        let ready = || nodes.iter().filter(|node| node.ready);
+        assert!(ready().count() <= nodes.len(), "a node is counted once");
+        MirrorStats {
+            mode: mode.to_owned(),
+            view: status.v,
+            generation: status.generation.0,
+            changing: status.is_pending,
+            domains: machines.len(),
+            nodes_ready: ready().count(),
+            lag_bytes: ready().map(|node| node.lag_bytes).max().unwrap_or(0),
+            nodes,
+        }
+    }
+}
