@@ -1,9 +1,10 @@
-use super::client::{Running, encode, local, small, start};
-use perdura::Db;
+use super::client::{Client, Running, encode, local, small, start};
+use perdura::{Db, Durability};
 use perdura_server::{OnStop, Server, ServerOptions};
 use std::io::Write;
+use std::net::TcpStream;
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A server over the database in a directory, which is made if it is not there.
@@ -91,6 +92,141 @@ fn clients_at_both_levels_see_each_other() {
         fast.expect(&[("INCR n", format!(":{}", i * 2 + 1).as_str())]);
         safe.expect(&[("INCR n", format!(":{}", i * 2 + 2).as_str())]);
     }
+}
+
+/// A server whose log is written at most once a second, and a client that does not wait for it.
+fn slow(options: ServerOptions) -> Running {
+    let dir = TempDir::new().expect("a directory");
+    let mut data = small(&dir.path().join("data"));
+    data.flush_every = Duration::from_secs(1);
+    let server = Server::start(options, data, |_| {}).expect("a server");
+    let running = Running { server, _dir: dir };
+    running.wait_until_loaded(None);
+    running
+}
+
+#[test]
+fn waitdur_is_answered_when_the_rung_is_reached_or_the_time_is_over() {
+    let running = slow(ServerOptions {
+        durability: Durability::Mem,
+        ..local()
+    });
+    let mut client = running.connect();
+    client.expect(&[
+        ("CLIENT DURABILITY", "\"mem\""),
+        ("SET k v", "+OK"),
+        ("WAITDUR disk 0", ":1"),
+        // The log was written just now, and is not for a second.
+        ("SET k w", "+OK"),
+        ("WAITDUR mem 0", ":1"),
+    ]);
+    let begun = Instant::now();
+    client.expect(&[("WAITDUR disk 100", ":0")]);
+    let waited = begun.elapsed();
+    assert!(waited >= Duration::from_millis(100), "{waited:?}");
+    let unanswered = client.send("WAITDUR mirror 0");
+    assert_eq!(unanswered, ":1", "without nodes the disk counts");
+    client.expect(&[
+        ("SET k x", "+OK"),
+        ("WAITDUR disk 0", ":1"),
+        ("GET k", "\"x\""),
+    ]);
+}
+
+/// Waits until one client is blocked, and returns its line and its id. What is asked rests on no write.
+fn await_blocked(other: &mut Client<TcpStream>) -> (String, String) {
+    let begun = Instant::now();
+    loop {
+        let list = other.send("CLIENT LIST");
+        if let Some(line) = list.lines().find(|line| line.contains(" flags=b ")) {
+            let line = line.trim_start_matches('"').to_owned();
+            let id = line[3..line.find(' ').expect("a blank")].to_owned();
+            return (line, id);
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "{list}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A client that waits for a write that will not be on disk for a while.
+fn waiting(running: &Running, milliseconds: &[u8]) -> Client<TcpStream> {
+    let mut client = running.connect();
+    client.expect(&[
+        ("CLIENT DURABILITY mem", "+OK"),
+        ("SET k v", "+OK"),
+        ("WAITDUR disk 0", ":1"),
+        ("SET k w", "+OK"),
+    ]);
+    client.push(&[b"WAITDUR", b"disk", milliseconds]);
+    client
+}
+
+#[test]
+fn a_client_in_waitdur_is_counted_and_can_be_released() {
+    let running = slow(local());
+    let mut other = running.connect();
+    for (how, answer) in [
+        ("TIMEOUT", ":0"),
+        ("ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+    ] {
+        let mut client = waiting(&running, b"60000");
+        // What stands behind the wait in a pipeline runs behind it.
+        client.push(&[b"GET", b"k"]);
+        let (line, id) = await_blocked(&mut other);
+        assert!(line.contains(" durability=mem"), "{line}");
+        let info = other.send("INFO clients");
+        for field in ["blocked_clients:1", "clients_in_timeout_table:1"] {
+            assert!(info.contains(field), "{info}");
+        }
+        assert_eq!(other.send(&format!("CLIENT UNBLOCK {id} {how}")), ":1");
+        assert_eq!(client.read(), answer);
+        assert_eq!(client.read(), "\"w\"");
+    }
+    let _gone = waiting(&running, b"0");
+    let (_, id) = await_blocked(&mut other);
+    assert_eq!(other.send(&format!("CLIENT KILL ID {id}")), ":1");
+    let info = other.send("INFO clients");
+    assert!(info.contains("blocked_clients:0"), "{info}");
+}
+
+#[test]
+fn a_client_in_waitdur_is_told_when_the_database_stops() {
+    let dir = TempDir::new().expect("a directory");
+    let mut data = small(&dir.path().join("data"));
+    data.flush_every = Duration::from_secs(1);
+    let (give, take) = channel();
+    let open = move |progress| {
+        let db = Db::open_with_progress(data, progress)?;
+        give.send(db.clone()).expect("the test waits");
+        Ok(db)
+    };
+    let stays = ServerOptions {
+        on_stop: OnStop::Stay,
+        durability: Durability::Mem,
+        ..local()
+    };
+    let server = Server::start_with(stays, 1 << 20, open, |_| {}).expect("a server");
+    let running = Running { server, _dir: dir };
+    running.wait_until_loaded(None);
+    let mut client = running.connect();
+    client.expect(&[
+        ("SET k v", "+OK"),
+        ("WAITDUR disk 0", ":1"),
+        ("SET k w", "+OK"),
+    ]);
+    client.push(&[b"WAITDUR", b"disk", b"0"]);
+    await_blocked(&mut running.connect());
+    take.recv().expect("a handle").abandon();
+    let reply = client.read();
+    assert!(
+        reply == ":1" || reply.starts_with("-ERR the database has stopped: "),
+        "{reply}"
+    );
+    let reply = running.connect().send("WAITDUR disk 0");
+    assert!(
+        reply.starts_with("-ERR the database has stopped: "),
+        "{reply}"
+    );
 }
 
 #[test]
