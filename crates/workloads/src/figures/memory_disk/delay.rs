@@ -42,17 +42,18 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     };
     let (mut memory, mut node) = (InMemory::new(), Acknowledged::new()?);
     let rounds = lab.scale.memory_disk.delay_rounds;
-    let mut points = Vec::new();
-    for block_kb in BLOCKS_KB {
-        lab.say(&format!("blocks of {block_kb} KiB"));
-        let media: &mut [&mut dyn Medium] = &mut [&mut disk, &mut memory, &mut node];
-        let took = measure(media, usize::try_from(block_kb)? << 10, rounds)?;
-        let took = [took[0], took[1], took[2]];
-        points.push(Point { block_kb, took });
-    }
+    lab.say(&format!("{rounds} blocks of each size"));
+    let sizes = BLOCKS_KB.map(|block_kb| usize::try_from(block_kb).expect("a size") << 10);
+    let media: &mut [&mut dyn Medium] = &mut [&mut disk, &mut memory, &mut node];
+    let took = measure(media, &sizes, rounds)?;
+    let point = |(block_kb, took): (u32, Vec<Took>)| Point {
+        block_kb,
+        took: [took[0], took[1], took[2]],
+    };
+    let points: Vec<Point> = BLOCKS_KB.into_iter().zip(took).map(point).collect();
     let mut setting = vec![
         format!(
-            "a lone writer, {rounds} blocks of each size to each medium in turn, medians; a durable write (RWF_DSYNC) to a file in {}, {way}",
+            "a lone writer, {rounds} blocks of each size to each medium, sizes and media in turn, medians; a durable write (RWF_DSYNC) to a file in {}, {way}",
             folder.display()
         ),
         "a copy into a ring of 16 MiB of this process; the same block by TCP over the loopback to a thread that copies it and acknowledges"

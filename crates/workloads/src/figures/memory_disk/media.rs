@@ -1,6 +1,6 @@
 //! What a block of the log is written to, and how long a lone writer waits for it.
 //!
-//! All media take the same blocks in turn, so that whatever else the machine does meets all of them.
+//! All media take blocks of all sizes in turn, so that whatever else the machine does meets all of them.
 
 use std::hint::black_box;
 use std::io::{Read, Write};
@@ -214,27 +214,34 @@ pub struct Took {
     pub p99: f64,
 }
 
-/// Writes blocks of `bytes` to the media in turn.
+/// Writes blocks to the media, all sizes and media in turn. Returns what they took by size, then by medium.
 ///
 /// # Errors
 /// A medium's.
-pub fn measure(media: &mut [&mut dyn Medium], bytes: usize, rounds: usize) -> Result<Vec<Took>> {
+pub fn measure(
+    media: &mut [&mut dyn Medium],
+    sizes: &[usize],
+    rounds: usize,
+) -> Result<Vec<Vec<Took>>> {
     assert!(rounds > 0, "something is measured");
-    let mut block = AlignedBuf::zeroed(bytes);
-    let mut times: Vec<Vec<f64>> = vec![Vec::with_capacity(rounds); media.len()];
+    let mut blocks: Vec<AlignedBuf> = sizes.iter().map(|len| AlignedBuf::zeroed(*len)).collect();
+    let mut times = vec![vec![Vec::with_capacity(rounds); media.len()]; sizes.len()];
     for round in 0..rounds {
-        // No two blocks are equal: no layer below may leave one out.
-        block[..8].copy_from_slice(&u64::try_from(round)?.to_le_bytes());
-        for (medium, times) in media.iter_mut().zip(&mut times) {
-            let batch = medium.batch();
-            let begin = Instant::now();
-            for _ in 0..batch {
-                medium.put(&block)?;
+        for (block, times) in blocks.iter_mut().zip(&mut times) {
+            // No two blocks are equal: no layer below may leave one out.
+            block[..8].copy_from_slice(&u64::try_from(round)?.to_le_bytes());
+            for (medium, times) in media.iter_mut().zip(times) {
+                let batch = medium.batch();
+                let begin = Instant::now();
+                for _ in 0..batch {
+                    medium.put(block)?;
+                }
+                times.push(1e6 * begin.elapsed().as_secs_f64() / f64::from(batch));
             }
-            times.push(1e6 * begin.elapsed().as_secs_f64() / f64::from(batch));
         }
     }
-    Ok(times.into_iter().map(took).collect())
+    let of_size = |times: Vec<Vec<f64>>| times.into_iter().map(took).collect();
+    Ok(times.into_iter().map(of_size).collect())
 }
 
 fn took(mut times: Vec<f64>) -> Took {
@@ -268,13 +275,10 @@ mod tests {
         let mut disk = OnDisk::new(folder.path()).unwrap();
         let (mut memory, mut node) = (InMemory::new(), Acknowledged::new().unwrap());
         let media: &mut [&mut dyn Medium] = &mut [&mut disk, &mut memory, &mut node];
-        for bytes in [4096, 65_536, SPAN] {
-            let took = measure(media, bytes, 3).unwrap();
-            assert!(
-                took.iter()
-                    .all(|took| took.p50 > 0.0 && took.p50 <= took.p99)
-            );
-        }
+        let took = measure(media, &[4096, 65_536, SPAN], 3).unwrap();
+        assert_eq!(took.iter().map(Vec::len).collect::<Vec<_>>(), [3; 3]);
+        let mut all = took.iter().flatten();
+        assert!(all.all(|took| took.p50 > 0.0 && took.p50 <= took.p99));
         assert_eq!(
             node.sent,
             3 * (4096 + 65_536 + u64::try_from(SPAN).unwrap())

@@ -60,7 +60,7 @@ fn setting(lab: &Lab<'_>, tables: &Tables) -> Vec<String> {
             tables.logged_bytes
         ),
         format!(
-            "clock: virtual, {} s a cell, {} cores: executing takes the processor's time that it took here, waits and think times pass on the schedule's clock",
+            "clock: virtual, {} s for 500 users and as much longer for fewer, {} cores: executing takes the processor's time that it took here, waits and think times pass on the schedule's clock",
             scale.virtual_time.as_secs_f64(),
             lab.cores
         ),

@@ -13,7 +13,7 @@ pub struct MemoryDiskScale {
     pub losses: u64,
     /// TPC-C of tables 2 and 3.
     pub warehouses: Warehouses,
-    /// How long a cell of the tables is watched on its own clock.
+    /// How long the cells with the most users are watched on their own clock; the others as much longer as they have fewer.
     pub virtual_time: Duration,
     /// How long what runs in real time is.
     pub real_time: Duration,

@@ -214,7 +214,9 @@ fn claims(tables: &Tables) -> Vec<Claim> {
         };
         let why = match found.thinks {
             true => "of a cycle that is nearly all thinking a sync of this disk is a small part",
-            false => "a group commit serves all that wait, so the processor is the limit",
+            false => {
+                "one sync serves all that wait: the more they are, the less the disk counts and the more the processor"
+            }
         };
         claims.push(Claim::measured(&what, "", Target::None, found.gain(), why));
     }
