@@ -353,7 +353,7 @@ mod tests {
             think: ms(4),
             seed: 3,
             warm_up: ms(10),
-            measured: ms(100),
+            measured: ms(300),
         };
         let run = |by, waits_for| {
             let log = Behind {
@@ -366,10 +366,8 @@ mod tests {
         let (free, _) = run(0, WaitsFor::Log);
         let (delayed, _) = run(0, WaitsFor::Delay(ms(60)));
         assert!(free.txns > 10, "{free:?}");
-        assert!(
-            delayed.txns <= 30,
-            "two rounds of ten, and a begun one: {delayed:?}"
-        );
+        // A cycle is at least 62 ms long, and a user's first one may have begun before.
+        assert!(delayed.txns <= 60, "six rounds of ten: {delayed:?}");
         assert!(delayed.txns < free.txns);
         let (stuck, submitted) = run(1_000, WaitsFor::Log);
         assert_eq!((stuck.txns, submitted), (0, 10), "nothing became durable");
