@@ -8,6 +8,7 @@
 #   PERDURA_TABLES_RUNS=200000 scripts/test.sh                            more crash runs of typed tables
 #   PERDURA_TREE_RUNS=200000 scripts/test.sh                              more crash runs of trees
 #   PERDURA_ARCHIVE_RUNS=90000 scripts/test.sh                            a million crashes of database and archive
+#   PERDURA_MIRROR_RUNS=1000000 scripts/test.sh                           more crash runs of the log in nodes
 #   PERDURA_KILL_TABLES_ROUNDS=20 scripts/test.sh                         more kills of TPC-C
 #   PERDURA_DIFF_COMMANDS=1000000 scripts/test.sh                         more commands beside Redis
 set -euo pipefail
@@ -51,6 +52,10 @@ cargo run --locked --quiet --release -p perdura-cli -- \
 step "crash runs of the archive"
 cargo run --locked --quiet --release -p perdura-cli -- \
     crash --mode archive --seed 1 --runs "${PERDURA_ARCHIVE_RUNS:-3000}" --jobs "$(nproc)" --json
+
+step "crash runs of the log in the memory of nodes"
+cargo run --locked --quiet --release -p perdura-cli -- \
+    crash --mode mirror --seed 1 --runs "${PERDURA_MIRROR_RUNS:-2000}" --jobs "$(nproc)" --json
 
 step "every command of the documents"
 scripts/test-docs.sh

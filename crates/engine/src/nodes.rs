@@ -15,8 +15,9 @@ use perdura_mirror::{
     Patience, Register, Status, Swap, View, beginning_view,
 };
 use perdura_recovery::disks::Disks;
+use perdura_recovery::truncate::truncation_floor;
 use perdura_recovery::{Anchor, AnchorCell, Mirrored, Tail, flush_all};
-use perdura_wal::drain::{KeptTail, drain};
+use perdura_wal::drain::{DrainLife, KeptTail, drain};
 use perdura_wal::{Rung, Wal};
 
 /// The nodes as settings name them.
@@ -219,7 +220,7 @@ impl Nodes {
             self.options.key.clone(),
             Arc::clone(&self.net),
             self.patience,
-            anchor.vouched.ends.clone(),
+            drained_from(anchor),
             Box::new(move || random()),
         );
         loop {
@@ -319,6 +320,19 @@ impl Nodes {
     }
 }
 
+/// From where on a drain follows the blocks of each stream: behind what the anchor vouches for, and behind what a
+/// checkpoint has cut since, which every complete image has passed.
+fn drained_from(anchor: &Anchor) -> Vec<Pos> {
+    let floor = truncation_floor(anchor);
+    assert_eq!(
+        floor.len(),
+        anchor.vouched.ends.len(),
+        "the log is cut in each stream"
+    );
+    let vouched = anchor.vouched.ends.iter();
+    vouched.zip(floor).map(|(end, cut)| cut.max(*end)).collect()
+}
+
 fn drain_all(disks: &Disks, anchor: &Anchor, kept: &[Vec<Kept>]) -> Result<Vec<String>> {
     assert_eq!(
         kept.len(),
@@ -329,6 +343,7 @@ fn drain_all(disks: &Disks, anchor: &Anchor, kept: &[Vec<Kept>]) -> Result<Vec<S
         anchor.mirrored.is_some(),
         "the anchor says that nodes may hold more"
     );
+    let from = drained_from(anchor);
     let mut notes = Vec::new();
     for (number, kept) in (0u8..).zip(kept) {
         let stream = StreamId(number);
@@ -345,10 +360,16 @@ fn drain_all(disks: &Disks, anchor: &Anchor, kept: &[Vec<Kept>]) -> Result<Vec<S
             })
             .collect();
         let disk = &disks.logs[usize::from(number)];
-        let drained = drain(disk, &anchor.drain_life(stream), &tails)?;
+        let from = from[usize::from(number)];
+        let life = anchor.drain_life(stream);
+        let life = DrainLife {
+            vouched: life.vouched.max(from),
+            ..life
+        };
+        let drained = drain(disk, &life, &tails)?;
         assert!(
-            drained.from <= drained.end && anchor.vouched.ends[usize::from(number)] <= drained.end,
-            "a drain ends behind what the anchor vouches for"
+            drained.from <= drained.end && from <= drained.end,
+            "a drain ends behind what it begins with"
         );
         if drained.blocks > 0 {
             notes.push(format!(

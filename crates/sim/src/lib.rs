@@ -32,6 +32,7 @@
 //! | `tree` | the world of transactions over rows of a tree, by their keys |
 //! | `tables` | the world of typed tables and procedures |
 //! | `archive` | the world of the archive: runs, backups, lost disks, restores |
+//! | `mirror` | the world of the mirror: nodes, an arbiter, takeovers, writers that were replaced |
 //! | [`model_dl`] | the algorithm alone, in memory, with every variant and mistake |
 //!
 //! See `docs/simulator.md`.
@@ -50,6 +51,7 @@ pub mod file_damage;
 mod lives;
 mod locked;
 pub mod machine;
+mod mirror;
 pub mod model;
 pub mod model_dl;
 mod ops;

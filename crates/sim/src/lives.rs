@@ -321,7 +321,7 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
 }
 
 /// A panic of the engine is a contradiction like any other.
-fn guarded(run: impl FnOnce() -> Check) -> Check {
+pub(crate) fn guarded(run: impl FnOnce() -> Check) -> Check {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
@@ -330,7 +330,7 @@ fn guarded(run: impl FnOnce() -> Check) -> Check {
 }
 
 /// What was struck and done on the disks belongs to the run's account.
-fn account(tally: &mut Tally, trace: &mut u64, disks: &[Arc<SimDisk>]) {
+pub(crate) fn account(tally: &mut Tally, trace: &mut u64, disks: &[Arc<SimDisk>]) {
     for disk in disks {
         for (kind, count) in disk.faults() {
             *tally.faults.entry(kind).or_default() += count;

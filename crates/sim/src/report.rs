@@ -24,19 +24,22 @@ pub enum Mode {
     Archive,
     /// Interleaved transactions over rows of a tree, by their keys.
     Tree,
+    /// The product whose newest log lies in the memory of nodes.
+    Mirror,
     /// Steal, executor and tables in turn.
     All,
 }
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Mode; 7] = [
+    pub const ALL: [Mode; 8] = [
         Mode::Executor,
         Mode::Steal,
         Mode::Both,
         Mode::Tables,
         Mode::Archive,
         Mode::Tree,
+        Mode::Mirror,
         Mode::All,
     ];
 
@@ -50,6 +53,7 @@ impl Mode {
             Mode::Tables => "tables",
             Mode::Archive => "archive",
             Mode::Tree => "tree",
+            Mode::Mirror => "mirror",
             Mode::All => "all",
         }
     }

@@ -77,6 +77,7 @@ fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
         Mode::Tables => crate::tables::run_seed(seed, options),
         Mode::Archive => crate::archive::run_seed(seed, options),
         Mode::Tree => crate::tree::run_seed(seed, options),
+        Mode::Mirror => crate::mirror::run_seed(seed, options),
         _ => run_executor(seed, options),
     }
 }

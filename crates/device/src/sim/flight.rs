@@ -128,6 +128,7 @@ impl State {
             self.storage.flying.is_empty(),
             "all that was in flight has landed"
         );
+        self.storage.strays.clear();
     }
 
     /// Lands, now and then, a write of a killed life that no lock waited for.

@@ -58,7 +58,8 @@ pub struct DrainLife {
     pub sizes: SegmentSizes,
     /// Where the life starts in this stream.
     pub start: Pos,
-    /// The position up to which the anchor vouches for the stream: nothing before it is compared or written.
+    /// The position up to which the anchor vouches for the stream, or to which the log was cut if that is farther: nothing
+    /// before it is compared or written.
     pub vouched: Pos,
 }
 

@@ -1,0 +1,105 @@
+//! The character of a run: how large things are, and how often what happens.
+
+use fastrand::Rng;
+use perdura::CoreOptions;
+use perdura_device::CrashProfile;
+
+use crate::swarm::{pick, shift, sometimes};
+
+/// Kinds of step.
+pub(super) const KINDS: usize = 16;
+
+/// The character of a run.
+#[derive(Debug, Clone)]
+pub(super) struct Character {
+    /// Log streams.
+    pub streams: u8,
+    /// Groups of two nodes.
+    pub groups: u8,
+    /// Whether each stream has a separate disk.
+    pub apart: bool,
+    /// Keys in use.
+    pub keys: u8,
+    /// The longest value, bytes.
+    pub value_max: u16,
+    /// Virtual partitions.
+    pub partitions: u16,
+    /// Bytes of a stream that may be shipped and not synced.
+    pub tail_bytes: u64,
+    /// Lives that are planned.
+    pub lives: u32,
+    /// Steps in a life at most.
+    pub steps: u32,
+    /// Odds that a life has a fault of a disk planned, of 100.
+    pub faults: u8,
+    /// Odds that an open is disturbed, of 100.
+    pub nested: u8,
+    /// Odds that a life ends asleep, of 100.
+    pub sleeps: u8,
+    /// Odds that a life ends cleanly, of 100.
+    pub clean: u8,
+    /// Odds that a life ends together with nodes, of 100.
+    pub together: u8,
+    /// What crashes keep, if not drawn each time.
+    pub profile: Option<CrashProfile>,
+    /// Odds of the kinds of step, as weights.
+    pub odds: [u32; KINDS],
+}
+
+impl Character {
+    /// The character that a seed gives.
+    pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Character {
+        let drawn = pick(rng, &[1, 1, 1, 2, 2, 3]);
+        let groups = pick(rng, &[1, 1, 2]);
+        let is_calm = rng.u8(0..4) == 0;
+        let unless_calm = |weight: u32| if is_calm { 0 } else { weight };
+        Character {
+            streams: streams.unwrap_or(drawn),
+            groups,
+            apart: rng.u8(0..3) == 0,
+            keys: pick(rng, &[3, 10, 24]),
+            value_max: pick(rng, &[20, 200, 2000, 6000]),
+            partitions: pick(rng, &[1, 2, 4]),
+            tail_bytes: pick(rng, &[32 << 10, 64 << 10, 64 << 10, 256 << 10]),
+            lives: pick(rng, &[2, 3, 4]),
+            steps: pick(rng, &[30, 50, 80]),
+            faults: pick(rng, &[0, 0, 30]),
+            nested: pick(rng, &[0, 20, 50]),
+            sleeps: pick(rng, &[0, 15, 40]),
+            clean: pick(rng, &[5, 15]),
+            together: pick(rng, &[0, 10, 40]),
+            profile,
+            odds: [
+                shift(rng, 6),
+                shift(rng, 1),
+                shift(rng, 4),
+                shift(rng, 4),
+                shift(rng, 3),
+                shift(rng, 4),
+                shift(rng, 2),
+                shift(rng, 1),
+                sometimes(rng, 1),
+                shift(rng, 1),
+                sometimes(rng, 1),
+                sometimes(rng, 1),
+                shift(rng, 1),
+                unless_calm(sometimes(rng, 1)),
+                unless_calm(sometimes(rng, 1)),
+                shift(rng, 1),
+            ],
+        }
+    }
+
+    /// The settings of the engine.
+    pub fn options(&self) -> CoreOptions {
+        CoreOptions {
+            partitions: self.partitions,
+            chunk_pages: 4,
+            segment_bytes: 128 << 10,
+            segment_bytes_first: 64 << 10,
+            block_bytes_max: 16 << 10,
+            tables: &["rows"],
+            ..CoreOptions::default()
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The chain of lives, and how each of them ends.
+
+use std::sync::Arc;
+
+use perdura::Rung;
+use perdura_device::{CrashProfile, SimDisk};
+
+use crate::faults;
+use crate::report::Check;
+
+use super::trouble::Trouble;
+use super::world::World;
+use super::writer::Writer;
+
+/// A run counts with so many transactions.
+const TRANSACTIONS_MIN: u64 = 20;
+/// Rounds within which a mirror comes about, or comes to its end, when nothing fails.
+const ROUNDS_MAX: u32 = 120;
+
+impl World {
+    /// Lives and their ends until the planned ones have been and the run counts.
+    pub fn chain(&mut self) -> Check {
+        let mut writer = self.take_over(Writer::nothing())?;
+        for life in 1.. {
+            let overdue = life > self.character.lives;
+            self.live(&mut writer, overdue)?;
+            let counts = self.tally.transactions >= TRANSACTIONS_MIN && self.tally.checkpoints > 0;
+            let is_last = counts && life >= self.character.lives;
+            self.end(&mut writer)?;
+            writer = self.take_over(writer)?;
+            if is_last {
+                break;
+            }
+        }
+        self.finish(writer)
+    }
+
+    /// One life of a writer, up to its end.
+    fn live(&mut self, writer: &mut Writer, overdue: bool) -> Check {
+        self.faults_before = self.faults_struck();
+        if overdue {
+            self.calm();
+        } else if self.chance(self.character.faults) {
+            faults::plan(&mut self.rng, &self.disks, faults::LIFE_OPS);
+        }
+        if self.chance(80) {
+            self.settle(writer, 14)?;
+            self.observe(writer)?;
+        }
+        let most = self.character.steps;
+        let steps = self.rng.u32(most / 2..=most);
+        for _ in 0..steps {
+            if writer.stopped || !self.has_power() {
+                break;
+            }
+            self.step(writer)?;
+            self.step_sleeper()?;
+        }
+        if overdue && !writer.stopped && self.tally.checkpoints == 0 {
+            self.calm();
+            self.checkpoint_now(writer)?;
+        }
+        self.observe(writer)
+    }
+
+    /// Nothing more fails.
+    pub fn calm(&mut self) {
+        faults::clear(&self.disks);
+        self.trouble(Trouble::heal);
+    }
+
+    /// A process that was replaced, or that will be, goes on for a moment.
+    fn step_sleeper(&mut self) -> Check {
+        if self.asleep.is_none() || self.rng.u8(0..8) > 0 {
+            return Ok(());
+        }
+        let Some(mut sleeper) = self.asleep.take() else {
+            return Ok(());
+        };
+        self.reach("deposed_woken");
+        for _ in 0..self.rng.u8(1..=4) {
+            self.step(&mut sleeper)?;
+        }
+        match sleeper.core().wal().failure().is_some() && self.rng.u8(0..4) == 0 {
+            true => self.net.leave(sleeper.client),
+            false => self.asleep = Some(sleeper),
+        }
+        Ok(())
+    }
+
+    /// A life ends: cleanly, asleep, in a power cut, or in one that nodes do not survive either.
+    fn end(&mut self, writer: &mut Writer) -> Check {
+        let power = self.has_power();
+        if power && !writer.stopped && self.chance(self.character.clean) {
+            self.end_cleanly(writer, 40)?;
+        }
+        if self.chance(self.character.together) {
+            let pair = self.groups[self.rng.usize(0..self.groups.len())].clone();
+            let both = self.rng.bool();
+            let lost = if both { &pair[..] } else { &pair[..1] };
+            lost.iter().for_each(|node| self.net.kill(node));
+            self.reach(if both {
+                "died_with_both"
+            } else {
+                "died_with_one"
+            });
+        }
+        let sleeps = power && !writer.ended && self.chance(self.character.sleeps);
+        self.crash_disks();
+        if sleeps {
+            writer.is_fenced_off = true;
+            self.reach("fell_asleep");
+        } else {
+            writer.core = None;
+            self.net.leave(writer.client);
+        }
+        Ok(())
+    }
+
+    /// The machine of the disks loses what a crash loses, and no process has them open any more.
+    pub fn crash_disks(&mut self) {
+        let drawn = CrashProfile::ALL[self.rng.usize(0..CrashProfile::ALL.len())];
+        let profile = self.character.profile.unwrap_or(drawn);
+        for disk in &self.disks {
+            disk.crash(profile, self.rng.u64(..));
+        }
+        faults::clear(&self.disks);
+        self.tally.crashes += 1;
+        assert!(
+            self.disks
+                .iter()
+                .all(|disk: &Arc<SimDisk>| disk.has_power()),
+            "a crash ends with power"
+        );
+    }
+
+    /// The mirror ends when all is on disk, if it can within so many rounds.
+    fn end_cleanly(&mut self, writer: &mut Writer, rounds: u32) -> Check {
+        let Some(nodes) = writer.core().nodes() else {
+            return Ok(());
+        };
+        nodes.begin_stop();
+        for _ in 0..rounds {
+            self.flush_all(writer)?;
+            self.settle(writer, 1)?;
+            if writer.stopped {
+                break;
+            }
+            if writer
+                .core()
+                .nodes()
+                .is_some_and(perdura::NodesInUse::has_stopped)
+            {
+                writer.ended = true;
+                self.reach("clean_end");
+                break;
+            }
+        }
+        self.observe(writer)
+    }
+
+    /// Nothing fails any more: the nodes mirror the log, and a clean end needs none of them.
+    fn finish(&mut self, mut writer: Writer) -> Check {
+        self.calm();
+        self.faults_before = self.faults_struck();
+        if writer.core().nodes().is_none() {
+            return Ok(());
+        }
+        let mut rounds = 0;
+        while !self.view().is_some_and(|view| view.is_mirrored()) {
+            self.settle(&mut writer, 1)?;
+            rounds += 1;
+            if rounds == ROUNDS_MAX {
+                return Err("nothing fails, and no mirror comes about".to_owned());
+            }
+        }
+        self.write(&mut writer)?;
+        let ticket = writer.promises.last().map_or(0, |promise| promise.ticket);
+        self.ship(&mut writer)?;
+        self.settle(&mut writer, 8)?;
+        let reached = writer.core().wal().durable(Rung::Mirror).0;
+        if reached < ticket {
+            return Err(format!(
+                "nothing fails, and the nodes hold epoch {reached}, not {ticket}"
+            ));
+        }
+        self.end_cleanly(&mut writer, ROUNDS_MAX)?;
+        if !writer.ended {
+            return Err("nothing fails, and the mirror does not end".to_owned());
+        }
+        self.crash_disks();
+        writer.core = None;
+        self.take_over(writer).map(drop)
+    }
+}

@@ -1,0 +1,101 @@
+//! The oracle: what a life began with, and what it wrote in which epoch. It shares no code with the engine.
+
+use std::collections::BTreeMap;
+
+/// A value: no two writes have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Value {
+    pub number: u64,
+    pub len: u16,
+}
+
+impl Value {
+    pub fn bytes(self) -> Vec<u8> {
+        let number = self.number.to_le_bytes();
+        let mut bytes = vec![number[0] ^ 0x5a; usize::from(self.len.max(8))];
+        bytes[..8].copy_from_slice(&number);
+        bytes
+    }
+}
+
+/// The rows by their keys.
+pub(super) type State = BTreeMap<u8, Value>;
+/// What a transaction changes: a new value, or none any more.
+pub(super) type Changes = Vec<(u8, Option<Value>)>;
+
+fn apply(state: &mut State, changes: &Changes) {
+    for (key, value) in changes {
+        match value {
+            Some(value) => state.insert(*key, *value),
+            None => state.remove(key),
+        };
+    }
+}
+
+/// What a life began with, and what it wrote.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Past {
+    base: State,
+    live: State,
+    history: Vec<(u64, Changes)>,
+    /// The epoch in which each key was written last.
+    written: BTreeMap<u8, u64>,
+}
+
+impl Past {
+    /// A life begins.
+    pub fn from(base: State) -> Past {
+        Past {
+            live: base.clone(),
+            base,
+            ..Past::default()
+        }
+    }
+
+    /// What its clients see.
+    pub fn live(&self) -> &State {
+        &self.live
+    }
+
+    /// The epoch that wrote a key in this life, or 0.
+    pub fn written(&self, key: u8) -> u64 {
+        self.written.get(&key).copied().unwrap_or(0)
+    }
+
+    pub fn commit(&mut self, epoch: u64, changes: Changes) {
+        apply(&mut self.live, &changes);
+        for (key, _) in &changes {
+            self.written.insert(*key, epoch);
+        }
+        self.history.push((epoch, changes));
+    }
+
+    /// The rows if exactly the epochs up to `kept` are.
+    pub fn state_at(&self, kept: u64) -> State {
+        let mut state = self.base.clone();
+        let kept = self.history.iter().filter(|(epoch, _)| *epoch <= kept);
+        kept.for_each(|(_, changes)| apply(&mut state, changes));
+        state
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_has_the_epochs_up_to_its_own_and_what_the_life_began_with() {
+        let value = |number| Value { number, len: 9 };
+        let mut past = Past::from(State::from([(1, value(1))]));
+        past.commit(5, vec![(1, None), (2, Some(value(2)))]);
+        past.commit(7, vec![(2, Some(value(3)))]);
+        assert_eq!(past.state_at(4), State::from([(1, value(1))]));
+        assert_eq!(past.state_at(6), State::from([(2, value(2))]));
+        assert_eq!(past.state_at(7), *past.live());
+        assert_eq!(
+            (past.written(1), past.written(2), past.written(3)),
+            (5, 7, 0)
+        );
+        assert_ne!(value(1).bytes(), value(2).bytes());
+    }
+}

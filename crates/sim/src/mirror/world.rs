@@ -1,0 +1,221 @@
+//! What a run consists of.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fastrand::Rng;
+use parking_lot::Mutex;
+use perdura::mirror::sim::{SimNet, SimRegister};
+use perdura::mirror::{Key, Machine, MirrorOptions, Patience, Register, View};
+use perdura::{Core, Disks, Env, Error, Nodes, Progress};
+use perdura_base::error::Family;
+use perdura_device::{Clock, Disk, ManualClock, SimDisk};
+
+use crate::content::scramble;
+use crate::machine::keep_locked;
+use crate::report::{Check, Tally};
+
+use super::character::Character;
+use super::trouble::Trouble;
+use super::writer::Writer;
+
+/// Everything a run consists of.
+pub(super) struct World {
+    pub seed: u64,
+    pub rng: Rng,
+    pub character: Character,
+    /// The data disk first.
+    pub disks: Vec<Arc<SimDisk>>,
+    pub clock: Arc<ManualClock>,
+    pub net: SimNet,
+    pub register: SimRegister,
+    /// The nodes' addresses, two for each group.
+    pub groups: Vec<[String; 2]>,
+    random: Arc<AtomicU64>,
+    clients: u32,
+    numbers: u64,
+    /// A process that was stopped and may go on.
+    pub asleep: Option<Writer>,
+    pub tally: Tally,
+    pub trace: u64,
+    pub faults_before: u64,
+}
+
+impl World {
+    /// A machine with empty disks, and nodes that run.
+    pub fn new(seed: u64, rng: Rng, character: Character) -> World {
+        let net = SimNet::new();
+        let mut groups = Vec::new();
+        for group in 0..character.groups {
+            let pair = [0, 1].map(|node| format!("node-{group}-{node}"));
+            for (number, address) in (1u8..).zip(&pair) {
+                let machine = Machine([group * 2 + number; 16]);
+                net.add(address, machine, character.tail_bytes * 2, Key::none());
+            }
+            groups.push(pair);
+        }
+        let disks = if character.apart {
+            1 + u64::from(character.streams)
+        } else {
+            1
+        };
+        World {
+            seed,
+            rng,
+            disks: (0..disks)
+                .map(|number| SimDisk::new(scramble(seed ^ (number << 56))))
+                .collect(),
+            clock: Arc::new(ManualClock::at(1_700_000_000_000_000)),
+            net,
+            register: SimRegister::new(),
+            groups,
+            random: Arc::new(AtomicU64::new(seed)),
+            clients: 0,
+            numbers: 0,
+            asleep: None,
+            tally: Tally::default(),
+            trace: scramble(seed),
+            faults_before: 0,
+            character,
+        }
+    }
+
+    /// Whether something with these odds of 100 happens.
+    pub fn chance(&mut self, odds: u8) -> bool {
+        self.rng.u8(0..100) < odds
+    }
+
+    /// Folds something that happened into the trace.
+    pub fn note(&mut self, what: u64) {
+        self.trace = scramble(self.trace ^ what);
+    }
+
+    /// Counts a rare state.
+    pub fn reach(&mut self, mark: &'static str) {
+        *self.tally.reached.entry(mark).or_default() += 1;
+    }
+
+    /// A number that no earlier call has returned.
+    pub fn fresh(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// The next process's name in the network.
+    pub fn next_client(&mut self) -> u32 {
+        self.clients += 1;
+        self.clients
+    }
+
+    /// The view in force, if there is one.
+    pub fn view(&self) -> Option<View> {
+        self.register.view()
+    }
+
+    /// Faults of the disks that struck so far, whatever their kind.
+    pub fn faults_struck(&self) -> u64 {
+        let struck = |disk: &Arc<SimDisk>| disk.faults().values().sum::<u64>();
+        self.disks.iter().map(struck).sum()
+    }
+
+    /// Whether no planned power cut has struck.
+    pub fn has_power(&self) -> bool {
+        self.disks.iter().all(|disk| disk.has_power())
+    }
+
+    /// Opens the database as a process of that name, with its nodes or without.
+    pub fn open(&mut self, client: u32, nodes: Option<(bool, u8)>) -> Result<Core, Error> {
+        let nodes = nodes.map(|(accept_loss, trouble)| self.nodes(client, accept_loss, trouble));
+        let lives: Vec<Arc<dyn Disk>> = self
+            .disks
+            .iter()
+            .map(|disk| disk.life() as Arc<dyn Disk>)
+            .collect();
+        keep_locked(&self.disks);
+        let streams = usize::from(self.character.streams);
+        let mut disks = Disks::on_one(Arc::clone(&lives[0]), streams);
+        if self.character.apart {
+            disks.logs = lives[1..].to_vec();
+        }
+        let env = Env {
+            disks,
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
+            seed: self.seed,
+            nodes,
+        };
+        Core::open(env, self.character.options(), Arc::new(Progress::default()))
+    }
+
+    /// The nodes as a process has them; meanwhile `trouble` of 100 moments have some.
+    fn nodes(&mut self, client: u32, accept_loss: bool, trouble: u8) -> Nodes {
+        let (register, random) = (self.register.clone(), Arc::clone(&self.random));
+        let clock = Arc::clone(&self.clock);
+        let meanwhile = Mutex::new(Trouble {
+            rng: self.rng.fork(),
+            net: self.net.clone(),
+            register: self.register.clone(),
+            groups: self.groups.clone(),
+            clients: client,
+        });
+        Nodes {
+            options: MirrorOptions {
+                tail_bytes_max: self.character.tail_bytes,
+                ..MirrorOptions::new(self.groups.clone(), Key::none())
+            },
+            net: self.net.client(client),
+            register: Arc::new(move |_| Ok(Box::new(register.clone()) as Box<dyn Register>)),
+            random: Arc::new(move || scramble(random.fetch_add(1, Ordering::Relaxed))),
+            patience: Patience {
+                other_ns: 40_000_000,
+                all_ns: 200_000_000,
+                retry_ns: 20_000_000,
+            },
+            accept_loss,
+            pass: Arc::new(move || {
+                let mut meanwhile = meanwhile.lock();
+                meanwhile.deliver(8);
+                if meanwhile.rng.u8(0..100) < trouble {
+                    meanwhile.strike();
+                }
+                clock.advance_us(10_000);
+            }),
+        }
+    }
+
+    /// What strikes between the steps.
+    pub fn trouble<T>(&mut self, act: impl FnOnce(&mut Trouble) -> T) -> T {
+        let mut trouble = Trouble {
+            rng: self.rng.fork(),
+            net: self.net.clone(),
+            register: self.register.clone(),
+            groups: self.groups.clone(),
+            clients: self.clients,
+        };
+        act(&mut trouble)
+    }
+
+    /// Whether an error is one that faults, a full log or a fence explain.
+    ///
+    /// # Errors
+    /// A contradiction: nothing explains it.
+    pub fn tolerate(&mut self, writer: &mut Writer, step: &str, error: &Error) -> Check {
+        if error.family() == Family::Corruption {
+            return Err(format!("{step}: {error}"));
+        }
+        if matches!(error, Error::LogFull(_)) {
+            return Ok(());
+        }
+        writer.stopped |= writer.core().wal().failure().is_some();
+        let newest = self.view().map(|view| view.generation);
+        let is_replaced = newest.is_some_and(|newest| newest > writer.generation);
+        match error.is_fenced() {
+            true if is_replaced => return Ok(()),
+            true => return Err(format!("{step}: no other writer has claimed, and: {error}")),
+            false => {}
+        }
+        match writer.is_fenced_off || self.faults_struck() > self.faults_before {
+            true => Ok(()),
+            false => Err(format!("{step} failed without a fault: {error}")),
+        }
+    }
+}
