@@ -142,6 +142,7 @@ impl World {
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             seed: self.seed,
             nodes,
+            accept_loss: false,
         };
         Core::open(env, self.character.options(), Arc::new(Progress::default()))
     }
