@@ -90,6 +90,7 @@ impl World {
 
     /// A life ends: cleanly, asleep, in a power cut, or in one that nodes do not survive either.
     fn end(&mut self, writer: &mut Writer) -> Check {
+        assert!(writer.core.is_some(), "a process ends once");
         let power = self.has_power();
         if power && !writer.stopped && self.chance(self.character.clean) {
             self.end_cleanly(writer, 40)?;

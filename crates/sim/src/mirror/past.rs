@@ -63,6 +63,11 @@ impl Past {
     }
 
     pub fn commit(&mut self, epoch: u64, changes: Changes) {
+        assert!(
+            self.history.last().is_none_or(|(at, _)| *at <= epoch),
+            "epochs do not go back"
+        );
+        assert!(!changes.is_empty(), "what changes nothing is not written");
         apply(&mut self.live, &changes);
         for (key, _) in &changes {
             self.written.insert(*key, epoch);

@@ -66,6 +66,7 @@ impl World {
             at -= odds[kind];
             kind += 1;
         }
+        assert!(odds[kind] > 0, "what has no odds is not drawn");
         self.note(u64::try_from(kind).unwrap_or(0));
         kind
     }

@@ -37,6 +37,7 @@ enum Way {
 impl World {
     /// The next life: opens that are interrupted or refused, and one that is not.
     pub fn take_over(&mut self, mut before: Writer) -> Check<Writer> {
+        assert!(before.superseded.is_none(), "a writer is replaced once");
         let depth = match self.chance(self.character.nested) {
             true => self.rng.u32(1..=DISTURBED_MAX),
             false => 0,
@@ -145,6 +146,7 @@ impl World {
                 }
             }
         }
+        assert!(lost.len().is_multiple_of(2), "a group has two nodes");
         Ok(Known { is_mirrored, lost })
     }
 
@@ -259,6 +261,10 @@ impl World {
             .map_err(|what| format!("life {}, kept up to epoch {kept}: {what}", before.life))?;
         self.note(kept);
         self.tally.restarts += 1;
+        assert!(
+            self.tally.restarts <= self.tally.crashes + 1,
+            "a restart follows a crash"
+        );
         let notes = &core.report().notes;
         let drained = notes.iter().any(|note| note.contains("came from nodes"));
         let marks = [
@@ -289,6 +295,7 @@ impl World {
             .iter()
             .find(|link| link.incarnation.0 == before.life);
         let kept = link.map_or(core.report().durable_epoch, |link| link.durable.0);
+        assert!(anchor.incarnation.0 > before.life, "a life follows another");
         let state = before.past.state_at(kept);
         if before.core.is_some() {
             before.superseded = Some(Superseded { kept, by_loss });

@@ -59,6 +59,7 @@ impl World {
         } else {
             1
         };
+        assert!(!groups.is_empty(), "a mirror has nodes");
         World {
             seed,
             rng,

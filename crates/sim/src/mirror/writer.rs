@@ -74,6 +74,12 @@ impl Writer {
     pub fn observe(&mut self) -> u64 {
         let Some(core) = &self.core else { return 0 };
         let reached = RUNGS.map(|rung| core.wal().durable(rung).0);
+        assert!(
+            self.promises
+                .iter()
+                .all(|promise| promise.waits.contains(&true)),
+            "an answer that was given waits no more"
+        );
         let (acked, mut answered) = (&mut self.acked, 0);
         self.promises.retain_mut(|promise| {
             for (at, waits) in promise.waits.iter_mut().enumerate() {
