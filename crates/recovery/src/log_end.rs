@@ -7,6 +7,7 @@ use crate::anchor::Anchor;
 use crate::archived::check_archive;
 use crate::close::durable_end;
 use crate::given::check_given;
+use crate::mirrored::check_alone;
 use crate::options::RestartOptions;
 
 /// The durable epoch that a restart of a stopped database decides on.
@@ -15,6 +16,7 @@ use crate::options::RestartOptions;
 /// What a restart refuses the database for, as far as the log and the names of the files show it.
 pub fn log_end(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<Epoch> {
     check_given(options, anchor)?;
+    check_alone(anchor)?;
     let begin = match anchor.newest_image() {
         Some(slot) => anchor.image(slot).cover.begin.clone(),
         None => vec![Pos(0); usize::from(anchor.streams)],

@@ -40,16 +40,24 @@ pub(crate) fn decode(payload: &[u8]) -> Option<Mirrored> {
     (generation > 0 && r.remaining() == 0).then_some(Mirrored { generation })
 }
 
-/// Refuses to start from the disks alone while nodes may hold more. A dry run changes nothing and says so.
+/// Refuses to start from the disks alone while nodes may hold more. A dry run changes nothing.
 pub(crate) fn check_tail(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<()> {
-    match (anchor.mirrored, options.tail) {
-        (Some(_), Tail::OnDisk) if !options.dry_run => Err(Error::Usage(
+    match options.tail {
+        Tail::OnDisk if !options.dry_run => check_alone(anchor),
+        Tail::OnDisk | Tail::Drained | Tail::GivenUp => Ok(()),
+    }
+}
+
+/// Refuses to say of the disks alone where the log ends while nodes may hold more.
+pub(crate) fn check_alone(anchor: &Anchor) -> Result<()> {
+    match anchor.mirrored {
+        None => Ok(()),
+        Some(_) => Err(Error::Usage(
             "the newest transactions of this database may be in the memory of its nodes only. Nothing was changed. Start it \
              with its nodes and its view (--log-nodes, --log-view), which returns them; or with --accept-loss, which gives up \
              what the log's disks lack and prints what that is"
                 .into(),
         )),
-        _ => Ok(()),
     }
 }
 

@@ -9,6 +9,9 @@ use perdura::mirror::{Key, Machine, MirrorOptions, Mode, NumberedFiles, Patience
 use perdura::{Core, Db, Disks, Env, Error, Nodes, Options, Progress, Rung, Ticket};
 use perdura_base::Epoch;
 use perdura_device::{Clock, CrashProfile, Disk, ManualClock, SimDisk};
+use perdura_recovery::log_end::log_end;
+use perdura_recovery::{Level, Method, RestartOptions, Schedule};
+use perdura_wal::Scheme;
 
 use crate::core_steps::{get, small};
 
@@ -178,6 +181,20 @@ fn a_database_whose_tail_may_be_in_nodes_never_starts_from_its_disks_alone() {
         why.contains("--log-nodes") && why.contains("--accept-loss"),
         "{why}"
     );
+
+    // Nor does a receipt's fate follow from them.
+    let disks = Disks::on_one(world.disk.life(), 2);
+    let anchor = perdura_recovery::read_anchor(disks.data.as_ref())
+        .unwrap()
+        .unwrap();
+    let options = RestartOptions::of_records(
+        disks,
+        Arc::clone(&world.clock) as Arc<dyn Clock>,
+        Schedule::inline(Level::Four, 0),
+        Method::of(Scheme::Differential),
+    );
+    let why = log_end(&options, &anchor).unwrap_err().to_string();
+    assert!(why.contains("--log-nodes"), "{why}");
 
     for address in ["a", "b"] {
         world.net.kill(address);
