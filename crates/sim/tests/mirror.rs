@@ -47,11 +47,11 @@ fn the_same_seeds_give_the_same_trace() {
     common::the_same_seeds_give_the_same_trace(Mode::Mirror);
 }
 
-/// Those of the mirror's bugs that runs meet within a minute. A gap in positions needs an order of frames that only the
-/// simulation of the mirror alone draws often enough (`crates/mirror/tests/mirror/lives.rs`).
-const SEEN: [Flaw; 7] = [
+/// Those of the mirror's bugs that runs meet soon. A gap in positions needs an order of frames that only the
+/// simulation of the mirror alone draws often enough, and a node that lost its memory takes thousands of runs here: both
+/// are found in `crates/mirror/tests/mirror/lives.rs`.
+const SEEN: [Flaw; 6] = [
     Flaw::GenerationUnchecked,
-    Flaw::AmnesiaCounts,
     Flaw::SoloBeforeFlush,
     Flaw::MirrorBeforeAnchor,
     Flaw::DiskBeforeTail,
