@@ -8,7 +8,7 @@ use perdura_wal::anchor::{AnchorFile, Tag};
 
 use crate::core_steps::{env, get, open, put, small};
 
-const STRANGE: Tag = Tag(*b"MIRR");
+const STRANGE: Tag = Tag(*b"QUOR");
 
 /// A database in whose anchor another build has put a section.
 fn with_section(required: bool) -> Arc<SimDisk> {
@@ -54,7 +54,7 @@ fn a_database_with_a_required_section_of_another_build_is_refused_and_left_as_it
     let opened = Core::open(env(&disk, 2), small(), Arc::new(Progress::default()));
     let error = opened.map(drop).expect_err("it is refused");
     assert!(
-        error.to_string().contains("the required section MIRR"),
+        error.to_string().contains("the required section QUOR"),
         "{error}"
     );
     assert!(matches!(error, Error::Corrupt(_)), "exit code 3");
