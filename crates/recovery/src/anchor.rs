@@ -537,6 +537,7 @@ mod tests {
                 rssp: Gsn(1),
                 k: CkptEpoch(1),
             });
+            whole.mirrored = Some(Mirrored { generation: 1 });
             let image = whole.image_mut(ImageSlot::A);
             image.mark_building(CkptEpoch(1));
             let completion = Completion {

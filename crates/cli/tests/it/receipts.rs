@@ -141,13 +141,8 @@ fn a_running_database_leaves_open_what_its_anchor_does_not_vouch_for() {
         (code, fates[0].as_str()) == (1, "undecided") || (code, fates[0].as_str()) == (0, "kept"),
         "{code} {fates:?}"
     );
-    let far = format!(
-        "{}-disk",
-        written
-            .token
-            .replace(&written.epoch.to_string(), "999999999")
-    );
-    let far = far.replace("-mem-disk", "-mem");
+    let (epoch, far) = (format!("-{}-mem", written.epoch), "-999999999-mem");
+    let far = written.token.replace(&epoch, far);
     let (code, said) = ended(&["receipt", "check", "--data", arg(&data), &far]);
     assert_eq!(code, 1, "{said}");
     assert!(
