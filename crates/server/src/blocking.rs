@@ -11,10 +11,11 @@
 //! has one. No other client is.
 
 use crate::command::Command;
+use crate::deadlines::Deadlines;
 use crate::engine::{Epoch, Shape};
 use crate::pubsub::Seat;
 use crate::resp::parse::{Args, OwnedArgs};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -125,7 +126,7 @@ type Queue = BTreeMap<u64, u64>;
 pub(crate) struct Blocking {
     clients: HashMap<u64, Waiter>,
     keys: HashMap<u8, HashMap<Box<[u8]>, Queue>>,
-    deadlines: BTreeSet<(Instant, u64)>,
+    deadlines: Deadlines,
     ready: VecDeque<(u8, Box<[u8]>)>,
     /// The same, to be looked up.
     noted: HashSet<(u8, Box<[u8]>)>,
@@ -145,7 +146,7 @@ impl Blocking {
 
     /// How many of them have a deadline.
     pub(crate) fn timeouts(&self) -> usize {
-        self.deadlines.len()
+        self.deadlines.count()
     }
 
     /// Whether this client waits.
@@ -195,9 +196,7 @@ impl Blocking {
                 }
             }
         }
-        if let Some(deadline) = waiter.deadline {
-            self.deadlines.insert((deadline, id));
-        }
+        self.deadlines.add(waiter.deadline, id);
         self.clients.insert(id, waiter);
     }
 
@@ -218,9 +217,7 @@ impl Blocking {
                 self.keys.remove(&waiter.database);
             }
         }
-        if let Some(deadline) = waiter.deadline {
-            self.deadlines.remove(&(deadline, id));
-        }
+        self.deadlines.remove(waiter.deadline, id);
         Some(waiter)
     }
 
@@ -260,15 +257,12 @@ impl Blocking {
 
     /// The earliest deadline.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.deadlines.first().map(|(deadline, _)| *deadline)
+        self.deadlines.next()
     }
 
     /// A client that has waited long enough.
     pub(crate) fn next_late(&mut self, now: Instant) -> Option<Waiter> {
-        let (deadline, id) = *self.deadlines.first()?;
-        if deadline > now {
-            return None;
-        }
+        let id = self.deadlines.next_late(now)?;
         self.take(id)
     }
 }

@@ -28,6 +28,7 @@ mod changes;
 mod command;
 mod connection;
 mod control;
+mod deadlines;
 mod engine;
 #[cfg(test)]
 mod fuzz;

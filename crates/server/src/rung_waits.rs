@@ -2,6 +2,7 @@
 //!
 //! Invariant: a client in `clients` is in `wanted`, and in `deadlines` if it has one. No other client is.
 
+use crate::deadlines::Deadlines;
 use crate::engine::{Durability, Epoch, Reached};
 use crate::pubsub::Seat;
 use std::collections::{BTreeSet, HashMap};
@@ -21,7 +22,7 @@ struct RungWait {
 pub(crate) struct RungWaits {
     clients: HashMap<u64, RungWait>,
     wanted: BTreeSet<(Durability, Epoch, u64)>,
-    deadlines: BTreeSet<(Instant, u64)>,
+    deadlines: Deadlines,
 }
 
 impl RungWaits {
@@ -37,7 +38,7 @@ impl RungWaits {
 
     /// How many of them have a deadline.
     pub(crate) fn timeouts(&self) -> usize {
-        self.deadlines.len()
+        self.deadlines.count()
     }
 
     /// Whether this client waits.
@@ -54,7 +55,7 @@ impl RungWaits {
     ) {
         debug_assert!(!self.contains(seat.id), "a client that waits sends nothing");
         self.wanted.insert((durability, epoch, seat.id));
-        self.deadlines.extend(deadline.map(|at| (at, seat.id)));
+        self.deadlines.add(deadline, seat.id);
         let wait = RungWait {
             seat,
             durability,
@@ -68,9 +69,7 @@ impl RungWaits {
     pub(crate) fn take(&mut self, id: u64) -> Option<Seat> {
         let wait = self.clients.remove(&id)?;
         self.wanted.remove(&(wait.durability, wait.epoch, id));
-        if let Some(deadline) = wait.deadline {
-            self.deadlines.remove(&(deadline, id));
-        }
+        self.deadlines.remove(wait.deadline, id);
         Some(wait.seat)
     }
 
@@ -96,15 +95,12 @@ impl RungWaits {
 
     /// The earliest deadline.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.deadlines.first().map(|(deadline, _)| *deadline)
+        self.deadlines.next()
     }
 
     /// A client that has waited long enough.
     pub(crate) fn next_late(&mut self, now: Instant) -> Option<Seat> {
-        let (deadline, id) = *self.deadlines.first()?;
-        if deadline > now {
-            return None;
-        }
+        let id = self.deadlines.next_late(now)?;
         self.take(id)
     }
 }

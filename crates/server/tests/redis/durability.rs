@@ -3,7 +3,7 @@ use perdura::{Db, Durability};
 use perdura_server::{OnStop, Server, ServerOptions};
 use std::io::Write;
 use std::net::TcpStream;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -189,11 +189,11 @@ fn a_client_in_waitdur_is_counted_and_can_be_released() {
     assert!(info.contains("blocked_clients:0"), "{info}");
 }
 
-#[test]
-fn a_client_in_waitdur_is_told_when_the_database_stops() {
+/// A server that stays when its database stops, and a handle to that.
+fn with_handle(durability: Durability, flush_every: Duration) -> (Running, Receiver<Db>) {
     let dir = TempDir::new().expect("a directory");
     let mut data = small(&dir.path().join("data"));
-    data.flush_every = Duration::from_secs(1);
+    data.flush_every = flush_every;
     let (give, take) = channel();
     let open = move |progress| {
         let db = Db::open_with_progress(data, progress)?;
@@ -202,12 +202,18 @@ fn a_client_in_waitdur_is_told_when_the_database_stops() {
     };
     let stays = ServerOptions {
         on_stop: OnStop::Stay,
-        durability: Durability::Mem,
+        durability,
         ..local()
     };
     let server = Server::start_with(stays, 1 << 20, open, |_| {}).expect("a server");
     let running = Running { server, _dir: dir };
     running.wait_until_loaded(None);
+    (running, take)
+}
+
+#[test]
+fn a_client_in_waitdur_is_told_when_the_database_stops() {
+    let (running, take) = with_handle(Durability::Mem, Duration::from_secs(1));
     let mut client = running.connect();
     client.expect(&[
         ("SET k v", "+OK"),
@@ -231,21 +237,7 @@ fn a_client_in_waitdur_is_told_when_the_database_stops() {
 
 #[test]
 fn a_stopped_database_acknowledges_nothing_more() {
-    let dir = TempDir::new().expect("a directory");
-    let data = small(&dir.path().join("data"));
-    let (give, take) = channel();
-    let open = move |progress| {
-        let db = Db::open_with_progress(data, progress)?;
-        give.send(db.clone()).expect("the test waits");
-        Ok(db)
-    };
-    let stays = ServerOptions {
-        on_stop: OnStop::Stay,
-        ..local()
-    };
-    let server = Server::start_with(stays, 1 << 20, open, |_| {}).expect("a server");
-    let running = Running { server, _dir: dir };
-    running.wait_until_loaded(None);
+    let (running, take) = with_handle(Durability::Disk, Duration::ZERO);
     let mut client = running.connect();
     client.expect(&[("SET k v", "+OK")]);
     let db = take.recv().expect("a handle");

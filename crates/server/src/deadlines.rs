@@ -1,0 +1,38 @@
+//! Until when clients wait.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+/// The deadlines of clients, by their ids.
+#[derive(Debug, Default)]
+pub(crate) struct Deadlines(BTreeSet<(Instant, u64)>);
+
+impl Deadlines {
+    /// How many clients have one.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Notes the deadline of a client, if it has one.
+    pub(crate) fn add(&mut self, deadline: Option<Instant>, id: u64) {
+        self.0.extend(deadline.map(|at| (at, id)));
+    }
+
+    /// Forgets the deadline of a client, if it has one.
+    pub(crate) fn remove(&mut self, deadline: Option<Instant>, id: u64) {
+        if let Some(at) = deadline {
+            self.0.remove(&(at, id));
+        }
+    }
+
+    /// The earliest.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.0.first().map(|(at, _)| *at)
+    }
+
+    /// The client of the earliest, if that is over.
+    pub(crate) fn next_late(&self, now: Instant) -> Option<u64> {
+        let (at, id) = self.0.first()?;
+        (*at <= now).then_some(*id)
+    }
+}
