@@ -58,7 +58,6 @@ pub fn of(settings: &NodeSettings) -> Result<Option<Nodes>> {
         }),
         random: Arc::new(random),
         patience: Patience::default(),
-        accept_loss: settings.accept_loss,
         pass: Arc::new(|| std::thread::sleep(LOOK_EVERY)),
     }))
 }

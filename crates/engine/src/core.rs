@@ -42,7 +42,7 @@ pub struct Env {
     pub seed: u64,
     /// The nodes that hold the newest part of the log, if there are some.
     pub nodes: Option<Nodes>,
-    /// Without nodes: go on without what only nodes may hold of the log.
+    /// Go on without what only nodes may hold of the log, if they do not return it or none are given.
     pub accept_loss: bool,
 }
 

@@ -85,11 +85,6 @@ impl Shared {
         self.nodes().is_some_and(NodesInUse::is_mirrored)
     }
 
-    /// Whether what was appended is shipped at once although no caller waits: the mirror's thread does it.
-    pub fn ships_by_itself(&self) -> bool {
-        self.is_mirrored()
-    }
-
     /// Ships all that was appended and collects what nodes have answered. Returns whether more is acknowledged.
     pub fn ship(&self) -> bool {
         let Some(nodes) = self.nodes() else {

@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
 use perdura_base::{Epoch, Error, Pos, Result, StreamId, Uuid};
 use perdura_mirror::{
     Beginning, Claim, Claimant, Fetch, Fetched, Kept, Log, Managed, Mirror, MirrorOptions, Net,
@@ -71,8 +70,6 @@ pub struct Nodes {
     pub random: Arc<Random>,
     /// How long a takeover waits for them.
     pub patience: Patience,
-    /// Go on without what only nodes may hold, if they do not return it.
-    pub accept_loss: bool,
     /// Has a little time pass, in which nodes answer.
     pub pass: Arc<dyn Fn() + Send + Sync>,
 }
@@ -81,7 +78,6 @@ impl std::fmt::Debug for Nodes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("Nodes");
         shown.field("groups", &self.options.groups);
-        shown.field("accept_loss", &self.accept_loss);
         shown.finish_non_exhaustive()
     }
 }
@@ -101,7 +97,8 @@ pub(crate) struct Claimed {
 }
 
 impl Nodes {
-    /// Claims a database, and drains what nodes hold of its log.
+    /// Claims a database, and drains what nodes hold of its log. With `accept_loss` it goes on without what only nodes may
+    /// hold, if they do not return it.
     ///
     /// # Errors
     /// The arbiter's, the nodes', and those of [`drain`]. Nothing was changed but the generation, or what was drained, which the
@@ -110,6 +107,7 @@ impl Nodes {
         &self,
         disks: &Disks,
         anchor: &Anchor,
+        accept_loss: bool,
         now: (u64, &dyn Fn() -> u64),
     ) -> Result<Claimed> {
         let (wall_us, mono_ns) = now;
@@ -149,7 +147,7 @@ impl Nodes {
             notes: Vec::new(),
         };
         let Some(mirrored) = anchor.mirrored else {
-            claimed.tail = if self.accept_loss {
+            claimed.tail = if accept_loss {
                 Tail::GivenUp
             } else {
                 Tail::OnDisk
@@ -168,7 +166,7 @@ impl Nodes {
         }
         // A later life has been recovered from what the nodes held; or all of it was on disk.
         if view.life != anchor.incarnation || !view.is_mirrored() {
-            if self.accept_loss {
+            if accept_loss {
                 return Err(Error::Usage(
                     "nothing is lost: the view says that the log's disks have all that was acknowledged. Start without \
                      --accept-loss"
@@ -179,7 +177,7 @@ impl Nodes {
         }
         match self.fetch(view, anchor, mono_ns) {
             Ok(kept) => claimed.notes = drain_all(disks, anchor, &kept)?,
-            Err(error) if self.accept_loss => {
+            Err(error) if accept_loss => {
                 claimed.tail = Tail::GivenUp;
                 claimed.notes.push(error.to_string());
             }
@@ -293,7 +291,7 @@ impl Nodes {
                 wants_copy: AtomicBool::new(false),
             },
             is_mirrored: AtomicBool::new(false),
-            stopped: Mutex::new(false),
+            has_stopped: AtomicBool::new(false),
         })
     }
 
@@ -347,16 +345,12 @@ fn drain_all(disks: &Disks, anchor: &Anchor, kept: &[Vec<Kept>]) -> Result<Vec<S
     let mut notes = Vec::new();
     for (number, kept) in (0u8..).zip(kept) {
         let stream = StreamId(number);
-        let tail = |kept: &Kept| (kept.holder.clone(), kept.from);
         let tails: Vec<KeptTail<'_>> = kept
             .iter()
-            .map(|one| {
-                let (holder, from) = tail(one);
-                KeptTail {
-                    holder,
-                    from,
-                    bytes: &one.bytes,
-                }
+            .map(|kept| KeptTail {
+                holder: kept.holder.clone(),
+                from: kept.from,
+                bytes: &kept.bytes,
             })
             .collect();
         let disk = &disks.logs[usize::from(number)];
@@ -427,7 +421,8 @@ pub struct NodesInUse {
     log: OverWal,
     /// Whether acknowledgements may rest on nodes, as of the last step.
     is_mirrored: AtomicBool,
-    stopped: Mutex<bool>,
+    /// View and anchor say that all is on disk, and no further acknowledgement rests on nodes.
+    has_stopped: AtomicBool,
 }
 
 impl NodesInUse {
@@ -464,7 +459,7 @@ impl NodesInUse {
                 !self.mirror.is_mirrored(),
                 "what has ended rests on no node"
             );
-            *self.stopped.lock() = true;
+            self.has_stopped.store(true, Ordering::SeqCst);
         }
         managed
     }
@@ -482,7 +477,7 @@ impl NodesInUse {
     /// Whether it has ended: view and anchor say that all is on disk.
     #[must_use]
     pub fn has_stopped(&self) -> bool {
-        *self.stopped.lock()
+        self.has_stopped.load(Ordering::SeqCst)
     }
 
     /// The view in force, the nodes, and how far they are.

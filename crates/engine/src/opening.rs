@@ -70,7 +70,12 @@ pub(crate) fn bring_back(
     let claim = |anchor: &Anchor| {
         let take_over = |nodes: &Nodes| {
             let mono_ns = || env.clock.mono_ns();
-            nodes.take_over(&env.disks, anchor, (env.clock.wall_us(), &mono_ns))
+            nodes.take_over(
+                &env.disks,
+                anchor,
+                env.accept_loss,
+                (env.clock.wall_us(), &mono_ns),
+            )
         };
         env.nodes.as_ref().map(take_over).transpose()
     };

@@ -145,7 +145,8 @@ impl Shared {
 
     /// Has what was appended made durable while the calling thread goes on.
     pub fn want_durable(&self) {
-        if self.ships_by_itself() {
+        // The mirror's thread ships by itself what no caller waits for.
+        if self.is_mirrored() {
             return;
         }
         if !self.wanted.load(Ordering::SeqCst) && !self.wanted.swap(true, Ordering::SeqCst) {
@@ -184,7 +185,7 @@ impl Shared {
     /// Whether nothing that the rung above `mem` lacks is older than the bound.
     pub fn is_mem_in_time(&self) -> bool {
         let age_us = self.core.age_ns(Durability::Mem.rung()) / 1000;
-        if age_us > MEM_AGE_US_NUDGE && !self.ships_by_itself() {
+        if age_us > MEM_AGE_US_NUDGE && !self.is_mirrored() {
             self.nudge();
         }
         age_us <= MEM_AGE_US_MAX
@@ -273,12 +274,6 @@ impl Shared {
 
     /// Tells waiting callers and listeners that D has advanced or the database has stopped.
     pub fn announce(&self) {
-        if let Some(nodes) = self.core.nodes()
-            && !nodes.is_mirrored()
-        {
-            // Acknowledgements wait for the disk, which may just have advanced.
-            nodes.try_pump(self.clock.mono_ns());
-        }
         if *self.waiting.lock() > 0 {
             self.progressed.notify_all();
         }

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use perdura_base::num::to_u64;
 use perdura_base::{Error, Result, Uuid};
-use perdura_device::{Access, Disk, File};
+use perdura_device::{Access, Disk};
 
 use crate::view::{VIEW_BYTES_MAX, View};
 
@@ -52,7 +51,7 @@ fn path(v: u64) -> String {
 fn read_view(disk: &dyn Disk, path: &str, uuid: Uuid) -> Result<View> {
     let file = disk.open(path, Access::Buffered)?;
     let mut bytes = vec![0; VIEW_BYTES_MAX + 1];
-    let got = read_whole(file.as_ref(), &mut bytes)?;
+    let got = file.read_at(0, &mut bytes)?;
     let view = View::decode(&bytes[..got]).map_err(|found| {
         Error::corrupt(
             path,
@@ -70,17 +69,6 @@ fn read_view(disk: &dyn Disk, path: &str, uuid: Uuid) -> Result<View> {
         });
     }
     Ok(view)
-}
-
-fn read_whole(file: &dyn File, bytes: &mut [u8]) -> Result<usize> {
-    let mut got = 0;
-    while got < bytes.len() {
-        match file.read_at(to_u64(got), &mut bytes[got..])? {
-            0 => break,
-            more => got += more,
-        }
-    }
-    Ok(got)
 }
 
 /// Writes a file that has another name than it will have, and syncs it.

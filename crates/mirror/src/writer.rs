@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId, Uuid};
+use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId};
 use perdura_wal::Sealed;
 
 use crate::auth::{Key, NONCE_BYTES, Nonce};
@@ -520,12 +520,6 @@ impl Mirror {
         let state = self.state.lock();
         let pending = state.pending.as_ref().is_some_and(View::is_mirrored);
         state.view.is_mirrored() || pending
-    }
-
-    /// The database.
-    #[must_use]
-    pub fn uuid(&self) -> Uuid {
-        self.caller.uuid
     }
 }
 

@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    fn nodes(&self, accept_loss: bool) -> Nodes {
+    fn nodes(&self) -> Nodes {
         let options = MirrorOptions {
             tail_bytes_max: 1 << 20,
             ..MirrorOptions::new(vec![["a".into(), "b".into()]], Key::none())
@@ -61,7 +61,6 @@ impl World {
             register: Arc::new(move |_| Ok(Box::new(register.clone()) as Box<dyn Register>)),
             random: Arc::new(move || random.fetch_add(1, Ordering::SeqCst)),
             patience: Patience::default(),
-            accept_loss,
             pass: Arc::new(move || {
                 deliver(&net);
                 clock.advance_us(10_000);
@@ -69,19 +68,19 @@ impl World {
         }
     }
 
-    fn try_open(&self, nodes: Option<Nodes>) -> Result<Core, Error> {
+    fn try_open(&self, nodes: Option<Nodes>, accept_loss: bool) -> Result<Core, Error> {
         let env = Env {
             disks: Disks::on_one(self.disk.life(), 2),
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             seed: 7,
             nodes,
-            accept_loss: false,
+            accept_loss,
         };
         Core::open(env, small(), Arc::new(Progress::default()))
     }
 
     fn open(&self) -> Core {
-        self.try_open(Some(self.nodes(false))).expect("it opens")
+        self.try_open(Some(self.nodes()), false).expect("it opens")
     }
 
     /// Lets network, mirror and arbiter do what they can.
@@ -176,7 +175,11 @@ fn a_database_whose_tail_may_be_in_nodes_never_starts_from_its_disks_alone() {
     let life = core.anchor().get().incarnation;
     world.power_cut(core);
 
-    let why = world.try_open(None).err().expect("no nodes").to_string();
+    let why = world
+        .try_open(None, false)
+        .err()
+        .expect("no nodes")
+        .to_string();
     assert!(
         why.contains("--log-nodes") && why.contains("--accept-loss"),
         "{why}"
@@ -201,7 +204,7 @@ fn a_database_whose_tail_may_be_in_nodes_never_starts_from_its_disks_alone() {
         world.net.start(address);
     }
     let why = world
-        .try_open(Some(world.nodes(false)))
+        .try_open(Some(world.nodes()), false)
         .err()
         .expect("empty nodes")
         .to_string();
@@ -211,7 +214,7 @@ fn a_database_whose_tail_may_be_in_nodes_never_starts_from_its_disks_alone() {
     );
 
     let core = world
-        .try_open(Some(world.nodes(true)))
+        .try_open(Some(world.nodes()), true)
         .expect("the loss is accepted");
     assert_eq!(get(&core, "kept").as_deref(), Some(&b"1"[..]));
     assert_eq!(get(&core, "lost"), None);
@@ -230,7 +233,7 @@ fn a_database_whose_tail_may_be_in_nodes_never_starts_from_its_disks_alone() {
     assert!(anchor.mirrored.is_none());
     drop(core);
     let why = world
-        .try_open(Some(world.nodes(true)))
+        .try_open(Some(world.nodes()), true)
         .err()
         .expect("nothing is lost")
         .to_string();
@@ -281,7 +284,7 @@ fn a_clean_end_leaves_all_on_disk_and_needs_no_node() {
     let view = world.register.view().unwrap();
     assert!(view.groups.iter().all(|mode| *mode == Mode::Disk));
     world.power_cut(core);
-    let core = world.try_open(None).expect("the disk has all");
+    let core = world.try_open(None, false).expect("the disk has all");
     assert_eq!(get(&core, "key").as_deref(), Some(&b"value"[..]));
 }
 
@@ -310,7 +313,7 @@ fn an_older_copy_of_the_data_is_refused() {
     drop(world.open());
     world.disk.restore(&copy);
     let why = world
-        .try_open(Some(world.nodes(false)))
+        .try_open(Some(world.nodes()), false)
         .err()
         .expect("an older copy")
         .to_string();
@@ -325,7 +328,7 @@ fn an_arbiter_of_another_history_is_refused() {
     world.power_cut(core);
     let right = std::mem::take(&mut world.register);
     let why = world
-        .try_open(Some(world.nodes(false)))
+        .try_open(Some(world.nodes()), false)
         .err()
         .expect("an empty arbiter")
         .to_string();
@@ -396,7 +399,6 @@ fn a_database_with_threads_commits_in_memory_and_comes_back() {
             }),
             random: Arc::new(move || random.fetch_add(1, Ordering::SeqCst)),
             patience: Patience::default(),
-            accept_loss: false,
             pass: Arc::new(|| std::thread::sleep(Duration::from_millis(1))),
         });
         options
@@ -443,7 +445,7 @@ fn a_database_with_threads_commits_in_memory_and_comes_back() {
 fn options_that_are_no_mirror_are_refused() {
     let world = World::new();
     let with = |change: fn(&mut MirrorOptions)| {
-        let mut nodes = world.nodes(false);
+        let mut nodes = world.nodes();
         change(&mut nodes.options);
         let mut options = Options::new("nowhere");
         options.nodes = Some(nodes);

@@ -126,7 +126,8 @@ impl World {
 
     /// Opens the database as a process of that name, with its nodes or without.
     pub fn open(&mut self, client: u32, nodes: Option<(bool, u8)>) -> Result<Core, Error> {
-        let nodes = nodes.map(|(accept_loss, trouble)| self.nodes(client, accept_loss, trouble));
+        let accept_loss = nodes.is_some_and(|(accept_loss, _)| accept_loss);
+        let nodes = nodes.map(|(_, trouble)| self.nodes(client, trouble));
         let lives: Vec<Arc<dyn Disk>> = self
             .disks
             .iter()
@@ -143,13 +144,13 @@ impl World {
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             seed: self.seed,
             nodes,
-            accept_loss: false,
+            accept_loss,
         };
         Core::open(env, self.character.options(), Arc::new(Progress::default()))
     }
 
     /// The nodes as a process has them; meanwhile `trouble` of 100 moments have some.
-    fn nodes(&mut self, client: u32, accept_loss: bool, trouble: u8) -> Nodes {
+    fn nodes(&mut self, client: u32, trouble: u8) -> Nodes {
         let (register, random) = (self.register.clone(), Arc::clone(&self.random));
         let clock = Arc::clone(&self.clock);
         let meanwhile = Mutex::new(Trouble {
@@ -172,7 +173,6 @@ impl World {
                 all_ns: 200_000_000,
                 retry_ns: 20_000_000,
             },
-            accept_loss,
             pass: Arc::new(move || {
                 let mut meanwhile = meanwhile.lock();
                 meanwhile.deliver(8);
