@@ -373,13 +373,30 @@ pub enum Mood {
     Fails,
     /// It does it and fails.
     DoesAndFails,
+    /// It fails, and does it later: when the simulator says so ([`SimRegister::land`]).
+    DoesLater,
 }
 
 #[derive(Default)]
 struct Arbiter {
     view: Option<Vec<u8>>,
     mood: Option<Mood>,
+    /// Swaps that were asked for and are still under way.
+    late: VecDeque<View>,
     swaps: u64,
+}
+
+impl Arbiter {
+    fn swap(&mut self, next: &View) -> Swap {
+        let decode = |bytes: &Vec<u8>| View::decode(bytes).expect("what was stored");
+        let before = self.view.as_ref().map_or(0, |bytes| decode(bytes).v);
+        if before + 1 != next.v {
+            return Swap::Lost;
+        }
+        self.view = Some(next.encode());
+        self.swaps += 1;
+        Swap::Done
+    }
 }
 
 /// An arbiter whose answers a seed decides.
@@ -414,38 +431,38 @@ impl SimRegister {
         self.0.lock().swaps
     }
 
-    fn failure(&self) -> Option<Error> {
-        let fails = || Error::io("ask", "arbiter", std::io::ErrorKind::TimedOut.into());
-        (self.0.lock().mood == Some(Mood::Fails)).then(fails)
+    /// Does the first of the swaps that are under way, if it still can be done.
+    pub fn land(&self) {
+        let mut arbiter = self.0.lock();
+        if let Some(late) = arbiter.late.pop_front() {
+            arbiter.swap(&late);
+        }
+    }
+
+    fn timed_out() -> Error {
+        Error::io("ask", "arbiter", std::io::ErrorKind::TimedOut.into())
     }
 }
 
 impl Register for SimRegister {
     fn read(&mut self) -> Result<Option<View>> {
-        self.failure().map_or_else(|| Ok(self.view()), Err)
+        match self.0.lock().mood {
+            Some(Mood::Fails) => return Err(SimRegister::timed_out()),
+            Some(Mood::Answers | Mood::DoesAndFails | Mood::DoesLater) | None => {}
+        }
+        Ok(self.view())
     }
 
     fn replace(&mut self, next: &View) -> Result<Swap> {
-        if let Some(failure) = self.failure() {
-            return Err(failure);
-        }
-        let before = self.view().map_or(0, |view| view.v);
         let mut arbiter = self.0.lock();
-        let swap = match before + 1 == next.v {
-            true => {
-                arbiter.view = Some(next.encode());
-                arbiter.swaps += 1;
-                Swap::Done
+        match arbiter.mood {
+            None | Some(Mood::Answers) => return Ok(arbiter.swap(next)),
+            Some(Mood::Fails) => {}
+            Some(Mood::DoesAndFails) => {
+                arbiter.swap(next);
             }
-            false => Swap::Lost,
-        };
-        if arbiter.mood == Some(Mood::DoesAndFails) {
-            return Err(Error::io(
-                "ask",
-                "arbiter",
-                std::io::ErrorKind::TimedOut.into(),
-            ));
+            Some(Mood::DoesLater) => arbiter.late.push_back(next.clone()),
         }
-        Ok(swap)
+        Err(SimRegister::timed_out())
     }
 }

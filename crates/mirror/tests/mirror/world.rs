@@ -241,6 +241,7 @@ impl World {
             }
             948..954 if self.faults => self.sleep_and_take_over()?,
             954..958 => self.stop()?,
+            958..970 => self.register.land(),
             _ => self.deliver(),
         }
         self.wake()
@@ -364,9 +365,10 @@ impl World {
                 self.net.cut(client, &address, way);
             }
             9..=11 => self.net.half_open(client, &address),
-            6 => self.register.set_mood(match self.below(3) {
+            6 => self.register.set_mood(match self.below(4) {
                 0 => Mood::Fails,
                 1 => Mood::DoesAndFails,
+                2 => Mood::DoesLater,
                 _ => Mood::Answers,
             }),
             _ => self.heal_some(),
