@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use perdura_base::{Error, Result};
+use perdura_base::{Error, Pos, Result, StreamId, Uuid};
 
-use crate::ids::{Machine, NodeInc};
+use crate::ids::{Generation, Machine, NodeInc};
 use crate::net::{Connection, Net, Sent};
 use crate::node::{Node, NodeOptions, Peer};
 use crate::register::{Register, Swap};
@@ -165,6 +165,25 @@ impl SimNet {
     pub fn inc(&self, address: &str) -> Option<NodeInc> {
         let world = self.0.lock();
         world.hosts.get(address)?.node.as_ref().map(Node::inc)
+    }
+
+    /// What a start of a node holds of a ring, and where that begins; `None` without the start or the ring.
+    ///
+    /// # Panics
+    /// If a checksum of the ring does not hold.
+    #[must_use]
+    pub fn held(
+        &self,
+        (address, inc): (&str, NodeInc),
+        ring: (Uuid, Generation, StreamId),
+    ) -> Option<(Pos, Vec<u8>)> {
+        let world = self.0.lock();
+        let node = world.hosts.get(address)?.node.as_ref();
+        let node = node.filter(|node| node.inc() == inc)?;
+        let mut bytes = Vec::new();
+        let read = node.copy_of(ring, Pos(0), usize::MAX, &mut bytes)?;
+        let (from, _low) = read.expect("memory keeps what it is given");
+        Some((from, bytes))
     }
 
     /// Cuts one direction between a client and a node.

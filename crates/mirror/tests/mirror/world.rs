@@ -2,8 +2,9 @@
 //!
 //! The oracle: what was acknowledged of a stream is in what the next life begins with, byte for byte, unless both nodes of
 //! its mirror were lost with the writer; then the takeover says so. A writer that was replaced acknowledges nothing more
-//! that the next life does not have.
+//! that the next life does not have. And at each step a member that lives holds what was acknowledged on its word.
 
+mod members;
 mod rig;
 mod takeover;
 
@@ -244,6 +245,7 @@ impl World {
             958..970 => self.register.land(),
             _ => self.deliver(),
         }
+        self.check_members()?;
         self.wake()
     }
 
