@@ -333,6 +333,32 @@ pub enum Flaw {
     LowAtWrite,
     /// The rings of the life before are dropped before the anchor names the new one.
     RingsRetiredEarly,
+    /// Of the two nodes of a mirror the one that holds more counts.
+    OneReplyIsEnough,
+    /// What was sent to a node counts as held.
+    SentCounts,
+    /// What a node held before it lost its memory counts for its next start.
+    HeldByOldStart,
+    /// A node that returns belongs to the mirror before it holds what was acknowledged.
+    ReturnsBehind,
+    /// A stream moves to nodes that do not hold what was acknowledged of it.
+    MovesUnheld,
+    /// A node that is asked for a ring that it has begins that ring anew.
+    RingEmptiedAtOpen,
+    /// A takeover does not stop nodes from taking blocks of the writer before.
+    SealForgotten,
+    /// A takeover takes the memory of a node that was started again for what the view's node held.
+    EmptyNodeSuffices,
+    /// A takeover does not raise the generation.
+    GenerationKept,
+    /// A writer that finds another one's view goes on from there.
+    FenceIgnored,
+    /// While the outcome of a change of view is not known, acknowledgements rest on the old view alone.
+    PendingViewIgnored,
+    /// A change of view whose outcome is not known is given up when the arbiter has the old one.
+    PendingViewGivenUp,
+    /// The anchor says that nodes hold nothing that the disk lacks before the tail is synced.
+    AnchorBeforeTail,
     /// Steal mode: a commit is acknowledged when its own stream is synced past it.
     NoEpochs,
 }

@@ -63,8 +63,14 @@ impl Choice<'_> {
                     members.iter().all(held)
                 }
             };
+            let flaws = [
+                Flaw::DiskBeforeTail,
+                Flaw::SoloBeforeFlush,
+                Flaw::ReturnsBehind,
+                Flaw::MovesUnheld,
+            ];
             assert!(
-                holds || armed(Flaw::DiskBeforeTail) || armed(Flaw::SoloBeforeFlush),
+                holds || flaws.into_iter().any(armed),
                 "stream {stream} was acknowledged up to {raised}, and view {} does not hold that",
                 next.v
             );
@@ -95,7 +101,7 @@ impl Choice<'_> {
             let here = |stream: StreamId| homes(state, stream).any(|home| home == number);
             let behind =
                 streams.any(|(stream, raised)| here(stream) && !link.holds(stream, *raised));
-            link.is_ready() && is_fine(link) && !behind
+            link.is_ready() && is_fine(link) && (!behind || armed(Flaw::ReturnsBehind))
         };
         let both = || {
             let fine = links.iter().all(has_caught_up);
@@ -177,7 +183,8 @@ fn next_home(state: &State, next: &View, stream: StreamId) -> u8 {
         // Of the members, not of whatever node answers at their address now.
         let holds = |of: &Member| link_of(links, of).is_some_and(|link| link.holds(stream, raised));
         let same = *mode == state.view.groups[group];
-        mode.is_mirror() && same && mode.members().iter().all(holds)
+        let all_hold = mode.members().iter().all(holds) || armed(Flaw::MovesUnheld);
+        mode.is_mirror() && same && all_hold
     };
     let home = match usize::from(now) {
         home if home == first || takes(first) => first,

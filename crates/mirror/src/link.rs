@@ -223,6 +223,7 @@ impl Link {
                 if self
                     .identity
                     .is_none_or(|before| before.inc != identity.inc)
+                    && !armed(Flaw::HeldByOldStart)
                 {
                     self.held.fill(Pos(0));
                 }
@@ -314,6 +315,9 @@ impl Link {
                     let sent = Pos(sent.0 + to_u64(bytes.len()) + u64::from(pad));
                     assert!(sent <= tail.end(), "what is sent is in the tail");
                     self.streams[at] = Progress::Open { sent, held };
+                    if armed(Flaw::SentCounts) {
+                        self.held[at] = sent;
+                    }
                 }
                 Progress::Open { sent, .. } if sent > tail.end() => {
                     let end = tail.end();

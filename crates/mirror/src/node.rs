@@ -357,7 +357,9 @@ impl Node {
             Request::Seal { generation } => {
                 self.check_generation(uuid, generation)?;
                 let database = self.database(uuid)?;
-                database.generation = database.generation.max(generation);
+                if !armed(Flaw::SealForgotten) {
+                    database.generation = database.generation.max(generation);
+                }
                 let rings = database.rings.iter();
                 let rings =
                     rings.map(|((generation, stream), ring)| state(*generation, *stream, ring));
@@ -451,6 +453,11 @@ impl Node {
         {
             if ring.end() < start {
                 ring.restart(start);
+            }
+            if armed(Flaw::RingEmptiedAtOpen)
+                && let Some(empty) = Ring::new(start, ring_bytes)
+            {
+                *ring = empty;
             }
             return Ok(state(generation, stream, ring));
         }

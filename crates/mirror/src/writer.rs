@@ -283,7 +283,9 @@ impl Mirror {
         for number in 0..state.raised.len() {
             let stream = StreamId(u8::try_from(number).expect("at most 16 streams"));
             let mut end = self.reached(state, &state.view, stream, log);
-            if let Some(pending) = &state.pending {
+            if let Some(pending) = &state.pending
+                && !armed(Flaw::PendingViewIgnored)
+            {
                 end = end.min(self.reached(state, pending, stream, log));
             }
             if end > state.raised[number] {
@@ -309,10 +311,16 @@ impl Mirror {
             Mode::Solo(member) => held(member).min(log.synced(stream)),
             Mode::Mirror(members) => {
                 assert!(
-                    state.anchored || armed(Flaw::MirrorBeforeAnchor),
+                    state.anchored
+                        || armed(Flaw::MirrorBeforeAnchor)
+                        || armed(Flaw::AnchorBeforeTail),
                     "the anchor says that acknowledgements rest on nodes"
                 );
-                held(&members[0]).min(held(&members[1]))
+                let (one, other) = (held(&members[0]), held(&members[1]));
+                match armed(Flaw::OneReplyIsEnough) {
+                    true => one.max(other),
+                    false => one.min(other),
+                }
             }
         }
     }
@@ -344,9 +352,11 @@ impl Mirror {
         let Some(mut next) = choice.view() else {
             let mut modes = state.view.groups.iter();
             let ends = state.is_stopping && modes.all(|mode| *mode == Mode::Disk);
+            let too_early = state.is_stopping && armed(Flaw::AnchorBeforeTail);
             drop(state);
             return match ends && (self.is_synced(log) || armed(Flaw::DiskBeforeTail)) {
                 true => self.stop(log),
+                false if too_early => self.stop(log).map(|_| Managed::Idle),
                 false => Ok(Managed::Idle),
             };
         };
@@ -386,6 +396,9 @@ impl Mirror {
         match (found, pending) {
             (Some(found), Some(pending)) if found == pending => self.adopt(&mut state, pending),
             // It may still arrive, so it is sent again, and nothing else before its fate is known.
+            (Some(found), Some(_)) if found == state.view && armed(Flaw::PendingViewGivenUp) => {
+                state.pending = None;
+            }
             (Some(found), Some(pending)) if found == state.view => {
                 drop(state);
                 if self.register.lock().replace(&pending)? == Swap::Done {
@@ -394,6 +407,9 @@ impl Mirror {
                 return Ok(Managed::Step);
             }
             (Some(found), None) if found == state.view => {}
+            (Some(found), _) if armed(Flaw::FenceIgnored) => {
+                (state.view.v, state.pending) = (found.v, None);
+            }
             (found, _) => {
                 let why = match found {
                     Some(found) => format!(

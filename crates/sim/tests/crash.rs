@@ -97,7 +97,8 @@ fn every_seeded_bug_has_a_row_in_the_document() {
         .chain(&Flaw::ARCHIVE)
         .chain(&Flaw::STREAMS)
         .chain(&Flaw::SCRIPTS)
-        .chain(&Flaw::SERVER);
+        .chain(&Flaw::SERVER)
+        .chain(&Flaw::MIRROR);
     for flaw in all {
         assert!(document.contains(&format!("\n| {flaw:?} |")), "{flaw:?}");
     }

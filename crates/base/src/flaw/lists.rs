@@ -199,7 +199,7 @@ impl Flaw {
     pub const NUMBERS: [Flaw; 1] = [Flaw::NumberBeforeEpoch];
 
     /// The flaws of the log in the memory of nodes.
-    pub const MIRROR: [Flaw; 8] = [
+    pub const MIRROR: [Flaw; 21] = [
         Flaw::PositionGapAccepted,
         Flaw::GenerationUnchecked,
         Flaw::AmnesiaCounts,
@@ -208,6 +208,19 @@ impl Flaw {
         Flaw::DiskBeforeTail,
         Flaw::LowAtWrite,
         Flaw::RingsRetiredEarly,
+        Flaw::OneReplyIsEnough,
+        Flaw::SentCounts,
+        Flaw::HeldByOldStart,
+        Flaw::ReturnsBehind,
+        Flaw::MovesUnheld,
+        Flaw::RingEmptiedAtOpen,
+        Flaw::SealForgotten,
+        Flaw::EmptyNodeSuffices,
+        Flaw::GenerationKept,
+        Flaw::FenceIgnored,
+        Flaw::PendingViewIgnored,
+        Flaw::PendingViewGivenUp,
+        Flaw::AnchorBeforeTail,
     ];
 
     /// The flaws that only steal mode has a place for.
