@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use perdura::mirror::{MirrorOptions, NumberedFiles, Patience, Register};
-use perdura::{NodeSettings, Nodes};
+use perdura::{NodeSettings, NodeTlsFiles, Nodes};
 use perdura_device::FileDisk;
-use perdura_logd::TcpNet;
+use perdura_logd::{ClientConfig, TcpNet};
+use perdura_server::{TlsAuthClients, TlsFiles};
 
 use crate::exit::Usage;
 use crate::verb::logd::key;
@@ -18,10 +19,15 @@ const LOOK_EVERY: Duration = Duration::from_micros(100);
 /// What an open needs of the nodes that the settings name; `None` if they name none.
 pub fn of(settings: &NodeSettings) -> Result<Option<Nodes>> {
     if settings.groups.is_empty() {
-        let is_alone = settings.view.is_none() && settings.key_file.is_none();
+        let is_alone = settings.view.is_none()
+            && settings.key_file.is_none()
+            && settings.tls == NodeTlsFiles::default();
         ensure!(
             is_alone,
-            Usage("log-view and log-key-file are of a log with nodes: give log-nodes".into())
+            Usage(
+                "log-view, log-key-file and log-tls-… are of a log with nodes: give log-nodes"
+                    .into()
+            )
         );
         return Ok(None);
     }
@@ -32,14 +38,16 @@ pub fn of(settings: &NodeSettings) -> Result<Option<Nodes>> {
         return Err(Usage(why.into()).into());
     };
     let addresses: Vec<String> = groups.iter().flatten().cloned().collect();
-    let net = TcpNet::new(&addresses, None)?;
+    let tls = tls_of(&settings.tls)?;
+    let is_private = tls.is_some() || settings.allow_plaintext;
+    let net = TcpNet::new(&addresses, tls)?;
     for address in &addresses {
         let is_here = net.is_loopback(address);
         ensure!(
-            is_here || settings.allow_plaintext,
+            is_here || is_private,
             Usage(format!(
-                "{address} is another machine, and the database's changes would cross the network for all to read; say \
-                 log-allow-plaintext if the network is yours alone"
+                "{address} is another machine, and the database's changes would cross the network for all to read; speak TLS to \
+                 it (log-tls-ca-cert-file), or say log-allow-plaintext if the network is yours alone"
             ))
         );
     }
@@ -60,6 +68,32 @@ pub fn of(settings: &NodeSettings) -> Result<Option<Nodes>> {
         patience: Patience::default(),
         pass: Arc::new(|| std::thread::sleep(LOOK_EVERY)),
     }))
+}
+
+/// How TLS is spoken to nodes, if it is.
+fn tls_of(files: &NodeTlsFiles) -> Result<Option<Arc<ClientConfig>>> {
+    let NodeTlsFiles { ca_cert, cert, key } = files.clone();
+    ensure!(
+        ca_cert.is_some() || (cert.is_none() && key.is_none()),
+        Usage("nodes are shown a certificate over TLS only: give log-tls-ca-cert-file".into())
+    );
+    ensure!(
+        cert.is_some() == key.is_some(),
+        Usage("log-tls-cert-file and log-tls-key-file are given together".into())
+    );
+    if ca_cert.is_none() {
+        return Ok(None);
+    }
+    let files = TlsFiles {
+        cert,
+        key,
+        ca_cert,
+        auth_clients: TlsAuthClients::No,
+    };
+    let config = files.client_config();
+    Ok(Some(config.map_err(|why| {
+        Usage(format!("TLS to the nodes: {why}"))
+    })?))
 }
 
 fn pair_of(text: &str) -> Result<[String; 2]> {

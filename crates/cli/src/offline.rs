@@ -17,11 +17,11 @@ use perdura_recovery::disks::{Demand, Disks, Locks, Opening, Paths};
 use perdura_recovery::restart::{RestartOptions, Restarted, restart};
 use perdura_recovery::restore::THREADS_A_CORE;
 use perdura_recovery::verify::log_begin;
-use perdura_recovery::{Anchor, read_anchor};
+use perdura_recovery::{Anchor, Tail, read_anchor};
 use perdura_recovery::{Level, Method, Schedule};
 use perdura_steal::keyed::dry::ALL_STABLE;
 use perdura_steal::keyed::{contents, restart_dry};
-use perdura_wal::{Check, Mode, Scheme, StreamScan, scan_stream};
+use perdura_wal::{Check, Cut, Mode, Scheme, StreamScan, scan_stream};
 
 use crate::exit::Usage;
 use crate::in_memory::Pool;
@@ -139,6 +139,15 @@ impl Offline {
         )
     }
 
+    /// Where a restart cuts the log. What only nodes may hold is no damage of the disks.
+    ///
+    /// # Errors
+    /// As [`Anchor::decide_cut`].
+    pub fn decide_cut(&self, scans: &[StreamScan]) -> perdura::Result<Cut> {
+        let may_lack = Tail::LookedAt.may_lack(&self.anchor);
+        self.anchor.decide_cut(scans, may_lack)
+    }
+
     /// The method called `name` and the level with this number, if they are for this database;
     /// without a number the highest level that is.
     ///
@@ -196,7 +205,7 @@ impl Offline {
             ordered: Some(player(self.accept.clone())),
             archived: None,
             dry_run: true,
-            tail: Default::default(),
+            tail: Tail::LookedAt,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: Arc::new(perdura::catalog::CatalogRows::default()),
             progress: Arc::new(Progress::default()),

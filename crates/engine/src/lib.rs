@@ -150,7 +150,7 @@ pub use keys::Keys;
 pub use map::Map;
 pub use merging::{Lent, Merging, MergingStep};
 pub use mirror_stats::{MirrorNodeStats, MirrorStats};
-pub use nodes::{MakeRegister, NodeSettings, Nodes, NodesInUse, Random};
+pub use nodes::{MakeRegister, NodeSettings, NodeTlsFiles, Nodes, NodesInUse, Random};
 pub use options::{CoreOptions, Options};
 pub use perdura_archive::Generation;
 pub use perdura_archive::retention::{self, Retention};

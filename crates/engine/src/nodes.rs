@@ -19,6 +19,17 @@ use perdura_recovery::{Anchor, AnchorCell, Mirrored, Tail, flush_all};
 use perdura_wal::drain::{DrainLife, KeptTail, drain};
 use perdura_wal::{Rung, Wal};
 
+/// The files of TLS to the nodes, PEM.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeTlsFiles {
+    /// Authorities that the nodes' certificates come from. With them TLS is spoken.
+    pub ca_cert: Option<PathBuf>,
+    /// The certificate and its chain that nodes are shown.
+    pub cert: Option<PathBuf>,
+    /// Its key.
+    pub key: Option<PathBuf>,
+}
+
 /// The nodes as settings name them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSettings {
@@ -28,6 +39,8 @@ pub struct NodeSettings {
     pub view: Option<PathBuf>,
     /// File with the nodes' key.
     pub key_file: Option<PathBuf>,
+    /// The files of TLS.
+    pub tls: NodeTlsFiles,
     /// The most bytes of a stream that are in memories and not on disk.
     pub tail_bytes: u64,
     /// Whether two nodes on one machine count as a mirror.
@@ -44,6 +57,7 @@ impl Default for NodeSettings {
             groups: Vec::new(),
             view: None,
             key_file: None,
+            tls: NodeTlsFiles::default(),
             tail_bytes: 32 << 20,
             one_machine: false,
             allow_plaintext: false,
@@ -176,7 +190,14 @@ impl Nodes {
             return Ok(claimed);
         }
         match self.fetch(view, anchor, mono_ns) {
-            Ok(kept) => claimed.notes = drain_all(disks, anchor, &kept)?,
+            Ok(kept) => {
+                claimed.notes = drain_all(disks, anchor, &kept)?;
+                if accept_loss {
+                    let why =
+                        "nothing was given up: the nodes have returned all that was acknowledged";
+                    claimed.notes.push(why.into());
+                }
+            }
             Err(error) if accept_loss => {
                 claimed.tail = Tail::GivenUp;
                 claimed.notes.push(error.to_string());

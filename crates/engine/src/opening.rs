@@ -110,6 +110,12 @@ pub(crate) fn bring_back(
     let restarted = match restart(&restart_options)? {
         Some(restarted) => restarted,
         None => {
+            if env.accept_loss {
+                return Err(Error::Usage(format!(
+                    "nothing is lost: there is no database in {} yet. None was made. Start without --accept-loss",
+                    env.disks.data.name()
+                )));
+            }
             if let Some(archived) = &options.archived {
                 let streams = u8::try_from(env.disks.logs.len()).unwrap_or(u8::MAX);
                 archived.check_durable(&Vouched::nothing(streams))?;

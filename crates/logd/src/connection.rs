@@ -12,9 +12,9 @@ use std::io::{Error, ErrorKind, Result};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use perdura_mirror::{FRAME_BYTES_MAX, Framer, Node, Nonce, Peer};
+use perdura_mirror::{FRAME_BYTES_MAX, Framer, Malformed, Node, Nonce, Peer};
 
-use crate::socket::Socket;
+use crate::socket::{Socket, is_tls};
 
 /// Bytes that one call reads before the client has proven itself, and the longest frame it may send until then.
 const GREETING_BYTES_MAX: usize = 1024;
@@ -141,8 +141,11 @@ impl<'a, W: FnOnce()> Serving<'a, W> {
     fn answer(&mut self) -> Result<Answered> {
         let mut replies = Vec::new();
         let (mut frames, mut ends) = (0, false);
+        let speaks_tls = !self.peer.is_welcome() && is_tls(self.framer.arrived());
+        let why = "TLS, and this address of the node does not speak it (--tls-listen)";
+        let mut not_ours = speaks_tls.then(|| Malformed(why.to_owned()));
         while !ends {
-            let outcome = match self.framer.take() {
+            let outcome = match not_ours.take().map_or_else(|| self.framer.take(), Err) {
                 Ok(None) => break,
                 Ok(Some(frame)) => self.node.lock().handle(&mut self.peer, frame),
                 Err(malformed) => self.node.lock().refuse_malformed(&self.peer, malformed),

@@ -21,4 +21,5 @@ pub use connection::Limits;
 pub use hard_copy::HardCopyState;
 pub use identity::{draw_nonce, machine};
 pub use net::TcpNet;
+pub use rustls::ClientConfig;
 pub use serve::{Logd, LogdOptions, LogdStats, Say, serve};

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::socket::is_tls;
 use perdura_base::{Error, Result};
 use perdura_mirror::{Connection, Framer, Net, Sent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -131,6 +132,7 @@ impl TcpConnection {
             connecting: Some(Instant::now() + CONNECT),
             way,
             framer: Framer::new(),
+            has_begun: false,
         };
         TcpConnection { stream, line }
     }
@@ -165,6 +167,8 @@ struct Line {
     connecting: Option<Instant>,
     way: Way,
     framer: Framer,
+    /// Whether the node's first bytes have been looked at.
+    has_begun: bool,
 }
 
 impl Line {
@@ -274,20 +278,37 @@ impl Line {
         Ok(true)
     }
 
+    /// Refuses a node whose first bytes are a record of TLS.
+    fn check_begin(&mut self) -> io::Result<()> {
+        if self.has_begun || self.framer.pending() < 4 {
+            return Ok(());
+        }
+        self.has_begun = true;
+        match is_tls(self.framer.arrived()) {
+            true => Err(io::Error::new(
+                ErrorKind::InvalidData,
+                "the node speaks TLS at this address, and this side does not: give the authority of its certificate \
+                 (log-tls-ca-cert-file)",
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// Reads what has arrived, once; whether it was something.
     fn read(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
         let Way::Tls { session, .. } = &mut self.way else {
             let read = arrived(stream.read(self.framer.room(READ_BYTES)))?;
             self.framer.filled(read);
-            return Ok(read > 0);
+            return self.check_begin().map(|()| read > 0);
         };
+        let is_handshaking = session.is_handshaking();
         if arrived(session.read_tls(stream))? == 0 {
             return Ok(false);
         }
         session.process_new_packets().map_err(|error| {
             // The alert that says why; the node may not take it.
             let _ = session.write_tls(stream);
-            io::Error::new(ErrorKind::InvalidData, error)
+            io::Error::new(ErrorKind::InvalidData, in_words(is_handshaking, &error))
         })?;
         loop {
             match arrived(session.reader().read(self.framer.room(READ_BYTES)))? {
@@ -295,6 +316,21 @@ impl Line {
                 read => self.framer.filled(read),
             }
         }
+    }
+}
+
+/// What has gone wrong with TLS, for an operator.
+fn in_words(is_handshaking: bool, error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidMessage(_) if is_handshaking => {
+            format!(
+                "the node does not speak TLS at this address ({error}): give that of its --tls-listen"
+            )
+        }
+        rustls::Error::InvalidCertificate(_) => {
+            format!("the node's certificate is not trusted here: {error}")
+        }
+        _ => format!("TLS: {error}"),
     }
 }
 

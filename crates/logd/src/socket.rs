@@ -58,6 +58,11 @@ impl Write for Spinning {
     }
 }
 
+/// Whether the first bytes of a peer are a record of TLS: an alert or a handshake. No first frame is so long as these would say.
+pub(crate) fn is_tls(first: &[u8]) -> bool {
+    matches!(first, [21 | 22, 3, 1..=4, ..])
+}
+
 /// A node's end of a connection.
 #[derive(Debug)]
 pub(crate) enum Socket {

@@ -60,7 +60,13 @@ impl Framer {
     /// Bytes that have arrived and are not taken.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.end - self.at
+        self.arrived().len()
+    }
+
+    /// Bytes that have arrived and are not taken.
+    #[must_use]
+    pub fn arrived(&self) -> &[u8] {
+        &self.buf[self.at..self.end]
     }
 
     /// The next whole frame, which is taken, if one has arrived.

@@ -128,7 +128,7 @@ pub use images::{IMAGE_DISKS_MAX, ImageState, ImageStatus, Images};
 pub use level::{Level, Schedule};
 pub use losses::{AcceptedLoss, LOSSES_MAX, Losses};
 pub use method::{METHODS, Method};
-pub use mirrored::Mirrored;
+pub use mirrored::{Mirrored, undrained};
 pub use ordered::{OrderedFrame, OrderedPlayer};
 pub use player::Player;
 pub use proof::{Proof, SweepDigest};

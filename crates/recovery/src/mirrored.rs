@@ -40,12 +40,33 @@ pub(crate) fn decode(payload: &[u8]) -> Option<Mirrored> {
     (generation > 0 && r.remaining() == 0).then_some(Mirrored { generation })
 }
 
-/// Refuses to start from the disks alone while nodes may hold more. A dry run changes nothing.
+/// Refuses to start from the disks alone while nodes may hold more.
 pub(crate) fn check_tail(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<()> {
+    assert!(
+        options.dry_run || options.tail != Tail::LookedAt,
+        "a restart for good knows what became of the log's end"
+    );
     match options.tail {
-        Tail::OnDisk if !options.dry_run => check_alone(anchor),
-        Tail::OnDisk | Tail::Drained | Tail::GivenUp => Ok(()),
+        Tail::OnDisk => check_alone(anchor),
+        Tail::LookedAt | Tail::Drained | Tail::GivenUp => Ok(()),
     }
+}
+
+/// What an operator who looks at the disks alone is to know of a log whose end nodes may hold; `None` if they hold nothing. `cut` is
+/// what the disks have.
+#[must_use]
+pub fn undrained(anchor: &Anchor, cut: Option<&Cut>) -> Option<String> {
+    let generation = anchor.mirrored?.generation;
+    let reached = cut.map_or(String::new(), |cut| {
+        let acked = cut.lost_to.map_or(String::new(), |epoch| {
+            format!(", and writes up to epoch {epoch} at least were acknowledged")
+        });
+        format!(": its disks end with epoch {}{acked}", cut.durable)
+    });
+    Some(format!(
+        "the end of the log may be in the memory of nodes, where the writer of generation {generation} left it{reached}. That is no \
+         damage. A start with the nodes and the view (--log-nodes, --log-view) returns it"
+    ))
 }
 
 /// Refuses to say of the disks alone where the log ends while nodes may hold more.

@@ -6,6 +6,7 @@ use perdura_device::Clock;
 use perdura_heap::MemoryAccount;
 use perdura_wal::EpochEnds;
 
+use crate::anchor::Anchor;
 use crate::disks::Disks;
 use crate::indexing::{NoTables, ReadCatalog};
 use crate::level::Schedule;
@@ -21,10 +22,24 @@ pub enum Tail {
     /// refused.
     #[default]
     OnDisk,
+    /// Nobody was asked, and nothing will be changed: what the log's disks have is looked at, whatever nodes may hold.
+    LookedAt,
     /// Arbiter and nodes were asked, and what they had is on the log's disks.
     Drained,
     /// The operator gives up what only nodes may hold. The anchor keeps a note of it for ever.
     GivenUp,
+}
+
+impl Tail {
+    /// Whether the log's disks may end before what was acknowledged.
+    #[must_use]
+    pub fn may_lack(self, anchor: &Anchor) -> bool {
+        match self {
+            Tail::OnDisk | Tail::Drained => false,
+            Tail::LookedAt => anchor.mirrored.is_some(),
+            Tail::GivenUp => true,
+        }
+    }
 }
 
 /// What a restart works with.

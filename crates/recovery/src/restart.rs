@@ -36,7 +36,7 @@ use crate::found::find;
 use crate::given::check_given;
 use crate::image::Directory;
 use crate::indexing::Indexing;
-use crate::mirrored;
+use crate::mirrored::{check_tail, give_up, undrained};
 use crate::ordered::{Second, second_pass};
 use crate::plan::{BadPage, ImagePlan, plan_image};
 use crate::player::Player;
@@ -101,7 +101,7 @@ pub fn restart_with_tree(
         return Ok(None);
     };
     check_given(options, &anchor)?;
-    mirrored::check_tail(options, &anchor)?;
+    check_tail(options, &anchor)?;
     let tree = anchor
         .tree
         .map(|named| part_of_tree(options, named, tree))
@@ -173,10 +173,13 @@ pub fn restart_with_tree(
 
     let mut record = anchor.clone();
     close_incarnation(&mut record, &cut, &image.damaged)?;
+    if options.tail == Tail::LookedAt {
+        report.notes.extend(undrained(&anchor, Some(&cut)));
+    }
     if options.tail == Tail::GivenUp {
         report
             .notes
-            .extend(mirrored::give_up(&mut record, &anchor, &cut, clock)?);
+            .extend(give_up(&mut record, &anchor, &cut, clock)?);
     }
     let anchor_cell = if options.dry_run {
         None
@@ -302,7 +305,7 @@ pub(crate) fn load(
             .progress
             .add_total(image.pages * to_u64(perdura_base::limits::PAGE_BYTES));
         let log = Streams::new(&options.disks.logs, anchor, &image.begin)
-            .accepting_loss(options.tail == Tail::GivenUp);
+            .accepting_loss(options.tail.may_lack(anchor));
         let means = Means {
             geometry,
             memory: &options.memory,

@@ -27,6 +27,7 @@ use crate::found::find;
 use crate::given::check_given;
 use crate::image::{ImageFile, PageSummer, Places, disk_of, pages_path, read_directory};
 use crate::losses::AcceptedLoss;
+use crate::mirrored::undrained;
 use crate::restart::{RestartOptions, Restarted, restart};
 
 pub use self::tree::TreeFindings;
@@ -307,8 +308,10 @@ impl Checked<'_> {
                 Err(error) => return found.problem(format!("log stream {stream}"), &error),
             }
         }
-        let cut = self.anchor.decide_cut(&scans, false);
+        let may_lack = self.options.tail.may_lack(&self.anchor);
+        let cut = self.anchor.decide_cut(&scans, may_lack);
         let cut = cut.inspect_err(|error| found.problem("log", error)).ok();
+        found.notes.extend(undrained(&self.anchor, cut.as_ref()));
         for scan in scans {
             let ends_at = cut.as_ref().map(|cut| cut.cut[usize::from(scan.stream.0)]);
             check_stream(scan, ends_at, found);

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Parser;
+use perdura_recovery::undrained;
 use serde::Serialize;
 
 use crate::in_memory::Pool;
@@ -36,6 +37,9 @@ pub fn run(args: &Args) -> Result<()> {
     let offline = Offline::open(&args.directories)?;
     let (restarted, digest) = offline.restart(&args.pool)?;
     let report = restarted.report;
+    if let Some(text) = undrained(&offline.anchor, None) {
+        eprintln!("note: {text}");
+    }
     if args.json {
         return output::json(&Digest {
             digest,

@@ -13,7 +13,7 @@ use perdura_device::{Clock, Disk, FileDisk, SystemClock};
 use perdura_recovery::Disks;
 use perdura_recovery::found::{mark_finished, mark_unfinished};
 use perdura_recovery::salvage::{Condition, Missing, Salvaged, build, salvage};
-use perdura_recovery::{LogMemory, RestartOptions, Schedule};
+use perdura_recovery::{LogMemory, RestartOptions, Schedule, Tail, undrained};
 use serde::Serialize;
 
 use crate::exit::{Damaged, Usage};
@@ -63,6 +63,9 @@ pub fn run(args: &Args) -> Result<()> {
         let why = "the database has a tree, and a repair salvages none: its rows are in tree/pages alone. `perdura verify` says \
                    what is damaged there; restore the directory from a copy. Nothing was changed";
         return Err(Usage(why.into()).into());
+    }
+    if let Some(text) = undrained(&offline.anchor, None) {
+        eprintln!("note: {text}");
     }
     let (method, level) = offline.way("auto", None)?;
     let schedule = Schedule::new(level, threads_or_cores(0));
@@ -125,6 +128,7 @@ fn make(from: &RestartOptions<'_>, salvaged: Salvaged, to: &Path) -> Result<()> 
         progress: Arc::new(Progress::default()),
         ordered: from.ordered.clone(),
         dry_run: false,
+        tail: Tail::OnDisk,
         catalog: Arc::clone(&from.catalog),
         ..*from
     };

@@ -3,13 +3,14 @@
 //!
 //!   PERDURA_MIRROR_ROUNDS=200 cargo test -p perdura-cli --test it mirrored      the long way
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::support::{Client, PERDURA, Reply, Server, arg, free_port, number_from_env, signal};
+use crate::node_processes::{Node, World, await_mirror};
+use crate::support::{Client, PERDURA, Reply, Server, arg, ended, number_from_env, signal};
 
 /// Acknowledgements come back this long after a node has failed. The short form runs beside other tests on busy cores.
 fn resumes() -> Duration {
@@ -19,163 +20,6 @@ fn resumes() -> Duration {
 
 /// Writes go on for so long after a failure.
 const GOES_ON: Duration = Duration::from_secs(2);
-
-struct Node {
-    child: Child,
-    address: String,
-}
-
-impl Node {
-    fn start(address: &str) -> Node {
-        let child = Command::new(PERDURA)
-            .args(["logd", "--listen", address, "--ring", "8MiB"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Node {
-            child,
-            address: address.to_owned(),
-        }
-    }
-
-    fn kill(&mut self) {
-        // It may be dead already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-
-    fn again(&mut self) {
-        self.kill();
-        *self = Node::start(&self.address);
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-/// A database with two nodes, and what its client was told.
-struct World {
-    _dir: tempfile::TempDir,
-    data: PathBuf,
-    flags: Vec<String>,
-    nodes: [Node; 2],
-    random: fastrand::Rng,
-    next: u64,
-    /// Keys that were acknowledged, with their receipts.
-    acked: Vec<(u64, String)>,
-}
-
-impl World {
-    fn new() -> World {
-        let dir = tempfile::tempdir().unwrap();
-        let nodes = [(); 2].map(|()| Node::start(&format!("127.0.0.1:{}", free_port())));
-        let view = dir.path().join("view");
-        let flags = [
-            "--log-nodes",
-            &format!("{},{}", nodes[0].address, nodes[1].address),
-            "--log-view",
-            arg(&view),
-            "--log-one-machine",
-            "--log-tail",
-            "4MiB",
-            "--durability",
-            "mirror",
-        ];
-        World {
-            data: dir.path().join("db"),
-            flags: flags.map(str::to_owned).to_vec(),
-            _dir: dir,
-            nodes,
-            random: fastrand::Rng::with_seed(number_from_env("PERDURA_MIRROR_SEED", 3)),
-            next: 0,
-            acked: Vec::new(),
-        }
-    }
-
-    fn flags<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
-        self.flags
-            .iter()
-            .map(String::as_str)
-            .chain(more.iter().copied())
-            .collect()
-    }
-
-    fn serve(&self) -> Server {
-        let server = Server::start(&self.data, &self.flags(&[]));
-        await_mirror(&server);
-        server
-    }
-
-    /// Writes for a while; returns when it was last told that a write is acknowledged, and the longest pause.
-    fn write(&mut self, client: &mut Client, pause: Duration) -> Duration {
-        let (begun, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
-        while begun.elapsed() < pause {
-            let key = self.next;
-            self.next += 1;
-            let value = "v".repeat(self.random.usize(1..3000));
-            if !matches!(
-                client.ask(&["SET", &format!("k{key}"), &value]),
-                Ok(Reply::Status(_))
-            ) {
-                break;
-            }
-            longest = longest.max(last.elapsed());
-            last = Instant::now();
-            let Ok(Reply::Array(fields)) = client.ask(&["CLIENT", "RECEIPT"]) else {
-                break;
-            };
-            let Some(Reply::Bulk(Some(token))) = fields.last() else {
-                panic!("{fields:?}");
-            };
-            self.acked
-                .push((key, String::from_utf8(token.clone()).unwrap()));
-        }
-        longest
-    }
-
-    /// What a start says that refuses the database; `None` if it does not.
-    fn refusal(&self) -> Option<String> {
-        let server = Server::spawn(&self.data, &self.flags(&[]));
-        loop {
-            if server.said().contains("--accept-loss") {
-                let (status, said) = server.wait();
-                assert!(!status.success(), "{said}");
-                return Some(said);
-            }
-            if server.said().contains("Ready to accept") {
-                server.kill();
-                return None;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    /// All that was acknowledged is there.
-    fn check(&self, server: &Server) {
-        let mut client = server.connect().unwrap();
-        for (key, token) in &self.acked {
-            let found = client.ask(&["EXISTS", &format!("k{key}")]).unwrap();
-            assert_eq!(found, Reply::Number(1), "k{key} was acknowledged: {token}");
-        }
-    }
-}
-
-fn await_mirror(server: &Server) {
-    let begun = Instant::now();
-    while server.log_field("log_mirror_mode") != "mirror" {
-        assert!(
-            begun.elapsed() < Duration::from_secs(20),
-            "{}",
-            server.said()
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
 
 /// Whether a data directory has what a receipt says.
 fn is_kept(data: &Path, token: &str) -> bool {
@@ -280,5 +124,63 @@ fn what_both_nodes_and_the_writer_lost_is_named_and_receipts_agree() {
             assert_eq!(is_kept(&world.data, token), at < kept, "k{key}: {token}");
         }
         server.stop();
+    }
+}
+
+#[test]
+fn verbs_that_read_the_disks_say_that_nodes_may_hold_the_end_and_call_it_no_damage() {
+    let mut world = World::new();
+    let server = world.serve();
+    let mut client = server.connect().unwrap();
+    world.write(&mut client, Duration::from_millis(100));
+    server.kill();
+    let data = arg(&world.data);
+    let verbs: [&[&str]; 5] = [
+        &["verify", "--strict"],
+        &["verify", "--json"],
+        &["dump", "log", "--blocks"],
+        &["digest"],
+        &["restart", "--dry-run"],
+    ];
+    for verb in verbs {
+        let (code, said) = ended(&[verb, &["--data", data]].concat());
+        assert_eq!(code, 0, "{verb:?}: {said}");
+        assert!(
+            said.contains("in the memory of nodes") && said.contains("That is no damage"),
+            "{verb:?}: {said}"
+        );
+        assert!(!said.contains("DAMAGED"), "{verb:?}: {said}");
+    }
+    let (code, said) = ended(&["restart", "--data", data]);
+    assert!(
+        code == 2 && said.contains("--log-nodes"),
+        "a restart for good: {code}: {said}"
+    );
+    let server = world.serve();
+    world.check(&server);
+    server.stop();
+    let (code, said) = ended(&["verify", "--strict", "--data", data]);
+    assert!(
+        code == 0 && !said.contains("memory of nodes"),
+        "{code}: {said}"
+    );
+}
+
+#[test]
+fn a_loss_is_accepted_of_no_database_that_is_new_or_was_ended_cleanly() {
+    let world = World::new();
+    let with_nodes = world.flags(&["--accept-loss"]);
+    let refused = |flags: &[&str]| {
+        let (status, said) = Server::spawn(&world.data, flags).wait();
+        assert_eq!(status.code(), Some(2), "{said}");
+        assert!(said.contains("nothing is lost"), "{said}");
+    };
+    for flags in [&["--accept-loss"][..], &with_nodes] {
+        refused(flags);
+        assert!(!world.data.join("anchor").exists(), "none was made");
+    }
+    world.serve().stop();
+    for flags in [&["--accept-loss"][..], &with_nodes] {
+        refused(flags);
     }
 }

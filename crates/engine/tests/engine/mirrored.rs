@@ -7,11 +7,12 @@ use std::time::Duration;
 use perdura::mirror::sim::{SimNet, SimRegister, Way};
 use perdura::mirror::{Key, Machine, MirrorOptions, Mode, NumberedFiles, Patience, Register};
 use perdura::{Core, Db, Disks, Env, Error, Nodes, Options, Progress, Rung, Ticket};
-use perdura_base::Epoch;
+use perdura_base::{Epoch, StreamId};
 use perdura_device::{Clock, CrashProfile, Disk, ManualClock, SimDisk};
 use perdura_recovery::log_end::log_end;
-use perdura_recovery::{Level, Method, RestartOptions, Schedule};
-use perdura_wal::Scheme;
+use perdura_recovery::verify::{Verified, verify};
+use perdura_recovery::{Level, Method, RestartOptions, Schedule, Tail};
+use perdura_wal::{FlushProgress, Scheme};
 
 use crate::core_steps::{get, small};
 
@@ -239,6 +240,83 @@ fn a_database_whose_tail_may_be_in_nodes_never_starts_from_its_disks_alone() {
         .to_string();
     assert!(why.contains("nothing is lost"), "{why}");
     world.open();
+}
+
+/// `perdura verify` said that acknowledged transactions are missing and that the log is damaged: one stream's copy was ahead of the
+/// other one's when the writer failed.
+#[test]
+fn a_log_whose_end_is_in_nodes_is_checked_as_far_as_the_disks_have_it_and_is_not_damaged() {
+    let world = World::new();
+    let core = world.mirrored();
+    core.flush_all().unwrap();
+    let on_disk = core.wal().durable(Rung::Disk);
+    let mut acked = Epoch(0);
+    for round in 0..30_u8 {
+        acked = world.put_in_memory(&core, &format!("key {round}"), &[round; 3000]);
+    }
+    // The second stream is copied, with blocks that name what the nodes hold as acknowledged.
+    while core.wal().flush_step(StreamId(1)).unwrap() != FlushProgress::Idle {}
+    assert_eq!(core.wal().durable(Rung::Disk), on_disk);
+    world.power_cut(core);
+
+    let looked_at = |tail: Tail| {
+        let options = RestartOptions {
+            dry_run: true,
+            tail,
+            ..RestartOptions::of_records(
+                Disks::on_one(world.disk.life(), 2),
+                Arc::clone(&world.clock) as Arc<dyn Clock>,
+                Schedule::inline(Level::Four, 0),
+                Method::of(Scheme::Differential),
+            )
+        };
+        let verified = verify(&options, &|_| Ok((0, String::new()))).unwrap();
+        verified.expect("there is a database")
+    };
+    let Verified { found, refusal } = looked_at(Tail::LookedAt);
+    assert!(refusal.is_none(), "{:?}", found.refused);
+    assert!(found.problems.is_empty(), "{}", found.problems[0].what);
+    assert_eq!(found.durable_epoch, Some(on_disk.0));
+    let told = found.notes.join("\n");
+    for words in [
+        "in the memory of nodes",
+        "That is no damage",
+        "--log-nodes",
+        &format!("its disks end with epoch {on_disk}"),
+        "at least were acknowledged",
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    // A start does not go by that.
+    let refused = looked_at(Tail::OnDisk).found.refused.expect("alone");
+    assert!(refused.contains("--accept-loss"), "{refused}");
+
+    let core = world.open();
+    assert!(core.wal().durable(Rung::Disk) >= acked);
+    assert_eq!(get(&core, "key 29"), Some(vec![29; 3000]));
+    let whole = looked_at(Tail::LookedAt).found;
+    assert!(whole.refused.is_none(), "{:?}", whole.refused);
+}
+
+#[test]
+fn a_loss_is_accepted_only_where_there_is_one() {
+    let world = World::new();
+    for nodes in [None, Some(world.nodes())] {
+        let why = world.try_open(nodes, true).err().expect("no database");
+        let why = why.to_string();
+        assert!(why.contains("nothing is lost: there is no"), "{why}");
+        let made = perdura_recovery::read_anchor(world.disk.life().as_ref()).unwrap();
+        assert!(made.is_none(), "nothing was made");
+    }
+    let core = world.mirrored();
+    world.put_in_memory(&core, "key", b"value");
+    world.power_cut(core);
+    // The nodes have all.
+    let core = world.try_open(Some(world.nodes()), true).unwrap();
+    assert_eq!(get(&core, "key").as_deref(), Some(&b"value"[..]));
+    let told = core.report().notes.join("\n");
+    assert!(told.contains("nothing was given up"), "{told}");
+    assert!(core.anchor().get().losses.is_empty());
 }
 
 /// The simulator's seeds 58 and 190: the takeover began where the anchor's voucher ended, found the log cut there, and refused

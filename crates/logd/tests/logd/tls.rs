@@ -105,7 +105,24 @@ fn who_does_not_speak_tls_or_trusts_another_certificate_is_told_why() {
         ..papers.options()
     });
     let why = connect(&logd, None, "localhost").err().unwrap();
-    assert!(!why.is_empty());
+    assert!(
+        why.contains("the node speaks TLS") && why.contains("log-tls-ca-cert-file"),
+        "{why}"
+    );
+    let (plain, _) = start(options());
+    let begin = Instant::now();
+    let why = connect(&plain, Some(Arc::clone(&papers.client)), "localhost")
+        .err()
+        .unwrap();
+    assert!(
+        why.contains("does not speak TLS") && why.contains("--tls-listen"),
+        "{why}"
+    );
+    assert!(
+        begin.elapsed() < options().limits.greeting,
+        "at once, and not when the greeting is overdue"
+    );
+    plain.stop();
     let strange = Papers::new(&["localhost"]);
     let why = connect(&logd, Some(strange.client), "localhost")
         .err()

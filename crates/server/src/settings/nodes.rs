@@ -41,6 +41,36 @@ pub const KEY_FILE: Setting = row(
     ),
 );
 
+pub const TLS_CA: Setting = row(
+    "log-tls-ca-cert-file",
+    Group::Database,
+    Kind::Path,
+    "Speak TLS to the nodes (their `--tls-listen`): authorities that their certificates are checked against, PEM.",
+    database!(|o| path(o.node_settings.tls.ca_cert.as_ref()), |o, v| {
+        put_path(&mut o.node_settings.tls.ca_cert, v)
+    }),
+);
+
+pub const TLS_CERT: Setting = row(
+    "log-tls-cert-file",
+    Group::Database,
+    Kind::Path,
+    "The certificate and its chain that nodes are shown, PEM; for nodes with `--tls-auth-clients`.",
+    database!(|o| path(o.node_settings.tls.cert.as_ref()), |o, v| {
+        put_path(&mut o.node_settings.tls.cert, v)
+    }),
+);
+
+pub const TLS_KEY: Setting = row(
+    "log-tls-key-file",
+    Group::Database,
+    Kind::Path,
+    "The key of the certificate that nodes are shown, PEM.",
+    database!(|o| path(o.node_settings.tls.key.as_ref()), |o, v| {
+        put_path(&mut o.node_settings.tls.key, v)
+    }),
+);
+
 pub const TAIL: Setting = row(
     "log-tail",
     Group::Database,

@@ -8,6 +8,7 @@ use perdura_base::cursor::Reader;
 use perdura_base::{Pos, StreamId};
 use perdura_heap::{Group, decode_group};
 use perdura_page::{Change, TxnRecord, Update, decode_txn_record};
+use perdura_recovery::undrained;
 use perdura_wal::{BlockRef, Cut, Direction, EndRecord, Frame, FrameKind, RestartRecord};
 use serde::Serialize;
 
@@ -100,7 +101,7 @@ pub fn run(args: &Args) -> Result<()> {
         scans.push(offline.scan(stream, from)?);
     }
     // Where the log contradicts itself it is shown none the less; the error ends the verb.
-    let cut = offline.anchor.decide_cut(&scans, false);
+    let cut = offline.decide_cut(&scans);
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut unreadable = None;
     for scan in &scans {
@@ -147,6 +148,12 @@ pub fn run(args: &Args) -> Result<()> {
     if let (Ok(cut), false) = (&cut, args.json) {
         let cuts: Vec<u64> = cut.cut.iter().map(|pos| pos.0).collect();
         writeln!(out, "durable epoch {}, cut at {cuts:?}", cut.durable)?;
+    }
+    if let Some(text) = undrained(&offline.anchor, cut.as_ref().ok()) {
+        match args.json {
+            true => eprintln!("note: {text}"),
+            false => writeln!(out, "note: {text}")?,
+        }
     }
     out.flush()?;
     cut?;

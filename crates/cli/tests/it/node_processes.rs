@@ -1,0 +1,205 @@
+//! A server and its two nodes as processes, and a client that keeps its receipts.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::{Client, PERDURA, Reply, Server, arg, free_port, number_from_env};
+
+/// A node in a process. It is killed when dropped.
+pub struct Node {
+    pub child: Child,
+    pub address: String,
+    pub args: Vec<String>,
+    /// Where its stderr goes.
+    stderr: PathBuf,
+}
+
+impl Node {
+    fn start(address: &str, args: Vec<String>, stderr: PathBuf) -> Node {
+        let said = std::fs::File::options()
+            .append(true)
+            .create(true)
+            .open(&stderr);
+        let child = Command::new(PERDURA)
+            .arg("logd")
+            .args(&args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(said.unwrap())
+            .spawn()
+            .unwrap();
+        Node {
+            child,
+            address: address.to_owned(),
+            args,
+            stderr,
+        }
+    }
+
+    pub fn kill(&mut self) {
+        // It may be dead already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts it again, with an empty memory.
+    pub fn again(&mut self) {
+        self.kill();
+        let args = std::mem::take(&mut self.args);
+        *self = Node::start(&self.address, args, self.stderr.clone());
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A database with two nodes, and what its client was told.
+pub struct World {
+    pub dir: tempfile::TempDir,
+    pub data: PathBuf,
+    pub flags: Vec<String>,
+    pub nodes: [Node; 2],
+    pub random: fastrand::Rng,
+    next: u64,
+    /// Keys that were acknowledged, with their receipts.
+    pub acked: Vec<(u64, String)>,
+}
+
+/// The arguments of a node, in a directory, at an address.
+pub type NodeArgs<'a> = dyn Fn(usize, &Path, &str) -> Vec<String> + 'a;
+
+/// Nodes without key and TLS.
+pub fn plain(_number: usize, _dir: &Path, address: &str) -> Vec<String> {
+    ["--listen", address, "--ring", "8MiB"]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+impl World {
+    pub fn new() -> World {
+        World::with(&plain)
+    }
+
+    pub fn with(node_args: &NodeArgs<'_>) -> World {
+        let dir = tempfile::tempdir().unwrap();
+        let nodes = [0, 1].map(|number| {
+            let address = format!("127.0.0.1:{}", free_port());
+            let args = node_args(number, dir.path(), &address);
+            let stderr = dir.path().join(format!("node-{number}.stderr"));
+            Node::start(&address, args, stderr)
+        });
+        let view = dir.path().join("view");
+        let flags = [
+            "--log-nodes",
+            &format!("{},{}", nodes[0].address, nodes[1].address),
+            "--log-view",
+            arg(&view),
+            "--log-one-machine",
+            "--log-tail",
+            "4MiB",
+            "--durability",
+            "mirror",
+        ];
+        World {
+            data: dir.path().join("db"),
+            flags: flags.map(str::to_owned).to_vec(),
+            dir,
+            nodes,
+            random: fastrand::Rng::with_seed(number_from_env("PERDURA_MIRROR_SEED", 3)),
+            next: 0,
+            acked: Vec::new(),
+        }
+    }
+
+    pub fn flags<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        self.flags
+            .iter()
+            .map(String::as_str)
+            .chain(more.iter().copied())
+            .collect()
+    }
+
+    pub fn serve(&self) -> Server {
+        let server = Server::start(&self.data, &self.flags(&[]));
+        await_mirror(&server);
+        server
+    }
+
+    /// Writes for a while; returns when it was last told that a write is acknowledged, and the longest pause.
+    pub fn write(&mut self, client: &mut Client, pause: Duration) -> Duration {
+        let (begun, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
+        while begun.elapsed() < pause {
+            let key = self.next;
+            self.next += 1;
+            let value = "v".repeat(self.random.usize(1..3000));
+            if !matches!(
+                client.ask(&["SET", &format!("k{key}"), &value]),
+                Ok(Reply::Status(_))
+            ) {
+                break;
+            }
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
+            let Ok(Reply::Array(fields)) = client.ask(&["CLIENT", "RECEIPT"]) else {
+                break;
+            };
+            let Some(Reply::Bulk(Some(token))) = fields.last() else {
+                panic!("{fields:?}");
+            };
+            self.acked
+                .push((key, String::from_utf8(token.clone()).unwrap()));
+        }
+        longest
+    }
+
+    /// What a start says that refuses the database; `None` if it does not.
+    pub fn refusal(&self) -> Option<String> {
+        let server = Server::spawn(&self.data, &self.flags(&[]));
+        loop {
+            if server.said().contains("--accept-loss") {
+                let (status, said) = server.wait();
+                assert!(!status.success(), "{said}");
+                return Some(said);
+            }
+            if server.said().contains("Ready to accept") {
+                server.kill();
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// All that was acknowledged is there.
+    pub fn check(&self, server: &Server) {
+        let mut client = server.connect().unwrap();
+        for (key, token) in &self.acked {
+            let found = client.ask(&["EXISTS", &format!("k{key}")]).unwrap();
+            assert_eq!(found, Reply::Number(1), "k{key} was acknowledged: {token}");
+        }
+    }
+}
+
+pub fn await_mirror(server: &Server) {
+    await_field(server, "log_mirror_mode", "mirror");
+}
+
+/// Waits until a field of INFO log has these words.
+pub fn await_field(server: &Server, name: &str, words: &str) {
+    let begun = Instant::now();
+    loop {
+        let found = server.log_field(name);
+        if found.contains(words) {
+            return;
+        }
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "{name}: {found}, not {words}: {}",
+            server.said()
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
