@@ -321,6 +321,10 @@ pub enum Flaw {
     PositionGapAccepted,
     /// A node takes blocks of a writer that was replaced.
     GenerationUnchecked,
+    /// A ring in the memory of a node that has ended counts as a copy.
+    DeadRingCounts,
+    /// A ring in a node's memory that a takeover has sealed counts as one that takes blocks.
+    ClosedRingCounts,
     /// A node that lost its memory counts as one that holds the log.
     AmnesiaCounts,
     /// With one node left, its reply alone counts, although the tail is not on disk yet.

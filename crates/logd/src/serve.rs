@@ -167,6 +167,7 @@ impl Logd {
             key: options.key.clone(),
             machine,
             inc,
+            memories: None,
         })));
         let disk = options.hard_copy.clone();
         let (stop, stopped) = UnixStream::pair().map_err(|e| Error::io("make", "a socket", e))?;

@@ -189,6 +189,8 @@ fn next_home(state: &State, next: &View, stream: StreamId) -> u8 {
     let home = match usize::from(now) {
         home if home == first || takes(first) => first,
         home if next.groups[home].is_mirror() => home,
+        // A mirror that lacks the end of the stream, whose own group has lost a node: it goes there when it is held.
+        home if next.groups[first].is_mirror() => home,
         _ => first,
     };
     let home = match (next.groups[home].is_mirror(), spare_home(state, stream)) {

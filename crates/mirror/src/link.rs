@@ -9,6 +9,12 @@
 //! # Invariants
 //! * What counts as held is what a reply of this incarnation of the node said; it is at most what was sent.
 //! * A link that breaks keeps what is known of the incarnation that it had.
+//!
+//! A node on the writer's machine is reached by a second way, which passes memory ([`Net::local`]): the link moves to it once it
+//! knows who the node is. Blocks are then written into the node's memory, and held when the node has not closed
+//! the ring and its process has not ended: see docs/formats/logd.md.
+
+use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
@@ -17,9 +23,11 @@ use perdura_base::{Pos, StreamId};
 use crate::auth::Nonce;
 use crate::handshake::{Caller, Greeted, Handshake, Identity};
 use crate::ids::{Generation, NodeInc};
+use crate::mapped::Writing;
 use crate::message::{Held, Reason, Refused, Reply, Request};
 use crate::net::{Connection, Net, Sent};
 use crate::ring::Ring;
+use crate::shared::Shared;
 
 /// The longest part of a stream that one append carries, bytes.
 const CHUNK_BYTES_MAX: u64 = 1 << 20;
@@ -48,6 +56,12 @@ pub(crate) struct Link {
     stage: Stage,
     identity: Option<Identity>,
     streams: Vec<Progress>,
+    /// The rings that are written in the node's memory.
+    mapped: Vec<Option<Writing>>,
+    /// Whether the connection passes memory.
+    is_local: bool,
+    /// The incarnation that was tried on its own machine.
+    tried_local: Option<NodeInc>,
     /// What the incarnation in `identity` is known to hold of each stream, across breaks.
     held: Vec<Pos>,
     /// Requests that the node has not answered.
@@ -72,6 +86,9 @@ impl Link {
             stage: Stage::Down,
             identity: None,
             streams: vec![Progress::Closed; usize::from(streams)],
+            mapped: (0..streams).map(|_| None).collect(),
+            is_local: false,
+            tried_local: None,
             held: vec![Pos(0); usize::from(streams)],
             awaited: 0,
             since_ns: 0,
@@ -124,15 +141,49 @@ impl Link {
         self.tried_ns = Some(now_ns);
         match net.connect(&self.address) {
             Ok(connection) => {
-                let handshake = Handshake::new(nonce);
-                let hello = handshake.hello(caller);
-                self.connection = Some(connection);
-                self.stage = Stage::Greeting(handshake);
-                self.awaited = 0;
-                self.say(&hello, now_ns);
+                self.is_local = false;
+                self.greet(connection, caller, nonce, now_ns);
             }
             Err(error) => self.trouble = Some(error.to_string()),
         }
+    }
+
+    fn greet(
+        &mut self,
+        connection: Box<dyn Connection>,
+        caller: &Caller,
+        nonce: Nonce,
+        now_ns: u64,
+    ) {
+        let handshake = Handshake::new(nonce);
+        let hello = handshake.hello(caller);
+        self.connection = Some(connection);
+        self.stage = Stage::Greeting(handshake);
+        self.awaited = 0;
+        self.say(&hello, now_ns);
+    }
+
+    /// Moves to the connection that a node on this machine offers, once for each start of the node. Returns whether it did.
+    pub fn move_home(
+        &mut self,
+        net: &dyn Net,
+        caller: &Caller,
+        nonce: &mut dyn FnMut() -> Nonce,
+        now_ns: u64,
+    ) -> bool {
+        let Some(identity) = self.identity.filter(|_| self.is_ready()) else {
+            return false;
+        };
+        if self.tried_local.replace(identity.inc) == Some(identity.inc) {
+            return false;
+        }
+        let Some(connection) = net.local(&identity) else {
+            return false;
+        };
+        self.break_off("it moves to the node's own memory".into(), now_ns);
+        self.is_local = true;
+        self.greet(connection, caller, nonce(), now_ns);
+        true
     }
 
     fn break_off(&mut self, why: String, now_ns: u64) {
@@ -143,6 +194,7 @@ impl Link {
         self.stage = Stage::Down;
         self.awaited = 0;
         self.streams.fill(Progress::Closed);
+        self.mapped.fill_with(|| None);
         assert!(!why.is_empty(), "a break has a reason");
         self.trouble = Some(why);
     }
@@ -175,12 +227,20 @@ impl Link {
             let frame = match connection.receive() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
+                Err(_) if armed(Flaw::DeadRingCounts) && self.has_mapped() => break,
                 Err(why) => {
                     self.break_off(why, now_ns);
                     break;
                 }
             };
+            let memory = connection.memory();
             let taken = match Reply::decode(&frame) {
+                Ok(Reply::Mapped(held, bytes)) => match memory {
+                    Some(memory) if to_u64(memory.len()) == bytes => {
+                        self.take_mapped(&held, memory, caller, now_ns)
+                    }
+                    _ => Err("the node shares memory that has not come".into()),
+                },
                 Ok(reply) => self.take(reply, caller, now_ns),
                 Err(malformed) => Err(format!("the node sends {malformed}")),
             };
@@ -192,12 +252,45 @@ impl Link {
         more
     }
 
-    fn take(&mut self, reply: Reply<'_>, caller: &Caller, now_ns: u64) -> Result<bool, String> {
+    fn has_mapped(&self) -> bool {
+        self.mapped.iter().any(Option::is_some)
+    }
+
+    /// Notes that the node has answered.
+    fn hear(&mut self, now_ns: u64) -> Result<(), String> {
         if self.awaited == 0 {
             return Err("the node answers what it was not asked".into());
         }
         self.awaited -= 1;
         self.since_ns = now_ns;
+        Ok(())
+    }
+
+    /// A ring in the node's memory, to be written from now on.
+    fn take_mapped(
+        &mut self,
+        held: &Held,
+        memory: Arc<dyn Shared>,
+        caller: &Caller,
+        now_ns: u64,
+    ) -> Result<bool, String> {
+        self.hear(now_ns)?;
+        let at = usize::from(held.ring.stream.0);
+        let is_asked = matches!(self.streams.get(at), Some(Progress::Opening));
+        if !self.is_ready() || !is_asked {
+            return Err("the node maps a ring that was not asked for".into());
+        }
+        let more = self.note_held(held, caller)?;
+        let ring = Writing::new(memory)?;
+        if ring.end() != held.ring.end {
+            return Err("the node shares memory that holds something else".into());
+        }
+        self.mapped[at] = Some(ring);
+        Ok(more)
+    }
+
+    fn take(&mut self, reply: Reply<'_>, caller: &Caller, now_ns: u64) -> Result<bool, String> {
+        self.hear(now_ns)?;
         if let Stage::Greeting(handshake) = &mut self.stage {
             let greeted = handshake.take(&reply, caller)?;
             self.greeted(&greeted, now_ns);
@@ -295,6 +388,12 @@ impl Link {
                     if sent == tail.end() {
                         return;
                     }
+                    if self.mapped[at].is_some() {
+                        if let Err(why) = self.write(at, tail) {
+                            self.break_off(why, now_ns);
+                        }
+                        return;
+                    }
                     let (bytes, pad) = chunk(tail, sent);
                     let low = if armed(Flaw::LowAtWrite) {
                         sent
@@ -326,10 +425,18 @@ impl Link {
                 }
                 // The node's ring ends before the tail: it begins again with the tail's begin.
                 Progress::Closed | Progress::Open { .. } => {
-                    let open = Request::Open {
-                        generation,
-                        stream,
-                        start: tail.low(),
+                    let start = tail.low();
+                    let open = match self.is_local {
+                        true => Request::Map {
+                            generation,
+                            stream,
+                            start,
+                        },
+                        false => Request::Open {
+                            generation,
+                            stream,
+                            start,
+                        },
                     };
                     if !self.say(&open, now_ns) {
                         return;
@@ -338,6 +445,34 @@ impl Link {
                 }
             }
         }
+    }
+
+    /// Writes what the tail of a stream has into the node's memory. It is held if the node, which lives, has not closed the
+    /// ring.
+    fn write(&mut self, at: usize, tail: &Ring) -> Result<(), String> {
+        let (Some(ring), Some(connection)) = (&mut self.mapped[at], &mut self.connection) else {
+            unreachable!("the caller has found the ring, and a ring has a connection");
+        };
+        let end = ring.follow(tail)?;
+        match ring.closed() {
+            Some(_) if armed(Flaw::ClosedRingCounts) => {}
+            Some(Some(by)) => {
+                self.seen = self.seen.max(by);
+                return Err(format!("generation {by} has sealed the ring"));
+            }
+            Some(None) => return Err("the node has closed the ring".into()),
+            None => {}
+        }
+        if !armed(Flaw::DeadRingCounts) {
+            connection.stands()?;
+        }
+        assert!(self.held[at] <= end, "a ring in memory only grows");
+        self.held[at] = end;
+        self.streams[at] = Progress::Open {
+            sent: end,
+            held: end,
+        };
+        Ok(())
     }
 
     /// Asks an idle node whether it lives.

@@ -62,6 +62,15 @@ pub enum Request<'a> {
         /// All before is on the writer's disk.
         start: Pos,
     },
+    /// As open, in memory that the client maps.
+    Map {
+        /// The writer's.
+        generation: Generation,
+        /// The stream.
+        stream: StreamId,
+        /// All before is on the writer's disk.
+        start: Pos,
+    },
     /// Keep a block.
     Append {
         /// The writer's.
@@ -242,6 +251,8 @@ pub enum Reply<'a> {
     },
     /// What it holds of a stream.
     Held(Held),
+    /// The same, in memory of so many bytes that comes with the frame.
+    Mapped(Held, u64),
     /// What it holds of the database.
     Sealed(Sealed),
     /// Bytes of a ring.

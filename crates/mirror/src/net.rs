@@ -5,8 +5,12 @@
 //! breaks: only a reply tells.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use perdura_base::Result;
+
+use crate::handshake::Identity;
+use crate::shared::Shared;
 
 /// Makes connections to nodes.
 pub trait Net: Send + Sync {
@@ -16,6 +20,11 @@ pub trait Net: Send + Sync {
     /// # Errors
     /// [`perdura_base::Error::Usage`] for an address that this network cannot have.
     fn connect(&self, address: &str) -> Result<Box<dyn Connection>>;
+
+    /// A connection to a node that passes memory, if the node is on this machine and offers one.
+    fn local(&self, _node: &Identity) -> Option<Box<dyn Connection>> {
+        None
+    }
 }
 
 /// What became of a frame.
@@ -40,6 +49,19 @@ pub trait Connection: Send {
     /// # Errors
     /// Why the connection is broken, for good.
     fn receive(&mut self) -> Result<Option<Vec<u8>>, String>;
+
+    /// The memory that came with the frame that was received last.
+    fn memory(&mut self) -> Option<Arc<dyn Shared>> {
+        None
+    }
+
+    /// Whether the connection stands: the node's process has not ended.
+    ///
+    /// # Errors
+    /// Why it is broken, for good.
+    fn stands(&mut self) -> Result<(), String> {
+        Ok(())
+    }
 
     /// What a thread that has nothing else to do waits for with `poll`: to become readable, and, while
     /// [`has_unsent`](Self::has_unsent), writable. Then it calls [`receive`](Self::receive), which also sends what was left.

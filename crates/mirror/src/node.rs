@@ -4,9 +4,13 @@
 //! * What it says that it holds, it returns to a takeover until *retire*, or refuses by name.
 //! * The highest generation of a database never falls, and appends of lower ones are refused.
 //! * A frame that the protocol does not allow changes nothing and ends the connection.
+//! * When a database's generation rises, the rings that writers before it map are sealed.
+
+mod held;
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, btree_map};
+use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
@@ -18,6 +22,8 @@ use crate::message::{
     Greeting, Held, Malformed, READ_BYTES_MAX, Reason, Refused, Reply, Request, RingState, Sealed,
 };
 use crate::ring::{Ring, RingRefusal};
+use crate::shared::{Memories, Shared};
+use held::{NodeRing, refusal_of};
 
 /// The most databases that a node remembers: whoever may use it can name any number.
 const DATABASES_MAX: usize = 4096;
@@ -35,6 +41,8 @@ pub struct NodeOptions {
     pub machine: Machine,
     /// A random number: what makes this start of the node different from all others.
     pub inc: NodeInc,
+    /// Memory that clients on its machine can map, if there is any.
+    pub memories: Option<Memories>,
 }
 
 /// What a node holds.
@@ -57,6 +65,8 @@ pub struct NodeStats {
 pub struct Peer {
     nonce: Nonce,
     stage: Stage,
+    /// Whether memory can be passed to it.
+    is_local: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -76,6 +86,16 @@ impl Peer {
         Peer {
             nonce,
             stage: Stage::New,
+            is_local: false,
+        }
+    }
+
+    /// As [`new`](Self::new), over a connection that passes memory: the client is on the node's machine.
+    #[must_use]
+    pub fn local(nonce: Nonce) -> Peer {
+        Peer {
+            is_local: true,
+            ..Peer::new(nonce)
         }
     }
 
@@ -87,10 +107,12 @@ impl Peer {
 }
 
 /// What a frame came to.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Outcome {
     /// The frame to send back.
     pub reply: Vec<u8>,
+    /// The memory to send with it.
+    pub memory: Option<Arc<dyn Shared>>,
     /// Whether the connection then ends.
     pub ends: bool,
 }
@@ -109,7 +131,19 @@ struct Database {
     generation: Generation,
     /// Generations below are retired.
     retired: Generation,
-    rings: BTreeMap<(Generation, StreamId), Ring>,
+    rings: BTreeMap<(Generation, StreamId), NodeRing>,
+}
+
+impl Database {
+    /// Another writer has come: those before it append nothing more.
+    fn raise(&mut self, generation: Generation) {
+        if self.generation < generation {
+            self.generation = generation;
+            let older = self.rings.range_mut(..(generation, StreamId(0)));
+            older.for_each(|(_, ring)| ring.seal(generation));
+        }
+        assert!(self.generation >= generation, "generations only rise");
+    }
 }
 
 /// A node.
@@ -119,6 +153,9 @@ pub struct Node {
     appends: u64,
     refusals: u64,
 }
+
+/// The answer to *map*.
+type Mapped = (Reply<'static>, Option<Arc<dyn Shared>>);
 
 /// A refusal before it has its frame.
 struct Refusal {
@@ -172,7 +209,7 @@ impl Node {
         NodeStats {
             databases: to_u64(self.databases.len()),
             rings: to_u64(rings().count()),
-            bytes: rings().map(Ring::len).sum(),
+            bytes: rings().map(NodeRing::len).sum(),
             appends: self.appends,
             refusals: self.refusals,
         }
@@ -184,9 +221,10 @@ impl Node {
         let mut holdings = Holdings::default();
         for (uuid, database) in &self.databases {
             holdings.retired.push((*uuid, database.retired));
-            for ((generation, stream), ring) in &database.rings {
-                let ring = state(*generation, *stream, ring);
-                holdings.rings.push((*uuid, ring));
+            for (name, ring) in &database.rings {
+                if let Ok(ring) = ring.state(*name) {
+                    holdings.rings.push((*uuid, ring));
+                }
             }
         }
         holdings
@@ -206,17 +244,26 @@ impl Node {
     ) -> Option<Result<(Pos, Pos), RingRefusal>> {
         let database = self.databases.get(&uuid)?;
         let ring = database.rings.get(&(generation, stream))?;
-        let (from, low) = (from.max(ring.low()), ring.low());
-        Some(ring.read(from, to_u64(len), out).map(|()| (from, low)))
+        Some(ring.extent().and_then(|(low, _)| {
+            let from = from.max(low);
+            ring.read(from, to_u64(len), out).map(|()| (from, low))
+        }))
     }
 
     /// Answers one frame of a connection.
     pub fn handle(&mut self, peer: &mut Peer, frame: &[u8]) -> Outcome {
         let mut bytes = Vec::new();
         let request = Request::decode(frame).map_err(Refusal::from);
-        match request.and_then(|request| self.answer(peer, &request, &mut bytes)) {
-            Ok(reply) => Outcome {
+        let answer = request.and_then(|request| match (peer.stage, request) {
+            (Stage::Welcome(uuid), Request::Map { .. }) if peer.is_local => {
+                self.map(uuid, &request)
+            }
+            _ => Ok((self.answer(peer, &request, &mut bytes)?, None)),
+        });
+        match answer {
+            Ok((reply, memory)) => Outcome {
                 reply: reply.frame(),
+                memory,
                 ends: false,
             },
             Err(refusal) => self.refuse(peer, refusal),
@@ -242,6 +289,7 @@ impl Node {
         };
         Outcome {
             ends: refused.reason.ends_connection(),
+            memory: None,
             reply: Reply::Refused(refused).frame(),
         }
     }
@@ -318,14 +366,25 @@ impl Node {
                 let why = "hello and proof are said once";
                 Err(Refusal::new(Reason::Malformed, why.into()))
             }
+            Request::Map { .. } => {
+                let why = "memory is shared over the node's Unix socket alone";
+                Err(Refusal::new(Reason::Malformed, why.into()))
+            }
             Request::Ping => Ok(Reply::Pong { inc }),
             Request::Open {
                 generation,
                 stream,
                 start,
             } => {
-                self.check_generation(uuid, generation)?;
-                let ring = self.open(uuid, (generation, stream), start)?;
+                let name = (generation, stream);
+                let size = self.options.ring_bytes;
+                let ring = self.open(uuid, name, start)?;
+                let own = ring.own().map_err(|why| refusal_of(why, start, size))?;
+                if own.end() < start {
+                    own.restart(start);
+                }
+                let ring = ring.state(name);
+                let ring = ring.map_err(|why| refusal_of(why, start, size))?;
                 Ok(Reply::Held(Held { inc, ring }))
             }
             Request::Append {
@@ -341,12 +400,21 @@ impl Node {
                     let why = format!("a block at {pos} of a stream that is synced up to {low}");
                     return Err(Refusal::new(Reason::Malformed, why));
                 }
-                let ring = self.ring(uuid, (generation, stream))?;
+                let name = (generation, stream);
+                let NodeRing::Own(ring) = self.ring(uuid, name)? else {
+                    let why = format!("the ring of stream {stream} is mapped");
+                    return Err(Refusal::new(Reason::NoRing, why));
+                };
                 ring.forget(low);
                 let size = ring.size();
                 ring.append(pos, bytes, pad)
                     .map_err(|refusal| refusal_of(refusal, pos, size))?;
-                let ring = state(generation, stream, ring);
+                let ring = RingState {
+                    generation,
+                    stream,
+                    low: ring.low(),
+                    end: ring.end(),
+                };
                 assert!(
                     ring.low >= low && ring.end > pos || bytes.is_empty(),
                     "a block that was taken is held"
@@ -358,11 +426,11 @@ impl Node {
                 self.check_generation(uuid, generation)?;
                 let database = self.database(uuid)?;
                 if !armed(Flaw::SealForgotten) {
-                    database.generation = database.generation.max(generation);
+                    database.raise(generation);
                 }
+                // One whose memory says what cannot be is none.
                 let rings = database.rings.iter();
-                let rings =
-                    rings.map(|((generation, stream), ring)| state(*generation, *stream, ring));
+                let rings = rings.filter_map(|(name, ring)| ring.state(*name).ok());
                 Ok(Reply::Sealed(Sealed {
                     inc,
                     generation: database.generation,
@@ -417,7 +485,7 @@ impl Node {
         &mut self,
         uuid: Uuid,
         (generation, stream): (Generation, StreamId),
-    ) -> Result<&mut Ring, Refusal> {
+    ) -> Result<&mut NodeRing, Refusal> {
         let database = self.databases.get_mut(&uuid);
         let ring = database.and_then(|database| database.rings.get_mut(&(generation, stream)));
         ring.ok_or_else(|| {
@@ -439,73 +507,67 @@ impl Node {
         }
     }
 
-    /// Makes a ring, or finds it. The caller has checked the generation.
+    /// Makes a ring, or finds it.
     fn open(
         &mut self,
         uuid: Uuid,
-        (generation, stream): (Generation, StreamId),
+        name: (Generation, StreamId),
         start: Pos,
-    ) -> Result<RingState, Refusal> {
+    ) -> Result<&mut NodeRing, Refusal> {
+        self.check_generation(uuid, name.0)?;
         let rings: usize = self.databases.values().map(|one| one.rings.len()).sum();
         let (rings_max, ring_bytes) = (self.options.rings_max, self.options.ring_bytes);
-        if let Some(database) = self.databases.get_mut(&uuid)
-            && let Some(ring) = database.rings.get_mut(&(generation, stream))
-        {
-            if ring.end() < start {
-                ring.restart(start);
-            }
-            if armed(Flaw::RingEmptiedAtOpen)
-                && let Some(empty) = Ring::new(start, ring_bytes)
-            {
-                *ring = empty;
-            }
-            return Ok(state(generation, stream, ring));
-        }
         let no_memory = |why: String| Refusal::new(Reason::Memory, why);
-        if rings >= rings_max {
-            return Err(no_memory(format!("the node has {rings} rings, its most")));
-        }
-        let ring = Ring::new(start, ring_bytes);
-        let ring = ring.ok_or_else(|| no_memory(format!("no memory for {ring_bytes} bytes")))?;
-        let opened = state(generation, stream, &ring);
         let database = self.database(uuid)?;
+        if let btree_map::Entry::Vacant(place) = database.rings.entry(name) {
+            if rings >= rings_max {
+                return Err(no_memory(format!("the node has {rings} rings, its most")));
+            }
+            let ring = Ring::new(start, ring_bytes);
+            let ring =
+                ring.ok_or_else(|| no_memory(format!("no memory for {ring_bytes} bytes")))?;
+            place.insert(NodeRing::Own(ring));
+        }
+        if armed(Flaw::RingEmptiedAtOpen)
+            && let Some(empty) = Ring::new(start, ring_bytes)
+        {
+            database.rings.insert(name, NodeRing::Own(empty));
+        }
+        database.raise(name.0);
         assert!(
-            database.generation <= generation || armed(Flaw::GenerationUnchecked),
+            database.generation <= name.0 || armed(Flaw::GenerationUnchecked),
             "generations only rise"
         );
-        database.generation = database.generation.max(generation);
-        database.rings.insert((generation, stream), ring);
-        Ok(opened)
+        Ok(database.rings.get_mut(&name).expect("it is there"))
     }
-}
 
-fn state(generation: Generation, stream: StreamId, ring: &Ring) -> RingState {
-    RingState {
-        generation,
-        stream,
-        low: ring.low(),
-        end: ring.end(),
+    /// As `open`, in memory that is shared.
+    fn map(&mut self, uuid: Uuid, request: &Request<'_>) -> Result<Mapped, Refusal> {
+        let Request::Map {
+            generation,
+            stream,
+            start,
+        } = *request
+        else {
+            unreachable!("the caller has matched it");
+        };
+        let (inc, size) = (self.options.inc, self.options.ring_bytes);
+        let memories = self.options.memories.clone();
+        let ring = self.open(uuid, (generation, stream), start)?;
+        let memory = memories.and_then(|memories| ring.share(start, &memories));
+        if memory.is_none() {
+            let own = ring.own().map_err(|why| refusal_of(why, start, size))?;
+            if own.end() < start {
+                own.restart(start);
+            }
+        }
+        let ring = ring.state((generation, stream));
+        let ring = ring.map_err(|why| refusal_of(why, start, size))?;
+        let held = Held { inc, ring };
+        let reply = match &memory {
+            None => Reply::Held(held),
+            Some(memory) => Reply::Mapped(held, to_u64(memory.len())),
+        };
+        Ok((reply, memory))
     }
-}
-
-fn refusal_of(refusal: RingRefusal, at: Pos, size: u64) -> Refusal {
-    let (reason, pos, text) = match refusal {
-        RingRefusal::Position(end) => {
-            let why = format!("a block at {at}, and the ring ends at {end}");
-            (Reason::Position, end, why)
-        }
-        RingRefusal::Full => {
-            let why = format!("no room for the block at {at} in a ring of {size} bytes");
-            (Reason::Full, at, why)
-        }
-        RingRefusal::Outside { low, end } => {
-            let why = format!("bytes at {at}, and the ring holds {low} to {end}");
-            (Reason::Position, end, why)
-        }
-        RingRefusal::Damaged(pos) => {
-            let why = format!("the memory does not hold what was appended at {pos}");
-            (Reason::Damaged, pos, why)
-        }
-    };
-    Refusal { reason, pos, text }
 }

@@ -50,9 +50,9 @@ impl Ring {
     #[must_use]
     pub fn new(start: Pos, size: u64) -> Option<Ring> {
         assert!(size > 0, "a ring has room");
-        let mut memory = Vec::new();
-        memory.try_reserve_exact(to_usize(size)).ok()?;
-        memory.resize(to_usize(size), 0);
+        // Memory that was never written costs none: so the zeros are the system's.
+        Vec::<u8>::new().try_reserve_exact(to_usize(size)).ok()?;
+        let memory = vec![0; to_usize(size)];
         Some(Ring {
             memory,
             appends: VecDeque::new(),
@@ -176,6 +176,13 @@ impl Ring {
         let (at, len) = (to_usize(from.0 % self.size()), to_usize(to.0 - from.0));
         let first = len.min(self.memory.len() - at);
         [&self.memory[at..at + first], &self.memory[..len - first]]
+    }
+
+    /// The appends that end behind `from`: where each starts and ends, and the checksum of its bytes.
+    pub(crate) fn whole_appends_from(&self, from: Pos) -> impl Iterator<Item = (Pos, Pos, u32)> {
+        let first = self.appends.partition_point(|append| append.end <= from);
+        let appends = self.appends.range(first..);
+        appends.map(|append| (append.start, append.end, append.crc))
     }
 
     /// Copies at most `len` bytes from `from` on to the end of `out`; fewer if the ring ends, or a checksum does not

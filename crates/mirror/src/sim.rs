@@ -12,15 +12,20 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use perdura_base::{Error, Pos, Result, StreamId, Uuid};
 
+use crate::handshake::Identity;
 use crate::ids::{Generation, Machine, NodeInc};
 use crate::net::{Connection, Net, Sent};
-use crate::node::{Node, NodeOptions, Peer};
+use crate::node::{Holdings, Node, NodeOptions, Peer};
 use crate::register::{Register, Swap};
+use crate::shared::{Memories, Shared};
 use crate::view::View;
 use crate::{Key, Nonce};
 
 /// Frames that a connection takes before it says that it is full.
 const QUEUE_MAX: usize = 64;
+
+/// What waits in a connection whose client has found it broken moves at one look in so many.
+const LATE: u64 = 256;
 
 /// A direction of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +44,9 @@ struct Host {
     key: Key,
 }
 
+/// A frame of a node, and the memory that comes with it.
+type Reply = (Vec<u8>, Option<Arc<dyn Shared>>);
+
 struct Pipe {
     client: u32,
     address: String,
@@ -46,9 +54,11 @@ struct Pipe {
     /// Frames to the node, which the node's machine has not seen.
     up: VecDeque<Vec<u8>>,
     /// Frames to the client, which have left the node.
-    down: VecDeque<Vec<u8>>,
+    down: VecDeque<Reply>,
     /// What the client may take now.
-    arrived: VecDeque<Vec<u8>>,
+    arrived: VecDeque<Reply>,
+    /// The memory that came with what the client has taken last.
+    memory: Option<Arc<dyn Shared>>,
     is_broken: bool,
     /// The client finds it broken; what it sent may still arrive.
     is_half_open: bool,
@@ -62,9 +72,15 @@ struct World {
     pipes: BTreeMap<u64, Pipe>,
     /// Directions between clients and nodes in which nothing moves.
     cuts: BTreeMap<(u32, String), Vec<Way>>,
+    /// What nodes held when they were killed.
+    fallen: BTreeMap<NodeInc, Holdings>,
+    /// The machines of clients.
+    machines: BTreeMap<u32, Machine>,
     next_pipe: u64,
     next_random: u64,
     frames: u64,
+    /// How often it was asked what may move.
+    looks: u64,
     /// The frame with this number is lost, and its connection breaks.
     lost_frame: Option<u64>,
 }
@@ -82,7 +98,8 @@ impl World {
 
     /// Whether a frame of a connection can move in a direction.
     fn can_move(&self, pipe: &Pipe, way: Way) -> bool {
-        if pipe.is_broken || self.is_cut(pipe, way) {
+        let is_late = pipe.is_half_open && !self.looks.is_multiple_of(LATE);
+        if pipe.is_broken || is_late || self.is_cut(pipe, way) {
             return false;
         }
         match way {
@@ -132,6 +149,7 @@ impl SimNet {
                 key: host.key.clone(),
                 machine: host.machine,
                 inc,
+                memories: Some(Memories::on_heap()),
             }));
         }
     }
@@ -139,11 +157,11 @@ impl SimNet {
     /// Kills a node: its memory is lost, and its connections break.
     pub fn kill(&self, address: &str) {
         let mut world = self.0.lock();
-        world
-            .hosts
-            .get_mut(address)
-            .expect("a node that was added")
-            .node = None;
+        let host = world.hosts.get_mut(address);
+        let node = host.expect("a node that was added").node.take();
+        if let Some(node) = node {
+            world.fallen.insert(node.inc(), node.holdings());
+        }
         let pipes = world.pipes.values_mut();
         pipes
             .filter(|pipe| pipe.address == address)
@@ -184,6 +202,12 @@ impl SimNet {
         let read = node.copy_of(ring, Pos(0), usize::MAX, &mut bytes)?;
         let (from, _low) = read.expect("memory keeps what it is given");
         Some((from, bytes))
+    }
+
+    /// What a start of a node held when it was killed.
+    #[must_use]
+    pub fn fallen(&self, inc: NodeInc) -> Option<Holdings> {
+        self.0.lock().fallen.get(&inc).cloned()
     }
 
     /// Cuts one direction between a client and a node.
@@ -229,6 +253,11 @@ impl SimNet {
             .for_each(|pipe| pipe.is_left = true);
     }
 
+    /// Has a client run on a machine: it shares memory with the nodes there.
+    pub fn set_machine(&self, client: u32, machine: Machine) {
+        self.0.lock().machines.insert(client, machine);
+    }
+
     /// Loses the frame with this number, counted from 0, and breaks its connection.
     pub fn lose_frame(&self, number: u64) {
         self.0.lock().lost_frame = Some(number);
@@ -243,6 +272,7 @@ impl SimNet {
     /// The moves that are possible now.
     #[must_use]
     pub fn moves(&self) -> Vec<(u64, Way)> {
+        self.0.lock().looks += 1;
         let world = self.0.lock();
         let ways = [Way::Up, Way::Down];
         let pipes = world
@@ -281,7 +311,7 @@ impl SimNet {
                     return;
                 };
                 let outcome = node.handle(&mut pipe.peer, &frame);
-                pipe.down.push_back(outcome.reply);
+                pipe.down.push_back((outcome.reply, outcome.memory));
                 pipe.is_broken |= outcome.ends;
             }
         }
@@ -304,9 +334,8 @@ struct Client {
     client: u32,
 }
 
-impl Net for Client {
-    fn connect(&self, address: &str) -> Result<Box<dyn Connection>> {
-        let mut world = self.net.0.lock();
+impl Client {
+    fn begin(&self, world: &mut World, address: &str, is_local: bool) -> Box<dyn Connection> {
         let mut nonce: Nonce = [0; 32];
         nonce[..8].copy_from_slice(&world.random().to_le_bytes());
         let id = world.next_pipe;
@@ -318,19 +347,41 @@ impl Net for Client {
             Pipe {
                 client: self.client,
                 address: address.to_owned(),
-                peer: Peer::new(nonce),
+                peer: match is_local {
+                    true => Peer::local(nonce),
+                    false => Peer::new(nonce),
+                },
                 up: VecDeque::new(),
                 down: VecDeque::new(),
                 arrived: VecDeque::new(),
+                memory: None,
                 is_broken: !runs,
                 is_half_open: false,
                 is_left: false,
             },
         );
-        Ok(Box::new(SimConnection {
+        Box::new(SimConnection {
             net: self.net.clone(),
             id,
-        }))
+        })
+    }
+}
+
+impl Net for Client {
+    fn connect(&self, address: &str) -> Result<Box<dyn Connection>> {
+        Ok(self.begin(&mut self.net.0.lock(), address, false))
+    }
+
+    fn local(&self, node: &Identity) -> Option<Box<dyn Connection>> {
+        let mut world = self.net.0.lock();
+        if world.machines.get(&self.client) != Some(&node.machine) {
+            return None;
+        }
+        let mut hosts = world.hosts.iter();
+        let inc = |host: &Host| host.node.as_ref().map(Node::inc);
+        let found = hosts.find(|(_, host)| inc(host) == Some(node.inc));
+        let address = found?.0.clone();
+        Some(self.begin(&mut world, &address, true))
     }
 }
 
@@ -364,9 +415,24 @@ impl Connection for SimConnection {
 
     fn receive(&mut self) -> Result<Option<Vec<u8>>, String> {
         self.with(|pipe| match pipe.arrived.pop_front() {
-            Some(frame) => Ok(Some(frame)),
+            Some((frame, memory)) => {
+                pipe.memory = memory;
+                Ok(Some(frame))
+            }
             None if pipe.is_broken || pipe.is_half_open => Err("the connection is broken".into()),
             None => Ok(None),
+        })
+    }
+
+    fn memory(&mut self) -> Option<Arc<dyn Shared>> {
+        let memory = self.with(|pipe| Ok(pipe.memory.take()));
+        memory.ok().flatten()
+    }
+
+    fn stands(&mut self) -> Result<(), String> {
+        self.with(|pipe| match pipe.is_broken || pipe.is_half_open {
+            true => Err("the connection is broken".into()),
+            false => Ok(()),
         })
     }
 }

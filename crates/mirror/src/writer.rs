@@ -339,7 +339,10 @@ impl Mirror {
             drop(state);
             return self.learn(log);
         }
-        if self.connect_one(&mut state, now_ns) || self.retire_one(&mut state, now_ns) {
+        if self.connect_one(&mut state, now_ns)
+            || self.move_home(&mut state, now_ns)
+            || self.retire_one(&mut state, now_ns)
+        {
             return Ok(Managed::Step);
         }
         let choice = Choice {
@@ -462,6 +465,14 @@ impl Mirror {
         let nonce = nonce(&mut state.random);
         link.connect(self.net.as_ref(), &self.caller, nonce, now_ns);
         true
+    }
+
+    /// Moves the link of one node on this machine to the way that passes memory.
+    fn move_home(&self, state: &mut State, now_ns: u64) -> bool {
+        let State { groups, random, .. } = state;
+        let mut nonce = || nonce(random);
+        let mut links = groups.iter_mut().flatten();
+        links.any(|link| link.move_home(self.net.as_ref(), &self.caller, &mut nonce, now_ns))
     }
 
     /// Has one node drop the rings of the writers before: what they held is on disk, and the anchor names this life.

@@ -199,9 +199,11 @@ impl Flaw {
     pub const NUMBERS: [Flaw; 1] = [Flaw::NumberBeforeEpoch];
 
     /// The flaws of the log in the memory of nodes.
-    pub const MIRROR: [Flaw; 21] = [
+    pub const MIRROR: [Flaw; 23] = [
         Flaw::PositionGapAccepted,
         Flaw::GenerationUnchecked,
+        Flaw::DeadRingCounts,
+        Flaw::ClosedRingCounts,
         Flaw::AmnesiaCounts,
         Flaw::SoloBeforeFlush,
         Flaw::MirrorBeforeAnchor,

@@ -83,6 +83,13 @@ fn ring(r: &mut Reader<'_>) -> Option<RingState> {
     (ring.low <= ring.end).then_some(ring)
 }
 
+fn held(r: &mut Reader<'_>) -> Option<Held> {
+    Some(Held {
+        inc: NodeInc(r.u64()?),
+        ring: ring(r)?,
+    })
+}
+
 fn rest<'a>(r: &mut Reader<'a>) -> Option<&'a [u8]> {
     r.bytes(r.remaining())
 }
@@ -133,11 +140,19 @@ impl<'a> Request<'a> {
                 generation,
                 stream,
                 start,
+            }
+            | Request::Map {
+                generation,
+                stream,
+                start,
             } => {
                 body.put_u64(generation.0);
                 put_stream(&mut body, *stream, 7);
                 body.put_u64(start.0);
-                5
+                match self {
+                    Request::Map { .. } => 17,
+                    _ => 5,
+                }
             }
             Request::Append {
                 generation,
@@ -248,6 +263,11 @@ impl<'a> Request<'a> {
                 generation: generation(r)?,
             },
             14 => Request::Ping,
+            17 => Request::Map {
+                generation: generation(r)?,
+                stream: stream(r, 7)?,
+                start: Pos(r.u64()?),
+            },
             _ => return None,
         })
     }
@@ -288,6 +308,12 @@ impl<'a> Reply<'a> {
                 body.put_u64(held.inc.0);
                 put_ring(&mut body, &held.ring);
                 (6, &[])
+            }
+            Reply::Mapped(held, bytes) => {
+                body.put_u64(held.inc.0);
+                put_ring(&mut body, &held.ring);
+                body.put_u64(*bytes);
+                (18, &[])
             }
             Reply::Sealed(sealed) => {
                 assert!(sealed.rings.len() <= RINGS_MAX, "a node keeps fewer rings");
@@ -367,10 +393,8 @@ impl<'a> Reply<'a> {
                 inc: NodeInc(r.u64()?),
                 generation: generation(r)?,
             },
-            6 => Reply::Held(Held {
-                inc: NodeInc(r.u64()?),
-                ring: ring(r)?,
-            }),
+            6 => Reply::Held(held(r)?),
+            18 => Reply::Mapped(held(r)?, r.u64()?),
             9 => {
                 let (inc, generation, count) = (NodeInc(r.u64()?), generation(r)?, r.u16()?);
                 r.zeros(6)?;

@@ -2,6 +2,7 @@
 
 mod hard_copy;
 mod lives;
+mod mapped;
 mod messages;
 mod node;
 mod register;

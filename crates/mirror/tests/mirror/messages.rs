@@ -18,6 +18,11 @@ fn requests() -> Vec<Request<'static>> {
             stream,
             start: Pos(4096),
         },
+        Request::Map {
+            generation,
+            stream,
+            start: Pos(4096),
+        },
         Request::Append {
             generation,
             stream,
@@ -58,6 +63,7 @@ fn replies() -> Vec<Reply<'static>> {
         }),
         Reply::Welcome { inc, generation },
         Reply::Held(Held { inc, ring }),
+        Reply::Mapped(Held { inc, ring }, 70_000),
         Reply::Sealed(Sealed {
             inc,
             generation,
@@ -86,7 +92,7 @@ fn the_example_on_the_format_page_is_what_the_codec_writes() {
     let block = page.split("```text hex").nth(1).unwrap();
     let hex = block.split("```").next().unwrap();
     let digits: String = hex.chars().filter(char::is_ascii_hexdigit).collect();
-    let frame = requests()[3].frame();
+    let frame = requests()[4].frame();
     let written: String = frame.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(digits, written);
 }

@@ -15,13 +15,18 @@ pub fn options() -> NodeOptions {
         rings_max: 8,
         key: Key::none(),
         machine: Machine([9; 16]),
+        memories: None,
         inc: NodeInc(77),
     }
 }
 
 /// A connection that has been welcomed.
 pub fn welcomed(node: &mut Node, uuid: Uuid, key: &Key) -> Peer {
-    let mut peer = Peer::new([2; 32]);
+    welcome(node, Peer::new([2; 32]), uuid, key)
+}
+
+/// Has a connection that was just made be welcomed.
+pub fn welcome(node: &mut Node, mut peer: Peer, uuid: Uuid, key: &Key) -> Peer {
     let hello = node.handle(&mut peer, &Request::hello(uuid, NONCE).frame());
     let Reply::Greeting(greeting) = Reply::decode(&hello.reply).unwrap() else {
         panic!("{hello:?}");

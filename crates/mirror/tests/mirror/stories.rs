@@ -1,6 +1,7 @@
 //! What went wrong once, step by step.
 
 use perdura_base::{Pos, StreamId};
+use perdura_mirror::sim::Way;
 use perdura_mirror::{Log, Mode};
 
 use crate::world::Rig;
@@ -97,4 +98,38 @@ fn without_an_arbiter_a_mirror_goes_on_and_changes_wait() {
     rig.pass_ms(1000);
     assert_eq!(rig.raised(0), 128);
     assert!(matches!(rig.view().groups[0], Mode::Solo(_)));
+}
+
+/// A stream that was a guest of another group went home when that one lost a node. At home a member, which had just come back,
+/// lacked the end of the stream: an assertion ended the writer. All was on disk, but a mirror is one of what its members hold.
+#[test]
+fn a_stream_goes_home_to_a_mirror_when_its_members_hold_it() {
+    let mut rig = Rig::new(2, 2);
+    rig.settle();
+    for address in ["node-0-0", "node-0-1"] {
+        rig.net.kill(address);
+    }
+    rig.pass_ms(1000);
+    assert_eq!(rig.view().homes, [1, 1]);
+    for address in ["node-0-0", "node-0-1"] {
+        rig.net.start(address);
+    }
+    rig.step_until(|rig| rig.view().groups[0].is_mirror());
+    rig.net.break_connections(1, "node-0-1");
+    rig.ship(0, 2);
+    rig.step_until(|rig| rig.raised(0) == 128);
+    rig.net.kill("node-1-1");
+    rig.sync(0, 128);
+    rig.step_until(|rig| rig.is_ready(0, 1));
+    rig.net.cut(1, "node-0-1", Way::Down);
+    rig.pass_ms(100);
+    let view = rig.view();
+    assert!(matches!(view.groups[1], Mode::Solo(_)), "{view:?}");
+    assert!(
+        view.groups[0].is_mirror() && view.homes == [1, 1],
+        "{view:?}"
+    );
+    rig.net.heal();
+    rig.pass_ms(100);
+    assert_eq!(rig.view().homes, [0, 1], "it holds the stream now");
 }

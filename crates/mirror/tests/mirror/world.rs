@@ -164,6 +164,8 @@ pub struct World {
     asleep: Option<(Writer, Vec<u64>)>,
     pub seen: Seen,
     faults: bool,
+    /// Whether writers run on a machine of nodes, and share memory with them.
+    shares: bool,
 }
 
 impl World {
@@ -196,6 +198,7 @@ impl World {
             asleep: None,
             seen: Seen::default(),
             faults,
+            shares: seed % 2 == 1,
         }
     }
 

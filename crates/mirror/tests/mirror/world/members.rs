@@ -1,12 +1,13 @@
 //! What a takeover could find now, at each step: a bug that spoils a node's ring is seen before a crash has to meet it.
 
-use perdura_base::StreamId;
+use perdura_base::{StreamId, Uuid};
+use perdura_mirror::{Generation, Member};
 
 use super::{UUID, World};
 
 impl World {
-    /// What was acknowledged and is not on disk rests on a mirror. Each member of a mirror that lives has the stream's ring up
-    /// to what was acknowledged, and holds the bytes that are not on disk.
+    /// What was acknowledged and is not on disk rests on a mirror. Each member of a mirror has the stream's ring up to what was
+    /// acknowledged, or had it when it was killed, and in it the bytes that are not on disk.
     pub(super) fn check_members(&self) -> Result<(), String> {
         let (Some(writer), Some(view)) = (&self.writer, self.register.view()) else {
             return Ok(());
@@ -16,44 +17,56 @@ impl World {
         for ((stream, shipped), (raised, synced)) in (0u8..).zip(&writer.shipped).zip(ends) {
             let stream = StreamId(stream);
             let mode = view.mode_of(stream);
+            if !mode.is_mirror() && raised > synced {
+                let why = "was acknowledged ahead of the disk, and its mode is";
+                return Err(format!("stream {stream} {why} {mode}"));
+            }
             if !mode.is_mirror() {
-                if raised > synced {
-                    let why = "was acknowledged ahead of the disk, and its mode is";
-                    return Err(format!("stream {stream} {why} {mode}"));
-                }
                 continue;
             }
-            let from = *synced.min(raised);
             for member in mode.members() {
-                let holder = (member.address.as_str(), member.inc);
-                if self.net.inc(&member.address) != Some(member.inc) {
-                    continue;
-                }
-                let held = self.net.held(holder, (UUID, view.rings, stream));
-                let at = |pos: u64| usize::try_from(pos).unwrap();
-                let holds = held.as_ref().is_some_and(|(low, bytes)| {
-                    // What is on disk the node may have forgotten.
-                    let from = if raised > synced {
-                        from
-                    } else {
-                        from.max(low.0)
-                    };
-                    let end = low.0 + u64::try_from(bytes.len()).unwrap();
-                    end >= *raised
-                        && (from >= *raised
-                            || low.0 <= from
-                                && bytes[at(from - low.0)..at(raised - low.0)]
-                                    == shipped[at(from)..at(*raised)])
-                });
-                if !holds {
-                    let held = held.map(|(low, bytes)| (low, bytes.len()));
+                let ring = (UUID, view.rings, stream);
+                if let Some(why) = self.lacks(member, ring, (*synced, *raised), shipped) {
                     let node = &member.address;
                     return Err(format!(
-                        "{node} lacks of stream {stream} what was acknowledged, {from} to {raised}: {held:?}"
+                        "{node} lacks of stream {stream} what was acknowledged, {synced} to {raised}: {why}"
                     ));
                 }
             }
         }
         Ok(())
+    }
+
+    /// What a member holds instead of what was acknowledged of a stream; of one that was killed, what it held then.
+    fn lacks(
+        &self,
+        member: &Member,
+        (uuid, generation, stream): (Uuid, Generation, StreamId),
+        (synced, raised): (u64, u64),
+        shipped: &[u8],
+    ) -> Option<String> {
+        if let Some(fallen) = self.net.fallen(member.inc) {
+            let mut rings = fallen.rings.iter().map(|(_, ring)| ring);
+            let ring = rings.find(|of| (of.generation, of.stream) == (generation, stream));
+            let held = ring.is_some_and(|ring| ring.end.0 >= raised);
+            return (!held).then(|| format!("it was killed with {ring:?}"));
+        }
+        let holder = (member.address.as_str(), member.inc);
+        let held = self.net.held(holder, (uuid, generation, stream));
+        let at = |pos: u64| usize::try_from(pos).unwrap();
+        let holds = held.as_ref().is_some_and(|(low, bytes)| {
+            // What is on disk the node may have forgotten.
+            let from = if raised > synced {
+                synced
+            } else {
+                raised.max(low.0)
+            };
+            let end = low.0 + u64::try_from(bytes.len()).unwrap();
+            let range =
+                |of: &[u8], begin: u64| of[at(from - begin)..at(raised.max(from) - begin)].to_vec();
+            end >= raised && low.0 <= from && range(bytes, low.0) == range(shipped, 0)
+        });
+        let held = held.map(|(low, bytes)| (low, bytes.len()));
+        (!holds).then(|| format!("{held:?}"))
     }
 }

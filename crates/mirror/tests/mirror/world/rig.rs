@@ -114,6 +114,27 @@ impl Rig {
         self.pass_ms(40);
     }
 
+    /// Takes the smallest steps, one frame at a time, until something is so.
+    pub fn step_until(&mut self, is_so: impl Fn(&Rig) -> bool) {
+        for step in 0..10_000 {
+            if is_so(self) {
+                return;
+            }
+            self.now_ns += if step % 8 == 0 { MS } else { 0 };
+            if let Some(first) = self.net.moves().first() {
+                self.net.deliver(*first);
+            }
+            self.mirror.pump(self.log.as_ref(), self.now_ns);
+            let _an_arbiter_may_fail = self.mirror.manage(self.log.as_ref(), self.now_ns);
+        }
+        panic!("it does not come to that: {:?}", self.view());
+    }
+
+    pub fn is_ready(&self, group: usize, node: usize) -> bool {
+        let status = self.mirror.status(self.now_ns);
+        status.groups[group].nodes[node].is_ready
+    }
+
     pub fn pass_ms(&mut self, ms: u64) {
         for _ in 0..ms {
             self.now_ns += MS;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use perdura_base::{Epoch, Incarnation, Pos};
 use perdura_mirror::sim::Mood;
 use perdura_mirror::{
-    Beginning, Claim, Claimant, Fetch, Fetched, Kept, Key, Mirror, MirrorOptions, Mode, Patience,
-    Register, Swap, View, beginning_view,
+    Beginning, Claim, Claimant, Fetch, Fetched, Kept, Key, Machine, Mirror, MirrorOptions, Mode,
+    Patience, Register, Swap, View, beginning_view,
 };
 
 use super::{BLOCK, Fallen, MS, ModelLog, TAIL, UUID, World, Writer};
@@ -116,6 +116,9 @@ impl World {
         let mut options = MirrorOptions::new(self.addresses.clone(), Key::none());
         options.tail_bytes_max = TAIL;
         let net = self.net.client(self.clients);
+        if self.shares {
+            self.net.set_machine(self.clients, Machine([1; 16]));
+        }
         let mirror = Mirror::new(options, net, Box::new(self.register.clone()), beginning);
         Writer {
             id: self.clients,

@@ -1,0 +1,393 @@
+//! A ring in memory that the node shares with the writer on its machine: see "Mapped rings" in docs/formats/logd.md.
+//!
+//! The writer appends, the node reads; neither waits for the other. [`Writing`] is the writer's side, [`MappedRing`] the
+//! node's. What the node finds in the memory is another process's work: it is checked before it is believed.
+//!
+//! # Invariants
+//! * One process writes: the node gives the memory out for one connection, and closes it before it takes the ring back.
+//! * A byte at `low` or above is not overwritten, nor the entry of an append that ends above it.
+//! * The node sets *closed* before it reads *count*; the writer stores *count* before it reads *closed*. So an append that
+//!   the writer counts is one that the node sees.
+
+use std::sync::Arc;
+
+use perdura_base::Pos;
+use perdura_base::checksum::{crc32c, crc32c_append};
+use perdura_base::num::{to_u32, to_u64, to_usize};
+
+use crate::ids::Generation;
+use crate::ring::{Ring, RingRefusal};
+use crate::shared::{Memories, Shared};
+
+const PAGE: u64 = 4096;
+/// `PRNG`, version 1.
+const MAGIC: u64 = u64::from_le_bytes(*b"PRNG\x01\0\0\0");
+const SIZE: usize = 8;
+const ENTRIES: usize = 16;
+const START: usize = 24;
+const CLOSED: usize = 64;
+const LOW: usize = 128;
+const COUNT: usize = 192;
+const ENTRY_BYTES: u64 = 32;
+const ENTRIES_MIN: u64 = 64;
+/// In *closed*: the ring is in this memory no more.
+const MOVED: u64 = u64::MAX;
+
+/// One append.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry {
+    start: Pos,
+    end: Pos,
+    crc: u32,
+}
+
+/// Where things are.
+#[derive(Clone)]
+struct Layout {
+    memory: Arc<dyn Shared>,
+    size: u64,
+    entries: u64,
+}
+
+impl Layout {
+    fn table_bytes(entries: u64) -> u64 {
+        (entries * ENTRY_BYTES).next_multiple_of(PAGE)
+    }
+
+    /// The length of a memory, bytes.
+    fn bytes(size: u64, entries: u64) -> u64 {
+        PAGE + Layout::table_bytes(entries) + size
+    }
+
+    fn entry_at(&self, number: u64) -> usize {
+        to_usize(PAGE + number % self.entries * ENTRY_BYTES)
+    }
+
+    fn entry(&self, number: u64) -> Entry {
+        let at = self.entry_at(number);
+        let word = |word: usize| self.memory.load(at + 8 * word);
+        Entry {
+            start: Pos(word(0)),
+            end: Pos(word(1)),
+            crc: to_u32(to_usize(word(2) & u64::from(u32::MAX))),
+        }
+    }
+
+    fn low(&self) -> Pos {
+        Pos(self.memory.load(LOW))
+    }
+
+    fn end(&self, count: u64) -> Pos {
+        match count.checked_sub(1) {
+            None => Pos(self.memory.load(START)),
+            Some(newest) => self.entry(newest).end,
+        }
+    }
+
+    /// Where the bytes from `from` on lie, in two parts where they go around the ring's end.
+    fn places(&self, from: Pos, len: usize) -> [(usize, usize); 2] {
+        assert!(to_u64(len) <= self.size, "a ring does not overtake itself");
+        let begin = PAGE + Layout::table_bytes(self.entries);
+        let at = from.0 % self.size;
+        let first = len.min(to_usize(self.size - at));
+        [
+            (to_usize(begin + at), first),
+            (to_usize(begin), len - first),
+        ]
+    }
+}
+
+/// A ring that another process writes, as the node has it.
+pub(crate) struct MappedRing {
+    layout: Layout,
+    /// Appends that count: those before the ring was sealed.
+    sealed: Option<u64>,
+}
+
+impl MappedRing {
+    /// Moves a ring into memory that can be shared; `None` if there is none.
+    pub fn of(ring: &Ring, memories: &Memories) -> Option<MappedRing> {
+        let size = ring.size();
+        let entries = ENTRIES_MIN.max(size / PAGE);
+        let memory = (memories.0)(to_usize(Layout::bytes(size, entries)))?;
+        for (at, word) in [(0, MAGIC), (SIZE, size), (ENTRIES, entries)] {
+            memory.store(at, word);
+        }
+        let layout = Layout {
+            memory,
+            size,
+            entries,
+        };
+        let mut mapped = MappedRing {
+            layout,
+            sealed: None,
+        };
+        mapped.restart(ring.low());
+        let mut writing = Writing {
+            layout: mapped.layout.clone(),
+        };
+        // What was forgotten of the first append is not there to be moved.
+        for (start, end, crc) in ring.appends_from(ring.low()) {
+            let moved = writing.append(start, ring.parts(start, end), crc);
+            if moved.is_err() {
+                return None;
+            }
+            assert!(end <= ring.end(), "an append lies in its ring");
+        }
+        (writing.layout.end(mapped.count()) == ring.end()).then_some(mapped)
+    }
+
+    /// Moves the ring to memory of the node's own, and closes this one.
+    ///
+    /// # Errors
+    /// [`RingRefusal::Damaged`]; [`RingRefusal::Full`] if there is no memory.
+    pub fn take_back(&self) -> Result<Ring, RingRefusal> {
+        self.layout.memory.store(CLOSED, MOVED);
+        let (low, end) = self.extent()?;
+        let mut ring = Ring::new(low, self.layout.size).ok_or(RingRefusal::Full)?;
+        let mut at = low;
+        while at < end {
+            let mut bytes = Vec::new();
+            self.read(at, PAGE * 16, &mut bytes)?;
+            ring.append(at, &bytes, 0)?;
+            at = Pos(at.0 + to_u64(bytes.len()));
+            assert!(at <= end && !bytes.is_empty(), "a read goes on");
+        }
+        Ok(ring)
+    }
+
+    pub fn memory(&self) -> Arc<dyn Shared> {
+        Arc::clone(&self.layout.memory)
+    }
+
+    pub fn size(&self) -> u64 {
+        self.layout.size
+    }
+
+    fn count(&self) -> u64 {
+        let count = self.layout.memory.load(COUNT);
+        self.sealed.map_or(count, |sealed| sealed.min(count))
+    }
+
+    /// Ends the writer's appends: those that it has counted before are seen from now on, and no others.
+    pub fn seal(&mut self, by: Generation) {
+        if self.sealed.is_none() {
+            self.layout.memory.store(CLOSED, by.0);
+            self.sealed = Some(self.count());
+        }
+        assert!(
+            self.layout.memory.load(CLOSED) != 0,
+            "a sealed ring is closed"
+        );
+    }
+
+    /// Empties the ring, which begins at `start` then. The writer waits for the reply meanwhile.
+    pub fn restart(&mut self, start: Pos) {
+        let words = [(COUNT, 0), (START, start.0), (LOW, start.0)];
+        words
+            .iter()
+            .for_each(|(at, word)| self.layout.memory.store(*at, *word));
+        assert!(self.sealed.is_none(), "a sealed ring stays as it is");
+    }
+
+    /// From where to where the ring reaches.
+    ///
+    /// # Errors
+    /// [`RingRefusal::Damaged`] if the memory says what cannot be.
+    pub fn extent(&self) -> Result<(Pos, Pos), RingRefusal> {
+        // `low` may rise between the two, and never above what ends then.
+        let low = self.layout.low();
+        let end = self.layout.end(self.count());
+        let possible = low <= end && end.0 - low.0 <= self.layout.size;
+        match possible || self.layout.low() != low {
+            true => Ok((low.min(end), end)),
+            false => Err(RingRefusal::Damaged(low)),
+        }
+    }
+
+    /// Copies at most `len` bytes from `from` on to the end of `out`, as [`Ring::read`].
+    ///
+    /// # Errors
+    /// [`RingRefusal::Outside`], [`RingRefusal::Damaged`].
+    pub fn read(&self, from: Pos, len: u64, out: &mut Vec<u8>) -> Result<(), RingRefusal> {
+        let (low, end) = self.extent()?;
+        let outside = |low: Pos| RingRefusal::Outside { low, end };
+        if from < low || from > end {
+            return Err(outside(low));
+        }
+        let (to, before) = (end.0.min(from.0.saturating_add(len)), out.len());
+        let mut at = from;
+        for entry in self.entries_from(from) {
+            if entry.start.0 >= to {
+                break;
+            }
+            let Some(bytes) = self.bytes_of(&entry, at, low) else {
+                break;
+            };
+            let skipped = to_usize(at.0 - entry.start.0);
+            let upto = to_usize(to.min(entry.end.0) - entry.start.0);
+            out.extend_from_slice(&bytes[skipped..upto]);
+            at = Pos(to.min(entry.end.0));
+        }
+        let low = self.layout.low();
+        if low > from {
+            // The writer went on meanwhile, perhaps over these bytes: its disk has them.
+            out.truncate(before);
+            return Err(outside(low.min(end)));
+        }
+        match at == from && from.0 < to {
+            true => Err(RingRefusal::Damaged(from)),
+            false => Ok(()),
+        }
+    }
+
+    /// The bytes of an append, if it goes on at `at` and they are what was appended.
+    fn bytes_of(&self, entry: &Entry, at: Pos, low: Pos) -> Option<Vec<u8>> {
+        let len = entry.end.0.checked_sub(entry.start.0)?;
+        if entry.start > at || entry.end <= at || len > self.layout.size {
+            return None;
+        }
+        let mut bytes = vec![0; to_usize(len)];
+        let [first, second] = self.layout.places(entry.start, bytes.len());
+        let (head, tail) = bytes.split_at_mut(first.1);
+        self.layout.memory.read(first.0, head);
+        self.layout.memory.read(second.0, tail);
+        (entry.start < low || crc32c(&bytes) == entry.crc).then_some(bytes)
+    }
+
+    /// The appends that end behind `from`, oldest first.
+    fn entries_from(&self, from: Pos) -> Vec<Entry> {
+        let count = self.count();
+        let oldest = count.saturating_sub(self.layout.entries);
+        let all = (oldest..count)
+            .rev()
+            .map(|number| self.layout.entry(number));
+        let mut found: Vec<Entry> = all.take_while(|entry| entry.end > from).collect();
+        found.reverse();
+        found
+    }
+}
+
+/// A ring in a node's memory, as the writer has it.
+pub(crate) struct Writing {
+    layout: Layout,
+}
+
+impl Writing {
+    /// The ring in a memory that a node has given.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn new(memory: Arc<dyn Shared>) -> Result<Writing, String> {
+        let wrong = |why: &str| Err(format!("the node shares memory that {why}"));
+        if to_u64(memory.len()) < PAGE || memory.load(0) != MAGIC {
+            return wrong("holds no ring");
+        }
+        let (size, entries) = (memory.load(SIZE), memory.load(ENTRIES));
+        let len = to_u64(memory.len());
+        let fits = (1..=len).contains(&size) && (ENTRIES_MIN..=len).contains(&entries);
+        if !fits || Layout::bytes(size, entries) != len {
+            return wrong("has another length than its ring");
+        }
+        let layout = Layout {
+            memory,
+            size,
+            entries,
+        };
+        Ok(Writing { layout })
+    }
+
+    /// Where the ring ends.
+    pub fn end(&self) -> Pos {
+        self.layout.end(self.layout.memory.load(COUNT))
+    }
+
+    /// Says up to where the stream is synced on the writer's disk.
+    pub fn forget(&mut self, low: Pos) {
+        if self.layout.low() < low && low <= self.end() {
+            self.layout.memory.store(LOW, low.0);
+        }
+    }
+
+    /// Appends bytes, whose checksum is `crc`, at `pos`.
+    ///
+    /// # Errors
+    /// [`RingRefusal::Position`], [`RingRefusal::Full`]; nothing has changed.
+    pub fn append(&mut self, pos: Pos, parts: [&[u8]; 2], crc: u32) -> Result<(), RingRefusal> {
+        let memory = &self.layout.memory;
+        let count = memory.load(COUNT);
+        let (low, end) = (self.layout.low(), self.layout.end(count));
+        let len = parts[0].len() + parts[1].len();
+        if pos != end || len == 0 {
+            return Err(RingRefusal::Position(end));
+        }
+        let replaced = count.checked_sub(self.layout.entries);
+        let is_live = |number: u64| self.layout.entry(number).end > low;
+        if end.0 - low.0 + to_u64(len) > self.layout.size || replaced.is_some_and(is_live) {
+            return Err(RingRefusal::Full);
+        }
+        let mut at = pos;
+        for part in parts {
+            let [first, second] = self.layout.places(at, part.len());
+            memory.write(first.0, &part[..first.1]);
+            memory.write(second.0, &part[first.1..]);
+            at = Pos(at.0 + to_u64(part.len()));
+        }
+        let entry = self.layout.entry_at(count);
+        for (word, value) in [(0, pos.0), (1, at.0), (2, u64::from(crc))] {
+            memory.store(entry + 8 * word, value);
+        }
+        memory.store(COUNT, count + 1);
+        assert!(self.end() == at, "an append ends the ring");
+        Ok(())
+    }
+
+    /// Appends what a tail has behind the ring's end, as far as there is room. Returns where the ring ends then.
+    ///
+    /// # Errors
+    /// Why the ring takes nothing.
+    pub fn follow(&mut self, tail: &Ring) -> Result<Pos, String> {
+        self.forget(tail.low());
+        let end = self.end();
+        assert!(end >= tail.low(), "the tail has what the ring lacks");
+        for (start, to, crc) in tail.appends_from(end) {
+            let appended = self.append(start, tail.parts(start, to), crc);
+            match appended {
+                Ok(()) => {}
+                Err(RingRefusal::Full) => break,
+                Err(refusal) => return Err(format!("the mapped ring refuses: {refusal:?}")),
+            }
+        }
+        let now = self.end();
+        assert!(end <= now && now <= tail.end(), "a ring follows its tail");
+        Ok(now)
+    }
+
+    /// Whether the node has closed the ring, and by which generation it was sealed, if it was.
+    pub fn closed(&self) -> Option<Option<Generation>> {
+        match self.layout.memory.load(CLOSED) {
+            0 => None,
+            MOVED => Some(None),
+            by => Some(Some(Generation(by))),
+        }
+    }
+}
+
+impl Ring {
+    /// The appends behind `from`, each with where it starts and ends, and the checksum of its bytes; of one that began before, the
+    /// rest.
+    pub(crate) fn appends_from(&self, from: Pos) -> impl Iterator<Item = (Pos, Pos, u32)> {
+        let whole = self.whole_appends_from(from);
+        whole.map(move |(start, end, crc)| {
+            if start >= from {
+                return (start, end, crc);
+            }
+            let parts = self.parts(from, end);
+            let crc = parts.iter().fold(0, |crc, part| crc32c_append(crc, part));
+            (from, end, crc)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

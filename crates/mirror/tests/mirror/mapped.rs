@@ -1,0 +1,133 @@
+//! A node that shares a ring with the writer on its machine: who may do what, and when.
+
+use perdura_base::{Pos, StreamId};
+use perdura_mirror::{
+    Generation, Held, Key, Memories, Node, NodeOptions, Outcome, Peer, Reason, Reply, Request,
+};
+
+use crate::setup::{UUID, append, ask, open, options, welcome, welcomed};
+
+fn node() -> Node {
+    Node::new(NodeOptions {
+        memories: Some(Memories::on_heap()),
+        ..options()
+    })
+}
+
+fn local(node: &mut Node) -> Peer {
+    welcome(node, Peer::local([3; 32]), UUID, &Key::none())
+}
+
+fn map(generation: u64, start: u64) -> Request<'static> {
+    Request::Map {
+        generation: Generation(generation),
+        stream: StreamId(0),
+        start: Pos(start),
+    }
+}
+
+fn mapped(outcome: &Outcome) -> Held {
+    let memory = outcome
+        .memory
+        .as_ref()
+        .expect("memory comes with the reply");
+    match Reply::decode(&outcome.reply) {
+        Ok(Reply::Mapped(held, bytes)) => {
+            assert_eq!(usize::try_from(bytes), Ok(memory.len()));
+            held
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn reason(outcome: &Outcome) -> Reason {
+    match Reply::decode(&outcome.reply) {
+        Ok(Reply::Refused(refused)) => refused.reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_ring_is_moved_to_shared_memory_and_back_with_what_it_holds() {
+    let mut node = node();
+    let (mut far, mut near) = (welcomed(&mut node, UUID, &Key::none()), local(&mut node));
+    ask(&mut node, &mut far, &open(1, 0, 4096));
+    ask(&mut node, &mut far, &append(1, 0, (4096, 4096), b"abc"));
+    let held = mapped(&ask(&mut node, &mut near, &map(1, 4096)));
+    assert_eq!((held.ring.low, held.ring.end), (Pos(4096), Pos(4100)));
+    // What the connection before had sent arrives late: the ring has one writer.
+    let late = ask(&mut node, &mut far, &append(1, 0, (4100, 4096), b"late"));
+    assert_eq!(reason(&late), Reason::NoRing);
+    let again = mapped(&ask(&mut node, &mut near, &map(1, 4096)));
+    assert_eq!(again, held);
+    ask(&mut node, &mut far, &open(1, 0, 4096));
+    let on = ask(&mut node, &mut far, &append(1, 0, (4100, 4098), b"def"));
+    assert!(
+        matches!(Reply::decode(&on.reply), Ok(Reply::Held(held)) if held.ring.end == Pos(4104))
+    );
+    let read = Request::Read {
+        generation: Generation(1),
+        stream: StreamId(0),
+        from: Pos(4098),
+        len: 100,
+    };
+    let read = ask(&mut node, &mut far, &read).reply;
+    assert!(matches!(
+        Reply::decode(&read),
+        Ok(Reply::Bytes {
+            bytes: b"c\0def\0",
+            ..
+        })
+    ));
+}
+
+#[test]
+fn a_ring_that_ends_before_begins_again() {
+    let mut node = node();
+    let mut near = local(&mut node);
+    mapped(&ask(&mut node, &mut near, &map(1, 4096)));
+    let held = mapped(&ask(&mut node, &mut near, &map(1, 8192)));
+    assert_eq!((held.ring.low, held.ring.end), (Pos(8192), Pos(8192)));
+}
+
+#[test]
+fn memory_is_for_clients_on_the_machine_and_for_the_newest_writer() {
+    let mut node = node();
+    let (mut far, mut near) = (welcomed(&mut node, UUID, &Key::none()), local(&mut node));
+    mapped(&ask(&mut node, &mut near, &map(5, 0)));
+    let refused = ask(&mut node, &mut near, &map(4, 0));
+    assert_eq!(reason(&refused), Reason::Generation);
+    assert!(refused.memory.is_none());
+    let refused = ask(&mut node, &mut far, &map(5, 0));
+    assert_eq!(reason(&refused), Reason::Malformed);
+    assert!(refused.ends && refused.memory.is_none());
+}
+
+/// Not the takeover's seal alone: whatever tells the node of a newer writer.
+#[test]
+fn a_mapped_ring_is_closed_when_the_generation_rises() {
+    let seal = Request::Seal {
+        generation: Generation(6),
+    };
+    for newer in [seal, open(6, 1, 0), map(6, 0)] {
+        let mut node = node();
+        let mut near = local(&mut node);
+        let memory = ask(&mut node, &mut near, &map(5, 0)).memory.unwrap();
+        assert_eq!(memory.load(64), 0);
+        ask(&mut node, &mut near, &newer);
+        assert_eq!(memory.load(64), 6, "{newer:?}");
+    }
+}
+
+#[test]
+fn a_node_that_cannot_share_answers_as_to_open() {
+    let mut node = Node::new(options());
+    let mut near = local(&mut node);
+    let opened = ask(&mut node, &mut near, &map(1, 4096));
+    assert!(opened.memory.is_none());
+    assert!(
+        matches!(Reply::decode(&opened.reply), Ok(Reply::Held(held)) if held.ring.end == Pos(4096))
+    );
+    let on = ask(&mut node, &mut near, &append(1, 0, (4096, 4096), b"abc"));
+    assert!(matches!(Reply::decode(&on.reply), Ok(Reply::Held(_))));
+}
