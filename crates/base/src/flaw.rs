@@ -361,6 +361,22 @@ pub enum Flaw {
     PendingViewIgnored,
     /// A change of view whose outcome is not known is given up when the arbiter has the old one.
     PendingViewGivenUp,
+    /// A segment of a writer that was replaced, and may be alive, is recycled by the next one.
+    RecycledUnderNextWriter,
+    /// An image counts when nodes hold the log that it rests on.
+    ImageOnMirror,
+    /// The anchor vouches for what nodes hold.
+    VouchedOnMirror,
+    /// A block names as durable what nodes hold.
+    NamedOnMirror,
+    /// A block is sealed when it is shipped, and again when it is written.
+    SealedAnew,
+    /// What is given up with a loss is not noted in the anchor.
+    LossNotNoted,
+    /// A drain follows blocks from where the anchor's voucher ends, although the log has been cut behind that.
+    DrainedFromVouched,
+    /// A takeover asks the nodes of a view whose life has been recovered.
+    OldLifeFetched,
     /// The anchor says that nodes hold nothing that the disk lacks before the tail is synced.
     AnchorBeforeTail,
     /// Steal mode: a commit is acknowledged when its own stream is synced past it.

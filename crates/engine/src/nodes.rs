@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Pos, Result, StreamId, Uuid};
 use perdura_mirror::{
     Beginning, Claim, Claimant, Fetch, Fetched, Kept, Log, Managed, Mirror, MirrorOptions, Net,
@@ -179,7 +180,8 @@ impl Nodes {
             )));
         }
         // A later life has been recovered from what the nodes held; or all of it was on disk.
-        if view.life != anchor.incarnation || !view.is_mirrored() {
+        let is_recovered = view.life != anchor.incarnation && !armed(Flaw::OldLifeFetched);
+        if is_recovered || !view.is_mirrored() {
             if accept_loss {
                 return Err(Error::Usage(
                     "nothing is lost: the view says that the log's disks have all that was acknowledged. Start without \
@@ -349,7 +351,12 @@ fn drained_from(anchor: &Anchor) -> Vec<Pos> {
         "the log is cut in each stream"
     );
     let vouched = anchor.vouched.ends.iter();
-    vouched.zip(floor).map(|(end, cut)| cut.max(*end)).collect()
+    let both = vouched.zip(floor);
+    both.map(|(end, cut)| match armed(Flaw::DrainedFromVouched) {
+        true => *end,
+        false => cut.max(*end),
+    })
+    .collect()
 }
 
 fn drain_all(disks: &Disks, anchor: &Anchor, kept: &[Vec<Kept>]) -> Result<Vec<String>> {

@@ -5,6 +5,7 @@
 //! asked first, or the operator gives up what only they may hold.
 
 use perdura_base::cursor::{Reader, Writer};
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Result};
 use perdura_device::Clock;
 use perdura_wal::Cut;
@@ -112,7 +113,9 @@ pub(crate) fn give_up(
         wall_us: clock.wall_us(),
     };
     let text = loss.text();
-    record.accept_loss(loss)?;
+    if !armed(Flaw::LossNotNoted) {
+        record.accept_loss(loss)?;
+    }
     Ok(Some(text))
 }
 

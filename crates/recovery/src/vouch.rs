@@ -10,6 +10,7 @@
 //! * What the anchor vouches for only grows.
 
 use perdura_base::Result;
+use perdura_base::flaw::{Flaw, armed};
 use perdura_wal::{History, Rung, Wal};
 
 use crate::anchor_cell::AnchorCell;
@@ -32,7 +33,10 @@ pub fn vouch(anchor: &AnchorCell, wal: &Wal) -> Result<bool> {
 
 /// Puts what is durable now into the record.
 pub fn take_over(record: &mut History, wal: &Wal) {
-    let durable = wal.durable_end(Rung::Disk);
+    let durable = wal.durable_end(match armed(Flaw::VouchedOnMirror) {
+        true => Rung::Mirror,
+        false => Rung::Disk,
+    });
     assert!(
         durable.epoch >= record.vouched.epoch,
         "what is durable never becomes less"
@@ -49,7 +53,7 @@ pub fn take_over(record: &mut History, wal: &Wal) {
     );
     record.vouched = durable;
     assert!(
-        record.vouched.epoch <= wal.durable(Rung::Disk),
+        record.vouched.epoch <= wal.durable(Rung::Disk) || armed(Flaw::VouchedOnMirror),
         "the anchor vouches for at most D"
     );
 }

@@ -98,7 +98,8 @@ fn every_seeded_bug_has_a_row_in_the_document() {
         .chain(&Flaw::STREAMS)
         .chain(&Flaw::SCRIPTS)
         .chain(&Flaw::SERVER)
-        .chain(&Flaw::MIRROR);
+        .chain(&Flaw::MIRROR)
+        .chain(&Flaw::MIRROR_LOG);
     for flaw in all {
         assert!(document.contains(&format!("\n| {flaw:?} |")), "{flaw:?}");
     }

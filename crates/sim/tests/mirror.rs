@@ -21,7 +21,7 @@ fn lives_and_takeovers_meet_every_state() {
 }
 
 /// What a few hundred runs must have come through.
-const MARKS: [&str; 18] = [
+const MARKS: [&str; 19] = [
     "acknowledged_asleep",
     "acknowledged_lost",
     "ahead_of_disk",
@@ -31,6 +31,7 @@ const MARKS: [&str; 18] = [
     "died_with_both",
     "died_with_one",
     "disk",
+    "disks_taken_away",
     "drained",
     "fell_asleep",
     "loss_accepted",
@@ -47,23 +48,28 @@ fn the_same_seeds_give_the_same_trace() {
     common::the_same_seeds_give_the_same_trace(Mode::Mirror);
 }
 
-/// Those of the mirror's bugs that runs meet soon. A gap in positions needs an order of frames that only the
-/// simulation of the mirror alone draws often enough, and a node that lost its memory takes thousands of runs here: both
-/// are found in `crates/mirror/tests/mirror/lives.rs`.
-const SEEN: [Flaw; 6] = [
+/// Those of the mirror's bugs that runs meet soon, besides those below it. The others need an order of frames that only the
+/// simulation of the mirror alone draws often enough: `crates/mirror/tests/mirror/lives.rs` finds them.
+const SEEN: [Flaw; 11] = [
     Flaw::GenerationUnchecked,
     Flaw::SoloBeforeFlush,
     Flaw::MirrorBeforeAnchor,
     Flaw::DiskBeforeTail,
     Flaw::LowAtWrite,
     Flaw::RingsRetiredEarly,
+    Flaw::SentCounts,
+    Flaw::SealForgotten,
+    Flaw::EmptyNodeSuffices,
+    Flaw::GenerationKept,
+    Flaw::FenceIgnored,
 ];
 
 /// What each seeded bug needs to be seen is a property of the simulator: losing the ability to
 /// see one fails here.
 #[test]
 fn every_seeded_bug_of_the_mirror_is_caught() {
-    common::each_is_caught(Mode::Mirror, &SEEN, || None);
+    let flaws = [&SEEN[..], &Flaw::MIRROR_LOG].concat();
+    common::each_is_caught(Mode::Mirror, &flaws, || None);
 }
 
 #[test]

@@ -267,6 +267,8 @@ impl Wal {
             );
             (end, names) = (block.end(), names.max(block.names));
             parts.extend(state.tail.pop().map(|block| block.into_part()));
+            #[cfg(feature = "flaws")]
+            seeded::seal_anew(&mut parts, self.durable(Rung::Disk));
         }
         assert!(
             segment.span.start <= start,
@@ -393,7 +395,7 @@ impl Wal {
         let mut reached: Option<Pos> = None;
         while let Some(flight) = state.flights.pop_durable() {
             assert!(
-                flight.names <= self.durable(Rung::Disk),
+                flight.names <= self.durable(Rung::Disk) || armed(Flaw::NamedOnMirror),
                 "a durable block names an epoch that was durable"
             );
             self.evidenced.fetch_max(flight.names.0, Ordering::SeqCst);

@@ -205,7 +205,7 @@ pub struct Wal {
 
 impl Wal {
     /// Opens the log for a new incarnation. `disks[s]` holds stream s. Segments for which
-    /// `is_live` is false are recycled: restart has just made them void in the anchor.
+    /// `is_live` is false are recycled, or removed under a mirror: restart has just made them void in the anchor.
     pub fn open(
         disks: &[Arc<dyn Disk>],
         clock: Arc<dyn Clock>,
@@ -235,7 +235,9 @@ impl Wal {
                 stream,
                 uuid: start.uuid,
                 sizes,
+                incarnation: start.incarnation,
                 life: *from,
+                has_deposed: options.mirror.is_some(),
             };
             let shelf = SegmentShelf::open(Arc::clone(disk), owner, &is_live)?;
             let room_end = shelf.next_span().start.0;

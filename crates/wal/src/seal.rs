@@ -77,7 +77,10 @@ impl Wal {
     }
 
     fn seal(&self, stream: StreamId, filled: FilledBlock) -> SealedBlock {
-        let names = self.durable(Rung::Disk);
+        let names = self.durable(match armed(Flaw::NamedOnMirror) {
+            true => Rung::Mirror,
+            false => Rung::Disk,
+        });
         let acked = match self.options.mirror {
             Some(_) => self.durable(Rung::Mirror),
             None => Epoch(0),

@@ -5,13 +5,15 @@
 //! * The segments of a life follow each other without a gap: each is placed where the last one ends.
 //! * A file is a segment or a spare, never both, and no two files have one name.
 //! * A segment is retired only if it ends at or below the floor that the caller names.
+//! * Under a mirror a takeover replaces a writer that may be alive: a write that it has under way lands later, in whatever
+//!   the file is by then. So files of former lives are removed there, and never serve again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::SECTOR_BYTES;
-use perdura_base::{Error, Pos, Result, StreamId, Uuid};
+use perdura_base::{Error, Incarnation, Pos, Result, StreamId, Uuid};
 use perdura_device::{Access, Disk};
 
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header, is_foreign};
@@ -23,8 +25,11 @@ pub(crate) struct StreamLife {
     pub stream: StreamId,
     pub uuid: Uuid,
     pub sizes: SegmentSizes,
+    pub incarnation: Incarnation,
     /// Where this life starts.
     pub life: Pos,
+    /// Writers of former lives may be alive: the log has a mirror.
+    pub has_deposed: bool,
 }
 
 /// The files of one stream on its disk: segments, and spares that wait to be used.
@@ -103,7 +108,7 @@ impl SegmentShelf {
         // Retiring renames files to spares, so all names in use must be known first.
         for (id, bytes) in dead {
             let owned = shelf.check_owner(id);
-            left_for_later(owned.and_then(|()| shelf.retire(&id.path(), bytes)))?;
+            left_for_later(owned.and_then(|()| shelf.retire(id, bytes)))?;
         }
         Ok(shelf)
     }
@@ -292,7 +297,7 @@ impl SegmentShelf {
             .map(|(id, bytes)| (*id, *bytes))
             .collect();
         for (id, bytes) in &dead {
-            self.retire(&id.path(), *bytes)?;
+            self.retire(*id, *bytes)?;
             let was = self.live.remove(id);
             assert_eq!(was, Some(*bytes), "a live segment is retired");
         }
@@ -305,12 +310,15 @@ impl SegmentShelf {
         self.live.values().copied().chain(spares).sum()
     }
 
-    fn retire(&mut self, path: &str, bytes: u64) -> Result<()> {
-        if self.has_enough(bytes) {
-            return self.disk.remove(path);
+    fn retire(&mut self, id: SegmentId, bytes: u64) -> Result<()> {
+        let is_former = id.incarnation != self.owner.incarnation;
+        let is_unsafe =
+            self.owner.has_deposed && is_former && !armed(Flaw::RecycledUnderNextWriter);
+        if is_unsafe || self.has_enough(bytes) {
+            return self.disk.remove(&id.path());
         }
         let spare = self.plan_spare(bytes).path;
-        self.disk.rename(path, &spare)?;
+        self.disk.rename(&id.path(), &spare)?;
         self.add_spare(Spare { path: spare, bytes });
         Ok(())
     }
@@ -379,8 +387,6 @@ pub(crate) fn sync_log_dir(disk: &dyn Disk) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use perdura_base::Incarnation;
-
     use super::*;
 
     fn owner() -> StreamLife {
@@ -388,7 +394,9 @@ mod tests {
             stream: StreamId(0),
             uuid: Uuid([1; 16]),
             sizes: SegmentSizes::fixed(65536),
+            incarnation: Incarnation(2),
             life: Pos(0),
+            has_deposed: false,
         }
     }
 
@@ -442,6 +450,54 @@ mod tests {
         let shelf = SegmentShelf::open(Arc::clone(&disk), owner(), |_| false).unwrap();
         assert_eq!(shelf.spares.len(), SPARES_MAX);
         assert_eq!(disk.list(LOG_DIR).unwrap().len(), SPARES_MAX);
+    }
+
+    /// Found by the simulator: a writer that was replaced, and was alive, had a write under way. It landed in a segment of the
+    /// next life, whose file had been the older writer's.
+    #[test]
+    fn a_late_write_of_a_writer_that_was_replaced_reaches_no_segment_of_the_next_one() {
+        let disk: Arc<dyn Disk> = Arc::new(perdura_device::MemDisk::new());
+        disk.make_dir(LOG_DIR).unwrap();
+        let id = |incarnation, start| SegmentId {
+            stream: StreamId(0),
+            incarnation: Incarnation(incarnation),
+            start: Pos(start),
+        };
+        let files = [id(1, 0), id(1, 61440)].map(|id| {
+            let file = disk.create(&id.path(), Access::Buffered).unwrap();
+            file.set_len(65536).unwrap();
+            file
+        });
+        let owner = StreamLife {
+            has_deposed: true,
+            life: Pos(122_880),
+            ..owner()
+        };
+        // One segment is void when the next life begins, the other when a checkpoint has passed it.
+        let is_live = |segment: &SegmentId| segment.start == Pos(0);
+        let mut shelf = SegmentShelf::open(Arc::clone(&disk), owner, is_live).unwrap();
+        assert_eq!(shelf.truncate(Pos(61440)).unwrap(), 1);
+        for number in 2..4 {
+            let start = Pos(number * 61440);
+            if !shelf.has_spare(65536) {
+                let spare = shelf.plan_spare(65536).prepare(&|| {}).unwrap();
+                shelf.add_spare(spare);
+            }
+            let bytes = 65536;
+            shelf.place(id(2, start.0), Span { start, bytes }).unwrap();
+        }
+        for file in &files {
+            file.write_at(0, &[7; 512]).unwrap();
+        }
+        for number in 2..4 {
+            let mut bytes = [0; 512];
+            let segment = disk.open(&id(2, number * 61440).path(), Access::Buffered);
+            segment.unwrap().read_at(0, &mut bytes).unwrap();
+            assert!(
+                bytes == [0; 512],
+                "segment {number} is written by another life"
+            );
+        }
     }
 
     /// Found by the simulator in steal mode: a half-made spare could not be removed at the

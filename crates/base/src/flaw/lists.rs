@@ -225,6 +225,18 @@ impl Flaw {
         Flaw::AnchorBeforeTail,
     ];
 
+    /// The flaws of a log that nodes hold, in the parts below the mirror: runs over the engine find them.
+    pub const MIRROR_LOG: [Flaw; 8] = [
+        Flaw::RecycledUnderNextWriter,
+        Flaw::ImageOnMirror,
+        Flaw::VouchedOnMirror,
+        Flaw::NamedOnMirror,
+        Flaw::SealedAnew,
+        Flaw::LossNotNoted,
+        Flaw::DrainedFromVouched,
+        Flaw::OldLifeFetched,
+    ];
+
     /// The flaws that only steal mode has a place for.
     pub const STEAL: [Flaw; 6] = [
         Flaw::NoClr,
@@ -237,7 +249,7 @@ impl Flaw {
 }
 
 /// All lists.
-const LISTS: [&[Flaw]; 17] = [
+const LISTS: [&[Flaw]; 18] = [
     &Flaw::ALL,
     &Flaw::TABLES,
     &Flaw::ORDERED,
@@ -254,6 +266,7 @@ const LISTS: [&[Flaw]; 17] = [
     &Flaw::KEYED,
     &Flaw::NUMBERS,
     &Flaw::MIRROR,
+    &Flaw::MIRROR_LOG,
     &Flaw::STEAL,
 ];
 

@@ -11,6 +11,9 @@ use super::queue::Flying;
 use super::state::{State, eio, is_nth};
 use crate::path::bytes_u64;
 
+/// A write of a killed life lands with one of so many operations: soon, or when its file may serve another purpose.
+const STRAY_ODDS: [u16; 3] = [8, 64, 512];
+
 impl State {
     /// Takes a durable write and returns its number. What is wrong with a write shows here, what is wrong
     /// with a sync when it completes.
@@ -131,11 +134,18 @@ impl State {
         self.storage.strays.clear();
     }
 
+    /// Lands all writes of killed lives.
+    pub(super) fn land_strays(&mut self) {
+        for number in std::mem::take(&mut self.storage.strays) {
+            self.land(number);
+        }
+    }
+
     /// Lands, now and then, a write of a killed life that no lock waited for.
     pub(super) fn land_late(&mut self) {
         let stray = self.storage.strays.last().copied();
         if let Some(number) = stray
-            && self.storage.rng.u8(0..8) == 0
+            && self.storage.rng.u16(0..self.storage.stray_odds) == 0
         {
             self.storage.strays.pop();
             self.land(number);
@@ -153,6 +163,7 @@ impl State {
             "what is still to land is in flight"
         );
         self.storage.strays = self.storage.flying.iter().map(|one| one.number).collect();
+        self.storage.stray_odds = STRAY_ODDS[self.storage.rng.usize(0..STRAY_ODDS.len())];
     }
 
     pub(super) fn is_write_refused(&self) -> bool {

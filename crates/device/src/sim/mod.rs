@@ -116,6 +116,11 @@ impl SimDisk {
         self.state.lock().crash_keeping(keep);
     }
 
+    /// Ends all processes of former lives: what they left in flight has landed.
+    pub fn end_former_lives(&self) {
+        self.state.lock().land_strays();
+    }
+
     /// Whether the machine has power: no planned power cut has struck in this life.
     #[must_use]
     pub fn has_power(&self) -> bool {

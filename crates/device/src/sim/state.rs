@@ -41,6 +41,8 @@ pub(super) struct Storage {
     pub(super) flights: u64,
     /// Those that a killed process left in flight and that land in a later life.
     pub(super) strays: Vec<u64>,
+    /// One of them lands with one of so many operations.
+    pub(super) stray_odds: u16,
 }
 
 /// Operations since the plan was set.
@@ -91,6 +93,7 @@ impl State {
                 flying: Vec::new(),
                 flights: 0,
                 strays: Vec::new(),
+                stray_odds: 1,
             },
             plan: FaultPlan::default(),
             since: Since::default(),
@@ -538,6 +541,9 @@ impl Storage {
                 .retain(|ino, inode| inode.handles > 0 || named.contains(ino));
             let inodes = &self.inodes;
             self.flying.retain(|one| inodes.contains_key(&one.ino));
+            let flying = &self.flying;
+            self.strays
+                .retain(|number| flying.iter().any(|one| one.number == *number));
             assert!(
                 named.iter().all(|ino| self.inodes.contains_key(ino)),
                 "every name has its file"

@@ -34,7 +34,11 @@ impl Checkpointer {
 
     /// Whether everything that the image reflects is durable.
     pub(super) fn is_durable(&self, cover: &Cover) -> bool {
-        self.parts.wal.durable(Rung::Disk) >= cover.end_epoch || armed(Flaw::AnchorBeforeLog)
+        let rung = match armed(Flaw::ImageOnMirror) {
+            true => Rung::Mirror,
+            false => Rung::Disk,
+        };
+        self.parts.wal.durable(rung) >= cover.end_epoch || armed(Flaw::AnchorBeforeLog)
     }
 
     /// Removes log segments and directories that the last checkpoint could not remove. Does nothing

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use perdura::Rung;
-use perdura_device::{CrashProfile, SimDisk};
+use perdura_device::{CrashProfile, Disk, SimDisk};
 
 use crate::faults;
 use crate::report::Check;
@@ -107,14 +107,36 @@ impl World {
             });
         }
         let sleeps = power && !writer.ended && self.chance(self.character.sleeps);
-        self.crash_disks();
         if sleeps {
+            self.take_disks_away(writer)?;
             writer.is_fenced_off = true;
             self.reach("fell_asleep");
         } else {
+            self.crash_disks();
             writer.core = None;
             self.net.leave(writer.client);
         }
+        Ok(())
+    }
+
+    /// The disks are another's from now on, as a crash leaves them; or with all that was written, and what was in flight lands at
+    /// any time, in whatever the file is by then.
+    fn take_disks_away(&mut self, writer: &mut Writer) -> Check {
+        if self.character.profile.is_some() || self.rng.bool() {
+            self.crash_disks();
+            return Ok(());
+        }
+        for _ in 0..self.rng.u8(0..4) {
+            self.write(writer)?;
+        }
+        self.begin_flushes(writer)?;
+        for disk in &self.disks {
+            disk.keep_locked(&Vec::new());
+            disk.crash(CrashProfile::Killed, self.rng.u64(..));
+        }
+        faults::clear(&self.disks);
+        self.tally.crashes += 1;
+        self.reach("disks_taken_away");
         Ok(())
     }
 

@@ -288,6 +288,18 @@ impl World {
         }
     }
 
+    /// Begins to copy what was appended, and does not wait for it.
+    pub fn begin_flushes(&mut self, writer: &mut Writer) -> Check {
+        writer.core().close_epoch();
+        for stream in (0..self.character.streams).map(StreamId) {
+            if writer.stopped {
+                break;
+            }
+            self.flush_step(writer, stream)?;
+        }
+        Ok(())
+    }
+
     /// Copies all that was appended.
     pub fn flush_all(&mut self, writer: &mut Writer) -> Check {
         writer.core().close_epoch();

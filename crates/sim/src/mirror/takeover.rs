@@ -61,7 +61,11 @@ impl World {
             let client = self.next_client();
             let nodes = match way {
                 Way::WithNodes { accept_loss } => Some((accept_loss, trouble)),
-                Way::Alone => None,
+                Way::Alone => {
+                    // No arbiter keeps two processes apart then: the operator does.
+                    self.disks.iter().for_each(|disk| disk.end_former_lives());
+                    None
+                }
             };
             let opened = self.open(client, nodes);
             let had_power = self.has_power();

@@ -124,7 +124,9 @@ impl<'a> Writer<'a> {
                     stream: self.life.stream,
                     uuid: self.life.uuid,
                     sizes: self.life.sizes,
+                    incarnation: self.life.incarnation,
                     life: self.life.start,
+                    has_deposed: true,
                 };
                 // No segment is given up here: which ones are void, the restart decides.
                 none.insert(SegmentShelf::open(Arc::clone(self.disk), owner, |_| true)?)

@@ -1,9 +1,10 @@
 //! Seeded bugs of the flusher that need code; see [`perdura_base::flaw`].
 
-use perdura_base::Result;
 use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{Epoch, Result};
 use perdura_device::{AlignedBuf, Part};
 
+use crate::block;
 use crate::failure::Failure;
 use crate::flusher::FlushState;
 
@@ -14,6 +15,17 @@ impl FlushState {
             Some((file, at, bytes)) => file.write_at(at, &bytes),
             None => Ok(()),
         }
+    }
+}
+
+/// The seeded bug of sealing a block again when it is written: it names what is durable by then.
+pub(super) fn seal_anew(parts: &mut [Part], durable: Epoch) {
+    if let Some(part) = parts.last_mut()
+        && armed(Flaw::SealedAnew)
+        && let Some((mut header, _)) = block::decode_header(part.bytes())
+    {
+        header.durable = durable;
+        block::seal(&header, &mut part.buf[..part.len]);
     }
 }
 
