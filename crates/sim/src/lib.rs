@@ -15,6 +15,7 @@
 //! | `lives` | the loop: a chain of lives and crashes, over any world |
 //! | [`world`], `product` | the product's world: its engine, its client, its place in the loop |
 //! | `over_core` | what the worlds of the product's engine have in common |
+//! | `cluster` | nodes and an arbiter, in the world of the mirror and beside the steps of others |
 //! | `other_image` | the newest image damaged: the other one stands in |
 //! | [`steps`] | the steps of a life |
 //! | `scripts` | operations that a script asks for |
@@ -39,6 +40,7 @@
 
 mod archive;
 pub mod check;
+mod cluster;
 pub mod content;
 pub mod copying;
 pub mod course;

@@ -10,6 +10,7 @@ use perdura_device::{Clock, Disk, ManualClock, SimDisk};
 use perdura_recovery::CheckpointProgress;
 use perdura_wal::FlushProgress;
 
+use crate::cluster::Cluster;
 use crate::content::scramble;
 use crate::course::Course;
 use crate::report::{Check, Tally};
@@ -154,6 +155,8 @@ pub struct Machine<E: Engine> {
     /// The data disk first.
     pub(crate) disks: Vec<Arc<SimDisk>>,
     pub(crate) clock: Arc<ManualClock>,
+    /// The nodes that hold the newest part of the log, if there are some.
+    pub(crate) cluster: Option<Cluster>,
     pub(crate) engine: Option<E>,
     pub(crate) promises: Vec<E::Promise>,
     /// Every epoch up to here was acknowledged or seen after a restart: it must not be lost.
@@ -187,6 +190,7 @@ impl<E: Engine> Machine<E> {
                 .map(|i| SimDisk::new(scramble(seed ^ (i << 56))))
                 .collect(),
             clock: Arc::new(ManualClock::at(1_700_000_000_000_000)),
+            cluster: None,
             engine: None,
             promises: Vec::new(),
             must_survive: 0,
@@ -240,6 +244,7 @@ impl<E: Engine> Machine<E> {
     /// The engine and what only it knew are gone.
     pub(crate) fn forget(&mut self) {
         self.engine = None;
+        self.cluster.iter().for_each(Cluster::leave);
         self.promises.clear();
         self.stopped = false;
     }

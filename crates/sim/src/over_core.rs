@@ -13,10 +13,12 @@ use perdura_device::{Clock, Disk, SimDisk};
 use perdura_page::digest::bound;
 use perdura_recovery::image::{ImageFile, PageSummer, Places, read_directory};
 use perdura_recovery::{
-    Anchor, Disks, Level, METHODS, Method, Player, RestartOptions, Schedule, read_anchor, restart,
+    Anchor, Disks, Level, METHODS, Method, Player, RestartOptions, Schedule, Tail, read_anchor,
+    restart,
 };
-use perdura_wal::{Direction, Scheme};
+use perdura_wal::{Direction, Rung, Scheme};
 
+use crate::cluster::Cluster;
 use crate::machine::{Machine, engine, keep_locked};
 use crate::other_image::OtherImage;
 use crate::report::Check;
@@ -38,7 +40,7 @@ pub struct Promise {
 }
 
 engine!(Core: Core, Promise, |core: &Core, promise: &Promise| {
-    (promise.ticket <= core.durable()).then_some(promise.needs)
+    (promise.ticket <= core.wal().durable(Rung::Mirror).0).then_some(promise.needs)
 });
 
 /// The anchor as the restart found it, if it did: after a failed read it may have put an image
@@ -61,7 +63,29 @@ pub(crate) fn dry_run_options(
     }
 }
 
+/// Whether nodes may hold more of the log of these disks.
+pub(crate) fn is_mirrored(disks: &[Arc<SimDisk>]) -> Check<bool> {
+    Ok(anchor_of(&disks[0])?.is_some_and(|anchor| anchor.mirrored.is_some()))
+}
+
 impl Machine<Core> {
+    /// What nodes do beside the step of the run, if there are some.
+    pub(crate) fn step_of_nodes(&mut self) -> Check {
+        let (Some(cluster), Some(core)) = (&mut self.cluster, &self.engine) else {
+            return Ok(());
+        };
+        let is_mirrored = core.nodes().is_some_and(|nodes| nodes.is_mirrored());
+        match cluster.step(core) {
+            Ok(is_ahead) => {
+                for (mark, is_so) in [("mirrored", is_mirrored), ("ahead_of_disk", is_ahead)] {
+                    *self.tally.reached.entry(mark).or_default() += u64::from(is_so);
+                }
+                Ok(())
+            }
+            Err(error) => self.tolerate("the mirror", &error),
+        }
+    }
+
     /// Closes the epoch, or takes a part of closing it.
     pub(crate) fn close(&mut self) {
         let stream = self.draw_stream();
@@ -175,12 +199,25 @@ pub(crate) trait OverCore {
 
     /// Opens the engine on the given disks.
     fn open_core(&self, disks: &[Arc<SimDisk>]) -> Result<Core, Error> {
-        let progress = Arc::new(Progress::default());
-        let core = Core::open(self.env(disks), self.options(), progress)?;
+        self.open_in(self.env(disks))
+    }
+
+    /// Opens the engine.
+    fn open_in(&self, env: Env) -> Result<Core, Error> {
+        let core = Core::open(env, self.options(), Arc::new(Progress::default()))?;
         if self.prepares_by_steps() {
             core.wal().prepare_by(|| ());
         }
         Ok(core)
+    }
+
+    /// Opens the engine on the run's disks, with its nodes if there are some.
+    fn open_life(&self, disks: &[Arc<SimDisk>]) -> Result<Core, Error> {
+        let env = Env {
+            nodes: self.machine().cluster.as_ref().map(Cluster::nodes),
+            ..self.env(disks)
+        };
+        self.open_in(env)
     }
 
     /// Holds a restart without damage against the model.
@@ -209,8 +246,8 @@ pub(crate) trait OverCore {
         let core = self.machine().engine();
         self.check_levels(before, choice)?;
         self.check_images(&before[0])?;
-        if !self.is_logged() {
-            // No other image stands in for one that is damaged.
+        if !self.is_logged() || is_mirrored(before)? {
+            // No other image stands in for one that is damaged, or none without the nodes.
             return Ok(());
         }
         let Some(anchor) = anchor_of(&before[0])? else {
@@ -300,7 +337,12 @@ pub(crate) trait OverCore {
         schedule: Schedule,
     ) -> Check<u64> {
         let env = self.env(disks);
-        match restart(&self.dry_run_options(&env, method, schedule)) {
+        let mut options = self.dry_run_options(&env, method, schedule);
+        if is_mirrored(disks)? {
+            // All come to the end of the disks, without what only nodes hold.
+            options.tail = Tail::GivenUp;
+        }
+        match restart(&options) {
             Ok(Some(restarted)) => perdura::digest::digest(restarted.heap.as_ref())
                 .map_err(|error| format!("the digest: {error}")),
             Ok(None) => Ok(0),

@@ -15,6 +15,14 @@ const SHARED: [Flaw; 4] = [
     Flaw::SnapshotRaisesG,
 ];
 
+/// Some seeded bugs of the mirror, which a quarter of the runs can meet.
+const OF_NODES: [Flaw; 4] = [
+    Flaw::SealedAnew,
+    Flaw::DrainedFromVouched,
+    Flaw::VouchedOnMirror,
+    Flaw::RingsRetiredEarly,
+];
+
 #[test]
 fn random_crash_chains_keep_every_promise() {
     common::every_promise_is_kept_and_every_fault_strikes(Mode::Tables);
@@ -23,7 +31,7 @@ fn random_crash_chains_keep_every_promise() {
 #[test]
 fn crashes_meet_frames_to_be_played_and_open_snapshots() {
     let report = common::runs(Mode::Tables, 1, 200);
-    for mark in ["frame_played", "snapshot_open"] {
+    for mark in ["frame_played", "snapshot_open", "mirrored", "ahead_of_disk"] {
         assert!(report.reached.contains_key(mark), "{mark} never came");
     }
 }
@@ -41,6 +49,7 @@ fn every_seeded_bug_of_typed_tables_is_caught() {
         .into_iter()
         .chain(Flaw::ORDERED)
         .chain(SHARED)
+        .chain(OF_NODES)
         .collect();
     common::each_is_caught(Mode::Tables, &flaws, || None);
 }

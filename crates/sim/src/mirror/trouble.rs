@@ -3,6 +3,7 @@
 use fastrand::Rng;
 use perdura::mirror::sim::{Mood, SimNet, SimRegister, Way};
 
+use crate::cluster::deliver;
 use crate::swarm::pick;
 
 /// Nodes, network and arbiter, and what draws their fate.
@@ -18,13 +19,7 @@ pub(super) struct Trouble {
 impl Trouble {
     /// Moves up to so many frames, each of a drawn connection.
     pub fn deliver(&mut self, frames: usize) {
-        for _ in 0..frames {
-            let moves = self.net.moves();
-            if moves.is_empty() {
-                return;
-            }
-            self.net.deliver(moves[self.rng.usize(0..moves.len())]);
-        }
+        deliver(&self.net, &mut self.rng, frames);
     }
 
     fn draw_node(&mut self) -> String {

@@ -1,16 +1,16 @@
 //! What a run consists of.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use fastrand::Rng;
 use parking_lot::Mutex;
+use perdura::mirror::View;
 use perdura::mirror::sim::{SimNet, SimRegister};
-use perdura::mirror::{Key, Machine, MirrorOptions, Patience, Register, View};
 use perdura::{Core, Disks, Env, Error, Nodes, Progress};
 use perdura_base::error::Family;
 use perdura_device::{Clock, Disk, ManualClock, SimDisk};
 
+use crate::cluster::Fabric;
 use crate::content::scramble;
 use crate::machine::keep_locked;
 use crate::report::{Check, Tally};
@@ -31,7 +31,7 @@ pub(super) struct World {
     pub register: SimRegister,
     /// The nodes' addresses, two for each group.
     pub groups: Vec<[String; 2]>,
-    random: Arc<AtomicU64>,
+    fabric: Fabric,
     clients: u32,
     numbers: u64,
     /// A process that was stopped and may go on.
@@ -44,22 +44,12 @@ pub(super) struct World {
 impl World {
     /// A machine with empty disks, and nodes that run.
     pub fn new(seed: u64, rng: Rng, character: Character) -> World {
-        let net = SimNet::new();
-        let mut groups = Vec::new();
-        for group in 0..character.groups {
-            let pair = [0, 1].map(|node| format!("node-{group}-{node}"));
-            for (number, address) in (1u8..).zip(&pair) {
-                let machine = Machine([group * 2 + number; 16]);
-                net.add(address, machine, character.tail_bytes * 2, Key::none());
-            }
-            groups.push(pair);
-        }
+        let fabric = Fabric::new(seed, character.groups, character.tail_bytes);
         let disks = if character.apart {
             1 + u64::from(character.streams)
         } else {
             1
         };
-        assert!(!groups.is_empty(), "a mirror has nodes");
         World {
             seed,
             rng,
@@ -67,10 +57,10 @@ impl World {
                 .map(|number| SimDisk::new(scramble(seed ^ (number << 56))))
                 .collect(),
             clock: Arc::new(ManualClock::at(1_700_000_000_000_000)),
-            net,
-            register: SimRegister::new(),
-            groups,
-            random: Arc::new(AtomicU64::new(seed)),
+            net: fabric.net.clone(),
+            register: fabric.register.clone(),
+            groups: fabric.groups.clone(),
+            fabric,
             clients: 0,
             numbers: 0,
             asleep: None,
@@ -151,7 +141,6 @@ impl World {
 
     /// The nodes as a process has them; meanwhile `trouble` of 100 moments have some.
     fn nodes(&mut self, client: u32, trouble: u8) -> Nodes {
-        let (register, random) = (self.register.clone(), Arc::clone(&self.random));
         let clock = Arc::clone(&self.clock);
         let meanwhile = Mutex::new(Trouble {
             rng: self.rng.fork(),
@@ -160,28 +149,14 @@ impl World {
             groups: self.groups.clone(),
             clients: client,
         });
-        Nodes {
-            options: MirrorOptions {
-                tail_bytes_max: self.character.tail_bytes,
-                ..MirrorOptions::new(self.groups.clone(), Key::none())
-            },
-            net: self.net.client(client),
-            register: Arc::new(move |_| Ok(Box::new(register.clone()) as Box<dyn Register>)),
-            random: Arc::new(move || scramble(random.fetch_add(1, Ordering::Relaxed))),
-            patience: Patience {
-                other_ns: 40_000_000,
-                all_ns: 200_000_000,
-                retry_ns: 20_000_000,
-            },
-            pass: Arc::new(move || {
-                let mut meanwhile = meanwhile.lock();
-                meanwhile.deliver(8);
-                if meanwhile.rng.u8(0..100) < trouble {
-                    meanwhile.strike();
-                }
-                clock.advance_us(10_000);
-            }),
-        }
+        self.fabric.nodes(client, move || {
+            let mut meanwhile = meanwhile.lock();
+            meanwhile.deliver(8);
+            if meanwhile.rng.u8(0..100) < trouble {
+                meanwhile.strike();
+            }
+            clock.advance_us(10_000);
+        })
     }
 
     /// What strikes between the steps.

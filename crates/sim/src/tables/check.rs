@@ -133,7 +133,8 @@ impl World {
         if !writes.is_empty() {
             let numbers = World::numbers(self.core());
             self.oracle.commit(Commit {
-                epoch: self.moment(self.core().wal().current().0),
+                // With nodes the open has closed that epoch.
+                epoch: self.moment(self.core().wal().last_appended().0),
                 writes,
                 numbers: numbers.into_iter().enumerate().collect(),
                 ids: Vec::new(),

@@ -8,7 +8,7 @@ use perdura_heap::SnapshotMode;
 use perdura_recovery::Level;
 
 use crate::lives::{Lives, Rarity, run_drawn};
-use crate::over_core::OverCore;
+use crate::over_core::{OverCore, is_mirrored};
 use crate::report::{Check, CrashOptions, Tally};
 use crate::swarm::{draw_schedule, pick};
 
@@ -27,17 +27,21 @@ impl Lives for World {
     const ROTS: u32 = 2;
 
     fn open_on(&self, disks: &[Arc<SimDisk>]) -> Result<Core, Error> {
-        self.open_core(disks)
+        self.open_life(disks)
     }
 
     fn draw_way(&mut self) {
+        // With nodes an open makes durable what it logs, and the tables of one that fails count.
+        let declares = !self.opens_again || self.machine.cluster.is_none();
         let World { machine, swarm, .. } = self;
         swarm.dropped = 0;
         let level = pick(&mut machine.rng, &Level::ALL);
         swarm.options.schedule = draw_schedule(&mut machine.rng, level);
         if swarm.changes {
             let sort = pick(&mut machine.rng, &Sort::ALL);
-            swarm.declare(sort);
+            if declares {
+                swarm.declare(sort);
+            }
             swarm.draw_typed(&mut machine.rng);
         }
         let modes = [SnapshotMode::Pages, SnapshotMode::Rows];
@@ -46,6 +50,7 @@ impl Lives for World {
 
     fn step(&mut self) -> Check {
         self.draw_step()?;
+        self.machine.step_of_nodes()?;
         self.note_image();
         self.check_room()
     }
@@ -77,9 +82,11 @@ impl Lives for World {
     fn try_again(&mut self) {
         // A restart that fails may or may not have taken the mark of a clean shutdown away.
         self.closed_cleanly = None;
+        self.opens_again = true;
     }
 
     fn check_restart(&mut self) -> Check {
+        self.opens_again = false;
         self.mark_reached();
         self.check_state()
     }
@@ -90,7 +97,9 @@ impl Lives for World {
             return Ok(());
         };
         match choice % 5 {
-            0 if !self.swarm.unlogged => self.check_gap(&copies, choice / 5),
+            0 if !self.swarm.unlogged && !is_mirrored(&copies)? => {
+                self.check_gap(&copies, choice / 5)
+            }
             _ => self.check_other_ways(&copies, choice / 5),
         }
     }

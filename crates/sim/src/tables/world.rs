@@ -8,6 +8,8 @@ use perdura::typed::replay::Replayer;
 use perdura::{Core, CoreOptions, Env, PartitionId};
 use perdura_recovery::{Method, RestartOptions, Schedule};
 
+use crate::cluster::Cluster;
+use crate::content::scramble;
 use crate::machine::Machine;
 use crate::over_core::{OverCore, dry_run_options};
 use crate::report::Check;
@@ -24,6 +26,8 @@ pub(crate) struct World {
     pub snapshots: Vec<Held>,
     /// Whether the last life ended with the anchor's mark of a clean shutdown, if that is known.
     pub closed_cleanly: Option<bool>,
+    /// Whether the last open failed.
+    pub opens_again: bool,
     /// Without a log: the checkpoint whose image the anchor names, which must not be lost.
     pub must_image: u64,
     /// Without a log: the checkpoint whose image the last restart loaded.
@@ -113,14 +117,20 @@ impl OverCore for World {
 
 impl World {
     /// A machine with empty disks.
-    pub fn new(seed: u64, rng: Rng, swarm: Swarm) -> World {
+    pub fn new(seed: u64, rng: Rng, mut swarm: Swarm) -> World {
         let logs = swarm.course.log_disks(swarm.disks_apart);
+        let has_nodes = !swarm.unlogged && scramble(seed ^ 0x6e6f_6465).is_multiple_of(4);
+        // What rots is restarted without the nodes, which may be needed.
+        swarm.course.rot &= !has_nodes;
+        let mut machine = Machine::new(seed, rng, swarm.course.clone(), 1 + logs);
+        machine.cluster = has_nodes.then(|| Cluster::new(seed, Arc::clone(&machine.clock)));
         World {
-            machine: Machine::new(seed, rng, swarm.course.clone(), 1 + logs),
+            machine,
             oracle: Oracle::new(swarm.options.partitions),
             swarm,
             snapshots: Vec::new(),
             closed_cleanly: Some(false),
+            opens_again: false,
             must_image: 0,
             loaded_image: 0,
         }
