@@ -191,20 +191,22 @@ impl Nodes {
             }
             return Ok(claimed);
         }
-        match self.fetch(view, anchor, mono_ns) {
-            Ok(kept) => {
-                claimed.notes = drain_all(disks, anchor, &kept)?;
-                if accept_loss {
-                    let why =
-                        "nothing was given up: the nodes have returned all that was acknowledged";
-                    claimed.notes.push(why.into());
-                }
-            }
-            Err(error) if accept_loss => {
+        let (kept, lacks) = self.fetch(view, anchor, accept_loss, mono_ns)?;
+        assert!(
+            accept_loss || lacks.is_none(),
+            "a takeover that lacks something is refused, or its loss is accepted"
+        );
+        claimed.notes = drain_all(disks, anchor, &kept)?;
+        match lacks {
+            Some(why) => {
                 claimed.tail = Tail::GivenUp;
-                claimed.notes.push(error.to_string());
+                claimed.notes.push(why.to_string());
             }
-            Err(error) => return Err(error),
+            None if accept_loss => {
+                let why = "nothing was given up: the nodes have returned all that was acknowledged";
+                claimed.notes.push(why.into());
+            }
+            None => {}
         }
         Ok(claimed)
     }
@@ -233,8 +235,9 @@ impl Nodes {
         &self,
         view: &View,
         anchor: &Anchor,
+        accept_loss: bool,
         mono_ns: &dyn Fn() -> u64,
-    ) -> Result<Vec<Vec<Kept>>> {
+    ) -> Result<(Vec<Vec<Kept>>, Option<Error>)> {
         let random = Arc::clone(&self.random);
         let mut fetch = Fetch::new(
             view.clone(),
@@ -243,10 +246,11 @@ impl Nodes {
             self.patience,
             drained_from(anchor),
             Box::new(move || random()),
-        );
+        )
+        .accepting_loss(accept_loss);
         loop {
             match fetch.step(mono_ns())? {
-                Fetched::All(kept) => return Ok(kept),
+                Fetched::All(kept) => return Ok((kept, fetch.take_lacks())),
                 Fetched::Step => {}
                 Fetched::Waits => (self.pass)(),
             }
@@ -419,6 +423,10 @@ impl Log for OverWal {
 
     fn raise(&self, stream: StreamId, end: Pos) {
         self.wal.raise_mirror(stream, end);
+    }
+
+    fn follow_disk(&self, follows: bool) {
+        self.wal.mirror_follows_disk(follows);
     }
 
     fn want_copy(&self) {

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use perdura_base::Result;
 use perdura_device::Disk;
 use perdura_mirror::Node;
-use perdura_mirror::hard_copy::{Found, HardCopier, HardCopyStats};
+use perdura_mirror::hard_copy::{Found, HardCopier, HardCopyStats, earlier};
 
 use crate::serve::Say;
 
@@ -63,8 +63,9 @@ impl HardCopy {
     /// The disk's; that another node has the directory.
     pub(crate) fn start(disk: Arc<dyn Disk>, node: Arc<Mutex<Node>>, say: Say) -> Result<HardCopy> {
         let name = disk.name();
-        let (copier, found) = HardCopier::new(disk)?;
+        let (copier, found) = HardCopier::new(Arc::clone(&disk))?;
         say_found(&name, &found, &say);
+        node.lock().remember(earlier(disk.as_ref(), &found)?);
         let state = Arc::<Mutex<HardCopyState>>::default();
         let (stop, stopped) = channel();
         let copying = Copying {

@@ -4,9 +4,11 @@
 
 mod codec;
 mod copier;
+mod earlier;
 mod found;
 
 pub use copier::{HardCopier, HardCopyStats};
+pub use earlier::{Earlier, earlier};
 pub use found::{Found, FoundRing, list, read_back};
 
 /// Bytes of pieces with which a file is full.

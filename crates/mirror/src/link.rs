@@ -32,6 +32,9 @@ use crate::shared::Shared;
 /// The longest part of a stream that one append carries, bytes.
 const CHUNK_BYTES_MAX: u64 = 1 << 20;
 
+/// An operator hears of another trouble of a node after so long, nanoseconds.
+const NEWS_NS: u64 = 1_000_000_000;
+
 enum Stage {
     Down,
     Greeting(Handshake),
@@ -76,6 +79,8 @@ pub(crate) struct Link {
     pub trouble: Option<String>,
     /// The highest generation that the node has said it has seen.
     pub seen: Generation,
+    /// The trouble that was told last, and when.
+    told: Option<(String, u64)>,
 }
 
 impl Link {
@@ -96,6 +101,23 @@ impl Link {
             tried_ns: None,
             trouble: None,
             seen: Generation(0),
+            told: None,
+        }
+    }
+
+    /// What an operator is to hear of the node: another trouble than the last one, or its end.
+    pub fn take_news(&mut self, now_ns: u64) -> Option<String> {
+        let told = self.told.as_ref();
+        match &self.trouble {
+            Some(why) if told.is_none_or(|(last, at)| last != why && now_ns >= at + NEWS_NS) => {
+                self.told = Some((why.clone(), now_ns));
+                Some(format!("node {}: {why}", self.address))
+            }
+            None if self.is_ready() => {
+                self.told.take()?;
+                Some(format!("node {} takes blocks", self.address))
+            }
+            _ => None,
         }
     }
 
@@ -220,8 +242,8 @@ impl Link {
         }
     }
 
-    /// Takes what the node has said. Returns whether it holds more than before.
-    pub fn receive(&mut self, caller: &Caller, now_ns: u64) -> bool {
+    /// Takes what the node has said; the streams were shipped up to `ends`. Returns whether it holds more than before.
+    pub fn receive(&mut self, caller: &Caller, ends: &[Pos], now_ns: u64) -> bool {
         let mut more = false;
         while let Some(connection) = &mut self.connection {
             let frame = match connection.receive() {
@@ -237,11 +259,11 @@ impl Link {
             let taken = match Reply::decode(&frame) {
                 Ok(Reply::Mapped(held, bytes)) => match memory {
                     Some(memory) if to_u64(memory.len()) == bytes => {
-                        self.take_mapped(&held, memory, caller, now_ns)
+                        self.take_mapped(&held, memory, caller, ends, now_ns)
                     }
                     _ => Err("the node shares memory that has not come".into()),
                 },
-                Ok(reply) => self.take(reply, caller, now_ns),
+                Ok(reply) => self.take(reply, caller, ends, now_ns),
                 Err(malformed) => Err(format!("the node sends {malformed}")),
             };
             match taken {
@@ -272,6 +294,7 @@ impl Link {
         held: &Held,
         memory: Arc<dyn Shared>,
         caller: &Caller,
+        ends: &[Pos],
         now_ns: u64,
     ) -> Result<bool, String> {
         self.hear(now_ns)?;
@@ -280,7 +303,7 @@ impl Link {
         if !self.is_ready() || !is_asked {
             return Err("the node maps a ring that was not asked for".into());
         }
-        let more = self.note_held(held, caller)?;
+        let more = self.note_held(held, caller, ends)?;
         let ring = Writing::new(memory)?;
         if ring.end() != held.ring.end {
             return Err("the node shares memory that holds something else".into());
@@ -289,7 +312,13 @@ impl Link {
         Ok(more)
     }
 
-    fn take(&mut self, reply: Reply<'_>, caller: &Caller, now_ns: u64) -> Result<bool, String> {
+    fn take(
+        &mut self,
+        reply: Reply<'_>,
+        caller: &Caller,
+        ends: &[Pos],
+        now_ns: u64,
+    ) -> Result<bool, String> {
         self.hear(now_ns)?;
         if let Stage::Greeting(handshake) = &mut self.stage {
             let greeted = handshake.take(&reply, caller)?;
@@ -297,7 +326,7 @@ impl Link {
             return Ok(false);
         }
         match reply {
-            Reply::Held(held) => self.note_held(&held, caller),
+            Reply::Held(held) => self.note_held(&held, caller, ends),
             Reply::Pong { inc } | Reply::Retired { inc, .. } => {
                 self.check_inc(inc)?;
                 Ok(false)
@@ -336,7 +365,7 @@ impl Link {
         }
     }
 
-    fn note_held(&mut self, reply: &Held, caller: &Caller) -> Result<bool, String> {
+    fn note_held(&mut self, reply: &Held, caller: &Caller, ends: &[Pos]) -> Result<bool, String> {
         self.check_inc(reply.inc)?;
         let ring = reply.ring;
         let at = usize::from(ring.stream.0);
@@ -345,7 +374,13 @@ impl Link {
         }
         let sent = match self.streams[at] {
             // What it has is where sending goes on; see `send`.
-            Progress::Opening => ring.end,
+            Progress::Opening if ring.end <= ends[at] => ring.end,
+            Progress::Opening => {
+                let (holds, end) = (ring.end, ends[at]);
+                return Err(format!(
+                    "the node holds {holds} of a stream that ends at {end}"
+                ));
+            }
             Progress::Open { sent, .. } => sent,
             Progress::Closed => return Err("the node holds a ring that was not asked for".into()),
         };
@@ -380,6 +415,9 @@ impl Link {
     /// Sends of a stream's tail what was not sent, as far as the connection takes it.
     pub fn send(&mut self, caller: &Caller, stream: StreamId, tail: &Ring, now_ns: u64) {
         let at = usize::from(stream.0);
+        if let Progress::Open { sent, .. } = self.streams[at] {
+            assert!(sent <= tail.end(), "what was sent is in the tail, or was");
+        }
         while self.is_ready() {
             let generation = caller.generation;
             match self.streams[at] {
@@ -417,11 +455,6 @@ impl Link {
                     if armed(Flaw::SentCounts) {
                         self.held[at] = sent;
                     }
-                }
-                Progress::Open { sent, .. } if sent > tail.end() => {
-                    let end = tail.end();
-                    let why = format!("the node holds {sent} of a stream that ends at {end}");
-                    self.break_off(why, now_ns);
                 }
                 // The node's ring ends before the tail: it begins again with the tail's begin.
                 Progress::Closed | Progress::Open { .. } => {

@@ -16,6 +16,8 @@ pub const FRAME_BYTES_MAX: usize = perdura_wal::block::BLOCK_BYTES_MAX + 96;
 pub(crate) const FRAME_BYTES_MIN: usize = 12;
 /// The most bytes of a ring that one read returns.
 pub const READ_BYTES_MAX: u32 = 1 << 20;
+/// No log gets farther.
+pub(crate) const POS_MAX: u64 = 1 << 62;
 /// The version of the protocol.
 const VERSION: u16 = 1;
 const MAGIC: &[u8; 4] = b"PLGD";
@@ -109,6 +111,26 @@ pub enum Request<'a> {
     },
     /// Say that you live.
     Ping,
+    /// Seal, and say what a start of the node that has ended left in its hard copy.
+    Recall {
+        /// The new generation.
+        generation: Generation,
+        /// The start that has ended.
+        inc: NodeInc,
+    },
+    /// Return bytes that a start of the node that has ended left.
+    Reread {
+        /// The start that has ended.
+        inc: NodeInc,
+        /// The ring's generation.
+        generation: Generation,
+        /// The stream.
+        stream: StreamId,
+        /// The first byte's position.
+        from: Pos,
+        /// How many, at most [`READ_BYTES_MAX`].
+        len: u32,
+    },
 }
 
 /// What a node says first.

@@ -7,6 +7,7 @@
 //! * When a database's generation rises, the rings that writers before it map are sealed.
 
 mod held;
+mod recall;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, btree_map};
@@ -17,9 +18,11 @@ use perdura_base::num::to_u64;
 use perdura_base::{Pos, StreamId, Uuid};
 
 use crate::auth::{Key, Nonce, Side};
+use crate::hard_copy::Earlier;
 use crate::ids::{Generation, Machine, NodeInc};
 use crate::message::{
-    Greeting, Held, Malformed, READ_BYTES_MAX, Reason, Refused, Reply, Request, RingState, Sealed,
+    Greeting, Held, Malformed, POS_MAX, READ_BYTES_MAX, Reason, Refused, Reply, Request, RingState,
+    Sealed,
 };
 use crate::ring::{Ring, RingRefusal};
 use crate::shared::{Memories, Shared};
@@ -150,6 +153,8 @@ impl Database {
 pub struct Node {
     options: NodeOptions,
     databases: HashMap<Uuid, Database>,
+    /// What its earlier starts have left, as its hard copy has it.
+    earlier: Vec<Earlier>,
     appends: u64,
     refusals: u64,
 }
@@ -191,6 +196,7 @@ impl Node {
         Node {
             options,
             databases: HashMap::new(),
+            earlier: Vec::new(),
             appends: 0,
             refusals: 0,
         }
@@ -400,6 +406,10 @@ impl Node {
                     let why = format!("a block at {pos} of a stream that is synced up to {low}");
                     return Err(Refusal::new(Reason::Malformed, why));
                 }
+                if pos.0 + to_u64(bytes.len()) + u64::from(pad) > POS_MAX {
+                    let why = format!("a block at {pos} ends behind the last position, {POS_MAX}");
+                    return Err(Refusal::new(Reason::Malformed, why));
+                }
                 let name = (generation, stream);
                 let NodeRing::Own(ring) = self.ring(uuid, name)? else {
                     let why = format!("the ring of stream {stream} is mapped");
@@ -455,6 +465,14 @@ impl Node {
                     bytes,
                 })
             }
+            Request::Recall { generation, inc } => self.recall(uuid, generation, inc),
+            Request::Reread {
+                inc,
+                generation,
+                stream,
+                from,
+                len,
+            } => self.reread((uuid, inc, generation, stream), from, len, bytes),
             Request::Retire { generation } => {
                 self.check_generation(uuid, generation)?;
                 let database = self.database(uuid)?;
@@ -464,6 +482,8 @@ impl Node {
                 );
                 database.retired = database.retired.max(generation);
                 database.rings.retain(|(of, _), _| *of >= generation);
+                self.earlier
+                    .retain(|of| of.uuid != uuid || of.generation >= generation);
                 Ok(Reply::Retired { inc, generation })
             }
         }

@@ -177,6 +177,9 @@ pub struct Fetch {
     patience: Patience,
     /// From where on each stream is wanted: the disk holds what is before.
     from: Vec<Pos>,
+    /// Whether to go on without what no node returns.
+    accept_loss: bool,
+    lacks: Option<Error>,
     groups: Vec<(usize, [Visit; 2])>,
     begun_ns: Option<u64>,
     random: Box<dyn FnMut() -> u64 + Send>,
@@ -193,6 +196,8 @@ struct Visit {
     sealed_ns: Option<u64>,
     /// Its memory does not hold all that it took: what it returns helps, and does not suffice.
     is_damaged: bool,
+    /// What it returns is of its hard copy.
+    is_recalled: bool,
     kept: Vec<(StreamId, Kept, Pos)>,
 }
 
@@ -227,6 +232,7 @@ impl Fetch {
             trouble: None,
             sealed_ns: None,
             is_damaged: false,
+            is_recalled: false,
             kept: Vec::new(),
         };
         let mut groups = Vec::new();
@@ -249,16 +255,30 @@ impl Fetch {
             net,
             patience,
             from,
+            accept_loss: false,
+            lacks: None,
             groups,
             begun_ns: None,
             random,
         }
     }
 
+    /// Takes what there is, hard copies of ended starts included, if no node holds all that was acknowledged.
+    #[must_use]
+    pub fn accepting_loss(mut self, accept_loss: bool) -> Fetch {
+        self.accept_loss = accept_loss;
+        self
+    }
+
+    /// Why what was fetched may lack what was acknowledged; `None` if it has all.
+    pub fn take_lacks(&mut self) -> Option<Error> {
+        self.lacks.take()
+    }
+
     /// Takes a step, which waits for nothing.
     ///
     /// # Errors
-    /// [`Error::Usage`] if no node of a mirror holds what was acknowledged, or none answers in time: what they hold is
+    /// Unless the loss is accepted, [`Error::Usage`] if no node of a mirror holds what was acknowledged, or none answers in time: what they hold is
     /// lost unless one comes back.
     pub fn step(&mut self, now_ns: u64) -> Result<Fetched> {
         let begun_ns = *self.begun_ns.get_or_insert(now_ns);
@@ -271,6 +291,7 @@ impl Fetch {
                     net: self.net.as_ref(),
                     from: &self.from,
                     group: *number,
+                    accept_loss: self.accept_loss,
                     retry_ns: self.patience.retry_ns,
                     now_ns,
                 };
@@ -285,7 +306,12 @@ impl Fetch {
             let has_one = visits.iter().any(Visit::suffices);
             let lost = !has_one && visits.iter().all(Visit::is_settled);
             if lost || (over && !has_one) {
-                return Err(no_node(*number, visits));
+                let error = no_node(*number, visits);
+                if !self.accept_loss {
+                    return Err(error);
+                }
+                self.lacks.get_or_insert(error);
+                continue;
             }
             let sealed = visits.iter().filter_map(|visit| visit.sealed_ns).min();
             let waits_for_other =
@@ -294,11 +320,10 @@ impl Fetch {
                 return Ok(Fetched::Waits);
             }
         }
+        let mut groups = self.groups.iter();
         assert!(
-            self.groups
-                .iter()
-                .all(|(_, visits)| visits.iter().any(Visit::suffices)),
-            "each mirror has returned what was acknowledged"
+            self.lacks.is_some() || groups.all(|(_, visits)| visits.iter().any(Visit::suffices)),
+            "each mirror has returned what was acknowledged, or the loss is accepted"
         );
         let mut all = vec![Vec::new(); self.from.len()];
         for visit in self.groups.iter_mut().flat_map(|(_, visits)| visits) {
@@ -323,7 +348,7 @@ fn no_node(group: usize, visits: &[Visit; 2]) -> Error {
     Error::Usage(format!(
         "acknowledged transactions may be in the memory of the nodes of group {group} only, and none of them returns \
          it ({}). Nothing was changed but the generation. Bring one of the nodes back as it was and start again; or \
-         start with --accept-loss, which gives up what only they hold and prints what that is",
+         start with --accept-loss, which takes what their hard copies (--dir) have, gives up the rest, and prints what that is",
         told.join("; ")
     ))
 }
@@ -334,6 +359,7 @@ struct Context<'a> {
     net: &'a dyn Net,
     from: &'a [Pos],
     group: usize,
+    accept_loss: bool,
     retry_ns: u64,
     now_ns: u64,
 }
@@ -406,7 +432,7 @@ impl Visit {
     fn break_off(&mut self, why: String) {
         self.connection = None;
         self.stage = Stage::Down;
-        self.is_damaged = false;
+        (self.is_damaged, self.is_recalled) = (false, false);
         self.kept.clear();
         self.trouble = Some(why);
     }
@@ -431,6 +457,12 @@ impl Visit {
                     self.trouble = Some(format!(
                         "it was started again since: it was {was}, and is {inc}, with an empty memory"
                     ));
+                    if context.accept_loss {
+                        self.stage = Stage::Sealing;
+                        self.is_recalled = true;
+                        let (generation, inc) = (context.caller.generation, was);
+                        return self.say(&Request::Recall { generation, inc });
+                    }
                     (self.connection, self.stage) = (None, Stage::Empty);
                     Ok(())
                 }
@@ -440,10 +472,17 @@ impl Visit {
                     self.say(&Request::Seal { generation })
                 }
             },
+            // Nothing was left, or it knows no hard copies.
+            (Stage::Sealing, Reply::Refused(_)) if self.is_recalled => {
+                (self.connection, self.stage) = (None, Stage::Empty);
+                Ok(())
+            }
             (Stage::Sealing, Reply::Sealed(sealed))
                 if sealed.inc == self.member.inc || armed(Flaw::EmptyNodeSuffices) =>
             {
                 self.sealed_ns.get_or_insert(context.now_ns);
+                // A hard copy is behind what was acknowledged.
+                self.is_damaged |= self.is_recalled;
                 for (number, home) in (0u8..).zip(&context.view.homes) {
                     if usize::from(*home) == context.group {
                         self.want(StreamId(number), &sealed.rings, context);
@@ -491,8 +530,13 @@ impl Visit {
         };
         let from = ring.low.max(context.from[usize::from(stream.0)]);
         if from < ring.end {
+            let copy = if self.is_recalled {
+                "the hard copy of "
+            } else {
+                ""
+            };
             let kept = Kept {
-                holder: self.member.address.clone(),
+                holder: format!("{copy}{}", self.member.address),
                 from,
                 bytes: Vec::new(),
             };
@@ -509,11 +553,22 @@ impl Visit {
                 continue;
             }
             let left = (end.0 - reached.0).min(u64::from(READ_BYTES_MAX));
-            let read = Request::Read {
-                generation: context.view.rings,
-                stream: *stream,
-                from: reached,
-                len: to_u32(perdura_base::num::to_usize(left)),
+            let (generation, stream, from) = (context.view.rings, *stream, reached);
+            let len = to_u32(perdura_base::num::to_usize(left));
+            let read = match self.is_recalled {
+                true => Request::Reread {
+                    inc: self.member.inc,
+                    generation,
+                    stream,
+                    from,
+                    len,
+                },
+                false => Request::Read {
+                    generation,
+                    stream,
+                    from,
+                    len,
+                },
             };
             self.stage = Stage::Reading(at);
             return self.say(&read);

@@ -51,6 +51,9 @@ pub trait Log: Send + Sync {
     fn synced(&self, stream: StreamId) -> Pos;
     /// Notes that acknowledgements of a stream may go up to a position.
     fn raise(&self, stream: StreamId, end: Pos);
+    /// Whether acknowledgements rise with the disk by themselves, as they do at first. Only while every group of the view in force, and
+    /// of one that may replace it, is Disk: in the other modes the disk alone acknowledges nothing.
+    fn follow_disk(&self, follows: bool);
     /// Makes the copy due: what was shipped is to be synced now.
     fn want_copy(&self);
     /// The commit epoch that is durable on the log's disks.
@@ -257,10 +260,10 @@ impl Mirror {
         if state.fenced.is_some() {
             return false;
         }
-        for group in &mut state.groups {
-            for link in group {
-                link.receive(&self.caller, now_ns);
-            }
+        let ends: Vec<Pos> = self.tails.iter().map(|tail| tail.lock().end()).collect();
+        for link in state.groups.iter_mut().flatten() {
+            link.receive(&self.caller, &ends, now_ns);
+            state.events.extend(link.take_news(now_ns));
         }
         for (number, tail) in (0u8..).zip(&self.tails) {
             let stream = StreamId(number);
@@ -372,10 +375,13 @@ impl Mirror {
         assert!(state.pending.is_none(), "one change of view at a time");
         (next.writer, next.life) = (self.writer, self.life);
         log.want_copy();
+        if !is_all_disk(&next) {
+            log.follow_disk(false);
+        }
         state.pending = Some(next.clone());
         drop(state);
         match self.register.lock().replace(&next)? {
-            Swap::Done => self.adopt(&mut self.state.lock(), next),
+            Swap::Done => self.adopt(&mut self.state.lock(), log, next),
             // Another writer's, or this one's by a try whose outcome was not known: the next step reads it.
             Swap::Lost => {}
         }
@@ -397,7 +403,9 @@ impl Mirror {
         let mut state = self.state.lock();
         let pending = state.pending.clone();
         match (found, pending) {
-            (Some(found), Some(pending)) if found == pending => self.adopt(&mut state, pending),
+            (Some(found), Some(pending)) if found == pending => {
+                self.adopt(&mut state, log, pending)
+            }
             // It may still arrive, so it is sent again, and nothing else before its fate is known.
             (Some(found), Some(_)) if found == state.view && armed(Flaw::PendingViewGivenUp) => {
                 state.pending = None;
@@ -405,7 +413,7 @@ impl Mirror {
             (Some(found), Some(pending)) if found == state.view => {
                 drop(state);
                 if self.register.lock().replace(&pending)? == Swap::Done {
-                    self.adopt(&mut self.state.lock(), pending);
+                    self.adopt(&mut self.state.lock(), log, pending);
                 }
                 return Ok(Managed::Step);
             }
@@ -437,7 +445,7 @@ impl Mirror {
         Ok(Managed::Step)
     }
 
-    fn adopt(&self, state: &mut State, next: View) {
+    fn adopt(&self, state: &mut State, log: &dyn Log, next: View) {
         assert!(
             next.v == state.view.v + 1 && next.generation == self.caller.generation,
             "a view follows the one before"
@@ -450,6 +458,9 @@ impl Mirror {
                 );
                 state.events.push(line);
             }
+        }
+        if is_all_disk(&next) {
+            log.follow_disk(true);
         }
         state.view = next;
         state.pending = None;
@@ -523,7 +534,7 @@ impl Mirror {
                 silent_ns: link
                     .silent_since_ns()
                     .map_or(0, |since| now_ns.saturating_sub(since)),
-                trouble: link.trouble.clone(),
+                trouble: (link.trouble.clone()).or_else(|| self.same(&state.groups[group], link)),
             }
         };
         let groups = state.groups.iter().zip(&state.view.groups).enumerate();
@@ -541,6 +552,24 @@ impl Mirror {
         }
     }
 
+    /// Why a node is no second one beside the first of its group.
+    fn same(&self, [first, second]: &[Link; 2], link: &Link) -> Option<String> {
+        let (one, two) = (first.identity()?, second.identity()?);
+        let address = &first.address;
+        if link.address != second.address || !first.is_ready() {
+            return None;
+        }
+        if one.inc == two.inc {
+            return Some(format!("it is the same node as {address}"));
+        }
+        (one.machine == two.machine && !self.options.one_machine).then(|| {
+            format!(
+                "it is on the same machine as {address}, and both would fail together: they are no mirror unless that is allowed \
+                 (log-one-machine)"
+            )
+        })
+    }
+
     /// Whether acknowledgements of some stream may rest on nodes, in the view in force or one that may replace it.
     #[must_use]
     pub fn is_mirrored(&self) -> bool {
@@ -548,6 +577,11 @@ impl Mirror {
         let pending = state.pending.as_ref().is_some_and(View::is_mirrored);
         state.view.is_mirrored() || pending
     }
+}
+
+/// Whether acknowledgements wait for the disk alone, in every group.
+fn is_all_disk(view: &View) -> bool {
+    view.groups.iter().all(|mode| *mode == Mode::Disk)
 }
 
 /// Whether a node has seen a higher generation than the writer's.

@@ -28,6 +28,8 @@ mod log_io;
 mod logd;
 mod memory;
 mod mirrored;
+mod mirrored_dir;
+mod mirrored_input;
 mod mirrored_tls;
 mod model;
 mod node_processes;

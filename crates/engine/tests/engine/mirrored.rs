@@ -8,7 +8,7 @@ use perdura::mirror::sim::{SimNet, SimRegister, Way};
 use perdura::mirror::{Key, Machine, MirrorOptions, Mode, NumberedFiles, Patience, Register};
 use perdura::{Core, Db, Disks, Env, Error, Nodes, Options, Progress, Rung, Ticket};
 use perdura_base::{Epoch, StreamId};
-use perdura_device::{Clock, CrashProfile, Disk, ManualClock, SimDisk};
+use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk};
 use perdura_recovery::log_end::log_end;
 use perdura_recovery::verify::{Verified, verify};
 use perdura_recovery::{Level, Method, RestartOptions, Schedule, Tail};
@@ -104,10 +104,16 @@ impl World {
 
     /// Writes a row that nodes hold and the disk does not.
     fn put_in_memory(&self, core: &Core, key: &str, value: &[u8]) -> Epoch {
+        // No epoch ends while nodes have not answered for the one before.
+        self.settle(core);
         let epoch = put(core, key, value).epoch;
         core.ship().unwrap();
         self.settle(core);
-        assert!(core.wal().durable(Rung::Mirror) >= epoch);
+        assert!(
+            core.wal().durable(Rung::Mirror) >= epoch,
+            "{:?}",
+            core.nodes().unwrap().status(self.clock.mono_ns())
+        );
         assert!(core.wal().durable(Rung::Disk) < epoch);
         epoch
     }
@@ -380,6 +386,109 @@ fn a_writer_that_was_replaced_acknowledges_nothing_and_stops() {
     assert!(old.wal().durable(Rung::Mirror) < late.epoch);
     let why = old.wal().check().unwrap_err();
     assert!(why.is_fenced(), "{why}");
+}
+
+/// A writer that slept while it was replaced woke up, synced to its own segments, which nobody reads any more, and took that for an
+/// acknowledgement: in Mirror, too, acknowledgements rose with the disk. `mirrored_input` met it with processes.
+#[test]
+fn in_mirror_the_disk_alone_acknowledges_nothing() {
+    let world = World::new();
+    let old = world.mirrored();
+    world.put_in_memory(&old, "key", b"old");
+    let new = world.open();
+    assert_eq!(get(&new, "key").as_deref(), Some(&b"old"[..]));
+    let late = put(&old, "key", b"late");
+    old.flush_all().expect("its disk takes it");
+    assert!(old.wal().durable(Rung::Disk) >= late.epoch);
+    assert!(old.wal().durable(Rung::Mirror) < late.epoch);
+    world.settle(&old);
+    assert!(old.wal().durable(Rung::Mirror) < late.epoch);
+    assert!(old.wal().check().unwrap_err().is_fenced());
+    // Where no group has a node, the disk's word is enough, and at once.
+    let world = World::new();
+    let core = world.mirrored();
+    for address in ["a", "b"] {
+        world.net.kill(address);
+    }
+    world.settle(&core);
+    core.flush_all().unwrap();
+    world.settle(&core);
+    assert_eq!(world.register.view().unwrap().groups[0], Mode::Disk);
+    let ticket = put(&core, "key", b"on disk");
+    core.flush_all().unwrap();
+    assert!(core.wal().durable(Rung::Mirror) >= ticket.epoch);
+}
+
+/// The writer's wall clock goes back a year, and forth: views are numbered, and no timeout is measured by it.
+#[test]
+fn steps_of_the_wall_clock_change_neither_view_nor_generation() {
+    let world = World::new();
+    let core = world.mirrored();
+    let year_us = 365 * 86_400_000_000;
+    let now = 40 * year_us;
+    for (number, wall_us) in [now, now - year_us, now + year_us, 0]
+        .into_iter()
+        .enumerate()
+    {
+        world.clock.set_wall_us(wall_us);
+        world.put_in_memory(&core, &format!("key {number}"), b"value");
+        assert!(world.register.view().unwrap().is_mirrored());
+    }
+    let before = world.register.view().unwrap();
+    world.power_cut(core);
+    for number in 0..4 {
+        world.clock.set_wall_us(now - year_us);
+        let core = world.open();
+        assert_eq!(
+            get(&core, &format!("key {number}")).as_deref(),
+            Some(&b"value"[..])
+        );
+        world.settle(&core);
+        let view = world.register.view().unwrap();
+        assert!(view.is_mirrored() && view.generation > before.generation);
+        world.clock.set_wall_us(now + year_us);
+        world.power_cut(core);
+    }
+}
+
+/// The log's disk is full while the copy runs: nodes acknowledge as far as the tail has room, then writes wait or are refused, and
+/// all that was acknowledged is there when the disk has room.
+#[test]
+fn a_disk_that_is_full_during_the_copy_loses_nothing() {
+    let world = World::new();
+    let core = world.mirrored();
+    let used: u64 = world.disk.files().iter().map(|(_, bytes)| bytes).sum();
+    world.disk.set_plan(FaultPlan {
+        capacity_bytes: Some(used + (64 << 10)),
+        ..FaultPlan::default()
+    });
+    let (mut acked, mut refused) = (Vec::new(), false);
+    for key in 0..600 {
+        let name = format!("key {key}");
+        let parts = [core.partition_of(name.as_bytes())].into_iter().collect();
+        let written = core.transact(&parts, |tx| {
+            tx.put(core.database(0), name.as_bytes(), &[7; 3000], None)
+        });
+        let Ok((_, Ticket { epoch, .. })) = written else {
+            refused = true;
+            break;
+        };
+        // What the copy meets is shown, and tried again later.
+        let _full = (core.ship(), core.flush_all());
+        world.settle(&core);
+        if core.wal().durable(Rung::Mirror) < epoch {
+            break;
+        }
+        acked.push(name);
+    }
+    assert!(acked.len() > 10, "{} acknowledged", acked.len());
+    assert!(refused || acked.len() < 600, "the disk was never full");
+    world.power_cut(core);
+    world.disk.set_plan(FaultPlan::default());
+    let core = world.open();
+    for name in acked {
+        assert_eq!(get(&core, &name), Some(vec![7; 3000]), "{name}");
+    }
 }
 
 #[test]

@@ -6,8 +6,8 @@ use perdura_base::num::{to_u32, to_u64};
 use perdura_base::{Pos, StreamId, Uuid};
 
 use super::{
-    FRAME_BYTES_MAX, FRAME_BYTES_MIN, Greeting, Held, MAGIC, Malformed, RINGS_MAX, Reason, Refused,
-    Reply, Request, RingState, Sealed, TEXT_BYTES_MAX, VERSION,
+    FRAME_BYTES_MAX, FRAME_BYTES_MIN, Greeting, Held, MAGIC, Malformed, POS_MAX, RINGS_MAX, Reason,
+    Refused, Reply, Request, RingState, Sealed, TEXT_BYTES_MAX, VERSION,
 };
 use crate::auth::Nonce;
 use crate::ids::{Generation, Machine, NodeInc};
@@ -67,6 +67,10 @@ fn generation(r: &mut Reader<'_>) -> Option<Generation> {
     r.u64().map(Generation)
 }
 
+fn pos(r: &mut Reader<'_>) -> Option<Pos> {
+    r.u64().filter(|at| *at <= POS_MAX).map(Pos)
+}
+
 fn stream(r: &mut Reader<'_>, zeros: usize) -> Option<StreamId> {
     let stream = StreamId(r.u8()?);
     r.zeros(zeros)?;
@@ -77,8 +81,8 @@ fn ring(r: &mut Reader<'_>) -> Option<RingState> {
     let ring = RingState {
         generation: generation(r)?,
         stream: stream(r, 7)?,
-        low: Pos(r.u64()?),
-        end: Pos(r.u64()?),
+        low: pos(r)?,
+        end: pos(r)?,
     };
     (ring.low <= ring.end).then_some(ring)
 }
@@ -190,6 +194,25 @@ impl<'a> Request<'a> {
                 12
             }
             Request::Ping => 14,
+            Request::Recall { generation, inc } => {
+                body.put_u64(generation.0);
+                body.put_u64(inc.0);
+                19
+            }
+            Request::Reread {
+                inc,
+                generation,
+                stream,
+                from,
+                len,
+            } => {
+                body.put_u64(inc.0);
+                body.put_u64(generation.0);
+                put_stream(&mut body, *stream, 3);
+                body.put_u32(*len);
+                body.put_u64(from.0);
+                20
+            }
         };
         frame(kind, &body, self.tail())
     }
@@ -234,15 +257,15 @@ impl<'a> Request<'a> {
             5 => Request::Open {
                 generation: generation(r)?,
                 stream: stream(r, 7)?,
-                start: Pos(r.u64()?),
+                start: pos(r)?,
             },
             7 => {
                 let (generation, stream, pad) = (generation(r)?, stream(r, 3)?, r.u32()?);
                 Request::Append {
                     generation,
                     stream,
-                    pos: Pos(r.u64()?),
-                    low: Pos(r.u64()?),
+                    pos: pos(r)?,
+                    low: pos(r)?,
                     bytes: rest(r)?,
                     pad,
                 }
@@ -255,7 +278,7 @@ impl<'a> Request<'a> {
                 Request::Read {
                     generation,
                     stream,
-                    from: Pos(r.u64()?),
+                    from: pos(r)?,
                     len,
                 }
             }
@@ -266,8 +289,23 @@ impl<'a> Request<'a> {
             17 => Request::Map {
                 generation: generation(r)?,
                 stream: stream(r, 7)?,
-                start: Pos(r.u64()?),
+                start: pos(r)?,
             },
+            19 => Request::Recall {
+                generation: generation(r)?,
+                inc: NodeInc(r.u64()?),
+            },
+            20 => {
+                let inc = NodeInc(r.u64()?);
+                let (generation, stream, len) = (generation(r)?, stream(r, 3)?, r.u32()?);
+                Request::Reread {
+                    inc,
+                    generation,
+                    stream,
+                    from: pos(r)?,
+                    len,
+                }
+            }
             _ => return None,
         })
     }
@@ -408,7 +446,7 @@ impl<'a> Reply<'a> {
             11 => Reply::Bytes {
                 generation: generation(r)?,
                 stream: stream(r, 7)?,
-                from: Pos(r.u64()?),
+                from: pos(r)?,
                 bytes: rest(r)?,
             },
             13 => Reply::Retired {
@@ -421,7 +459,7 @@ impl<'a> Reply<'a> {
             16 => {
                 let reason = Reason::from_code(r.u8()?)?;
                 r.zeros(7)?;
-                let (generation, pos) = (generation(r)?, Pos(r.u64()?));
+                let (generation, pos) = (generation(r)?, pos(r)?);
                 let text = rest(r).filter(|text| text.len() <= TEXT_BYTES_MAX)?;
                 Reply::Refused(Refused {
                     reason,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use perdura_base::{Error, Pos, StreamId};
 use perdura_device::{Access, CrashProfile, Disk, FaultPlan, MemDisk, SimDisk};
-use perdura_mirror::hard_copy::{Found, FoundRing, HardCopier, list, read_back};
+use perdura_mirror::hard_copy::{Earlier, Found, FoundRing, HardCopier, earlier, list, read_back};
 use perdura_mirror::{Generation, Key, Node, NodeInc, NodeOptions, Peer, Reply, Request};
 
 use crate::setup::{UUID, append, ask, open, options, welcomed};
@@ -295,4 +295,69 @@ fn files_that_are_none_or_are_cut_or_changed_are_named_and_never_trusted() {
     disk.rename(&name, "hard-other.copy").unwrap();
     let why = list(disk.as_ref()).unwrap().remove(0).ring.unwrap_err();
     assert!(why.contains(&name), "{why}");
+}
+
+fn left(disk: &dyn Disk) -> Vec<Earlier> {
+    earlier(disk, &list(disk).unwrap()).unwrap()
+}
+
+/// What ended starts have left is read behind the last gap, from where the writer's disk ends on, and up to damage.
+#[test]
+fn what_an_ended_start_has_left_is_one_run_of_bytes() {
+    let disk = SimDisk::new(4);
+    let mut life = Life::new(1, 64 << 10);
+    life.open(1, 4096);
+    let (mut copier, _) = HardCopier::new(disk.life()).unwrap();
+    life.append(1, 999, 0);
+    copier.step(&life.node).unwrap();
+    life.append(1, 999, 5096);
+    copier.step(&life.node).unwrap();
+    drop(copier);
+    let whole = left(disk.life().as_ref());
+    assert_eq!(whole.len(), 1);
+    let run = &whole[0];
+    assert_eq!(
+        (run.inc, run.low, run.state().end),
+        (NodeInc(1), Pos(5096), Pos(6096))
+    );
+    assert_eq!(run.bytes[..999], content(5096, 6095));
+    assert_eq!(run.read(Pos(5100), 10), Some(&run.bytes[4..14]));
+    assert_eq!(run.read(Pos(6096), 10), Some(&[][..]));
+    assert_eq!(
+        (run.read(Pos(5095), 10), run.read(Pos(6097), 1)),
+        (None, None)
+    );
+
+    // The ring forgets bytes before they are copied: the next file begins behind them.
+    let (mut copier, _) = HardCopier::new(disk.life()).unwrap();
+    let mut life = Life::new(2, 64 << 10);
+    life.open(1, 4096);
+    life.append(1, 999, 0);
+    copier.step(&life.node).unwrap();
+    let files = list(disk.life().as_ref()).unwrap();
+    let is_second = |found: &&Found| found.ring.as_ref().unwrap().inc == NodeInc(2);
+    let name = files.iter().find(is_second).unwrap().name.clone();
+    let file = disk.life().open(&name, Access::Buffered).unwrap();
+    let mut before = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+    file.read_at(0, &mut before).unwrap();
+    life.append(1, 999, 0);
+    life.append(1, 999, 6096);
+    copier.step(&life.node).unwrap();
+    drop(copier);
+    let of_second = |disk: &SimDisk| {
+        let all = left(disk.life().as_ref());
+        all.into_iter().find(|of| of.inc == NodeInc(2)).unwrap()
+    };
+    let run = of_second(&disk);
+    assert_eq!((run.low, run.state().end), (Pos(6096), Pos(7096)));
+
+    // The first file comes back, as one whose removal was not durable, and is damaged: what lies behind the gap may not follow.
+    let life_disk = disk.life();
+    let file = life_disk.create(&name, Access::Buffered).unwrap();
+    file.write_at(0, &before).unwrap();
+    assert_eq!(of_second(&disk), run);
+    file.write_at(u64::try_from(before.len()).unwrap(), b"half a piece")
+        .unwrap();
+    let run = of_second(&disk);
+    assert_eq!((run.low, run.state().end), (Pos(4096), Pos(5096)));
 }

@@ -1,5 +1,6 @@
 //! Tests of the mirrored log: messages, nodes, views, arbiters, and many lives under a seed.
 
+mod fuzz;
 mod hard_copy;
 mod lives;
 mod mapped;

@@ -40,6 +40,17 @@ fn requests() -> Vec<Request<'static>> {
         },
         Request::Retire { generation },
         Request::Ping,
+        Request::Recall {
+            generation,
+            inc: NodeInc(8),
+        },
+        Request::Reread {
+            inc: NodeInc(8),
+            generation,
+            stream,
+            from: Pos(9),
+            len: 10,
+        },
     ]
 }
 

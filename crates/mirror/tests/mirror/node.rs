@@ -1,6 +1,7 @@
 //! What a node keeps, returns and refuses.
 
 use perdura_base::{Pos, StreamId, Uuid};
+use perdura_mirror::hard_copy::Earlier;
 use perdura_mirror::{
     Generation, Held, Key, Node, NodeInc, NodeOptions, Outcome, Peer, Reason, Refused, Reply,
     Request, RingState, Side,
@@ -239,4 +240,82 @@ fn a_node_remembers_a_bounded_number_of_databases_and_serves_those_it_knows() {
             Ok(Reply::Refused(_))
         ));
     }
+}
+
+/// What its hard copy has of an earlier start is returned by that start's name, until it is retired.
+#[test]
+fn a_node_returns_what_an_earlier_start_has_left_and_seals_by_that() {
+    let mut node = Node::new(options());
+    node.remember(vec![Earlier {
+        inc: NodeInc(5),
+        uuid: UUID,
+        generation: Generation(3),
+        stream: StreamId(1),
+        low: Pos(4096),
+        bytes: vec![9; 5000],
+    }]);
+    let mut peer = welcomed(&mut node, UUID, &Key::none());
+    let mut stranger = welcomed(&mut node, Uuid([1; 16]), &Key::none());
+    let recall = |inc: u64| Request::Recall {
+        generation: Generation(4),
+        inc: NodeInc(inc),
+    };
+    for (peer, inc) in [(&mut peer, 6), (&mut stranger, 5)] {
+        let outcome = ask(&mut node, peer, &recall(inc));
+        assert_eq!(refused(&outcome).reason, Reason::NoRing);
+    }
+    let outcome = ask(&mut node, &mut peer, &recall(5));
+    let Reply::Sealed(sealed) = Reply::decode(&outcome.reply).unwrap() else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(
+        (sealed.inc, sealed.rings),
+        (NodeInc(5), vec![ring(3, 1, 4096, 9096)])
+    );
+    // The writer of generation 3 has been replaced.
+    let late = ask(&mut node, &mut peer, &open(3, 1, 0));
+    assert_eq!(refused(&late).reason, Reason::Generation);
+    let reread = |inc: u64, from: u64| Request::Reread {
+        inc: NodeInc(inc),
+        generation: Generation(3),
+        stream: StreamId(1),
+        from: Pos(from),
+        len: 3000,
+    };
+    assert_eq!(
+        bytes(&ask(&mut node, &mut peer, &reread(5, 4096))).len(),
+        3000
+    );
+    assert_eq!(
+        bytes(&ask(&mut node, &mut peer, &reread(5, 8096))).len(),
+        1000
+    );
+    for wrong in [reread(6, 4096), reread(5, 4095), reread(5, 9097)] {
+        let outcome = ask(&mut node, &mut peer, &wrong);
+        assert_eq!(refused(&outcome).reason, Reason::NoRing);
+    }
+    ask(
+        &mut node,
+        &mut peer,
+        &Request::Retire {
+            generation: Generation(4),
+        },
+    );
+    let outcome = ask(&mut node, &mut peer, &recall(5));
+    assert_eq!(refused(&outcome).reason, Reason::NoRing);
+}
+
+/// A writer's block at the last position that there is was taken, and the reply was none of the page.
+#[test]
+fn no_ring_goes_behind_the_last_position() {
+    let mut node = Node::new(options());
+    let mut peer = welcomed(&mut node, UUID, &Key::none());
+    let last = 1 << 62;
+    let outcome = ask(&mut node, &mut peer, &open(1, 0, last));
+    assert_eq!(held(&outcome).ring, ring(1, 0, last, last));
+    let outcome = ask(&mut node, &mut peer, &append(1, 0, (last, last), b"x"));
+    assert_eq!(refused(&outcome).reason, Reason::Malformed);
+    let mut peer = welcomed(&mut node, UUID, &Key::none());
+    let outcome = ask(&mut node, &mut peer, &open(1, 1, last + 1));
+    assert_eq!(refused(&outcome).reason, Reason::Malformed);
 }

@@ -75,6 +75,8 @@ impl Log for ModelLog {
         *raised = end.0;
     }
 
+    fn follow_disk(&self, _follows: bool) {}
+
     fn want_copy(&self) {
         self.disk.lock().wants_copy = true;
     }

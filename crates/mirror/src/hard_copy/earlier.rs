@@ -1,0 +1,109 @@
+//! What ended starts of a node have left of their rings, read back whole.
+
+use std::collections::BTreeMap;
+
+use perdura_base::num::{to_u64, to_usize};
+use perdura_base::{Pos, Result, StreamId, Uuid};
+use perdura_device::Disk;
+
+use super::found::{Found, FoundRing, read_back};
+use crate::ids::{Generation, NodeInc};
+use crate::message::RingState;
+
+/// What an ended start of a node has left of a ring: bytes without a gap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Earlier {
+    /// The start that has ended.
+    pub inc: NodeInc,
+    /// The database.
+    pub uuid: Uuid,
+    /// The writer's.
+    pub generation: Generation,
+    /// The stream.
+    pub stream: StreamId,
+    /// The position of the first byte.
+    pub low: Pos,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl Earlier {
+    /// What it holds.
+    #[must_use]
+    pub fn state(&self) -> RingState {
+        RingState {
+            generation: self.generation,
+            stream: self.stream,
+            low: self.low,
+            end: Pos(self.low.0 + to_u64(self.bytes.len())),
+        }
+    }
+
+    /// At most `len` bytes from a position on; `None` if that is outside.
+    #[must_use]
+    pub fn read(&self, from: Pos, len: u32) -> Option<&[u8]> {
+        let at = to_usize(from.0.checked_sub(self.low.0)?);
+        let rest = self.bytes.get(at..)?;
+        Some(&rest[..rest.len().min(to_usize(u64::from(len)))])
+    }
+}
+
+/// Reads the files of a hard copy that are valid. Of each ring it returns what lies behind its last gap: what was forgotten before
+/// it was copied is on the writer's disk. Behind damage nothing is returned.
+///
+/// # Errors
+/// The disk's.
+pub fn earlier(disk: &dyn Disk, found: &[Found]) -> Result<Vec<Earlier>> {
+    let mut rings: BTreeMap<_, Vec<(FoundRing, &str)>> = BTreeMap::new();
+    for found in found {
+        if let Ok(ring) = &found.ring {
+            let of = (ring.uuid.0, ring.generation, ring.stream, ring.inc);
+            rings.entry(of).or_default().push((*ring, &found.name));
+        }
+    }
+    let mut all = Vec::new();
+    for mut files in rings.into_values() {
+        files.sort_by_key(|(ring, _)| ring.start);
+        all.extend(run(disk, &files)?);
+    }
+    Ok(all)
+}
+
+/// The files of one ring, in order.
+fn run(disk: &dyn Disk, files: &[(FoundRing, &str)]) -> Result<Option<Earlier>> {
+    let mut run: Option<Earlier> = None;
+    let (mut low, mut is_torn) = (Pos(0), false);
+    for (ring, name) in files {
+        let end = run.as_ref().map(|run| run.state().end);
+        let follows = end == Some(ring.start);
+        if is_torn && !follows {
+            break;
+        }
+        let (_, bytes) = read_back(disk, name)?;
+        match &mut run {
+            Some(run) if follows => run.bytes.extend_from_slice(&bytes),
+            _ => {
+                run = Some(Earlier {
+                    inc: ring.inc,
+                    uuid: ring.uuid,
+                    generation: ring.generation,
+                    stream: ring.stream,
+                    low: ring.start,
+                    bytes,
+                });
+            }
+        }
+        (low, is_torn) = (low.max(ring.low), ring.torn > 0);
+    }
+    let Some(mut run) = run else { return Ok(None) };
+    // What is synced on the writer's disk ends where a block does; a file may begin in the middle of one.
+    let RingState {
+        low: first, end, ..
+    } = run.state();
+    if first < low && low <= end {
+        run.bytes.drain(..to_usize(low.0 - first.0));
+        run.low = low;
+    }
+    assert!(run.state().end == end, "the end stays where it is");
+    Ok(Some(run))
+}

@@ -1,0 +1,69 @@
+//! What earlier starts of a node have left in its hard copy, for a takeover that asks.
+
+use perdura_base::{Pos, StreamId, Uuid};
+
+use super::{Node, Refusal};
+use crate::hard_copy::Earlier;
+use crate::ids::{Generation, NodeInc};
+use crate::message::{READ_BYTES_MAX, Reason, Reply, RingState, Sealed};
+
+impl Node {
+    /// Takes what its earlier starts have left, to return it to a takeover that asks.
+    pub fn remember(&mut self, earlier: Vec<Earlier>) {
+        let inc = self.options.inc;
+        assert!(
+            earlier.iter().all(|of| of.inc != inc),
+            "what this start holds is in memory"
+        );
+        self.earlier = earlier;
+    }
+
+    /// Seals, and says what is left of an earlier start.
+    pub(super) fn recall(
+        &mut self,
+        uuid: Uuid,
+        generation: Generation,
+        inc: NodeInc,
+    ) -> Result<Reply<'static>, Refusal> {
+        self.check_generation(uuid, generation)?;
+        let left = self.earlier.iter();
+        let left = left.filter(|of| (of.uuid, of.inc) == (uuid, inc));
+        let rings: Vec<RingState> = left.map(Earlier::state).collect();
+        if rings.is_empty() {
+            let why = format!("no hard copy of {inc} has anything of this database");
+            return Err(Refusal::new(Reason::NoRing, why));
+        }
+        let database = self.database(uuid)?;
+        database.raise(generation);
+        Ok(Reply::Sealed(Sealed {
+            inc,
+            generation: database.generation,
+            rings,
+        }))
+    }
+
+    /// Bytes that an earlier start has left.
+    pub(super) fn reread<'a>(
+        &self,
+        of: (Uuid, NodeInc, Generation, StreamId),
+        from: Pos,
+        len: u32,
+        bytes: &'a mut Vec<u8>,
+    ) -> Result<Reply<'a>, Refusal> {
+        let mut left = self.earlier.iter();
+        let left = left.find(|left| (left.uuid, left.inc, left.generation, left.stream) == of);
+        let read = left.and_then(|left| left.read(from, len.min(READ_BYTES_MAX)));
+        let (_, inc, generation, stream) = of;
+        let Some(read) = read else {
+            let why = format!("no hard copy of {inc} has stream {stream} at {from}");
+            return Err(Refusal::new(Reason::NoRing, why));
+        };
+        bytes.extend_from_slice(read);
+        Ok(Reply::Bytes {
+            generation,
+            stream,
+            from,
+            bytes,
+        })
+    }
+}
