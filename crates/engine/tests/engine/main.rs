@@ -24,6 +24,7 @@ mod long_rows;
 mod lost_disk;
 mod many_runs;
 mod mirrored;
+mod mirrored_faults;
 mod moments;
 mod ordered;
 mod proving;

@@ -7,21 +7,20 @@ use std::time::Duration;
 use perdura::mirror::sim::{SimNet, SimRegister, Way};
 use perdura::mirror::{Key, Machine, MirrorOptions, Mode, NumberedFiles, Patience, Register};
 use perdura::{Core, Db, Disks, Env, Error, Nodes, Options, Progress, Rung, Ticket};
-use perdura_base::{Epoch, StreamId};
-use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk};
+use perdura_base::Epoch;
+use perdura_device::{Clock, CrashProfile, Disk, ManualClock, SimDisk};
 use perdura_recovery::log_end::log_end;
-use perdura_recovery::verify::{Verified, verify};
-use perdura_recovery::{Level, Method, RestartOptions, Schedule, Tail};
-use perdura_wal::{FlushProgress, Scheme};
+use perdura_recovery::{Level, Method, RestartOptions, Schedule};
+use perdura_wal::Scheme;
 
 use crate::core_steps::{get, small};
 
 /// A disk, two nodes, an arbiter, and a clock that a test moves.
-struct World {
-    disk: Arc<SimDisk>,
+pub struct World {
+    pub disk: Arc<SimDisk>,
     net: SimNet,
-    register: SimRegister,
-    clock: Arc<ManualClock>,
+    pub register: SimRegister,
+    pub clock: Arc<ManualClock>,
     random: Arc<AtomicU64>,
     clients: AtomicU64,
 }
@@ -33,7 +32,7 @@ fn deliver(net: &SimNet) {
 }
 
 impl World {
-    fn new() -> World {
+    pub fn new() -> World {
         let net = SimNet::new();
         for (number, address) in (0u8..).zip(["a", "b"]) {
             net.add(address, Machine([number + 1; 16]), 2 << 20, Key::none());
@@ -48,7 +47,7 @@ impl World {
         }
     }
 
-    fn nodes(&self) -> Nodes {
+    pub fn nodes(&self) -> Nodes {
         let options = MirrorOptions {
             tail_bytes_max: 1 << 20,
             ..MirrorOptions::new(vec![["a".into(), "b".into()]], Key::none())
@@ -69,7 +68,7 @@ impl World {
         }
     }
 
-    fn try_open(&self, nodes: Option<Nodes>, accept_loss: bool) -> Result<Core, Error> {
+    pub fn try_open(&self, nodes: Option<Nodes>, accept_loss: bool) -> Result<Core, Error> {
         let env = Env {
             disks: Disks::on_one(self.disk.life(), 2),
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
@@ -80,12 +79,12 @@ impl World {
         Core::open(env, small(), Arc::new(Progress::default()))
     }
 
-    fn open(&self) -> Core {
+    pub fn open(&self) -> Core {
         self.try_open(Some(self.nodes()), false).expect("it opens")
     }
 
     /// Lets network, mirror and arbiter do what they can.
-    fn settle(&self, core: &Core) {
+    pub fn settle(&self, core: &Core) {
         let nodes = core.nodes().expect("it has nodes");
         for _ in 0..200 {
             self.clock.advance_us(1000);
@@ -95,7 +94,7 @@ impl World {
         }
     }
 
-    fn mirrored(&self) -> Core {
+    pub fn mirrored(&self) -> Core {
         let core = self.open();
         self.settle(&core);
         assert!(core.nodes().unwrap().is_mirrored());
@@ -103,7 +102,7 @@ impl World {
     }
 
     /// Writes a row that nodes hold and the disk does not.
-    fn put_in_memory(&self, core: &Core, key: &str, value: &[u8]) -> Epoch {
+    pub fn put_in_memory(&self, core: &Core, key: &str, value: &[u8]) -> Epoch {
         // No epoch ends while nodes have not answered for the one before.
         self.settle(core);
         let epoch = put(core, key, value).epoch;
@@ -118,7 +117,7 @@ impl World {
         epoch
     }
 
-    fn power_cut(&self, core: Core) {
+    pub fn power_cut(&self, core: Core) {
         drop(core);
         self.disk.crash(CrashProfile::Nothing, 1);
     }
@@ -248,83 +247,6 @@ fn a_database_whose_tail_may_be_in_nodes_never_starts_from_its_disks_alone() {
     world.open();
 }
 
-/// `perdura verify` said that acknowledged transactions are missing and that the log is damaged: one stream's copy was ahead of the
-/// other one's when the writer failed.
-#[test]
-fn a_log_whose_end_is_in_nodes_is_checked_as_far_as_the_disks_have_it_and_is_not_damaged() {
-    let world = World::new();
-    let core = world.mirrored();
-    core.flush_all().unwrap();
-    let on_disk = core.wal().durable(Rung::Disk);
-    let mut acked = Epoch(0);
-    for round in 0..30_u8 {
-        acked = world.put_in_memory(&core, &format!("key {round}"), &[round; 3000]);
-    }
-    // The second stream is copied, with blocks that name what the nodes hold as acknowledged.
-    while core.wal().flush_step(StreamId(1)).unwrap() != FlushProgress::Idle {}
-    assert_eq!(core.wal().durable(Rung::Disk), on_disk);
-    world.power_cut(core);
-
-    let looked_at = |tail: Tail| {
-        let options = RestartOptions {
-            dry_run: true,
-            tail,
-            ..RestartOptions::of_records(
-                Disks::on_one(world.disk.life(), 2),
-                Arc::clone(&world.clock) as Arc<dyn Clock>,
-                Schedule::inline(Level::Four, 0),
-                Method::of(Scheme::Differential),
-            )
-        };
-        let verified = verify(&options, &|_| Ok((0, String::new()))).unwrap();
-        verified.expect("there is a database")
-    };
-    let Verified { found, refusal } = looked_at(Tail::LookedAt);
-    assert!(refusal.is_none(), "{:?}", found.refused);
-    assert!(found.problems.is_empty(), "{}", found.problems[0].what);
-    assert_eq!(found.durable_epoch, Some(on_disk.0));
-    let told = found.notes.join("\n");
-    for words in [
-        "in the memory of nodes",
-        "That is no damage",
-        "--log-nodes",
-        &format!("its disks end with epoch {on_disk}"),
-        "at least were acknowledged",
-    ] {
-        assert!(told.contains(words), "{words}: {told}");
-    }
-    // A start does not go by that.
-    let refused = looked_at(Tail::OnDisk).found.refused.expect("alone");
-    assert!(refused.contains("--accept-loss"), "{refused}");
-
-    let core = world.open();
-    assert!(core.wal().durable(Rung::Disk) >= acked);
-    assert_eq!(get(&core, "key 29"), Some(vec![29; 3000]));
-    let whole = looked_at(Tail::LookedAt).found;
-    assert!(whole.refused.is_none(), "{:?}", whole.refused);
-}
-
-#[test]
-fn a_loss_is_accepted_only_where_there_is_one() {
-    let world = World::new();
-    for nodes in [None, Some(world.nodes())] {
-        let why = world.try_open(nodes, true).err().expect("no database");
-        let why = why.to_string();
-        assert!(why.contains("nothing is lost: there is no"), "{why}");
-        let made = perdura_recovery::read_anchor(world.disk.life().as_ref()).unwrap();
-        assert!(made.is_none(), "nothing was made");
-    }
-    let core = world.mirrored();
-    world.put_in_memory(&core, "key", b"value");
-    world.power_cut(core);
-    // The nodes have all.
-    let core = world.try_open(Some(world.nodes()), true).unwrap();
-    assert_eq!(get(&core, "key").as_deref(), Some(&b"value"[..]));
-    let told = core.report().notes.join("\n");
-    assert!(told.contains("nothing was given up"), "{told}");
-    assert!(core.anchor().get().losses.is_empty());
-}
-
 /// The simulator's seeds 58 and 190: the takeover began where the anchor's voucher ended, found the log cut there, and refused
 /// what the disk had whole.
 #[test]
@@ -417,78 +339,6 @@ fn in_mirror_the_disk_alone_acknowledges_nothing() {
     let ticket = put(&core, "key", b"on disk");
     core.flush_all().unwrap();
     assert!(core.wal().durable(Rung::Mirror) >= ticket.epoch);
-}
-
-/// The writer's wall clock goes back a year, and forth: views are numbered, and no timeout is measured by it.
-#[test]
-fn steps_of_the_wall_clock_change_neither_view_nor_generation() {
-    let world = World::new();
-    let core = world.mirrored();
-    let year_us = 365 * 86_400_000_000;
-    let now = 40 * year_us;
-    for (number, wall_us) in [now, now - year_us, now + year_us, 0]
-        .into_iter()
-        .enumerate()
-    {
-        world.clock.set_wall_us(wall_us);
-        world.put_in_memory(&core, &format!("key {number}"), b"value");
-        assert!(world.register.view().unwrap().is_mirrored());
-    }
-    let before = world.register.view().unwrap();
-    world.power_cut(core);
-    for number in 0..4 {
-        world.clock.set_wall_us(now - year_us);
-        let core = world.open();
-        assert_eq!(
-            get(&core, &format!("key {number}")).as_deref(),
-            Some(&b"value"[..])
-        );
-        world.settle(&core);
-        let view = world.register.view().unwrap();
-        assert!(view.is_mirrored() && view.generation > before.generation);
-        world.clock.set_wall_us(now + year_us);
-        world.power_cut(core);
-    }
-}
-
-/// The log's disk is full while the copy runs: nodes acknowledge as far as the tail has room, then writes wait or are refused, and
-/// all that was acknowledged is there when the disk has room.
-#[test]
-fn a_disk_that_is_full_during_the_copy_loses_nothing() {
-    let world = World::new();
-    let core = world.mirrored();
-    let used: u64 = world.disk.files().iter().map(|(_, bytes)| bytes).sum();
-    world.disk.set_plan(FaultPlan {
-        capacity_bytes: Some(used + (64 << 10)),
-        ..FaultPlan::default()
-    });
-    let (mut acked, mut refused) = (Vec::new(), false);
-    for key in 0..600 {
-        let name = format!("key {key}");
-        let parts = [core.partition_of(name.as_bytes())].into_iter().collect();
-        let written = core.transact(&parts, |tx| {
-            tx.put(core.database(0), name.as_bytes(), &[7; 3000], None)
-        });
-        let Ok((_, Ticket { epoch, .. })) = written else {
-            refused = true;
-            break;
-        };
-        // What the copy meets is shown, and tried again later.
-        let _full = (core.ship(), core.flush_all());
-        world.settle(&core);
-        if core.wal().durable(Rung::Mirror) < epoch {
-            break;
-        }
-        acked.push(name);
-    }
-    assert!(acked.len() > 10, "{} acknowledged", acked.len());
-    assert!(refused || acked.len() < 600, "the disk was never full");
-    world.power_cut(core);
-    world.disk.set_plan(FaultPlan::default());
-    let core = world.open();
-    for name in acked {
-        assert_eq!(get(&core, &name), Some(vec![7; 3000]), "{name}");
-    }
 }
 
 #[test]
