@@ -363,6 +363,8 @@ pub enum Flaw {
     PendingViewGivenUp,
     /// A segment of a writer that was replaced, and may be alive, is recycled by the next one.
     RecycledUnderNextWriter,
+    /// A page of a tree is written when nodes hold the log of its operations.
+    PageOnMirror,
     /// An image counts when nodes hold the log that it rests on.
     ImageOnMirror,
     /// The anchor vouches for what nodes hold.

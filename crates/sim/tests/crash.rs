@@ -99,7 +99,8 @@ fn every_seeded_bug_has_a_row_in_the_document() {
         .chain(&Flaw::SCRIPTS)
         .chain(&Flaw::SERVER)
         .chain(&Flaw::MIRROR)
-        .chain(&Flaw::MIRROR_LOG);
+        .chain(&Flaw::MIRROR_LOG)
+        .chain(&Flaw::MIRROR_TREE);
     for flaw in all {
         assert!(document.contains(&format!("\n| {flaw:?} |")), "{flaw:?}");
     }

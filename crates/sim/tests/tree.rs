@@ -9,7 +9,7 @@ use perdura_sim::Mode;
 
 /// The seeded bugs of transactions over a tree, of its pages, of its file, and of what it notes. A change of structure in two records, and
 /// a number before its epoch, show only where threads meet; pages that were believed unwritten show in the tests of the file.
-const SEEN: [Flaw; 13] = [
+const SEEN: [Flaw; 14] = [
     Flaw::LosersForgotten,
     Flaw::NumberReused,
     Flaw::NumbersDemandedAboveEosl,
@@ -23,6 +23,7 @@ const SEEN: [Flaw; 13] = [
     Flaw::NoRoomForFence,
     Flaw::NoDoubleWrite,
     Flaw::DoubleNotSynced,
+    Flaw::PageOnMirror,
 ];
 
 #[test]
@@ -33,6 +34,14 @@ fn random_crash_chains_keep_every_promise() {
 #[test]
 fn the_same_seeds_give_the_same_trace() {
     common::the_same_seeds_give_the_same_trace(Mode::Tree);
+}
+
+#[test]
+fn crashes_meet_a_memory_that_is_ahead_of_the_disk_and_is_lost_or_drained() {
+    let report = common::runs(Mode::Tree, 1, 100);
+    for mark in ["ahead_of_disk", "drained", "loss"] {
+        assert!(report.reached.contains_key(mark), "{mark} never came");
+    }
 }
 
 #[test]

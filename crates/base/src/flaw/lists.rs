@@ -237,6 +237,9 @@ impl Flaw {
         Flaw::OldLifeFetched,
     ];
 
+    /// The flaws of a tree whose log nodes hold: runs over a tree find them.
+    pub const MIRROR_TREE: [Flaw; 1] = [Flaw::PageOnMirror];
+
     /// The flaws that only steal mode has a place for.
     pub const STEAL: [Flaw; 6] = [
         Flaw::NoClr,
@@ -249,7 +252,7 @@ impl Flaw {
 }
 
 /// All lists.
-const LISTS: [&[Flaw]; 18] = [
+const LISTS: [&[Flaw]; 19] = [
     &Flaw::ALL,
     &Flaw::TABLES,
     &Flaw::ORDERED,
@@ -267,6 +270,7 @@ const LISTS: [&[Flaw]; 18] = [
     &Flaw::NUMBERS,
     &Flaw::MIRROR,
     &Flaw::MIRROR_LOG,
+    &Flaw::MIRROR_TREE,
     &Flaw::STEAL,
 ];
 
@@ -276,6 +280,7 @@ const fn listed() -> usize {
     let (mut count, mut list) = (0, 0);
     while list < LISTS.len() {
         let mut at = 0;
+        assert!(!LISTS[list].is_empty(), "a list has flaws");
         while at < LISTS[list].len() {
             let flaw = LISTS[list][at] as usize;
             assert!(flaw <= LAST, "the last flaw stands last");
@@ -286,6 +291,7 @@ const fn listed() -> usize {
         }
         list += 1;
     }
+    assert!(count <= seen.len(), "a flaw counts once");
     count
 }
 

@@ -123,7 +123,7 @@ impl World {
                 method: method.name,
                 ..self.swarm.options.clone()
             };
-            let opened = Keyed::open(self.env(&copies), options);
+            let opened = self.open_prepared(&copies, options);
             let opened = opened.map_err(|error| format!("by {}: {error}", method.name))?;
             let opened = opened.ok_or("there is no database")?;
             self.compare(&opened, self.clients.oracle.committed())

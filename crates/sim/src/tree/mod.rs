@@ -17,12 +17,14 @@
 //! | `world` | the machine with its database, and its clients |
 //! | `client` | the steps of transactions |
 //! | `background` | draws the next step |
+//! | `memory` | what holds the log beside its disks, in a quarter of the runs |
 //! | `check` | the comparison after a restart, and the other ways to it |
 //! | `run` | its place in the simulator's loop |
 
 mod background;
 mod check;
 mod client;
+mod memory;
 mod run;
 mod swarm;
 mod world;

@@ -10,6 +10,7 @@ use crate::lives::{Lives, Rarity, run_drawn};
 use crate::report::{Check, CrashOptions, Tally};
 use crate::swarm::pick;
 
+use super::memory::Memory;
 use super::swarm::{Swarm, legal};
 use super::world::World;
 
@@ -24,11 +25,16 @@ impl Lives for World {
     const ROTS: u32 = 2;
 
     fn open_on(&self, disks: &[Arc<SimDisk>]) -> Result<Keyed, Error> {
+        let drained = self.prepare(disks)?;
         let options = &self.swarm.options;
-        match Keyed::open(self.env(disks), options.clone())? {
-            Some(keyed) => Ok(keyed),
-            None => Keyed::create(self.env(disks), options.clone(), None),
+        let keyed = match self.open_prepared(disks, options.clone())? {
+            Some(keyed) => keyed,
+            None => Keyed::create(self.env(disks), options.clone(), None)?,
+        };
+        if self.swarm.options.mirror.is_some() {
+            self.next.replace((Some(Memory::beside(&keyed)?), drained));
         }
+        Ok(keyed)
     }
 
     fn draw_way(&mut self) {
@@ -37,10 +43,12 @@ impl Lives for World {
     }
 
     fn step(&mut self) -> Check {
-        self.draw_step()
+        self.draw_step()?;
+        self.step_of_memory()
     }
 
     fn forget_all(&mut self) {
+        self.crash_memory();
         self.clients.forget();
         self.machine.forget();
     }
@@ -49,12 +57,21 @@ impl Lives for World {
         self.check_state()
     }
 
+    fn try_again(&mut self) {
+        self.next.take();
+    }
+
     fn check_copies(&mut self, copies: Option<Vec<Arc<SimDisk>>>) -> Check {
         let Some(copies) = copies.filter(|_| !self.keyed().report().created) else {
+            self.take_memory();
             return Ok(());
         };
+        self.prepare(&copies)
+            .map_err(|error| format!("a copy: {error}"))?;
         let every = self.rng.u8(0..4) == 0;
-        self.check_methods(&copies, every)
+        let checked = self.check_methods(&copies, every);
+        self.take_memory();
+        checked
     }
 
     fn check_rotten(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {

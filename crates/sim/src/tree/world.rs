@@ -1,17 +1,21 @@
 //! The tree's world: a machine with its database, and its clients.
 
+use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use perdura_base::TableId;
+use perdura_base::{Error, TableId};
 use perdura_device::{Clock, Disk, SimDisk};
 use perdura_recovery::Disks;
-use perdura_steal::{Committed, KeyTxn, Keyed, Running, StealEnv};
+use perdura_steal::{Committed, KeyTxn, Keyed, KeyedOptions, Running, StealEnv};
+use perdura_wal::Rung;
 
 use crate::locked::{self, Clients, interleaved};
 use crate::machine::{Machine, keep_locked};
+use crate::report::Check;
 
+use super::memory::Memory;
 use super::swarm::Swarm;
 
 /// Where a row is: table and key.
@@ -29,6 +33,12 @@ pub(crate) struct World {
     pub clients: Clients<Keyed, Spot, Vec<u8>>,
     /// The life in which clients worked last, and the epoch that was durable when it began.
     pub life: (u32, u64),
+    /// What holds the log of this life beside the disks, and what held that of the last one until its restart has been compared.
+    pub memory: Option<Memory>,
+    /// The memory of a life that has just begun, and blocks that its takeover has written.
+    pub next: RefCell<(Option<Memory>, u64)>,
+    /// A crash took the memory along.
+    pub may_lose: bool,
 }
 
 impl Deref for World {
@@ -54,6 +64,89 @@ impl World {
             swarm,
             clients: Clients::default(),
             life: (0, 0),
+            memory: None,
+            next: RefCell::default(),
+            may_lose: false,
+        }
+    }
+
+    /// Writes to the log on these disks what the memory holds, as a takeover does. Returns how many blocks.
+    ///
+    /// # Errors
+    /// The disks'.
+    pub fn prepare(&self, disks: &[Arc<SimDisk>]) -> Result<u64, Error> {
+        match &self.memory {
+            Some(memory) => memory.drain(&self.env(disks).disks),
+            None => Ok(0),
+        }
+    }
+
+    /// Opens the database on disks that have what the memory held; without what it held, if it is lost and must be given up.
+    ///
+    /// # Errors
+    /// As [`Keyed::open`].
+    pub fn open_prepared(
+        &self,
+        disks: &[Arc<SimDisk>],
+        options: KeyedOptions,
+    ) -> Result<Option<Keyed>, Error> {
+        match Keyed::open(self.env(disks), options.clone()) {
+            Err(error) if self.may_lose && error.to_string().contains("accept-loss") => {
+                let accept_loss = true;
+                let options = KeyedOptions {
+                    accept_loss,
+                    ..options
+                };
+                Keyed::open(self.env(disks), options)
+            }
+            opened => opened,
+        }
+    }
+
+    /// The restart is compared: the memory of the last life is not needed any more.
+    pub fn take_memory(&mut self) {
+        let (next, drained) = self.next.take();
+        self.memory = next;
+        let marks = [("drained", drained), ("loss", u64::from(self.may_lose))];
+        for (mark, count) in marks.into_iter().filter(|(_, count)| *count > 0) {
+            *self.machine.tally.reached.entry(mark).or_default() += count;
+        }
+        self.may_lose = false;
+    }
+
+    /// Seals what can be sealed, and has the memory count for some of it.
+    pub fn step_of_memory(&mut self) -> Check {
+        let (Some(memory), false) = (self.memory.clone(), self.machine.stopped) else {
+            return Ok(());
+        };
+        let stream = self.machine.draw_stream();
+        if let Err(error) = self.keyed().wal().ship_step(stream) {
+            return self.machine.tolerate("ship_step", &error);
+        }
+        if self.machine.rng.bool() {
+            self.keyed().wal().raise_mirror(stream, memory.end(stream));
+        }
+        let wal = self.keyed().wal();
+        let is_ahead = wal.durable(Rung::Mirror) > wal.durable(Rung::Disk);
+        *self
+            .machine
+            .tally
+            .reached
+            .entry("ahead_of_disk")
+            .or_default() += u64::from(is_ahead);
+        Ok(())
+    }
+
+    /// A crash takes the memory along, or not. What was acknowledged there is lost with it.
+    pub fn crash_memory(&mut self) {
+        let (Some(_), Some(keyed)) = (&self.memory, &self.machine.engine) else {
+            return;
+        };
+        let on_disk = keyed.wal().durable(Rung::Disk).0;
+        if self.machine.rng.u8(0..3) == 0 {
+            self.memory = None;
+            self.may_lose = true;
+            self.machine.must_survive = self.machine.must_survive.min(on_disk);
         }
     }
 

@@ -10,11 +10,11 @@ use perdura_base::{Error, Result};
 use perdura_device::Clock;
 use perdura_heap::Geometry;
 use perdura_recovery::found::find;
-use perdura_recovery::read_anchor;
 use perdura_recovery::restart::{NewTree, create_with_tree, restart_with_tree};
 use perdura_recovery::resume::LogMemory;
 use perdura_recovery::tree::losers::Loser;
 use perdura_recovery::tree::writer::{RecordBytes, TreeWriter};
+use perdura_recovery::{Tail, read_anchor};
 use perdura_tree::bulk::NewRow;
 use perdura_tree::contract::{Answer, insist};
 use perdura_tree::pool::Progress as Written;
@@ -127,14 +127,17 @@ impl Keyed {
             )));
         }
         options.check_open()?;
-        let restart_options =
+        let mut restart_options =
             env.restart_options(options.schedule, options.method, found.scheme)?;
+        if options.accept_loss {
+            restart_options.tail = Tail::GivenUp;
+        }
         let restarted = restart_with_tree(&restart_options, Some(&options.means()))?;
         let restarted = restarted.expect("its anchor was read just now");
         let log_memory = LogMemory {
             block_bytes_max: options.block_bytes_max,
             queue_bytes_max: options.queue_bytes_max,
-            mirror: None,
+            mirror: options.mirror,
         };
         let (running, _, tree) = Running::resume(restarted, &restart_options, log_memory)?;
         let tree = tree.expect("a scheme with a tree");
@@ -222,10 +225,10 @@ impl Keyed {
         self.writer.bytes()
     }
 
-    /// Whether a commit may be acknowledged.
+    /// Whether a commit may be acknowledged: with a mirror as soon as that holds it.
     #[must_use]
     pub fn is_acked(&self, committed: &Committed) -> bool {
-        self.durable() >= committed.epoch
+        self.wal.durable(Rung::Mirror) >= committed.epoch
     }
 
     /// Repeats a call whose pages find no frame, with steps of the writer in between.
@@ -255,7 +258,11 @@ impl Keyed {
     /// # Errors
     /// The disk's, after which nothing more is written.
     pub fn write_step(&self) -> Result<Written> {
-        let written = self.tree.pool().write_step(self.wal.eosl(Rung::Disk))?;
+        let eosl = self.wal.eosl(match armed(Flaw::PageOnMirror) {
+            true => Rung::Mirror,
+            false => Rung::Disk,
+        });
+        let written = self.tree.pool().write_step(eosl)?;
         self.cut_notes();
         Ok(written)
     }

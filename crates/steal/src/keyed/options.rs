@@ -43,6 +43,11 @@ pub struct KeyedOptions {
     pub block_bytes_max: usize,
     /// Log bytes that may wait in a stream before changes are refused.
     pub queue_bytes_max: u64,
+    /// Where else the log is held, if the caller has its blocks shipped ([`perdura_wal::Wal::ship_by`]): commits are acknowledged there, and
+    /// pages written when the log's disk has it.
+    pub mirror: Option<perdura_wal::MirrorOptions>,
+    /// Whether to open without what only other memories held of the log.
+    pub accept_loss: bool,
     /// Which stream a transaction is given.
     pub route: Route,
     /// How a restart works.
@@ -69,6 +74,8 @@ impl KeyedOptions {
             segment_bytes: 64 << 20,
             block_bytes_max: 256 << 10,
             queue_bytes_max: 8 << 20,
+            mirror: None,
+            accept_loss: false,
             route: Route::Idlest,
             schedule: Schedule::new(Level::Two, 1),
             method: "auto",

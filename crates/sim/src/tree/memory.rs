@@ -1,0 +1,89 @@
+//! A memory that holds the log of a tree beside its disks, as nodes do, and that a crash may take along.
+//!
+//! Each block is in the memory as soon as it is sealed, and counts when the seed says so: then a commit is acknowledged that no disk has.
+//! What the memory holds is written to the log before the next life; without it the operator accepts the loss. Pages of the tree rest on the disks
+//! alone, so that a tree is whole either way.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use perdura_base::num::{to_u64, to_usize};
+use perdura_base::{Error, Pos, StreamId};
+use perdura_recovery::truncate::truncation_floor;
+use perdura_recovery::{Disks, read_anchor};
+use perdura_steal::Keyed;
+use perdura_wal::drain::{DrainLife, KeptTail, drain};
+
+/// What is held of a stream.
+struct Held {
+    from: Pos,
+    bytes: Vec<u8>,
+}
+
+impl Held {
+    fn end(&self) -> Pos {
+        Pos(self.from.0 + to_u64(self.bytes.len()))
+    }
+}
+
+/// A memory beside the log of one life.
+#[derive(Clone)]
+pub(crate) struct Memory(Arc<Mutex<Vec<Held>>>);
+
+impl Memory {
+    /// A memory that holds what an open database logs from now on; what it has logged is made durable before.
+    ///
+    /// # Errors
+    /// The log's.
+    pub fn beside(keyed: &Keyed) -> Result<Memory, Error> {
+        keyed.flush_all()?;
+        let wal = keyed.wal();
+        let held = |stream| Held {
+            from: wal.sealed_end(StreamId(stream)),
+            bytes: Vec::new(),
+        };
+        let memory = Memory(Arc::new(Mutex::new((0..wal.streams()).map(held).collect())));
+        let shipped = memory.clone();
+        wal.ship_by(move |block| {
+            let held = &mut shipped.0.lock()[usize::from(block.stream.0)];
+            assert_eq!(held.end(), block.pos, "blocks are shipped without a gap");
+            held.bytes.extend_from_slice(block.bytes);
+        });
+        Ok(memory)
+    }
+
+    /// How far a stream is held.
+    pub fn end(&self, stream: StreamId) -> Pos {
+        self.0.lock()[usize::from(stream.0)].end()
+    }
+
+    /// Writes to the disks what they lack of what is held.
+    ///
+    /// # Errors
+    /// The disks'; of [`drain`].
+    pub fn drain(&self, disks: &Disks) -> Result<u64, Error> {
+        let Some(anchor) = read_anchor(disks.data.as_ref())? else {
+            return Ok(0);
+        };
+        let (floor, mut blocks) = (truncation_floor(&anchor), 0);
+        for (number, held) in (0u8..).zip(self.0.lock().iter()) {
+            let at = usize::from(number);
+            let life = anchor.drain_life(StreamId(number));
+            let life = DrainLife {
+                vouched: life.vouched.max(floor[at]),
+                ..life
+            };
+            let from = life.vouched.max(held.from);
+            if from >= held.end() {
+                continue;
+            }
+            let tail = KeptTail {
+                holder: "a memory".to_owned(),
+                from,
+                bytes: &held.bytes[to_usize(from.0 - held.from.0)..],
+            };
+            blocks += drain(&disks.logs[at], &life, &[tail])?.blocks;
+        }
+        Ok(blocks)
+    }
+}
