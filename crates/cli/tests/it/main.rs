@@ -30,6 +30,7 @@ mod memory;
 mod mirrored;
 mod mirrored_dir;
 mod mirrored_input;
+mod mirrored_net;
 mod mirrored_tls;
 mod model;
 mod node_processes;

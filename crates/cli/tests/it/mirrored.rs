@@ -9,17 +9,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::node_processes::{Node, World, await_mirror};
+use crate::node_processes::{GOES_ON, Node, World, await_mirror, resumes};
 use crate::support::{Client, PERDURA, Reply, Server, arg, ended, number_from_env, signal};
-
-/// Acknowledgements come back this long after a node has failed. The short form runs beside other tests on busy cores.
-fn resumes() -> Duration {
-    let is_long = std::env::var_os("PERDURA_MIRROR_ROUNDS").is_some();
-    Duration::from_secs(if is_long { 1 } else { 5 })
-}
-
-/// Writes go on for so long after a failure.
-const GOES_ON: Duration = Duration::from_secs(2);
 
 /// Whether a data directory has what a receipt says.
 fn is_kept(data: &Path, token: &str) -> bool {
@@ -34,7 +25,8 @@ fn is_kept(data: &Path, token: &str) -> bool {
 #[test]
 fn what_was_acknowledged_in_memory_survives_every_single_failure() {
     let mut world = World::new();
-    for round in 0..number_from_env("PERDURA_MIRROR_ROUNDS", 10) {
+    let (rounds, mut slowest) = (number_from_env("PERDURA_MIRROR_ROUNDS", 10), Duration::ZERO);
+    for round in 0..rounds {
         let server = world.serve();
         world.check(&server);
         let mut client = server.connect().unwrap();
@@ -51,6 +43,7 @@ fn what_was_acknowledged_in_memory_survives_every_single_failure() {
                 world.nodes[node].kill();
                 let longest = world.write(&mut client, GOES_ON);
                 assert!(longest < resumes(), "writes paused for {longest:?}");
+                slowest = slowest.max(longest);
                 world.nodes[node].again();
                 await_mirror(&server);
                 world.write(&mut client, Duration::from_millis(50));
@@ -60,6 +53,7 @@ fn what_was_acknowledged_in_memory_survives_every_single_failure() {
                 signal(world.nodes[node].child.id(), Signal::STOP);
                 let longest = world.write(&mut client, GOES_ON);
                 assert!(longest < resumes(), "writes paused for {longest:?}");
+                slowest = slowest.max(longest);
                 signal(world.nodes[node].child.id(), Signal::CONT);
                 await_mirror(&server);
                 server.kill();
@@ -77,12 +71,18 @@ fn what_was_acknowledged_in_memory_survives_every_single_failure() {
     let alone = Server::start(&world.data, &[]);
     world.check(&alone);
     alone.kill();
+    println!(
+        "{rounds} rounds, {} writes acknowledged, 0 lost, longest pause {slowest:?}",
+        world.acked.len()
+    );
 }
 
 #[test]
 fn what_both_nodes_and_the_writer_lost_is_named_and_receipts_agree() {
     let mut world = World::new();
-    for _ in 0..number_from_env("PERDURA_MIRROR_ROUNDS", 10).div_ceil(4) {
+    let rounds = number_from_env("PERDURA_MIRROR_ROUNDS", 10).div_ceil(4);
+    let (mut refusals, mut acknowledged, mut lost) = (0, 0, 0);
+    for _ in 0..rounds {
         let server = world.serve();
         let mut client = server.connect().unwrap();
         world.write(&mut client, Duration::from_millis(80));
@@ -117,6 +117,9 @@ fn what_both_nodes_and_the_writer_lost_is_named_and_receipts_agree() {
             "all of {} are lost",
             acked.len()
         );
+        refusals += 1;
+        acknowledged += acked.len();
+        lost += acked.len() - kept;
         // Receipts on both sides of where the log ends.
         let near = kept.saturating_sub(4)..acked.len().min(kept + 4);
         for (at, (key, token)) in acked.iter().enumerate().take(near.end).skip(near.start) {
@@ -125,6 +128,9 @@ fn what_both_nodes_and_the_writer_lost_is_named_and_receipts_agree() {
         }
         server.stop();
     }
+    println!(
+        "{rounds} rounds, {refusals} starts refused, {acknowledged} writes acknowledged in those, {lost} lost and named"
+    );
 }
 
 #[test]

@@ -14,7 +14,7 @@ struct Papers {
 
 impl Papers {
     fn new(dir: &Path, name: &str) -> Papers {
-        let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+        let made = rcgen::generate_simple_self_signed(vec!["127.0.0.2".to_owned()]).unwrap();
         let (cert, key) = (
             dir.join(format!("{name}.pem")),
             dir.join(format!("{name}.key")),

@@ -6,23 +6,35 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Client, PERDURA, Reply, Server, arg, free_port, number_from_env};
 
+/// Acknowledgements come back this long after a node has failed. The short form runs beside other tests on busy cores.
+pub fn resumes() -> Duration {
+    let is_long = std::env::var_os("PERDURA_MIRROR_ROUNDS").is_some();
+    Duration::from_secs(if is_long { 1 } else { 5 })
+}
+
+/// Writes go on for so long after a failure.
+pub const GOES_ON: Duration = Duration::from_secs(2);
+
 /// A node in a process. It is killed when dropped.
 pub struct Node {
     pub child: Child,
     pub address: String,
     pub args: Vec<String>,
+    /// What runs its command, as `ip netns exec`.
+    within: Vec<String>,
     /// Where its stderr goes.
     stderr: PathBuf,
 }
 
 impl Node {
-    fn start(address: &str, args: Vec<String>, stderr: PathBuf) -> Node {
+    fn start(address: &str, (within, args): (Vec<String>, Vec<String>), stderr: PathBuf) -> Node {
         let said = std::fs::File::options()
             .append(true)
             .create(true)
             .open(&stderr);
-        let child = Command::new(PERDURA)
-            .arg("logd")
+        let mut words = within.iter().map(String::as_str).chain([PERDURA, "logd"]);
+        let child = Command::new(words.next().unwrap())
+            .args(words)
             .args(&args)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -33,6 +45,7 @@ impl Node {
             child,
             address: address.to_owned(),
             args,
+            within,
             stderr,
         }
     }
@@ -46,8 +59,11 @@ impl Node {
     /// Starts it again, with an empty memory.
     pub fn again(&mut self) {
         self.kill();
-        let args = std::mem::take(&mut self.args);
-        *self = Node::start(&self.address, args, self.stderr.clone());
+        let command = (
+            std::mem::take(&mut self.within),
+            std::mem::take(&mut self.args),
+        );
+        *self = Node::start(&self.address, command, self.stderr.clone());
     }
 }
 
@@ -85,12 +101,23 @@ impl World {
     }
 
     pub fn with(node_args: &NodeArgs<'_>) -> World {
+        // Not the servers' address: a node that was killed finds its port free again.
+        let addresses = [(); 2].map(|()| format!("127.0.0.2:{}", free_port()));
+        World::at(addresses, &[], node_args)
+    }
+
+    /// Nodes at certain addresses, in the namespaces with these names.
+    pub fn at(addresses: [String; 2], namespaces: &[&str], node_args: &NodeArgs<'_>) -> World {
         let dir = tempfile::tempdir().unwrap();
         let nodes = [0, 1].map(|number| {
-            let address = format!("127.0.0.1:{}", free_port());
-            let args = node_args(number, dir.path(), &address);
+            let address = &addresses[number];
+            let args = node_args(number, dir.path(), address);
             let stderr = dir.path().join(format!("node-{number}.stderr"));
-            Node::start(&address, args, stderr)
+            let within = match namespaces.get(number) {
+                None => Vec::new(),
+                Some(name) => ["ip", "netns", "exec", name].map(str::to_owned).to_vec(),
+            };
+            Node::start(address, (within, args), stderr)
         });
         let view = dir.path().join("view");
         let flags = [
@@ -158,8 +185,9 @@ impl World {
 
     /// What a start says that refuses the database; `None` if it does not.
     pub fn refusal(&self) -> Option<String> {
-        let server = Server::spawn(&self.data, &self.flags(&[]));
+        let mut server = Server::spawn(&self.data, &self.flags(&[]));
         loop {
+            let has_ended = server.has_ended();
             if server.said().contains("--accept-loss") {
                 let (status, said) = server.wait();
                 assert!(!status.success(), "{said}");
@@ -169,6 +197,7 @@ impl World {
                 server.kill();
                 return None;
             }
+            assert!(!has_ended, "{}", server.said());
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -129,6 +129,10 @@ impl Server {
         self.port
     }
 
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Waits until it ends by itself.
     pub fn wait(mut self) -> (ExitStatus, String) {
         let begin = Instant::now();
