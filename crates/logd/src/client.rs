@@ -1,10 +1,12 @@
 //! A client that waits for its replies: for measurements and tools. A database's writer never waits, and has machines of
 //! its own.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use perdura_mirror::{
-    Caller, Connection, Greeted, Handshake, Identity, Malformed, Net, Refused, Reply, Request, Sent,
+    Caller, Connection, Greeted, Handshake, Identity, Malformed, Net, Refused, Reply, Request,
+    Sent, Shared,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -29,9 +31,32 @@ impl Client {
         caller: &Caller,
         patience: Duration,
     ) -> Result<Client, String> {
-        let text = |error: perdura_base::Error| error.to_string();
-        let mut handshake = Handshake::new(draw_nonce().map_err(text)?);
-        let mut connection = net.connect(address).map_err(text)?;
+        let connection = net.connect(address).map_err(|error| error.to_string())?;
+        Client::greet(connection, caller, patience)
+    }
+
+    /// As [`connect`](Self::connect), over the way that passes memory: the node is on this machine.
+    ///
+    /// # Errors
+    /// Why there is no connection, or why the node is of no use.
+    pub fn connect_here(
+        net: &dyn Net,
+        node: &Identity,
+        caller: &Caller,
+        patience: Duration,
+    ) -> Result<Client, String> {
+        let connection = net.local(node);
+        let connection = connection.ok_or("the node offers no memory on this machine")?;
+        Client::greet(connection, caller, patience)
+    }
+
+    fn greet(
+        mut connection: Box<dyn Connection>,
+        caller: &Caller,
+        patience: Duration,
+    ) -> Result<Client, String> {
+        let nonce = draw_nonce().map_err(|error| error.to_string())?;
+        let mut handshake = Handshake::new(nonce);
         let mut say = handshake.hello(caller);
         let identity = loop {
             send(connection.as_mut(), &say, patience)?;
@@ -54,6 +79,19 @@ impl Client {
     #[must_use]
     pub fn identity(&self) -> Identity {
         self.identity
+    }
+
+    /// The memory that came with the last reply, one that says so.
+    pub fn memory(&mut self) -> Option<Arc<dyn Shared>> {
+        self.connection.memory()
+    }
+
+    /// Whether the connection stands.
+    ///
+    /// # Errors
+    /// Why it is broken.
+    pub fn stands(&mut self) -> Result<(), String> {
+        self.connection.stands()
     }
 
     /// Whether it looks for replies without sleeping.

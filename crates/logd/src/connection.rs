@@ -12,7 +12,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use perdura_mirror::{FRAME_BYTES_MAX, Framer, Malformed, Node, Nonce, Peer};
+use perdura_mirror::{FRAME_BYTES_MAX, Framer, Malformed, Node, Peer};
 
 use crate::socket::{Socket, is_tls};
 
@@ -63,10 +63,10 @@ pub(crate) struct Serving<'a, W: FnOnce()> {
 }
 
 impl<'a, W: FnOnce()> Serving<'a, W> {
-    /// A connection that was just made. `nonce` is a random number that no other one had.
+    /// A connection that was just made.
     pub(crate) fn new(
         node: &'a Mutex<Node>,
-        (socket, nonce): (Socket, Nonce),
+        (socket, peer): (Socket, Peer),
         limits: Limits,
         welcomed: W,
     ) -> Serving<'a, W> {
@@ -74,7 +74,7 @@ impl<'a, W: FnOnce()> Serving<'a, W> {
             node,
             socket,
             limits,
-            peer: Peer::new(nonce),
+            peer,
             framer: Framer::new(),
             welcomed: Some(welcomed),
         }
@@ -156,6 +156,12 @@ impl<'a, W: FnOnce()> Serving<'a, W> {
                 welcomed();
             }
             (frames, ends) = (frames + 1, outcome.ends);
+            if let Some(fd) = outcome.memory.as_ref().and_then(|memory| memory.fd()) {
+                self.socket.write(&replies)?;
+                replies.clear();
+                self.socket.write_with(&outcome.reply, fd)?;
+                continue;
+            }
             if replies.is_empty() {
                 replies = outcome.reply;
             } else {

@@ -6,12 +6,14 @@
 //! # Threads
 //! One thread accepts, and each client has one, which blocks in a read: with few clients, each of which waits for its
 //! replies, that is the shortest way from a frame's arrival to its reply. The node is under one lock, held for the
-//! copy of a block. With a directory for a hard copy one more thread copies the rings to it.
+//! copy of a block. A writer on the node's machine needs no thread for a block: it writes into memory that the node shares. With a directory for a hard copy one more thread copies the rings to it.
 
 mod client;
 mod connection;
 mod hard_copy;
 mod identity;
+mod local;
+mod mapping;
 mod net;
 mod serve;
 mod socket;

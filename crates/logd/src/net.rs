@@ -1,19 +1,23 @@
-//! The network in production: TCP, perhaps with TLS, without a call that waits.
+//! The network in production: TCP, perhaps with TLS, and Unix sockets on the node's machine, without a call that waits.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::socket::is_tls;
 use perdura_base::{Error, Result};
-use perdura_mirror::{Connection, Framer, Net, Sent};
+use perdura_mirror::{Connection, Framer, Identity, Machine, Net, Sent, Shared};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 use socket2::{Domain, Socket, Type};
+
+use crate::identity;
+use crate::local::{self, Stream};
+use crate::mapping::Mapping;
+use crate::socket::is_tls;
 
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -27,6 +31,7 @@ const READ_BYTES: usize = 256 * 1024;
 pub struct TcpNet {
     tls: Option<Arc<ClientConfig>>,
     resolved: HashMap<String, SocketAddr>,
+    machine: Machine,
 }
 
 impl TcpNet {
@@ -41,7 +46,12 @@ impl TcpNet {
             first.map(|first| (address.clone(), first))
         };
         let resolved = addresses.iter().map(resolve).collect::<Result<_>>()?;
-        Ok(TcpNet { tls, resolved })
+        let (machine, _) = identity::machine();
+        Ok(TcpNet {
+            tls,
+            resolved,
+            machine,
+        })
     }
 
     /// Whether an address of the network is this machine's own.
@@ -72,14 +82,26 @@ impl Net for TcpNet {
         });
         let session = session.transpose()?;
         Ok(Box::new(match begin(&to) {
-            Ok(stream) => TcpConnection::new(Ok(stream), session),
+            Ok(socket) => TcpConnection::new(Ok(Stream::far(socket)), session),
             Err(error) => TcpConnection::new(Err(error.to_string()), session),
         }))
+    }
+
+    fn local(&self, node: &Identity) -> Option<Box<dyn Connection>> {
+        // Machines whose ids are unknown are all one: a name that is not found here is another one's.
+        if node.machine != self.machine {
+            return None;
+        }
+        let socket = local::connect(node.inc).ok()?;
+        Some(Box::new(TcpConnection::new(
+            Ok(Stream::local(socket)),
+            None,
+        )))
     }
 }
 
 /// Begins to connect.
-fn begin(to: &SocketAddr) -> io::Result<TcpStream> {
+fn begin(to: &SocketAddr) -> io::Result<Socket> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = Socket::new(Domain::for_address(*to), kind, None)?;
     socket.set_tcp_nodelay(true)?;
@@ -89,7 +111,7 @@ fn begin(to: &SocketAddr) -> io::Result<TcpStream> {
         {
             Err(error)
         }
-        _ => Ok(socket.into()),
+        _ => Ok(socket),
     }
 }
 
@@ -108,13 +130,13 @@ enum Way {
 /// A connection to a node.
 struct TcpConnection {
     /// The socket, or why the connection is broken.
-    stream: std::result::Result<TcpStream, String>,
+    stream: std::result::Result<Stream, String>,
     line: Line,
 }
 
 impl TcpConnection {
     fn new(
-        stream: std::result::Result<TcpStream, String>,
+        stream: std::result::Result<Stream, String>,
         session: Option<ClientConnection>,
     ) -> TcpConnection {
         let way = match session {
@@ -140,7 +162,7 @@ impl TcpConnection {
     /// Runs `work` on the socket; an error breaks the connection for good.
     fn on_socket<T>(
         &mut self,
-        work: impl FnOnce(&mut Line, &mut TcpStream) -> io::Result<T>,
+        work: impl FnOnce(&mut Line, &mut Stream) -> io::Result<T>,
     ) -> std::result::Result<T, String> {
         let stream = match &mut self.stream {
             Ok(stream) => stream,
@@ -173,7 +195,7 @@ struct Line {
 
 impl Line {
     /// Whether the connection is made.
-    fn made(&mut self, stream: &TcpStream) -> io::Result<bool> {
+    fn made(&mut self, stream: &Stream) -> io::Result<bool> {
         let Some(until) = self.connecting else {
             return Ok(true);
         };
@@ -201,7 +223,7 @@ impl Line {
     }
 
     /// Sends what was taken before, as far as the socket takes it; whether nothing is left.
-    fn push(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
+    fn push(&mut self, stream: &mut Stream) -> io::Result<bool> {
         if !self.made(stream)? {
             return Ok(self.is_empty());
         }
@@ -241,7 +263,7 @@ impl Line {
     }
 
     /// Takes a frame: all of it, or nothing.
-    fn take(&mut self, stream: &mut TcpStream, head: &[u8], tail: &[u8]) -> io::Result<Sent> {
+    fn take(&mut self, stream: &mut Stream, head: &[u8], tail: &[u8]) -> io::Result<Sent> {
         let made = self.made(stream)?;
         if !self.push(stream)? {
             return Ok(Sent::Full);
@@ -268,7 +290,7 @@ impl Line {
     }
 
     /// Reads what has arrived, once; whether it was something.
-    fn pull(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
+    fn pull(&mut self, stream: &mut Stream) -> io::Result<bool> {
         self.push(stream)?;
         if self.connecting.is_some() || !self.read(stream)? {
             return Ok(false);
@@ -295,7 +317,7 @@ impl Line {
     }
 
     /// Reads what has arrived, once; whether it was something.
-    fn read(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
+    fn read(&mut self, stream: &mut Stream) -> io::Result<bool> {
         let Way::Tls { session, .. } = &mut self.way else {
             let read = arrived(stream.read(self.framer.room(READ_BYTES)))?;
             self.framer.filled(read);
@@ -346,7 +368,7 @@ fn arrived(read: io::Result<usize>) -> io::Result<usize> {
 }
 
 /// Writes once; how much the socket took.
-fn write(stream: &mut TcpStream, head: &[u8], tail: &[u8]) -> io::Result<usize> {
+fn write(stream: &mut Stream, head: &[u8], tail: &[u8]) -> io::Result<usize> {
     match stream.write_vectored(&[IoSlice::new(head), IoSlice::new(tail)]) {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
             Ok(0)
@@ -372,6 +394,19 @@ impl Connection for TcpConnection {
                 return Ok(None);
             }
         }
+    }
+
+    fn memory(&mut self) -> Option<Arc<dyn Shared>> {
+        let passed = self.stream.as_mut().ok()?.take_passed()?;
+        let mapping = Mapping::of(passed).ok()?;
+        Some(Arc::new(mapping))
+    }
+
+    fn stands(&mut self) -> std::result::Result<(), String> {
+        self.on_socket(|_, stream| match stream.stands()? {
+            true => Ok(()),
+            false => Err(ErrorKind::UnexpectedEof.into()),
+        })
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

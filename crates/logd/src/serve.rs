@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -13,7 +14,7 @@ use parking_lot::Mutex;
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Result};
 use perdura_device::Disk;
-use perdura_mirror::{Key, Node, NodeInc, NodeOptions, NodeStats};
+use perdura_mirror::{Key, Node, NodeInc, NodeOptions, NodeStats, Peer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::ServerConfig;
 use sd_notify::NotifyState;
@@ -22,7 +23,9 @@ use signal_hook::consts::signal::{SIGINT, SIGTERM};
 use crate::connection::{Limits, Serving};
 use crate::hard_copy::{HardCopy, HardCopyState};
 use crate::identity;
-use crate::socket::Socket;
+use crate::local;
+use crate::mapping;
+use crate::socket::{Origin, Socket};
 
 /// How often the service manager is told what the node holds.
 const STATUS_EVERY: Timespec = Timespec {
@@ -51,6 +54,8 @@ pub struct LogdOptions {
     pub connections_max: usize,
     /// How long a thread looks for the next frame before it sleeps.
     pub spin: Duration,
+    /// Whether writers on this machine may map their rings.
+    pub shares: bool,
     /// How long clients may take.
     pub limits: Limits,
     /// Where the rings are copied to, if they are.
@@ -68,6 +73,7 @@ impl Default for LogdOptions {
             rings_max: 64,
             connections_max: 256,
             spin: Duration::ZERO,
+            shares: true,
             limits: Limits::default(),
             hard_copy: None,
         }
@@ -105,7 +111,7 @@ pub type Say = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A client's entry.
 struct Client {
-    socket: TcpStream,
+    socket: socket2::Socket,
     welcome: bool,
 }
 
@@ -153,13 +159,18 @@ impl Logd {
         let mut addresses = Vec::new();
         let plain = options.listen.iter().map(|address| (address, false));
         let with_tls = options.tls_listen.iter().map(|address| (address, true));
+        let inc = identity::draw_inc()?;
         for (address, tls) in plain.chain(with_tls) {
             let bound =
                 bind(address).map_err(|e| Error::io("listen on", address.to_string(), e))?;
             addresses.push(bound.1);
-            listeners.push((bound.0, tls));
+            listeners.push(Listener::Tcp(bound.0, tls));
         }
-        let inc = identity::draw_inc()?;
+        if options.shares {
+            let local = local::listen(inc);
+            let local = local.map_err(|e| Error::io("listen on", "a Unix socket", e))?;
+            listeners.push(Listener::Unix(local));
+        }
         let (machine, known_by) = identity::machine();
         let node = Arc::new(Mutex::new(Node::new(NodeOptions {
             ring_bytes: options.ring_bytes,
@@ -167,7 +178,7 @@ impl Logd {
             key: options.key.clone(),
             machine,
             inc,
-            memories: None,
+            memories: options.shares.then(mapping::memories),
         })));
         let disk = options.hard_copy.clone();
         let (stop, stopped) = UnixStream::pair().map_err(|e| Error::io("make", "a socket", e))?;
@@ -180,7 +191,7 @@ impl Logd {
         let places: Vec<String> = listeners
             .iter()
             .zip(&addresses)
-            .map(|((_, tls), address)| format!("{address}{}", if *tls { " (TLS)" } else { "" }))
+            .map(|(listener, address)| format!("{address}{}", listener.kind()))
             .collect();
         (shared.say)(&format!(
             "Node {inc} of machine {machine} (by {known_by}) on {}: up to {} rings of {} bytes, {}",
@@ -242,6 +253,61 @@ impl Logd {
     }
 }
 
+/// A way to come to the node.
+enum Listener {
+    /// TCP, with TLS or without.
+    Tcp(TcpListener, bool),
+    /// For processes of this machine.
+    Unix(UnixListener),
+}
+
+impl Listener {
+    fn kind(&self) -> &'static str {
+        match self {
+            Listener::Tcp(_, true) => " (TLS)",
+            Listener::Tcp(_, false) | Listener::Unix(_) => "",
+        }
+    }
+
+    fn accept(&self) -> io::Result<Arrival> {
+        Ok(match self {
+            Listener::Tcp(listener, tls) => {
+                let (socket, address) = listener.accept()?;
+                Arrival {
+                    socket: socket.into(),
+                    from: Origin::Afar,
+                    name: address.to_string(),
+                    tls: *tls,
+                }
+            }
+            Listener::Unix(listener) => Arrival {
+                socket: listener.accept()?.0.into(),
+                from: Origin::Here,
+                name: "a process of this machine".into(),
+                tls: false,
+            },
+        })
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Listener::Tcp(listener, _) => listener.as_fd(),
+            Listener::Unix(listener) => listener.as_fd(),
+        }
+    }
+}
+
+/// A client that has come.
+struct Arrival {
+    socket: socket2::Socket,
+    from: Origin,
+    /// What it is called.
+    name: String,
+    tls: bool,
+}
+
 fn bind(address: &SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
@@ -251,12 +317,12 @@ fn bind(address: &SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
 
 impl Shared {
     /// Accepts clients until `stopped` ends, then ends them all.
-    fn accept(self: &Arc<Self>, listeners: &[(TcpListener, bool)], stopped: &UnixStream) {
+    fn accept(self: &Arc<Self>, listeners: &[Listener], stopped: &UnixStream) {
         loop {
             let ends = std::iter::once(PollFd::new(stopped, PollFlags::IN));
             let sockets = listeners.iter();
             let mut fds: Vec<PollFd<'_>> = ends
-                .chain(sockets.map(|(socket, _)| PollFd::new(socket, PollFlags::IN)))
+                .chain(sockets.map(|socket| PollFd::new(socket, PollFlags::IN)))
                 .collect();
             // Interrupted: look again.
             let _ = poll(&mut fds, None);
@@ -264,9 +330,9 @@ impl Shared {
             if ready[0] {
                 break;
             }
-            for ((listener, tls), _) in listeners.iter().zip(&ready[1..]).filter(|(_, r)| **r) {
+            for (listener, _) in listeners.iter().zip(&ready[1..]).filter(|(_, r)| **r) {
                 match listener.accept() {
-                    Ok((socket, address)) => self.welcome(socket, address, *tls),
+                    Ok(arrival) => self.welcome(arrival),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) => {
                         (self.say)(&format!("A connection could not be accepted: {error}"));
@@ -287,7 +353,15 @@ impl Shared {
     }
 
     /// Gives a client a thread. If there are too many, the one that has waited longest to prove itself goes.
-    fn welcome(self: &Arc<Self>, socket: TcpStream, address: SocketAddr, tls: bool) {
+    fn welcome(self: &Arc<Self>, arrival: Arrival) {
+        if arrival.from == Origin::Here && !local::is_trusted(&arrival.socket) {
+            (self.say)(
+                "A process of another user was turned away: memory is for this node's user, and root",
+            );
+            return;
+        }
+        let name = arrival.name.clone();
+        let socket = &arrival.socket;
         let of_registry = socket
             .set_nonblocking(false)
             .and_then(|()| socket.try_clone());
@@ -299,7 +373,7 @@ impl Shared {
             let stranger = all.find_map(|(number, client)| (!client.welcome).then_some(*number));
             let Some(stranger) = stranger.and_then(|number| clients.all.remove(&number)) else {
                 (self.say)(&format!(
-                    "{address} was turned away: there are {} clients, the most",
+                    "{name} was turned away: there are {} clients, the most",
                     clients.all.len()
                 ));
                 return;
@@ -314,43 +388,49 @@ impl Shared {
         };
         clients.all.insert(number, client);
         let shared = Arc::clone(self);
-        let run = move || shared.run(number, socket, address, tls);
+        let run = move || shared.run(number, arrival);
         match thread::Builder::new().name("logd client".into()).spawn(run) {
             Ok(thread) => clients.threads.push(thread),
             Err(error) => {
                 clients.all.remove(&number);
-                (self.say)(&format!("{address} was turned away: {error}"));
+                (self.say)(&format!("{name} was turned away: {error}"));
             }
         }
     }
 
     /// A client's thread.
-    fn run(&self, number: u64, socket: TcpStream, address: SocketAddr, tls: bool) {
-        let served = catch_unwind(AssertUnwindSafe(|| self.serve(number, socket, tls)));
+    fn run(&self, number: u64, arrival: Arrival) {
+        let name = arrival.name.clone();
+        let served = catch_unwind(AssertUnwindSafe(|| self.serve(number, arrival)));
         self.clients.lock().all.remove(&number);
         match served {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => (self.say)(&format!("The connection of {address} ended: {error}")),
-            Err(_) => (self.say)(&format!("The connection of {address} panicked and ended")),
+            Ok(Err(error)) => (self.say)(&format!("The connection of {name} ended: {error}")),
+            Err(_) => (self.say)(&format!("The connection of {name} panicked and ended")),
         }
     }
 
-    fn serve(&self, number: u64, socket: TcpStream, tls: bool) -> io::Result<()> {
+    fn serve(&self, number: u64, arrival: Arrival) -> io::Result<()> {
         let options = &self.options;
-        let tls = options.tls.as_ref().filter(|_| tls);
-        let socket = Socket::new(socket, tls, options.spin, options.limits.write)?;
+        let tls = options.tls.as_ref().filter(|_| arrival.tls);
+        let (from, patience) = (arrival.from, options.limits.write);
+        let socket = Socket::new(arrival.socket, from, tls, options.spin, patience)?;
         let nonce = identity::draw_nonce().map_err(io::Error::other)?;
+        let peer = match from {
+            Origin::Afar => Peer::new(nonce),
+            Origin::Here => Peer::local(nonce),
+        };
         let welcomed = || {
             if let Some(client) = self.clients.lock().all.get_mut(&number) {
                 client.welcome = true;
             }
         };
-        Serving::new(&self.node, (socket, nonce), options.limits, welcomed).run()
+        Serving::new(&self.node, (socket, peer), options.limits, welcomed).run()
     }
 }
 
 /// Breaks a connection under the thread that serves it.
-fn end(socket: &TcpStream) {
+fn end(socket: &socket2::Socket) {
     // It may have broken already.
     let _ = socket.shutdown(Shutdown::Both);
 }

@@ -1,13 +1,16 @@
 //! A node's end of a connection: a TCP socket that blocks, perhaps with TLS.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::net::{RecvFlags, recv};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use socket2::{SockRef, TcpKeepalive};
+use socket2::TcpKeepalive;
+
+use crate::local;
 
 /// Idle seconds after which the system asks whether the peer is still there, and the pause between its questions.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(5));
@@ -16,10 +19,10 @@ const KEEPALIVE_PROBES: u32 = 3;
 /// How long a peer that was told the last word may take to read it.
 const LETTING_GO: Duration = Duration::from_millis(250);
 
-/// A TCP socket whose reads may look for a while before they sleep.
+/// A socket whose reads may look for a while before they sleep.
 #[derive(Debug)]
 pub(crate) struct Spinning {
-    stream: TcpStream,
+    stream: socket2::Socket,
     spin: Duration,
     /// When all reads must have ended.
     deadline: Option<Instant>,
@@ -63,11 +66,20 @@ pub(crate) fn is_tls(first: &[u8]) -> bool {
     matches!(first, [21 | 22, 3, 1..=4, ..])
 }
 
+/// Where a client is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Anywhere: it has come by TCP.
+    Afar,
+    /// On the node's machine: it has come by a Unix socket, and takes descriptors.
+    Here,
+}
+
 /// A node's end of a connection.
 #[derive(Debug)]
 pub(crate) enum Socket {
-    /// TCP.
-    Tcp(Spinning),
+    /// TCP, or a Unix socket.
+    Plain(Spinning),
     /// TCP whose client speaks TLS.
     Tls(Box<StreamOwned<ServerConnection, Spinning>>),
 }
@@ -78,25 +90,28 @@ impl Socket {
     /// # Errors
     /// The system's; the session's.
     pub(crate) fn new(
-        stream: TcpStream,
+        stream: socket2::Socket,
+        from: Origin,
         tls: Option<&Arc<ServerConfig>>,
         spin: Duration,
         patience: Duration,
     ) -> io::Result<Socket> {
-        stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(patience))?;
-        let keepalive = TcpKeepalive::new()
-            .with_time(KEEPALIVE.0)
-            .with_interval(KEEPALIVE.1)
-            .with_retries(KEEPALIVE_PROBES);
-        SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+        if from == Origin::Afar {
+            stream.set_tcp_nodelay(true)?;
+            let keepalive = TcpKeepalive::new()
+                .with_time(KEEPALIVE.0)
+                .with_interval(KEEPALIVE.1)
+                .with_retries(KEEPALIVE_PROBES);
+            stream.set_tcp_keepalive(&keepalive)?;
+        }
         let stream = Spinning {
             stream,
             spin,
             deadline: None,
         };
         Ok(match tls {
-            None => Socket::Tcp(stream),
+            None => Socket::Plain(stream),
             Some(config) => {
                 let session =
                     ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
@@ -119,7 +134,7 @@ impl Socket {
 
     fn spinning(&mut self) -> &mut Spinning {
         match self {
-            Socket::Tcp(stream) => stream,
+            Socket::Plain(stream) => stream,
             Socket::Tls(stream) => &mut stream.sock,
         }
     }
@@ -130,7 +145,7 @@ impl Socket {
     /// The connection's.
     pub(crate) fn read(&mut self, buf: &mut [u8]) -> io::Result<Option<usize>> {
         let read = match self {
-            Socket::Tcp(stream) => stream.read(buf),
+            Socket::Plain(stream) => stream.read(buf),
             Socket::Tls(stream) => stream.read(buf),
         };
         match read {
@@ -150,9 +165,17 @@ impl Socket {
     /// The connection's, or that the peer does not read.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
-            Socket::Tcp(stream) => stream.write_all(bytes),
+            Socket::Plain(stream) => stream.write_all(bytes),
             Socket::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
         }
+    }
+
+    /// As [`write`](Self::write), with a descriptor, over a Unix socket.
+    ///
+    /// # Errors
+    /// The connection's, or that the peer does not read.
+    pub(crate) fn write_with(&mut self, bytes: &[u8], fd: BorrowedFd<'_>) -> io::Result<()> {
+        local::send_with(&self.spinning().stream, bytes, fd)
     }
 
     /// Says that nothing follows, and waits a moment for the peer to have read it: a socket that is closed with unread

@@ -255,9 +255,8 @@ impl Link {
                     break;
                 }
             };
-            let memory = connection.memory();
             let taken = match Reply::decode(&frame) {
-                Ok(Reply::Mapped(held, bytes)) => match memory {
+                Ok(Reply::Mapped(held, bytes)) => match connection.memory() {
                     Some(memory) if to_u64(memory.len()) == bytes => {
                         self.take_mapped(&held, memory, caller, ends, now_ns)
                     }

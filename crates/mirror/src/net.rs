@@ -50,7 +50,7 @@ pub trait Connection: Send {
     /// Why the connection is broken, for good.
     fn receive(&mut self) -> Result<Option<Vec<u8>>, String>;
 
-    /// The memory that came with the frame that was received last.
+    /// The memory that came with the frame that was received last: with a reply that says so, and no other.
     fn memory(&mut self) -> Option<Arc<dyn Shared>> {
         None
     }

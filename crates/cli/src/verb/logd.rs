@@ -61,6 +61,9 @@ pub struct Args {
     /// Look for the next block for a while before sleeping: less delay for a processor core's time.
     #[arg(long)]
     spin: bool,
+    /// Take blocks by messages alone: writers on this machine, too, may not map their rings.
+    #[arg(long)]
+    no_share: bool,
     /// Copy the rings to this directory as well, behind the replies, at least every 50 ms.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -115,6 +118,7 @@ impl Args {
             key,
             ring_bytes: self.ring,
             rings_max: self.rings_max,
+            shares: !self.no_share,
             spin: if self.spin { SPIN } else { Duration::ZERO },
             ..usual
         })

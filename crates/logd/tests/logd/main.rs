@@ -2,6 +2,7 @@
 
 mod hard_copy;
 mod hostile;
+mod mapped;
 mod net;
 mod nodes;
 mod setup;

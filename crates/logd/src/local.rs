@@ -1,0 +1,163 @@
+//! The second way to a node: a Unix socket on its machine, over which it passes memory.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+
+use perdura_mirror::NodeInc;
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
+};
+use socket2::{Domain, SockAddr, Socket, Type};
+
+/// The abstract name of a node's socket.
+fn name(inc: NodeInc) -> String {
+    format!("perdura-logd-{:016x}", inc.0)
+}
+
+/// The socket of a node that starts.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn listen(inc: NodeInc) -> io::Result<UnixListener> {
+    let address = SocketAddr::from_abstract_name(name(inc))?;
+    let listener = UnixListener::bind_addr(&address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// A connection to a node on this machine, in this network namespace.
+///
+/// # Errors
+/// The system's: there is none.
+pub(crate) fn connect(inc: NodeInc) -> io::Result<Socket> {
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket = Socket::new(Domain::UNIX, kind, None)?;
+    socket.connect(&SockAddr::unix(format!("\0{}", name(inc)))?)?;
+    Ok(socket)
+}
+
+/// Whether the peer of a Unix socket may have this process's memory: it is the same user's, or root's.
+pub(crate) fn is_trusted(socket: &Socket) -> bool {
+    let ours = rustix::process::geteuid();
+    socket_peercred(socket).is_ok_and(|peer| peer.uid == ours || peer.uid.is_root())
+}
+
+/// Sends all of `bytes` with a descriptor, over a socket that blocks.
+///
+/// # Errors
+/// The connection's.
+pub(crate) fn send_with(socket: &Socket, bytes: &[u8], fd: BorrowedFd<'_>) -> io::Result<()> {
+    let fds = [fd];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(
+        control.push(SendAncillaryMessage::ScmRights(&fds)),
+        "there is room for one"
+    );
+    let sent = sendmsg(
+        socket,
+        &[IoSlice::new(bytes)],
+        &mut control,
+        SendFlags::NOSIGNAL,
+    )?;
+    let mut socket = socket;
+    socket.write_all(&bytes[sent..])
+}
+
+/// A socket of a client, which notes the descriptors that come.
+pub(crate) struct Stream {
+    socket: Socket,
+    is_local: bool,
+    passed: VecDeque<OwnedFd>,
+}
+
+impl Stream {
+    /// Over TCP.
+    pub(crate) fn far(socket: Socket) -> Stream {
+        Stream {
+            socket,
+            is_local: false,
+            passed: VecDeque::new(),
+        }
+    }
+
+    /// Over a Unix socket.
+    pub(crate) fn local(socket: Socket) -> Stream {
+        Stream {
+            is_local: true,
+            ..Stream::far(socket)
+        }
+    }
+
+    /// The first descriptor that was not taken.
+    pub(crate) fn take_passed(&mut self) -> Option<OwnedFd> {
+        self.passed.pop_front()
+    }
+
+    pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.socket.take_error()
+    }
+
+    /// Whether the peer has not closed its end.
+    pub(crate) fn stands(&self) -> io::Result<bool> {
+        let mut byte = [0];
+        match recv(
+            &self.socket,
+            &mut byte[..],
+            RecvFlags::PEEK | RecvFlags::DONTWAIT,
+        ) {
+            Ok((read, _)) => Ok(read > 0),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if !self.is_local {
+            return self.socket.read(buf);
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let read = recvmsg(
+            &self.socket,
+            &mut [IoSliceMut::new(buf)],
+            &mut control,
+            flags,
+        )?;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                self.passed.extend(fds);
+            }
+        }
+        Ok(read.bytes)
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.socket.write(buf)
+    }
+
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.socket.write_vectored(bufs)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
