@@ -3,5 +3,7 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`ship`] | blocks sent to nodes and acknowledged by them, without a database |
+//! | [`commit`] | commits of a database whose log is mirrored, beside one that waits for its disk |
 
+pub mod commit;
 pub mod ship;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
+use perdura::{NodeSettings, Options};
 use perdura_base::Uuid;
 use perdura_base::num::{to_u32, to_u64};
 use perdura_logd::{TcpNet, draw_nonce};
@@ -13,9 +14,11 @@ use perdura_mirror::{Caller, Generation};
 use perdura_server::settings::{Settings, units};
 use perdura_wal::block::BLOCK_BYTES_MAX;
 use perdura_workloads::latency::LatencyUs;
+use perdura_workloads::mirror::commit::{CommitBench, CommitSide};
 use perdura_workloads::mirror::ship::{ShipBench, ShipReport};
 
 use crate::exit::Usage;
+use crate::nodes;
 use crate::output;
 use crate::setting_args::NodeClientArgs;
 use crate::verb::logd::key;
@@ -27,13 +30,16 @@ const BLOCK_BYTES_MIN: usize = 4096;
 ///
 /// One client appends one block at a time, to the first node and to both, and makes it durable on the data directory's
 /// disk: the three take turns. What the client makes on the nodes and on the disk is removed at the end.
+///
+/// With --commits: commits of a database whose log the two nodes mirror, and of one that waits for its disk, in turns.
 #[derive(Debug, Parser)]
 #[command(
     args_override_self = true,
     after_help = "Example:\n  \
     perdura logd --listen 127.0.0.1:7379 &\n  \
     perdura logd --listen 127.0.0.1:7380 &\n  \
-    perdura bench mirror --nodes 127.0.0.1:7379,127.0.0.1:7380 --data perdura-data"
+    perdura bench mirror --nodes 127.0.0.1:7379,127.0.0.1:7380 --data perdura-data\n  \
+    perdura bench mirror --nodes 127.0.0.1:7379,127.0.0.1:7380 --commits --threads 1,16"
 )]
 #[group(skip)]
 pub struct MirrorArgs {
@@ -52,6 +58,26 @@ pub struct MirrorArgs {
     /// Look for replies without sleeping.
     #[arg(long)]
     spin: bool,
+    /// Measure commits of databases, which are left in the data directory.
+    #[arg(long, conflicts_with_all = ["spin", "tls"])]
+    commits: bool,
+    /// Threads that commit.
+    #[arg(
+        long,
+        value_name = "N,M",
+        value_delimiter = ',',
+        default_value = "1",
+        requires = "commits"
+    )]
+    threads: Vec<usize>,
+    /// Processes of nodes, whose processor time counts.
+    #[arg(
+        long,
+        value_name = "PID,PID",
+        value_delimiter = ',',
+        requires = "commits"
+    )]
+    node_pids: Vec<u32>,
     /// A file with the nodes' key.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
@@ -89,6 +115,9 @@ pub fn run(args: &MirrorArgs) -> Result<()> {
         args.nodes.len() <= 2,
         Usage("--nodes has one address or two".into())
     );
+    if args.commits {
+        return commits(args);
+    }
     let tls = match args.tls {
         false => None,
         true => {
@@ -122,6 +151,65 @@ pub fn run(args: &MirrorArgs) -> Result<()> {
         return output::json(&report);
     }
     output::text(&text(&report))
+}
+
+/// `--commits`
+fn commits(args: &MirrorArgs) -> Result<()> {
+    ensure!(
+        args.nodes.len() == 2 && args.threads.iter().all(|count| (1..=1024).contains(count)),
+        Usage("--commits takes two nodes, and --threads 1 to 1024".into())
+    );
+    let alone = Options::new(args.data.join("disk"));
+    // Nodes of a measurement may well be on one machine.
+    let node_settings = NodeSettings {
+        groups: vec![args.nodes.join(",")],
+        view: Some(args.data.join("view")),
+        key_file: args.key_file.clone(),
+        one_machine: true,
+        ..NodeSettings::default()
+    };
+    std::fs::create_dir_all(args.data.join("view"))?;
+    let mirrored = Options {
+        nodes: nodes::of(&node_settings)?,
+        node_settings,
+        ..Options::new(args.data.join("mirror"))
+    };
+    let rows = to_u32(args.bytes.0.len() * args.threads.len());
+    let report = CommitBench {
+        disk: alone,
+        mirror: mirrored,
+        block_bytes: args.bytes.0.clone(),
+        threads: args.threads.clone(),
+        duration: args.seconds / rows,
+        node_pids: args.node_pids.clone(),
+    }
+    .run()?;
+    if args.json {
+        return output::json(&report);
+    }
+    let mut text = format!(
+        "view      {}\nlatency   p50 / p99 us; commits a second; processor us a commit; and the mirror's over the disk's\n",
+        report.view
+    );
+    for row in &report.rows {
+        let side = |side: &CommitSide| {
+            let LatencyUs { p50, p99, .. } = side.latency_us;
+            let cpu = side.cpu_us.map_or("-".into(), |us| format!("{us:.1}"));
+            format!("{p50} / {p99}; {:.0}; {cpu}", side.per_second)
+        };
+        let (threads, kib) = (row.threads, row.block_bytes / 1024);
+        let (disk, mirror) = (side(&row.disk), side(&row.mirror));
+        let cpu = row.cpu_of_disk.map_or("-".into(), |of| format!("{of:.2}"));
+        let (p50, rate) = (row.p50_of_disk, row.rate_of_disk);
+        let exposed = row.exposed_us;
+        let _ = writeln!(
+            text,
+            "{threads:>3} threads, {kib:>2} KiB  disk {disk}  mirror {mirror}  ratios {p50:.2}; {rate:.2}; {cpu}  exposed p99.9 \
+             {} us, at most {} us and {} bytes",
+            exposed.p999, exposed.max, row.exposed_bytes_max
+        );
+    }
+    output::text(&text)
 }
 
 /// A report for people.

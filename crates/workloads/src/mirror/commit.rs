@@ -1,0 +1,291 @@
+//! Commits of a database whose log is mirrored, beside commits of one that waits for its disk.
+//!
+//! Two databases in this process, on one disk. Each has its turn, a fraction of a second long, and they change who begins: what
+//! disturbs one disturbs both. Every commit changes a value of its own length, which fills a block of the log.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use hdrhistogram::Histogram;
+use perdura::{Db, Durability, Options, Ticket};
+use perdura_base::num::to_u64;
+use serde::Serialize;
+
+use crate::kv::{key_of, random_bytes};
+use crate::latency::{LatencyUs, histogram, micros, record};
+use crate::num::{f64_of, ratio};
+use crate::process;
+
+/// How long a turn takes.
+const TURN: Duration = Duration::from_millis(250);
+/// Turns of each database that are not measured.
+const WARM_UP: u32 = 2;
+/// What a value leaves of a block to the heads of block and frame, bytes.
+const HEADS_BYTES: usize = 512;
+/// How often the exposure is looked at.
+const LOOK_EVERY: Duration = Duration::from_micros(500);
+/// Keys of each thread.
+const KEYS: u64 = 1000;
+/// How long the mirror may take to come about.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What is measured.
+pub struct CommitBench {
+    /// A database whose log is on its disk alone.
+    pub disk: Options,
+    /// One whose log is mirrored by nodes.
+    pub mirror: Options,
+    /// Bytes of a block, one row each.
+    pub block_bytes: Vec<usize>,
+    /// Threads that commit, one row each.
+    pub threads: Vec<usize>,
+    /// How long each row is measured.
+    pub duration: Duration,
+    /// Processes of nodes, whose processor time counts.
+    pub node_pids: Vec<u32>,
+}
+
+/// What one database did in a row.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct CommitSide {
+    /// Latencies.
+    pub latency_us: LatencyUs,
+    /// Commits a second.
+    pub per_second: f64,
+    /// Processor time of a commit, that of the nodes included, microseconds.
+    pub cpu_us: Option<f64>,
+}
+
+/// The commits of one length of block and one number of threads.
+#[derive(Debug, Serialize)]
+pub struct CommitRow {
+    /// Bytes of a block with one commit.
+    pub block_bytes: usize,
+    /// Threads that commit.
+    pub threads: usize,
+    /// Commits that wait for the disk.
+    pub disk: CommitSide,
+    /// Commits that wait for the nodes.
+    pub mirror: CommitSide,
+    /// The medians of the latencies, mirror over disk.
+    pub p50_of_disk: f64,
+    /// Commits a second, mirror over disk.
+    pub rate_of_disk: f64,
+    /// Processor time of a commit, mirror over disk.
+    pub cpu_of_disk: Option<f64>,
+    /// How old what was not on disk was, while the mirror had its turn.
+    pub exposed_us: LatencyUs,
+    /// The most bytes that were not on disk.
+    pub exposed_bytes_max: u64,
+}
+
+/// What was measured.
+#[derive(Debug, Serialize)]
+pub struct CommitReport {
+    /// The mirror's view at the end.
+    pub view: String,
+    /// Each row.
+    pub rows: Vec<CommitRow>,
+}
+
+impl CommitBench {
+    /// Measures each row.
+    ///
+    /// # Errors
+    /// The databases'; that the nodes make no mirror.
+    pub fn run(&self) -> Result<CommitReport> {
+        let disk = Db::open(self.disk.clone()).context("the database without nodes")?;
+        let mirror = Db::open(self.mirror.clone()).context("the database with nodes")?;
+        let begin = Instant::now();
+        while !mirror.is_mirrored() {
+            ensure!(
+                begin.elapsed() < PATIENCE,
+                "the nodes make no mirror: {}",
+                view(&mirror)
+            );
+            std::thread::sleep(LOOK_EVERY);
+        }
+        let mut rows = Vec::new();
+        for threads in &self.threads {
+            for bytes in &self.block_bytes {
+                rows.push(self.row(*bytes, *threads, &disk, &mirror)?);
+            }
+        }
+        ensure!(
+            mirror.is_mirrored(),
+            "the mirror did not last: {}",
+            view(&mirror)
+        );
+        let view = view(&mirror);
+        mirror.close()?;
+        disk.close()?;
+        Ok(CommitReport { view, rows })
+    }
+
+    fn row(&self, bytes: usize, threads: usize, disk: &Db, mirror: &Db) -> Result<CommitRow> {
+        let value_bytes = bytes - HEADS_BYTES;
+        let mut sides = [
+            Side::new(disk, Durability::Disk),
+            Side::new(mirror, Durability::Mirror),
+        ];
+        let begin = Instant::now();
+        for turn in 0.. {
+            let measured = turn >= WARM_UP;
+            if measured && begin.elapsed() >= self.duration {
+                break;
+            }
+            for number in 0..sides.len() {
+                let side = &mut sides[(number + usize::from(turn % 2 == 1)) % 2];
+                side.turn(threads, value_bytes, &self.node_pids, measured)?;
+            }
+        }
+        let [disk, mirror] = sides;
+        let exposed = LatencyUs::of(&mirror.exposed);
+        let exposed_bytes_max = mirror.exposed_bytes_max;
+        let (disk, mirror) = (disk.outcome(), mirror.outcome());
+        let p50 = |side: &CommitSide| f64_of(side.latency_us.p50.max(1));
+        Ok(CommitRow {
+            block_bytes: bytes,
+            threads,
+            p50_of_disk: ratio(p50(&mirror), p50(&disk)),
+            rate_of_disk: ratio(mirror.per_second, disk.per_second),
+            cpu_of_disk: (mirror.cpu_us.zip(disk.cpu_us)).map(|(ours, theirs)| ratio(ours, theirs)),
+            disk,
+            mirror,
+            exposed_us: exposed,
+            exposed_bytes_max,
+        })
+    }
+}
+
+/// The mode of each group.
+fn view(db: &Db) -> String {
+    let status = db.mirror();
+    let modes = status.iter().flat_map(|status| &status.groups);
+    let modes: Vec<String> = modes.map(|group| group.mode.to_string()).collect();
+    modes.join(", ")
+}
+
+/// A database in its turns.
+struct Side<'a> {
+    db: &'a Db,
+    durability: Durability,
+    latencies: Histogram<u64>,
+    seconds: f64,
+    cpu_seconds: Option<f64>,
+    exposed: Histogram<u64>,
+    exposed_bytes_max: u64,
+}
+
+impl<'a> Side<'a> {
+    fn new(db: &'a Db, durability: Durability) -> Side<'a> {
+        Side {
+            db,
+            durability,
+            latencies: histogram(),
+            seconds: 0.0,
+            cpu_seconds: Some(0.0),
+            exposed: histogram(),
+            exposed_bytes_max: 0,
+        }
+    }
+
+    fn turn(
+        &mut self,
+        threads: usize,
+        value_bytes: usize,
+        nodes: &[u32],
+        measured: bool,
+    ) -> Result<()> {
+        let cpu = || {
+            let own = process::cpu_seconds(std::process::id())?;
+            let nodes: Option<f64> = nodes.iter().map(|pid| process::cpu_seconds(*pid)).sum();
+            Some(own + nodes?)
+        };
+        let (cpu_before, begin) = (cpu(), Instant::now());
+        let ends = AtomicBool::new(false);
+        let bytes_max = AtomicU64::new(0);
+        let (db, durability) = (self.db, self.durability);
+        let (outcomes, ages) = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..threads)
+                .map(|client| {
+                    scope.spawn(move || commits(db, durability, client, value_bytes, begin))
+                })
+                .collect();
+            let watcher = scope.spawn(|| {
+                let mut ages = histogram();
+                while !ends.load(Ordering::Relaxed) {
+                    let exposed = db.exposure();
+                    record(&mut ages, exposed.age_us, 1);
+                    bytes_max.fetch_max(exposed.bytes, Ordering::Relaxed);
+                    std::thread::sleep(LOOK_EVERY);
+                }
+                ages
+            });
+            let outcomes: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
+            ends.store(true, Ordering::Relaxed);
+            (outcomes, watcher.join())
+        });
+        let seconds = begin.elapsed().as_secs_f64();
+        let spent = cpu().zip(cpu_before).map(|(after, before)| after - before);
+        for outcome in outcomes {
+            let latencies = outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            if measured {
+                self.latencies.add(&latencies).expect("the same bounds");
+            }
+        }
+        if measured {
+            let ages = ages.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            self.exposed.add(&ages).expect("the same bounds");
+            self.exposed_bytes_max = self.exposed_bytes_max.max(bytes_max.into_inner());
+            self.seconds += seconds;
+            self.cpu_seconds = self.cpu_seconds.zip(spent).map(|(sum, spent)| sum + spent);
+        }
+        // The other one's turn begins without this one's copy to disk.
+        let last = db.transact(&[db.partition_of(b"last")].into_iter().collect(), |tx| {
+            tx.put(
+                db.database(0),
+                b"last",
+                &begin.elapsed().as_nanos().to_le_bytes(),
+                None,
+            )
+        });
+        let ((), ticket) = last?;
+        db.wait_at(Durability::Disk, ticket)?;
+        Ok(())
+    }
+
+    fn outcome(&self) -> CommitSide {
+        let count = f64_of(self.latencies.len());
+        CommitSide {
+            latency_us: LatencyUs::of(&self.latencies),
+            per_second: ratio(count, self.seconds),
+            cpu_us: self.cpu_seconds.map(|spent| ratio(spent * 1e6, count)),
+        }
+    }
+}
+
+/// One thread's commits in a turn.
+fn commits(
+    db: &Db,
+    durability: Durability,
+    client: usize,
+    value_bytes: usize,
+    begin: Instant,
+) -> Result<Histogram<u64>> {
+    let mut random = fastrand::Rng::with_seed(to_u64(client) + 1);
+    let mut value = vec![0; value_bytes];
+    let mut latencies = histogram();
+    while begin.elapsed() < TURN {
+        random_bytes(&mut random, &mut value);
+        let key = key_of(to_u64(client) * KEYS + random.u64(..KEYS));
+        let since = Instant::now();
+        let parts = [db.partition_of(&key)].into_iter().collect();
+        let ((), ticket): ((), Ticket) =
+            db.transact(&parts, |tx| tx.put(db.database(0), &key, &value, None))?;
+        db.wait_at(durability, ticket)?;
+        record(&mut latencies, micros(since.elapsed()), 1);
+    }
+    Ok(latencies)
+}
