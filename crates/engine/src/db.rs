@@ -42,6 +42,7 @@ use crate::core::{Core, Env, ExpiredListener, Flushed};
 use crate::delays::{Delayed, Delays};
 use crate::files;
 use crate::merging::Merging;
+use crate::mirroring::AtNodes;
 use crate::named::Renewal;
 use crate::options::Options;
 use crate::pace::{FlushPacer, Workers};
@@ -180,7 +181,7 @@ impl Db {
             flushers: RwLock::new(Vec::new()),
             wanted: AtomicBool::new(true),
             awaited: AtomicBool::new(false),
-            spinning: Mutex::new(()),
+            at_nodes: AtNodes::default(),
             views: Mutex::default(),
             workers: Workers::default(),
             turn: Mutex::new(pacer),
@@ -231,6 +232,7 @@ impl Db {
         threads.handles.lock().push(housekeeper);
         if shared.core.nodes().is_some() {
             let mirror = spawn(&shared, "mirror", |shared| shared.mirror())?;
+            shared.at_nodes.set_collector(mirror.thread().clone());
             threads.handles.lock().push(mirror);
         }
         let voucher = spawn(&shared, "vouch", |shared| shared.voucher())?;

@@ -2,11 +2,14 @@
 //!
 //! While acknowledgements rest on nodes, a thread that waits for one ends the epoch and ships it by itself, and collects
 //! the replies: it spins for a moment if it is the only one, since being woken takes longer than the nodes do, and then sleeps.
+//! Where several wait, none spins, and an epoch that is under way gathers the next one.
 //! The mirror's own thread collects for all that sleep, looks after connections and changes the view. The flushers copy
 //! what was shipped to disk: when a caller waits for the disk, when much or old data waits, at a change of view, and at the end.
 //! In the other modes of the view acknowledgements wait for the disk, and the flushers work as without nodes.
 
-use std::sync::atomic::Ordering;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::Thread;
 use std::time::Duration;
 
 use perdura_base::{Epoch, Result};
@@ -25,12 +28,39 @@ const SPIN_NS: u64 = 60_000;
 const COPY_BYTES: u64 = 1 << 20;
 /// The copy is due when data are so old, nanoseconds.
 const COPY_AGE_NS: u64 = 10_000_000;
-/// While replies are awaited, the mirror's thread looks so often.
-const LOOK_BUSY: Duration = Duration::from_micros(50);
-/// While none are, it looks so often: pings, connections, an epoch that no caller waits for.
+/// Epochs that the mirror's thread ships before it looks after the nodes again.
+const SHIPS_MAX: usize = 16;
+/// The mirror's thread looks so often at least: pings, connections, an epoch that no caller waits for.
 const LOOK_IDLE: Duration = Duration::from_millis(1);
+/// When data are so old and not on disk, epochs are shipped no more often than [`LOOK_IDLE`]: the disk has time to follow, and what both
+/// nodes and this machine can lose together stays short. A disk that stalls altogether is ridden out, up to the tail's bound.
+const COPY_LATE_NS: u64 = 35_000_000;
 /// A clean end waits so long for the arbiter.
 const STOP_NS: u64 = 5_000_000_000;
+
+/// Who waits for the replies of nodes. One that waits alone collects them by itself; for many, the mirror's thread does.
+#[derive(Default)]
+pub(crate) struct AtNodes {
+    waiters: AtomicUsize,
+    /// A thread spins, and collects meanwhile.
+    spins: AtomicBool,
+    /// The mirror's thread.
+    collector: OnceLock<Thread>,
+}
+
+impl AtNodes {
+    /// Names the mirror's thread, once.
+    pub fn set_collector(&self, thread: Thread) {
+        let named = self.collector.set(thread);
+        assert!(named.is_ok(), "a database has one mirror");
+    }
+
+    fn wake_collector(&self) {
+        if let Some(collector) = self.collector.get() {
+            collector.unpark();
+        }
+    }
+}
 
 impl Db {
     /// Whether acknowledgements at the rung of the mirror rest on nodes now.
@@ -85,11 +115,24 @@ impl Shared {
         self.nodes().is_some_and(NodesInUse::is_mirrored)
     }
 
-    /// Ships all that was appended and collects what nodes have answered. Returns whether more is acknowledged.
+    /// Ships all that was appended and collects what nodes have answered. Returns whether more is acknowledged. While the
+    /// copy is late, the mirror's thread alone ships.
     pub fn ship(&self) -> bool {
         let Some(nodes) = self.nodes() else {
             return false;
         };
+        match self.is_copy_late() {
+            true => self.collect_replies(nodes),
+            false => self.ship_now(nodes),
+        }
+    }
+
+    /// Whether the copy is so late that what is acknowledged has to slow down.
+    fn is_copy_late(&self) -> bool {
+        self.core.age_ns(Rung::Disk) >= COPY_LATE_NS
+    }
+
+    fn ship_now(&self, nodes: &NodesInUse) -> bool {
         let wal = self.core.wal();
         // A failure has latched the log, as every caller sees.
         if wal.durable(Rung::Mirror) < wal.last_appended() && self.core.ship().is_err() {
@@ -115,12 +158,32 @@ impl Shared {
     /// Waits until nodes hold an epoch. Returns early if acknowledgements no longer rest on nodes.
     pub fn wait_for_nodes(&self, epoch: Epoch) -> Result<()> {
         let wal = self.core.wal();
+        if wal.durable(Rung::Mirror) >= epoch {
+            return Ok(());
+        }
+        let before = self.at_nodes.waiters.fetch_add(1, Ordering::SeqCst);
+        let waited = self.wait_among(before, epoch);
+        self.at_nodes.waiters.fetch_sub(1, Ordering::SeqCst);
+        waited
+    }
+
+    /// As `wait_for_nodes`, for a thread that is counted, and that found so many others waiting.
+    fn wait_among(&self, others: usize, epoch: Epoch) -> Result<()> {
+        let wal = self.core.wal();
         while wal.durable(Rung::Mirror) < epoch && self.is_mirrored() {
             wal.check()?;
-            self.ship();
-            if self.spin_for_nodes(epoch) {
+            // An epoch that is under way makes room for the next one, which all join meanwhile. The mirror's thread ships it.
+            let is_under_way = wal.durable(Rung::Mirror).0 + 1 < wal.current().0;
+            if others == 0 || !is_under_way {
+                self.ship();
+            }
+            if others == 0 && !self.is_copy_late() && self.spin_for_nodes(epoch) {
                 return Ok(());
             }
+            if wal.durable(Rung::Mirror) >= epoch {
+                break;
+            }
+            self.at_nodes.wake_collector();
             self.wait_until(Rung::Mirror, epoch, || self.is_mirrored())?;
         }
         Ok(())
@@ -132,9 +195,9 @@ impl Shared {
         let Some(nodes) = self.nodes() else {
             return false;
         };
-        let Some(_only_one) = self.spinning.try_lock() else {
+        if self.at_nodes.spins.swap(true, Ordering::SeqCst) {
             return false;
-        };
+        }
         let begun_ns = self.clock.mono_ns();
         while wal.durable(Rung::Mirror) < epoch {
             // What was answered makes room for the next epoch.
@@ -144,7 +207,12 @@ impl Shared {
             if self.clock.mono_ns() > begun_ns + SPIN_NS {
                 break;
             }
-            std::hint::spin_loop();
+            // A node on this machine may wait for this very core.
+            std::thread::yield_now();
+        }
+        self.at_nodes.spins.store(false, Ordering::SeqCst);
+        if wal.durable(Rung::Mirror) < wal.last_appended() {
+            self.at_nodes.wake_collector();
         }
         wal.durable(Rung::Mirror) >= epoch
     }
@@ -188,9 +256,18 @@ impl Shared {
                 self.nudge();
             }
             self.tell_views(nodes);
-            self.ship();
+            if self.is_copy_late() {
+                self.ship_now(nodes);
+                std::thread::sleep(LOOK_IDLE);
+                continue;
+            }
+            // What was answered makes room for the next epoch.
+            let _more_was = (0..SHIPS_MAX).take_while(|_| self.ship()).count();
             let is_awaited = wal.durable(Rung::Mirror) < wal.last_appended();
-            std::thread::park_timeout(if is_awaited { LOOK_BUSY } else { LOOK_IDLE });
+            match is_awaited && !self.at_nodes.spins.load(Ordering::SeqCst) {
+                true => nodes.wait(LOOK_IDLE),
+                false => std::thread::park_timeout(LOOK_IDLE),
+            }
         }
     }
 

@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Pos, Result, StreamId, Uuid};
@@ -476,6 +477,11 @@ impl NodesInUse {
     /// As [`try_pump`](Self::try_pump), behind other threads.
     pub fn pump(&self, now_ns: u64) -> bool {
         self.mirror.pump(&self.log, now_ns)
+    }
+
+    /// Waits until a node has said something, or for so long.
+    pub fn wait(&self, timeout: Duration) {
+        self.mirror.wait(timeout);
     }
 
     /// Takes one step that may wait.

@@ -20,6 +20,7 @@ use crate::durability::Durability;
 use crate::flusher::FIRST;
 use crate::merging::Lent;
 use crate::mirror_stats::MirrorStats;
+use crate::mirroring::AtNodes;
 use crate::options::Options;
 use crate::pace::{FlushPacer, Workers};
 use crate::stats::{ArchiveStats, LogIoStats, LogStats, MemoryStats, Stats};
@@ -75,8 +76,8 @@ pub(crate) struct Shared {
     pub wanted: AtomicBool,
     /// Set when a thread that wants a flush waits for it; cleared likewise.
     pub awaited: AtomicBool,
-    /// Held by the thread that spins for the replies of nodes.
-    pub spinning: Mutex<()>,
+    /// Who waits for the replies of nodes.
+    pub at_nodes: AtNodes,
     /// Changes of view that were not told yet.
     pub views: Mutex<Vec<String>>,
     /// How busy the threads are that want flushes and do not wait.

@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use perdura_base::{Error, Result};
 use perdura_mirror::{Connection, Framer, Identity, Machine, Net, Sent, Shared};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 use socket2::{Domain, Socket, Type};
@@ -32,6 +33,8 @@ pub struct TcpNet {
     tls: Option<Arc<ClientConfig>>,
     resolved: HashMap<String, SocketAddr>,
     machine: Machine,
+    /// Tells of what arrives on all connections.
+    arrivals: Arc<OwnedFd>,
 }
 
 impl TcpNet {
@@ -47,11 +50,21 @@ impl TcpNet {
         };
         let resolved = addresses.iter().map(resolve).collect::<Result<_>>()?;
         let (machine, _) = identity::machine();
+        let arrivals = epoll::create(epoll::CreateFlags::CLOEXEC);
+        let arrivals = arrivals.map_err(|e| Error::io("make", "an epoll", e.into()))?;
         Ok(TcpNet {
             tls,
             resolved,
             machine,
+            arrivals: Arc::new(arrivals),
         })
+    }
+
+    /// Has what arrives on a socket be told of until it is closed.
+    fn watched(&self, socket: Socket) -> io::Result<Socket> {
+        let data = epoll::EventData::new_u64(0);
+        epoll::add(&*self.arrivals, &socket, data, epoll::EventFlags::IN)?;
+        Ok(socket)
     }
 
     /// Whether an address of the network is this machine's own.
@@ -81,10 +94,19 @@ impl Net for TcpNet {
             session.map_err(|e| Error::Usage(format!("TLS to {address}: {e}")))
         });
         let session = session.transpose()?;
-        Ok(Box::new(match begin(&to) {
-            Ok(socket) => TcpConnection::new(Ok(Stream::far(socket)), session),
-            Err(error) => TcpConnection::new(Err(error.to_string()), session),
-        }))
+        Ok(Box::new(
+            match begin(&to).and_then(|socket| self.watched(socket)) {
+                Ok(socket) => TcpConnection::new(Ok(Stream::far(socket)), session),
+                Err(error) => TcpConnection::new(Err(error.to_string()), session),
+            },
+        ))
+    }
+
+    fn wait(&self, timeout: Duration) {
+        let mut found = [MaybeUninit::uninit(); 1];
+        let timeout = Timespec::try_from(timeout).ok();
+        // Interrupted or not: the caller looks.
+        let _ = epoll::wait(&*self.arrivals, &mut found[..], timeout.as_ref());
     }
 
     fn local(&self, node: &Identity) -> Option<Box<dyn Connection>> {
@@ -92,7 +114,8 @@ impl Net for TcpNet {
         if node.machine != self.machine {
             return None;
         }
-        let socket = local::connect(node.inc).ok()?;
+        let socket = local::connect(node.inc).and_then(|socket| self.watched(socket));
+        let socket = socket.ok()?;
         Some(Box::new(TcpConnection::new(
             Ok(Stream::local(socket)),
             None,

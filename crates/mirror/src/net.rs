@@ -6,6 +6,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use perdura_base::Result;
 
@@ -20,6 +21,10 @@ pub trait Net: Send + Sync {
     /// # Errors
     /// [`perdura_base::Error::Usage`] for an address that this network cannot have.
     fn connect(&self, address: &str) -> Result<Box<dyn Connection>>;
+
+    /// Waits until something has arrived on one of the network's connections, or one has broken, or for so long. Networks
+    /// whose time does not pass by itself do not wait.
+    fn wait(&self, _timeout: Duration) {}
 
     /// A connection to a node that passes memory, if the node is on this machine and offers one.
     fn local(&self, _node: &Identity) -> Option<Box<dyn Connection>> {

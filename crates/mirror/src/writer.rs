@@ -27,6 +27,7 @@
 //! * After it has seen a higher generation the writer raises nothing and changes nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
@@ -279,6 +280,11 @@ impl Mirror {
             link.ping(self.options.ping_ns, now_ns);
         }
         self.raise(state, log)
+    }
+
+    /// Waits until a node has said something, or for so long. What was said is still to be taken.
+    pub fn wait(&self, timeout: Duration) {
+        self.net.wait(timeout);
     }
 
     fn raise(&self, state: &mut State, log: &dyn Log) -> bool {

@@ -16,6 +16,7 @@
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_usize;
 use perdura_base::{Epoch, StreamId};
+use perdura_device::AlignedBuf;
 
 use crate::block::{self, BlockHeader};
 use crate::log::{Stream, Wal};
@@ -23,6 +24,9 @@ use crate::rung::Rung;
 use crate::stream::FilledBlock;
 use crate::sync::Ordering;
 use crate::tail::{Sealed, SealedBlock, Tail};
+
+/// A block is short if it fills so small a part of its buffer, one in so many.
+const SHORT: usize = 4;
 
 impl Wal {
     /// Names the device that receives each sealed block before the block is written, those of a stream
@@ -39,7 +43,7 @@ impl Wal {
         let mut has_sealed = false;
         while let Some(filled) = self.take_filled(s, tail) {
             let epoch = filled.epoch;
-            let block = self.seal(stream, filled);
+            let block = self.seal(stream, s, filled);
             // Before the block is passed on: the reply of a node that has it names no position beyond.
             s.sealed_end.store(block.end().0, Ordering::SeqCst);
             if let Some(ship) = self.ship.get() {
@@ -76,7 +80,7 @@ impl Wal {
         }
     }
 
-    fn seal(&self, stream: StreamId, filled: FilledBlock) -> SealedBlock {
+    fn seal(&self, stream: StreamId, s: &Stream, filled: FilledBlock) -> SealedBlock {
         let names = self.durable(match armed(Flaw::NamedOnMirror) {
             true => Rung::Mirror,
             false => Rung::Disk,
@@ -89,6 +93,13 @@ impl Wal {
         let (pos, len) = (filled.pos, to_usize(filled.block_len()));
         let mut buf = filled.buf;
         block::seal(&header, &mut buf[..len]);
+        // A block that is there to be shipped waits for its copy to disk, and many do. One that kept the room of the longest
+        // block would have the next one take new memory, which costs more than the whole commit.
+        if self.options.mirror.is_some() && len <= buf.len() / SHORT {
+            let mut short = AlignedBuf::zeroed(len);
+            short.copy_from_slice(&buf[..len]);
+            s.inner.lock().recycle(std::mem::replace(&mut buf, short));
+        }
         SealedBlock::new(buf, len, pos, names)
     }
 

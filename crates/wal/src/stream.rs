@@ -268,10 +268,10 @@ impl StreamInner {
         self.next_pos
     }
 
-    /// Keeps a written block's buffer for reuse.
+    /// Keeps a buffer that is free again for the next block, if it is one for any block.
     pub fn recycle(&mut self, buf: AlignedBuf) {
-        assert_eq!(buf.len(), self.block_bytes_max, "the buffer of a block");
-        if self.spare_bufs.len() < SPARE_BUFS_MAX {
+        assert!(buf.len() <= self.block_bytes_max, "the buffer of a block");
+        if buf.len() == self.block_bytes_max && self.spare_bufs.len() < SPARE_BUFS_MAX {
             self.spare_bufs.push(buf);
         }
     }

@@ -38,6 +38,8 @@ pub struct CommitBench {
     pub mirror: Options,
     /// Bytes of a block, one row each.
     pub block_bytes: Vec<usize>,
+    /// Bytes of a value, if it is not to fill its block.
+    pub value_bytes: Option<usize>,
     /// Threads that commit, one row each.
     pub threads: Vec<usize>,
     /// How long each row is measured.
@@ -124,7 +126,7 @@ impl CommitBench {
     }
 
     fn row(&self, bytes: usize, threads: usize, disk: &Db, mirror: &Db) -> Result<CommitRow> {
-        let value_bytes = bytes - HEADS_BYTES;
+        let value_bytes = self.value_bytes.unwrap_or(bytes - HEADS_BYTES);
         let mut sides = [
             Side::new(disk, Durability::Disk),
             Side::new(mirror, Durability::Mirror),

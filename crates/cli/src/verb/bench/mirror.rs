@@ -61,6 +61,9 @@ pub struct MirrorArgs {
     /// Measure commits of databases, which are left in the data directory.
     #[arg(long, conflicts_with_all = ["spin", "tls"])]
     commits: bool,
+    /// Bytes of a value; else it fills its block.
+    #[arg(long, value_name = "N", requires = "commits")]
+    value_bytes: Option<usize>,
     /// Threads that commit.
     #[arg(
         long,
@@ -156,7 +159,9 @@ pub fn run(args: &MirrorArgs) -> Result<()> {
 /// `--commits`
 fn commits(args: &MirrorArgs) -> Result<()> {
     ensure!(
-        args.nodes.len() == 2 && args.threads.iter().all(|count| (1..=1024).contains(count)),
+        args.nodes.len() == 2
+            && args.value_bytes != Some(0)
+            && args.threads.iter().all(|count| (1..=1024).contains(count)),
         Usage("--commits takes two nodes, and --threads 1 to 1024".into())
     );
     let alone = Options::new(args.data.join("disk"));
@@ -179,6 +184,7 @@ fn commits(args: &MirrorArgs) -> Result<()> {
         disk: alone,
         mirror: mirrored,
         block_bytes: args.bytes.0.clone(),
+        value_bytes: args.value_bytes,
         threads: args.threads.clone(),
         duration: args.seconds / rows,
         node_pids: args.node_pids.clone(),
