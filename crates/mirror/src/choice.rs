@@ -9,9 +9,10 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Pos, StreamId};
 
 use crate::link::Link;
+use crate::options::MirrorOptions;
 use crate::state::State;
 use crate::view::{Member, Mode, View};
-use crate::writer::{Log, MirrorOptions};
+use crate::writer::Log;
 
 /// What the choice depends on.
 pub(crate) struct Choice<'a> {
