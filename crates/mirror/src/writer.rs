@@ -34,7 +34,7 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId};
 use perdura_wal::Sealed;
 
-use crate::auth::{Key, NONCE_BYTES, Nonce};
+use crate::auth::{NONCE_BYTES, Nonce};
 use crate::choice::{Choice, held_by, homes};
 use crate::handshake::Caller;
 use crate::ids::Generation;

@@ -1,0 +1,67 @@
+//! How a mirror is set up.
+
+use perdura_base::{Error, Result};
+
+use crate::auth::Key;
+
+/// How a mirror is set up.
+#[derive(Debug, Clone)]
+pub struct MirrorOptions {
+    /// The addresses of the nodes, two for each group.
+    pub groups: Vec<[String; 2]>,
+    /// What the nodes must have, if anything.
+    pub key: Key,
+    /// The most bytes of a stream that are shipped and not synced.
+    pub tail_bytes_max: u64,
+    /// Two nodes on one machine count as a mirror, although they fail together.
+    pub one_machine: bool,
+    /// A node that owes an answer for so long is suspected, nanoseconds.
+    pub suspect_ns: u64,
+    /// An idle node is asked so often whether it lives, nanoseconds.
+    pub ping_ns: u64,
+    /// A node without a connection is tried so often, nanoseconds.
+    pub retry_ns: u64,
+}
+
+impl MirrorOptions {
+    /// The usual times, for groups of nodes.
+    #[must_use]
+    pub fn new(groups: Vec<[String; 2]>, key: Key) -> MirrorOptions {
+        MirrorOptions {
+            groups,
+            key,
+            tail_bytes_max: 32 << 20,
+            one_machine: false,
+            suspect_ns: 150_000_000,
+            ping_ns: 50_000_000,
+            retry_ns: 100_000_000,
+        }
+    }
+
+    /// # Errors
+    /// [`Error::Usage`] if these cannot be the nodes of a mirror.
+    pub fn check(&self) -> Result<()> {
+        let usage = |why: String| Err(Error::Usage(why));
+        if self.groups.is_empty() || self.groups.len() > usize::from(crate::view::GROUPS_MAX) {
+            return usage(format!(
+                "a mirror has 1 to {} groups of two nodes, not {}",
+                crate::view::GROUPS_MAX,
+                self.groups.len()
+            ));
+        }
+        let mut all: Vec<&String> = self.groups.iter().flatten().collect();
+        all.sort_unstable();
+        if let Some(same) = all.windows(2).find(|pair| pair[0] == pair[1]) {
+            return usage(format!(
+                "the node {} is named twice: a mirror needs two nodes, on two machines",
+                same[0]
+            ));
+        }
+        let address =
+            |address: &&String| !(1..=crate::view::ADDRESS_BYTES_MAX).contains(&address.len());
+        if let Some(wrong) = all.into_iter().find(address) {
+            return usage(format!("`{wrong}` is no address of a node"));
+        }
+        Ok(())
+    }
+}
