@@ -205,9 +205,28 @@ impl World {
     /// All that was acknowledged is there.
     pub fn check(&self, server: &Server) {
         let mut client = server.connect().unwrap();
-        for (key, token) in &self.acked {
-            let found = client.ask(&["EXISTS", &format!("k{key}")]).unwrap();
-            assert_eq!(found, Reply::Number(1), "k{key} was acknowledged: {token}");
+        let mut count = |keys: &[(u64, String)]| {
+            let names: Vec<String> = keys.iter().map(|(key, _)| format!("k{key}")).collect();
+            let words: Vec<&str> = ["EXISTS"]
+                .into_iter()
+                .chain(names.iter().map(String::as_str))
+                .collect();
+            client.ask(&words).unwrap()
+        };
+        for keys in self.acked.chunks(500) {
+            if count(keys) == Reply::Number(i64::try_from(keys.len()).unwrap()) {
+                continue;
+            }
+            for of in keys {
+                let found = count(std::slice::from_ref(of));
+                assert_eq!(
+                    found,
+                    Reply::Number(1),
+                    "k{} was acknowledged: {}",
+                    of.0,
+                    of.1
+                );
+            }
         }
     }
 }
