@@ -217,7 +217,7 @@ impl Shared {
                     wal.evidenced() <= wal.durable(Rung::Disk),
                     "a durable block names an epoch that was durable"
                 );
-                self.announce();
+                self.tell_synced();
                 Collected::Advanced
             }
             Ok(other) => other,
@@ -270,7 +270,7 @@ impl Shared {
         let wal = self.core.wal();
         let advanced = self.watch_behind(|| wal.flush_in_place(FIRST))? == Collected::Advanced;
         if advanced {
-            self.announce();
+            self.tell_synced();
         }
         Ok(advanced)
     }
@@ -284,7 +284,7 @@ impl Shared {
                 FlushProgress::Wrote => {}
                 FlushProgress::Synced => {
                     synced = true;
-                    self.announce();
+                    self.tell_synced();
                 }
             }
         }

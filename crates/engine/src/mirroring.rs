@@ -155,6 +155,15 @@ impl Shared {
         rose
     }
 
+    /// The disk has synced more. Threads that wait for it are told; and so is the mirror, which in a group with one node left
+    /// acknowledges what both have.
+    pub fn tell_synced(&self) {
+        if let Some(nodes) = self.nodes().filter(|nodes| !nodes.is_mirrored()) {
+            self.collect_replies(nodes);
+        }
+        self.announce();
+    }
+
     /// Waits until nodes hold an epoch. Returns early if acknowledgements no longer rest on nodes.
     pub fn wait_for_nodes(&self, epoch: Epoch) -> Result<()> {
         let wal = self.core.wal();

@@ -14,6 +14,9 @@ use perdura_device::{Clock, ManualClock};
 
 use crate::content::scramble;
 
+/// Steps in which a mirror ends, at most.
+const END_STEPS: usize = 200;
+
 /// Nodes and what is between them.
 pub(crate) struct Fabric {
     pub net: SimNet,
@@ -144,5 +147,27 @@ impl Cluster {
         }
         let wal = core.wal();
         Ok(wal.durable(perdura::Rung::Mirror) > wal.durable(perdura::Rung::Disk))
+    }
+
+    /// The end of a process whose log is on disk: the view goes to Disk, and the anchor says so. Returns whether it came to that; it
+    /// always does, except if the log has failed.
+    ///
+    /// # Errors
+    /// The log's, the anchor's.
+    pub fn end(&mut self, core: &Core) -> Result<bool, Error> {
+        let Some(nodes) = core.nodes() else {
+            return Ok(true);
+        };
+        nodes.begin_stop();
+        for _ in 0..END_STEPS {
+            if nodes.has_stopped() {
+                return Ok(true);
+            }
+            self.clock.advance_us(5000);
+            deliver(&self.fabric.net, &mut self.rng, 24);
+            nodes.pump(self.clock.mono_ns());
+            nodes.manage(self.clock.mono_ns())?;
+        }
+        Ok(false)
     }
 }

@@ -86,6 +86,21 @@ impl Machine<Core> {
         }
     }
 
+    /// What a shutdown does about nodes: acknowledgements wait for the disk again. Whether it came to that.
+    fn end_of_nodes(&mut self) -> Check<bool> {
+        let (Some(cluster), Some(core)) = (&mut self.cluster, &self.engine) else {
+            return Ok(true);
+        };
+        let ended = cluster.end(core);
+        self.observe();
+        match ended {
+            Ok(has_ended) => Ok(has_ended),
+            Err(error) => self
+                .tolerate("the end of the mirror", &error)
+                .map(|()| false),
+        }
+    }
+
     /// Closes the epoch, or takes a part of closing it.
     pub(crate) fn close(&mut self) {
         let stream = self.draw_stream();
@@ -107,6 +122,9 @@ impl Machine<Core> {
         self.checkpoint_now()?;
         self.flush_all()?;
         if self.stopped || !self.engine().wal().is_idle() {
+            return Ok(());
+        }
+        if !self.end_of_nodes()? {
             return Ok(());
         }
         match self.engine().mark_clean() {
