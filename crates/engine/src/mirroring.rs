@@ -129,7 +129,7 @@ impl Shared {
 
     /// Whether the copy is so late that what is acknowledged has to slow down.
     fn is_copy_late(&self) -> bool {
-        self.core.age_ns(Rung::Disk) >= COPY_LATE_NS
+        self.is_mirrored() && self.core.age_ns(Rung::Disk) >= COPY_LATE_NS
     }
 
     fn ship_now(&self, nodes: &NodesInUse) -> bool {
@@ -159,7 +159,7 @@ impl Shared {
     /// acknowledges what both have.
     pub fn tell_synced(&self) {
         if let Some(nodes) = self.nodes().filter(|nodes| !nodes.is_mirrored()) {
-            self.collect_replies(nodes);
+            nodes.pump(self.clock.mono_ns());
         }
         self.announce();
     }
@@ -221,6 +221,8 @@ impl Shared {
         }
         self.at_nodes.spins.store(false, Ordering::SeqCst);
         if wal.durable(Rung::Mirror) < wal.last_appended() {
+            // For the others; the mirror's thread may sleep in a wait that nothing but a node ends.
+            self.ship();
             self.at_nodes.wake_collector();
         }
         wal.durable(Rung::Mirror) >= epoch

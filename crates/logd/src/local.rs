@@ -8,10 +8,11 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
 use perdura_mirror::NodeInc;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -39,7 +40,11 @@ pub(crate) fn connect(inc: NodeInc) -> io::Result<Socket> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = Socket::new(Domain::UNIX, kind, None)?;
     socket.connect(&SockAddr::unix(format!("\0{}", name(inc)))?)?;
-    Ok(socket)
+    match is_trusted(&socket) {
+        true => Ok(socket),
+        // Whoever has the name may have taken it: it is no secret.
+        false => Err(io::ErrorKind::PermissionDenied.into()),
+    }
 }
 
 /// Whether the peer of a Unix socket may have this process's memory: it is the same user's, or root's.
@@ -104,18 +109,15 @@ impl Stream {
         self.socket.take_error()
     }
 
-    /// Whether the peer has not closed its end.
+    /// Whether the peer has not closed its end, whatever it has sent before.
     pub(crate) fn stands(&self) -> io::Result<bool> {
-        let mut byte = [0];
-        match recv(
-            &self.socket,
-            &mut byte[..],
-            RecvFlags::PEEK | RecvFlags::DONTWAIT,
-        ) {
-            Ok((read, _)) => Ok(read > 0),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(true),
-            Err(error) => Err(error.into()),
-        }
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut fds = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        poll(&mut fds, Some(&at_once))?;
+        Ok(fds[0].revents().is_empty())
     }
 }
 

@@ -474,6 +474,7 @@ impl Link {
                         return;
                     }
                     self.streams[at] = Progress::Opening;
+                    self.mapped[at] = None;
                 }
             }
         }

@@ -4,7 +4,7 @@
 //! node's. What the node finds in the memory is another process's work: it is checked before it is believed.
 //!
 //! # Invariants
-//! * One process writes: the node gives the memory out for one connection, and closes it before it takes the ring back.
+//! * One process writes: the node gives the memory out to the newest writer, and closes it before it takes the ring back.
 //! * A byte at `low` or above is not overwritten, nor the entry of an append that ends above it.
 //! * The node sets *closed* before it reads *count*; the writer stores *count* before it reads *closed*. So an append that
 //!   the writer counts is one that the node sees.
@@ -16,6 +16,7 @@ use perdura_base::checksum::{crc32c, crc32c_append};
 use perdura_base::num::{to_u32, to_u64, to_usize};
 
 use crate::ids::Generation;
+use crate::message::POS_MAX;
 use crate::ring::{Ring, RingRefusal};
 use crate::shared::{Memories, Shared};
 
@@ -30,6 +31,10 @@ const LOW: usize = 128;
 const COUNT: usize = 192;
 const ENTRY_BYTES: u64 = 32;
 const ENTRIES_MIN: u64 = 64;
+/// More appends than a writer makes.
+const COUNT_MAX: u64 = 1 << 62;
+/// How often a node looks at words that another process changes meanwhile, before it believes that they are damaged.
+const LOOKS_MAX: usize = 8;
 /// In *closed*: the ring is in this memory no more.
 const MOVED: u64 = u64::MAX;
 
@@ -125,6 +130,9 @@ impl MappedRing {
         mapped.restart(ring.low());
         let mut writing = Writing {
             layout: mapped.layout.clone(),
+            low: ring.low(),
+            end: ring.low(),
+            count: 0,
         };
         // What was forgotten of the first append is not there to be moved.
         for (start, end, crc) in ring.appends_from(ring.low()) {
@@ -134,7 +142,7 @@ impl MappedRing {
             }
             assert!(end <= ring.end(), "an append lies in its ring");
         }
-        (writing.layout.end(mapped.count()) == ring.end()).then_some(mapped)
+        (writing.end == ring.end()).then_some(mapped)
     }
 
     /// Moves the ring to memory of the node's own, and closes this one.
@@ -148,10 +156,13 @@ impl MappedRing {
         let mut at = low;
         while at < end {
             let mut bytes = Vec::new();
-            self.read(at, PAGE * 16, &mut bytes)?;
+            // A writer that has not looked yet may go on behind the end.
+            self.read(at, (end.0 - at.0).min(PAGE * 16), &mut bytes)?;
+            if bytes.is_empty() {
+                return Err(RingRefusal::Damaged(at));
+            }
             ring.append(at, &bytes, 0)?;
             at = Pos(at.0 + to_u64(bytes.len()));
-            assert!(at <= end && !bytes.is_empty(), "a read goes on");
         }
         Ok(ring)
     }
@@ -175,10 +186,6 @@ impl MappedRing {
             self.layout.memory.store(CLOSED, by.0);
             self.sealed = Some(self.count());
         }
-        assert!(
-            self.layout.memory.load(CLOSED) != 0,
-            "a sealed ring is closed"
-        );
     }
 
     /// Empties the ring, which begins at `start` then. The writer waits for the reply meanwhile.
@@ -195,14 +202,16 @@ impl MappedRing {
     /// # Errors
     /// [`RingRefusal::Damaged`] if the memory says what cannot be.
     pub fn extent(&self) -> Result<(Pos, Pos), RingRefusal> {
-        // `low` may rise between the two, and never above what ends then.
-        let low = self.layout.low();
-        let end = self.layout.end(self.count());
-        let possible = low <= end && end.0 - low.0 <= self.layout.size;
-        match possible || self.layout.low() != low {
-            true => Ok((low.min(end), end)),
-            false => Err(RingRefusal::Damaged(low)),
+        let mut low = self.layout.low();
+        for _ in 0..LOOKS_MAX {
+            // `low` may rise between the two, and never above what ends then.
+            let end = self.layout.end(self.count());
+            if is_extent(low, end, self.layout.size) {
+                return Ok((low, end));
+            }
+            low = self.layout.low();
         }
+        Err(RingRefusal::Damaged(low))
     }
 
     /// Copies at most `len` bytes from `from` on to the end of `out`, as [`Ring::read`].
@@ -229,13 +238,15 @@ impl MappedRing {
             out.extend_from_slice(&bytes[skipped..upto]);
             at = Pos(to.min(entry.end.0));
         }
-        let low = self.layout.low();
-        if low > from {
+        let now = self.layout.low();
+        if now > from {
             // The writer went on meanwhile, perhaps over these bytes: its disk has them.
             out.truncate(before);
-            return Err(outside(low.min(end)));
+            return Err(outside(now.min(end)));
         }
         match at == from && from.0 < to {
+            // Perhaps over the head of the append that they belong to.
+            true if now != low => Err(outside(now)),
             true => Err(RingRefusal::Damaged(from)),
             false => Ok(()),
         }
@@ -255,22 +266,36 @@ impl MappedRing {
         (entry.start < low || crc32c(&bytes) == entry.crc).then_some(bytes)
     }
 
-    /// The appends that end behind `from`, oldest first.
+    /// The appends that end behind `from`, oldest first, back to one that does not join its next: an entry that the writer
+    /// has replaced meanwhile.
     fn entries_from(&self, from: Pos) -> Vec<Entry> {
         let count = self.count();
         let oldest = count.saturating_sub(self.layout.entries);
-        let all = (oldest..count)
-            .rev()
-            .map(|number| self.layout.entry(number));
-        let mut found: Vec<Entry> = all.take_while(|entry| entry.end > from).collect();
+        let mut found: Vec<Entry> = Vec::new();
+        for number in (oldest..count).rev() {
+            let entry = self.layout.entry(number);
+            let joins = found.last().is_none_or(|next| next.start == entry.end);
+            if entry.end <= from || entry.start >= entry.end || !joins {
+                break;
+            }
+            found.push(entry);
+        }
         found.reverse();
         found
     }
 }
 
-/// A ring in a node's memory, as the writer has it.
+/// Whether a ring can reach from `low` to `end`.
+fn is_extent(low: Pos, end: Pos, size: u64) -> bool {
+    low <= end && end.0 - low.0 <= size && end.0 <= POS_MAX
+}
+
+/// A ring in a node's memory, as the writer has it. It reads once how far the ring is; then it alone says so.
 pub(crate) struct Writing {
     layout: Layout,
+    low: Pos,
+    end: Pos,
+    count: u64,
 }
 
 impl Writing {
@@ -294,17 +319,28 @@ impl Writing {
             size,
             entries,
         };
-        Ok(Writing { layout })
+        let count = layout.memory.load(COUNT);
+        let (low, end) = (layout.low(), layout.end(count));
+        if !is_extent(low, end, size) || count > COUNT_MAX {
+            return wrong("says what no ring can");
+        }
+        Ok(Writing {
+            layout,
+            low,
+            end,
+            count,
+        })
     }
 
     /// Where the ring ends.
     pub fn end(&self) -> Pos {
-        self.layout.end(self.layout.memory.load(COUNT))
+        self.end
     }
 
     /// Says up to where the stream is synced on the writer's disk.
     pub fn forget(&mut self, low: Pos) {
-        if self.layout.low() < low && low <= self.end() {
+        if self.low < low && low <= self.end {
+            self.low = low;
             self.layout.memory.store(LOW, low.0);
         }
     }
@@ -315,8 +351,7 @@ impl Writing {
     /// [`RingRefusal::Position`], [`RingRefusal::Full`]; nothing has changed.
     pub fn append(&mut self, pos: Pos, parts: [&[u8]; 2], crc: u32) -> Result<(), RingRefusal> {
         let memory = &self.layout.memory;
-        let count = memory.load(COUNT);
-        let (low, end) = (self.layout.low(), self.layout.end(count));
+        let (low, end, count) = (self.low, self.end, self.count);
         let len = parts[0].len() + parts[1].len();
         if pos != end || len == 0 {
             return Err(RingRefusal::Position(end));
@@ -338,7 +373,11 @@ impl Writing {
             memory.store(entry + 8 * word, value);
         }
         memory.store(COUNT, count + 1);
-        assert!(self.end() == at, "an append ends the ring");
+        (self.end, self.count) = (at, count + 1);
+        assert!(
+            is_extent(low, at, self.layout.size),
+            "a ring holds at most its size"
+        );
         Ok(())
     }
 

@@ -140,11 +140,9 @@ struct Database {
 impl Database {
     /// Another writer has come: those before it append nothing more.
     fn raise(&mut self, generation: Generation) {
-        if self.generation < generation {
-            self.generation = generation;
-            let older = self.rings.range_mut(..(generation, StreamId(0)));
-            older.for_each(|(_, ring)| ring.seal(generation));
-        }
+        let older = self.rings.range_mut(..(generation, StreamId(0)));
+        older.for_each(|(_, ring)| ring.seal(generation));
+        self.generation = self.generation.max(generation);
         assert!(self.generation >= generation, "generations only rise");
     }
 }
@@ -480,6 +478,8 @@ impl Node {
                     database.generation <= generation || armed(Flaw::GenerationUnchecked),
                     "a writer that was replaced retires nothing"
                 );
+                // Also what a writer maps that is dropped here.
+                database.raise(generation);
                 database.retired = database.retired.max(generation);
                 database.rings.retain(|(of, _), _| *of >= generation);
                 self.earlier

@@ -30,6 +30,7 @@ fn a_mapped_ring_answers_as_one_of_the_nodes_own() {
         }
         if writing.end() < tail.low() {
             mapped.restart(tail.low());
+            writing = Writing::new(mapped.memory()).unwrap();
         }
         if random.u8(..) < 200 {
             assert!(writing.follow(&tail).unwrap() <= tail.end());
@@ -181,4 +182,19 @@ fn the_memory_is_laid_out_as_the_page_says() {
     let mut bytes = [0; 3];
     memory.read(8192 + 8300 - 2 * 4096, &mut bytes);
     assert_eq!(&bytes, b"end");
+}
+
+/// The reader has read *count*, and the writer, whose table is full, replaces the oldest entry.
+#[test]
+fn an_entry_that_was_replaced_meanwhile_is_no_damage() {
+    let (mapped, mut writing) = shared(0);
+    for pos in 0..ENTRIES_MIN {
+        append(&mut writing, pos, b"x").unwrap();
+    }
+    writing.forget(Pos(1));
+    append(&mut writing, ENTRIES_MIN, b"y").unwrap();
+    mapped.memory().store(COUNT, ENTRIES_MIN);
+    let mut bytes = Vec::new();
+    mapped.read(Pos(1), 100, &mut bytes).unwrap();
+    assert_eq!(bytes, [b'x'; 63]);
 }

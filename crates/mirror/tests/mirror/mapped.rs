@@ -131,3 +131,35 @@ fn a_node_that_cannot_share_answers_as_to_open() {
     let on = ask(&mut node, &mut near, &append(1, 0, (4096, 4096), b"abc"));
     assert!(matches!(Reply::decode(&on.reply), Ok(Reply::Held(_))));
 }
+
+/// The takeover may send *retire* to a node that it has not sealed.
+#[test]
+fn a_ring_that_is_retired_is_closed_too() {
+    let mut node = node();
+    let (mut old, mut new) = (local(&mut node), local(&mut node));
+    let memory = ask(&mut node, &mut old, &map(5, 0)).memory.unwrap();
+    let generation = Generation(6);
+    ask(&mut node, &mut new, &Request::Retire { generation });
+    assert_eq!(memory.load(64), 6);
+}
+
+/// A writer that was replaced can write all of its memory: what was sealed stays so, and the rings beside it are sealed.
+#[test]
+fn a_writer_that_opens_a_sealed_ring_again_changes_nothing() {
+    let mut node = node();
+    let mut near = local(&mut node);
+    let first = ask(&mut node, &mut near, &map(5, 0)).memory.unwrap();
+    let seal = |generation| Request::Seal {
+        generation: Generation(generation),
+    };
+    ask(&mut node, &mut near, &seal(6));
+    let second = ask(&mut node, &mut near, &map(6, 0)).memory.unwrap();
+    first.store(64, 0);
+    first.store(192, 1);
+    let sealed = ask(&mut node, &mut near, &seal(7)).reply;
+    assert_eq!(second.load(64), 7);
+    let Ok(Reply::Sealed(sealed)) = Reply::decode(&sealed) else {
+        panic!("no sealed");
+    };
+    assert_eq!(sealed.rings[0].end, Pos(0));
+}
