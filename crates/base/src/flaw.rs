@@ -329,6 +329,8 @@ pub enum Flaw {
     AmnesiaCounts,
     /// With one node left, its reply alone counts, although the tail is not on disk yet.
     SoloBeforeFlush,
+    /// In a mirror, too, acknowledgements rise with the writer's own disk.
+    DiskAcknowledges,
     /// Acknowledgements rest on nodes before the anchor says so.
     MirrorBeforeAnchor,
     /// The view says that all is on disk before the tail is synced.

@@ -57,7 +57,7 @@ pub struct NodeStats {
     pub rings: u64,
     /// Bytes in them.
     pub bytes: u64,
-    /// Blocks taken since it started.
+    /// Blocks taken by messages since it started.
     pub appends: u64,
     /// Frames refused since it started.
     pub refusals: u64,
@@ -157,8 +157,8 @@ pub struct Node {
     refusals: u64,
 }
 
-/// The answer to *map*.
-type Mapped = (Reply<'static>, Option<Arc<dyn Shared>>);
+/// A reply, and the memory that goes with it.
+type Answer<'a> = (Reply<'a>, Option<Arc<dyn Shared>>);
 
 /// A refusal before it has its frame.
 struct Refusal {
@@ -259,8 +259,16 @@ impl Node {
         let mut bytes = Vec::new();
         let request = Request::decode(frame).map_err(Refusal::from);
         let answer = request.and_then(|request| match (peer.stage, request) {
-            (Stage::Welcome(uuid), Request::Map { .. }) if peer.is_local => {
-                self.map(uuid, &request)
+            (
+                Stage::Welcome(uuid),
+                Request::Map {
+                    generation,
+                    stream,
+                    start,
+                },
+            ) if peer.is_local => {
+                let memories = self.options.memories.clone();
+                self.opened(uuid, (generation, stream), start, memories.as_ref())
             }
             _ => Ok((self.answer(peer, &request, &mut bytes)?, None)),
         });
@@ -380,16 +388,8 @@ impl Node {
                 stream,
                 start,
             } => {
-                let name = (generation, stream);
-                let size = self.options.ring_bytes;
-                let ring = self.open(uuid, name, start)?;
-                let own = ring.own().map_err(|why| refusal_of(why, start, size))?;
-                if own.end() < start {
-                    own.restart(start);
-                }
-                let ring = ring.state(name);
-                let ring = ring.map_err(|why| refusal_of(why, start, size))?;
-                Ok(Reply::Held(Held { inc, ring }))
+                let opened = self.opened(uuid, (generation, stream), start, None)?;
+                Ok(opened.0)
             }
             Request::Append {
                 generation,
@@ -561,28 +561,22 @@ impl Node {
         Ok(database.rings.get_mut(&name).expect("it is there"))
     }
 
-    /// As `open`, in memory that is shared.
-    fn map(&mut self, uuid: Uuid, request: &Request<'_>) -> Result<Mapped, Refusal> {
-        let Request::Map {
-            generation,
-            stream,
-            start,
-        } = *request
-        else {
-            unreachable!("the caller has matched it");
-        };
+    /// Answers *open*, or *map* if there is memory to share.
+    fn opened(
+        &mut self,
+        uuid: Uuid,
+        name: (Generation, StreamId),
+        start: Pos,
+        memories: Option<&Memories>,
+    ) -> Result<Answer<'static>, Refusal> {
         let (inc, size) = (self.options.inc, self.options.ring_bytes);
-        let memories = self.options.memories.clone();
-        let ring = self.open(uuid, (generation, stream), start)?;
-        let memory = memories.and_then(|memories| ring.share(start, &memories));
+        let ring = self.open(uuid, name, start)?;
+        let refused = |why| refusal_of(why, start, size);
+        let memory = memories.and_then(|memories| ring.share(start, memories));
         if memory.is_none() {
-            let own = ring.own().map_err(|why| refusal_of(why, start, size))?;
-            if own.end() < start {
-                own.restart(start);
-            }
+            ring.own(start).map_err(refused)?;
         }
-        let ring = ring.state((generation, stream));
-        let ring = ring.map_err(|why| refusal_of(why, start, size))?;
+        let ring = ring.state(name).map_err(refused)?;
         let held = Held { inc, ring };
         let reply = match &memory {
             None => Reply::Held(held),

@@ -320,7 +320,7 @@ impl Mirror {
         assert!(state.pending.is_none(), "one change of view at a time");
         (next.writer, next.life) = (self.writer, self.life);
         log.want_copy();
-        if !is_all_disk(&next) {
+        if !is_all_disk(&next) && !armed(Flaw::DiskAcknowledges) {
             log.follow_disk(false);
         }
         state.pending = Some(next.clone());

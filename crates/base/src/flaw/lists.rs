@@ -199,13 +199,14 @@ impl Flaw {
     pub const NUMBERS: [Flaw; 1] = [Flaw::NumberBeforeEpoch];
 
     /// The flaws of the log in the memory of nodes.
-    pub const MIRROR: [Flaw; 23] = [
+    pub const MIRROR: [Flaw; 24] = [
         Flaw::PositionGapAccepted,
         Flaw::GenerationUnchecked,
         Flaw::DeadRingCounts,
         Flaw::ClosedRingCounts,
         Flaw::AmnesiaCounts,
         Flaw::SoloBeforeFlush,
+        Flaw::DiskAcknowledges,
         Flaw::MirrorBeforeAnchor,
         Flaw::DiskBeforeTail,
         Flaw::LowAtWrite,

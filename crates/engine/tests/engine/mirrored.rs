@@ -294,14 +294,19 @@ fn a_clean_end_leaves_all_on_disk_and_needs_no_node() {
     assert_eq!(get(&core, "key").as_deref(), Some(&b"value"[..]));
 }
 
-#[test]
-fn a_writer_that_was_replaced_acknowledges_nothing_and_stops() {
+/// A writer that slept while the disk went to another process, which has what the first had acknowledged.
+fn replaced() -> (World, Core, Core) {
     let world = World::new();
     let old = world.mirrored();
     world.put_in_memory(&old, "key", b"old");
-    // It sleeps, and the disk goes to another process.
     let new = world.open();
     assert_eq!(get(&new, "key").as_deref(), Some(&b"old"[..]));
+    (world, old, new)
+}
+
+#[test]
+fn a_writer_that_was_replaced_acknowledges_nothing_and_stops() {
+    let (world, old, _new) = replaced();
     let late = put(&old, "key", b"late");
     old.ship().unwrap();
     world.settle(&old);
@@ -314,11 +319,7 @@ fn a_writer_that_was_replaced_acknowledges_nothing_and_stops() {
 /// acknowledgement: in Mirror, too, acknowledgements rose with the disk. `mirrored_input` met it with processes.
 #[test]
 fn in_mirror_the_disk_alone_acknowledges_nothing() {
-    let world = World::new();
-    let old = world.mirrored();
-    world.put_in_memory(&old, "key", b"old");
-    let new = world.open();
-    assert_eq!(get(&new, "key").as_deref(), Some(&b"old"[..]));
+    let (world, old, _new) = replaced();
     let late = put(&old, "key", b"late");
     old.flush_all().expect("its disk takes it");
     assert!(old.wal().durable(Rung::Disk) >= late.epoch);

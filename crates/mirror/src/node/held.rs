@@ -61,18 +61,20 @@ impl NodeRing {
         }
     }
 
-    /// The ring in the node's own memory, where its writer goes on by messages.
+    /// The ring in the node's own memory, where its writer goes on by messages; it begins at `start` if it ended before.
     ///
     /// # Errors
     /// Why it cannot be taken back from memory that is shared.
-    pub fn own(&mut self) -> Result<&mut Ring, RingRefusal> {
+    pub fn own(&mut self, start: Pos) -> Result<(), RingRefusal> {
         if let NodeRing::Mapped(ring) = self {
             *self = NodeRing::Own(ring.take_back()?);
         }
         match self {
-            NodeRing::Own(ring) => Ok(ring),
+            NodeRing::Own(ring) if ring.end() < start => ring.restart(start),
+            NodeRing::Own(_) => {}
             NodeRing::Mapped(_) => unreachable!("it was taken back"),
         }
+        Ok(())
     }
 
     /// The ring in memory that can be shared, which begins at `start` if it ended before; `None` if there is no such memory.

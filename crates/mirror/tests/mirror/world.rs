@@ -29,8 +29,28 @@ struct Disk {
     written: Vec<u64>,
     synced: Vec<u64>,
     raised: Vec<u64>,
+    /// How far the disk alone has acknowledged, while it did.
+    followed: Vec<u64>,
+    follows: bool,
     wants_copy: bool,
     fenced: bool,
+}
+
+impl Disk {
+    /// Syncs a stream up to a position.
+    fn sync(&mut self, stream: usize, end: u64) {
+        self.synced[stream] = end;
+        if self.follows {
+            self.followed[stream] = self.followed[stream].max(end);
+        }
+    }
+
+    /// How far clients were told that a stream is held.
+    fn acked(&self) -> Vec<u64> {
+        let both = self.raised.iter().zip(&self.followed);
+        both.map(|(raised, followed)| *raised.max(followed))
+            .collect()
+    }
 }
 
 pub struct ModelLog {
@@ -53,7 +73,9 @@ impl ModelLog {
             disk: Mutex::new(Disk {
                 written: lens.clone(),
                 synced: lens.clone(),
-                raised: lens,
+                raised: lens.clone(),
+                followed: lens,
+                follows: true,
                 wants_copy: false,
                 fenced: false,
             }),
@@ -75,7 +97,14 @@ impl Log for ModelLog {
         *raised = end.0;
     }
 
-    fn follow_disk(&self, _follows: bool) {}
+    fn follow_disk(&self, follows: bool) {
+        let mut disk = self.disk.lock();
+        disk.follows = follows;
+        for stream in 0..disk.synced.len() {
+            let synced = disk.synced[stream];
+            disk.sync(stream, synced);
+        }
+    }
 
     fn want_copy(&self) {
         self.disk.lock().wants_copy = true;
@@ -349,7 +378,8 @@ impl World {
                 disk.written[stream] += 64 * random.u64(1..=blocks);
             }
             if random.u32(0..100) < 70 {
-                disk.synced[stream] = disk.written[stream];
+                let written = disk.written[stream];
+                disk.sync(stream, written);
             }
         }
     }
@@ -425,7 +455,7 @@ impl World {
         };
         Fallen {
             on_disk: (0..self.streams).map(on_disk).collect(),
-            raised: disk.raised.clone(),
+            raised: disk.acked(),
             shipped: writer.shipped.clone(),
         }
     }
@@ -470,14 +500,15 @@ impl World {
             // The disk is another one's; what it had written may still land.
             let mut disk = writer.log.disk.lock();
             for stream in 0..self.streams {
-                disk.synced[stream] = disk.written[stream];
+                let written = disk.written[stream];
+                disk.sync(stream, written);
             }
             drop(disk);
             if self.chance(30) {
                 let _may_be_fenced = writer.mirror.manage(writer.log.as_ref(), self.now_ns);
             }
             let disk = writer.log.disk.lock();
-            for (stream, (raised, limit)) in disk.raised.iter().zip(&limits).enumerate() {
+            for (stream, (raised, limit)) in disk.acked().iter().zip(&limits).enumerate() {
                 if raised > limit {
                     return Err(format!(
                         "a writer that was replaced acknowledges stream {stream} up to {raised}, and the next life has {limit}"

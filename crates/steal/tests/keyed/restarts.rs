@@ -153,8 +153,6 @@ fn rollbacks_over_crashes() -> Result<(), String> {
                     CrashProfile::ALL[usize::try_from(cut).unwrap_or(0) % CrashProfile::ALL.len()],
                     cut,
                 );
-                // As the lock of a directory has an open wait until the writes of a killed process have landed.
-                disk.end_former_lives();
                 disk.set_plan(FaultPlan::default());
             }
             let keyed = Keyed::open(env(&disk, 2), options.clone())

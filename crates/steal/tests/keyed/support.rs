@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use perdura_base::{Error, TableId};
-use perdura_device::{CrashProfile, ManualClock, SimDisk};
+use perdura_device::{CrashProfile, Disk as _, ManualClock, SimDisk};
 use perdura_recovery::{Disks, METHODS, Method, Player};
 use perdura_steal::keyed::digest;
 use perdura_steal::{KeyTxn, Keyed, KeyedOptions, StealEnv, Write};
@@ -13,6 +13,8 @@ use perdura_wal::{Rung, Scheme};
 pub const TABLE: TableId = TableId(1);
 
 pub fn env(disk: &Arc<SimDisk>, streams: usize) -> StealEnv {
+    // As a database that is opened by its directories: its locks are free when its last write has landed.
+    disk.keep_locked(&vec![Box::new(())]);
     StealEnv {
         disks: Disks::on_one(disk.life(), streams),
         clock: Arc::new(ManualClock::at(1)),

@@ -106,7 +106,7 @@ impl Rig {
     }
 
     pub fn sync(&self, stream: usize, end: u64) {
-        self.log.disk.lock().synced[stream] = end;
+        self.log.disk.lock().sync(stream, end);
     }
 
     /// Moves all frames and takes all steps until nothing is left to do.
