@@ -33,6 +33,8 @@ pub struct MirrorNodeStats {
     pub address: String,
     /// Whether it takes blocks.
     pub ready: bool,
+    /// Whether blocks are written into its memory, on this machine.
+    pub mapped: bool,
     /// Bytes that it is not known to hold.
     pub lag_bytes: u64,
     /// For how long it has owed an answer, microseconds.
@@ -62,6 +64,7 @@ impl MirrorStats {
             .map(|node| MirrorNodeStats {
                 address: node.address.clone(),
                 ready: node.is_ready,
+                mapped: node.is_mapped,
                 lag_bytes: node.lag_bytes,
                 silent_us: node.silent_ns / 1000,
                 trouble: node.trouble.clone().unwrap_or_default(),

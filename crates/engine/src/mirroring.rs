@@ -94,8 +94,7 @@ impl Db {
     /// The view in force, the nodes, and how far they are; `None` without nodes.
     #[must_use]
     pub fn mirror(&self) -> Option<Status> {
-        let now_ns = self.shared.clock.mono_ns();
-        Some(self.shared.core.nodes()?.status(now_ns))
+        self.shared.mirror_status()
     }
 
     /// A line for each change of view since the last call.
@@ -122,7 +121,7 @@ impl Shared {
             return false;
         };
         match self.is_copy_late() {
-            true => self.collect_replies(nodes),
+            true => self.collected(nodes.try_pump(self.clock.mono_ns())),
             false => self.ship_now(nodes),
         }
     }
@@ -139,11 +138,12 @@ impl Shared {
             self.announce();
             return false;
         }
-        self.collect_replies(nodes)
+        self.collected(nodes.pump_soon(self.clock.mono_ns()))
     }
 
-    fn collect_replies(&self, nodes: &NodesInUse) -> bool {
-        let rose = nodes.try_pump(self.clock.mono_ns()).unwrap_or(false);
+    /// Tells the threads that wait if more is acknowledged, as a pump has returned.
+    fn collected(&self, pumped: Option<bool>) -> bool {
+        let rose = pumped.unwrap_or(false);
         if rose {
             let wal = self.core.wal();
             assert!(
@@ -153,6 +153,17 @@ impl Shared {
             self.announce();
         }
         rose
+    }
+
+    /// The view in force, the nodes, and how far they are; `None` without nodes.
+    pub fn mirror_status(&self) -> Option<Status> {
+        let nodes = self.nodes()?;
+        let status = nodes.status(self.clock.mono_ns());
+        // A thread that has shipped may have found them taken meanwhile.
+        if nodes.is_missed() {
+            self.collected(nodes.pump_soon(self.clock.mono_ns()));
+        }
+        Some(status)
     }
 
     /// The disk has synced more. Threads that wait for it are told; and so is the mirror, which in a group with one node left
@@ -210,7 +221,9 @@ impl Shared {
         let begun_ns = self.clock.mono_ns();
         while wal.durable(Rung::Mirror) < epoch {
             // What was answered makes room for the next epoch.
-            if self.collect_replies(nodes) && wal.durable(Rung::Mirror) < epoch {
+            if self.collected(nodes.try_pump(self.clock.mono_ns()))
+                && wal.durable(Rung::Mirror) < epoch
+            {
                 self.ship();
             }
             if self.clock.mono_ns() > begun_ns + SPIN_NS {

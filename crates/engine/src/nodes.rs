@@ -474,6 +474,16 @@ impl NodesInUse {
         self.mirror.try_pump(&self.log, now_ns)
     }
 
+    /// As [`try_pump`](Self::try_pump), but another thread that has the nodes does it in any case when it lets go of them.
+    pub fn pump_soon(&self, now_ns: u64) -> Option<bool> {
+        self.mirror.pump_soon(&self.log, now_ns)
+    }
+
+    /// Whether blocks may wait because a thread has found the nodes taken, by one that asked for the status.
+    pub fn is_missed(&self) -> bool {
+        self.mirror.is_missed()
+    }
+
     /// As [`try_pump`](Self::try_pump), behind other threads.
     pub fn pump(&self, now_ns: u64) -> bool {
         self.mirror.pump(&self.log, now_ns)

@@ -335,10 +335,7 @@ impl Shared {
                 durable_lag_us: exposure.age_us,
                 durable_lag_max_us: self.worst.age_us(),
                 mirror_lag_us: self.core.age_ns(Rung::Mirror) / 1000,
-                mirror: self
-                    .core
-                    .nodes()
-                    .map(|nodes| MirrorStats::of(&nodes.status(self.clock.mono_ns()))),
+                mirror: self.mirror_status().as_ref().map(MirrorStats::of),
                 unsynced_bytes: exposure.bytes,
                 unsynced_max_bytes: self.worst.bytes(),
                 flush_cpu_us: self.flush_cpu_ns.load(Ordering::Relaxed) / 1000,

@@ -15,6 +15,7 @@ mod identity;
 mod local;
 mod mapping;
 mod net;
+mod rarely;
 mod serve;
 mod socket;
 

@@ -9,7 +9,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use perdura_base::num::to_u64;
 use perdura_mirror::{Memories, Shared};
@@ -109,10 +109,14 @@ impl Shared for Mapping {
         // SAFETY: both ranges are valid, and a mapping overlaps no slice. The other process may write the bytes meanwhile:
         // then any value is as good, since readers check a checksum and look at the words again.
         unsafe { ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) };
+        // The words that are loaded next are not older than these bytes: see "Order" of `Shared`.
+        fence(Ordering::Acquire);
     }
 
     fn write(&self, at: usize, bytes: &[u8]) {
         let to = self.at(at, bytes.len());
+        // The words that were stored before are not newer than these bytes: see "Order" of `Shared`.
+        fence(Ordering::Release);
         // SAFETY: both ranges are valid, and a mapping overlaps no slice; one process writes at a time.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }

@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use perdura_base::num::to_u64;
@@ -25,6 +25,7 @@ use crate::hard_copy::{HardCopy, HardCopyState};
 use crate::identity;
 use crate::local;
 use crate::mapping;
+use crate::rarely::Rarely;
 use crate::socket::{Origin, Socket};
 
 /// How often the service manager is told what the node holds.
@@ -128,6 +129,8 @@ struct Shared {
     clients: Mutex<Clients>,
     options: LogdOptions,
     say: Say,
+    /// Lines about processes of other users.
+    strangers: Mutex<Rarely>,
 }
 
 /// A node that runs in this process.
@@ -187,6 +190,7 @@ impl Logd {
             clients: Mutex::default(),
             options,
             say,
+            strangers: Mutex::default(),
         });
         let places: Vec<String> = listeners
             .iter()
@@ -355,9 +359,12 @@ impl Shared {
     /// Gives a client a thread. If there are too many, the one that has waited longest to prove itself goes.
     fn welcome(self: &Arc<Self>, arrival: Arrival) {
         if arrival.from == Origin::Here && !local::is_trusted(&arrival.socket) {
-            (self.say)(
-                "A process of another user was turned away: memory is for this node's user, and root",
-            );
+            if let Some(before) = self.strangers.lock().take(Instant::now()) {
+                (self.say)(&format!(
+                    "A process of another user was turned away: memory is for this node's user, and root ({before} before it since \
+                     the last such line)"
+                ));
+            }
             return;
         }
         let name = arrival.name.clone();

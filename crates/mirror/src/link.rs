@@ -14,6 +14,9 @@
 //! knows who the node is. Blocks are then written into the node's memory, and held when the node has not closed
 //! the ring and its process has not ended: see docs/formats/logd.md.
 
+mod home;
+mod sending;
+
 use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
@@ -26,11 +29,8 @@ use crate::ids::{Generation, NodeInc};
 use crate::mapped::Writing;
 use crate::message::{Held, Reason, Refused, Reply, Request};
 use crate::net::{Connection, Net, Sent};
-use crate::ring::Ring;
 use crate::shared::Shared;
-
-/// The longest part of a stream that one append carries, bytes.
-const CHUNK_BYTES_MAX: u64 = 1 << 20;
+use home::HomeTry;
 
 /// An operator hears of another trouble of a node after so long, nanoseconds.
 const NEWS_NS: u64 = 1_000_000_000;
@@ -63,8 +63,8 @@ pub(crate) struct Link {
     mapped: Vec<Option<Writing>>,
     /// Whether the connection passes memory.
     is_local: bool,
-    /// The incarnation that was tried on its own machine.
-    tried_local: Option<NodeInc>,
+    /// The last try to move there.
+    home_try: Option<HomeTry>,
     /// What the incarnation in `identity` is known to hold of each stream, across breaks.
     held: Vec<Pos>,
     /// Requests that the node has not answered.
@@ -93,7 +93,7 @@ impl Link {
             streams: vec![Progress::Closed; usize::from(streams)],
             mapped: (0..streams).map(|_| None).collect(),
             is_local: false,
-            tried_local: None,
+            home_try: None,
             held: vec![Pos(0); usize::from(streams)],
             awaited: 0,
             since_ns: 0,
@@ -185,29 +185,6 @@ impl Link {
         self.say(&hello, now_ns);
     }
 
-    /// Moves to the connection that a node on this machine offers, once for each start of the node. Returns whether it did.
-    pub fn move_home(
-        &mut self,
-        net: &dyn Net,
-        caller: &Caller,
-        nonce: &mut dyn FnMut() -> Nonce,
-        now_ns: u64,
-    ) -> bool {
-        let Some(identity) = self.identity.filter(|_| self.is_ready()) else {
-            return false;
-        };
-        if self.tried_local.replace(identity.inc) == Some(identity.inc) {
-            return false;
-        }
-        let Some(connection) = net.local(&identity) else {
-            return false;
-        };
-        self.break_off("it moves to the node's own memory".into(), now_ns);
-        self.is_local = true;
-        self.greet(connection, caller, nonce(), now_ns);
-        true
-    }
-
     fn break_off(&mut self, why: String, now_ns: u64) {
         if self.is_ready() {
             self.down_ns = now_ns;
@@ -271,10 +248,6 @@ impl Link {
             }
         }
         more
-    }
-
-    fn has_mapped(&self) -> bool {
-        self.mapped.iter().any(Option::is_some)
     }
 
     /// Notes that the node has answered.
@@ -411,103 +384,6 @@ impl Link {
         }
     }
 
-    /// Sends of a stream's tail what was not sent, as far as the connection takes it.
-    pub fn send(&mut self, caller: &Caller, stream: StreamId, tail: &Ring, now_ns: u64) {
-        let at = usize::from(stream.0);
-        if let Progress::Open { sent, .. } = self.streams[at] {
-            assert!(sent <= tail.end(), "what was sent is in the tail, or was");
-        }
-        while self.is_ready() {
-            let generation = caller.generation;
-            match self.streams[at] {
-                Progress::Opening => return,
-                Progress::Open { sent, held } if tail.low() <= sent && sent <= tail.end() => {
-                    if sent == tail.end() {
-                        return;
-                    }
-                    if self.mapped[at].is_some() {
-                        if let Err(why) = self.write(at, tail) {
-                            self.break_off(why, now_ns);
-                        }
-                        return;
-                    }
-                    let (bytes, pad) = chunk(tail, sent);
-                    let low = if armed(Flaw::LowAtWrite) {
-                        sent
-                    } else {
-                        tail.low()
-                    };
-                    let append = Request::Append {
-                        generation,
-                        stream,
-                        pos: sent,
-                        low,
-                        bytes,
-                        pad,
-                    };
-                    if !self.say(&append, now_ns) {
-                        return;
-                    }
-                    let sent = Pos(sent.0 + to_u64(bytes.len()) + u64::from(pad));
-                    assert!(sent <= tail.end(), "what is sent is in the tail");
-                    self.streams[at] = Progress::Open { sent, held };
-                    if armed(Flaw::SentCounts) {
-                        self.held[at] = sent;
-                    }
-                }
-                // The node's ring ends before the tail: it begins again with the tail's begin.
-                Progress::Closed | Progress::Open { .. } => {
-                    let start = tail.low();
-                    let open = match self.is_local {
-                        true => Request::Map {
-                            generation,
-                            stream,
-                            start,
-                        },
-                        false => Request::Open {
-                            generation,
-                            stream,
-                            start,
-                        },
-                    };
-                    if !self.say(&open, now_ns) {
-                        return;
-                    }
-                    self.streams[at] = Progress::Opening;
-                    self.mapped[at] = None;
-                }
-            }
-        }
-    }
-
-    /// Writes what the tail of a stream has into the node's memory. It is held if the node, which lives, has not closed the
-    /// ring.
-    fn write(&mut self, at: usize, tail: &Ring) -> Result<(), String> {
-        let (Some(ring), Some(connection)) = (&mut self.mapped[at], &mut self.connection) else {
-            unreachable!("the caller has found the ring, and a ring has a connection");
-        };
-        let end = ring.follow(tail)?;
-        match ring.closed() {
-            Some(_) if armed(Flaw::ClosedRingCounts) => {}
-            Some(Some(by)) => {
-                self.seen = self.seen.max(by);
-                return Err(format!("generation {by} has sealed the ring"));
-            }
-            Some(None) => return Err("the node has closed the ring".into()),
-            None => {}
-        }
-        if !armed(Flaw::DeadRingCounts) {
-            connection.stands()?;
-        }
-        assert!(self.held[at] <= end, "a ring in memory only grows");
-        self.held[at] = end;
-        self.streams[at] = Progress::Open {
-            sent: end,
-            held: end,
-        };
-        Ok(())
-    }
-
     /// Asks an idle node whether it lives.
     pub fn ping(&mut self, ping_ns: u64, now_ns: u64) {
         if self.is_ready() && self.awaited == 0 && now_ns >= self.since_ns + ping_ns {
@@ -520,17 +396,4 @@ impl Link {
         let generation = caller.generation;
         self.is_ready() && self.say(&Request::Retire { generation }, now_ns)
     }
-}
-
-/// The next bytes of a tail to be sent, and the zeros behind them.
-fn chunk(tail: &Ring, from: Pos) -> (&[u8], u32) {
-    assert!(
-        tail.low() <= from && from < tail.end(),
-        "{from} is in the tail"
-    );
-    let to = tail.end().0.min(from.0 + CHUNK_BYTES_MAX);
-    let [bytes, _around] = tail.parts(from, Pos(to));
-    let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
-    let (bytes, zeros) = bytes.split_at(bytes.len() - zeros);
-    (bytes, u32::try_from(zeros.len()).expect("a chunk is short"))
 }

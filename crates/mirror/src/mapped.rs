@@ -33,6 +33,10 @@ const ENTRY_BYTES: u64 = 32;
 const ENTRIES_MIN: u64 = 64;
 /// More appends than a writer makes.
 const COUNT_MAX: u64 = 1 << 62;
+/// A writer copies at most so many appends of its tail at once, and no more when they have so many bytes: other connections have
+/// their turn then.
+const FOLLOW_APPENDS_MAX: usize = 256;
+const FOLLOW_BYTES_MAX: u64 = 1 << 20;
 /// How often a node looks at words that another process changes meanwhile, before it believes that they are damaged.
 const LOOKS_MAX: usize = 8;
 /// In *closed*: the ring is in this memory no more.
@@ -381,15 +385,21 @@ impl Writing {
         Ok(())
     }
 
-    /// Appends what a tail has behind the ring's end, as far as there is room. Returns where the ring ends then.
+    /// Appends what a tail has behind the ring's end, as far as there is room, and as one call may. Returns whether a further call may
+    /// append more.
     ///
     /// # Errors
     /// Why the ring takes nothing.
-    pub fn follow(&mut self, tail: &Ring) -> Result<Pos, String> {
+    pub fn follow(&mut self, tail: &Ring) -> Result<bool, String> {
         self.forget(tail.low());
         let end = self.end();
         assert!(end >= tail.low(), "the tail has what the ring lacks");
-        for (start, to, crc) in tail.appends_from(end) {
+        let mut is_more_left = false;
+        for (number, (start, to, crc)) in tail.appends_from(end).enumerate() {
+            if number == FOLLOW_APPENDS_MAX || start.0 - end.0 >= FOLLOW_BYTES_MAX {
+                is_more_left = true;
+                break;
+            }
             let appended = self.append(start, tail.parts(start, to), crc);
             match appended {
                 Ok(()) => {}
@@ -399,7 +409,11 @@ impl Writing {
         }
         let now = self.end();
         assert!(end <= now && now <= tail.end(), "a ring follows its tail");
-        Ok(now)
+        assert!(
+            !is_more_left || now < tail.end(),
+            "what is left is in the tail"
+        );
+        Ok(is_more_left)
     }
 
     /// Whether the node has closed the ring, and by which generation it was sealed, if it was.

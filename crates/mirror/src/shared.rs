@@ -6,8 +6,21 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// A piece of memory that others may change at any time. Words are little-endian, at offsets that 8 divides; loads and
-/// stores of them are in one order for all (sequentially consistent), and order the bytes around them.
+/// A piece of memory that others may change at any time. Words are little-endian, at offsets that 8 divides.
+///
+/// # Order
+/// Loads and stores of words are in one order for all (sequentially consistent). Bytes are in order with the words of the same side:
+/// a *write* comes before the stores behind it and after those before it, a *read* after the loads before it and before those
+/// behind it. What the mapped rings (docs/formats/logd.md) need of that, and what gives it on a processor that reorders:
+///
+/// | one side | the other side | what must hold | by |
+/// |---|---|---|---|
+/// | write bytes, store entry, store *count* | load *count*, load entry, read bytes | who sees the count sees the append | a store releases, a load acquires |
+/// | store *low*, then write over what is below | read bytes, then load *low* | who reads bytes that were written over sees the higher *low* | a release fence before a write's copy, an acquire fence behind a read's |
+/// | store *count*, load *closed* | store *closed*, load *count* | one of the two sees the other's store | the one order of all words |
+///
+/// A store alone does not keep later writes behind it, nor a load earlier reads before it: hence the fences of the second row. On x86
+/// they cost nothing but the compiler's freedom.
 ///
 /// # Panics
 /// All methods, for what lies outside.

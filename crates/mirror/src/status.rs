@@ -10,6 +10,8 @@ pub struct NodeStatus {
     pub address: String,
     /// Whether it is connected and takes blocks.
     pub is_ready: bool,
+    /// Whether blocks are written into its memory, on the writer's machine.
+    pub is_mapped: bool,
     /// Which start of the node was last seen, on which machine.
     pub identity: Option<(NodeInc, Machine)>,
     /// Bytes that were shipped and that it is not known to hold.

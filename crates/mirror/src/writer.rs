@@ -26,8 +26,10 @@
 //! * The view says Disk, and then the anchor, only when all that was shipped is synced.
 //! * After it has seen a higher generation the writer raises nothing and changes nothing.
 
+mod pump;
+
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
@@ -35,7 +37,7 @@ use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId};
 use perdura_wal::Sealed;
 
 use crate::auth::{NONCE_BYTES, Nonce};
-use crate::choice::{Choice, held_by, homes};
+use crate::choice::{Choice, homes};
 use crate::handshake::Caller;
 use crate::ids::Generation;
 use crate::link::Link;
@@ -45,7 +47,7 @@ use crate::register::{Register, Swap};
 use crate::ring::Ring;
 use crate::state::State;
 use crate::status::{GroupStatus, NodeStatus, Status};
-use crate::view::{Member, Mode, View};
+use crate::view::{Mode, View};
 
 /// The log and the anchor that the mirror serves.
 pub trait Log: Send + Sync {
@@ -103,6 +105,8 @@ pub struct Mirror {
     /// What was shipped of each stream and is not synced. Locked after `state`.
     tails: Vec<Mutex<Ring>>,
     state: Mutex<State>,
+    /// A thread has found the state taken and left word: see [`pump_soon`](Self::pump_soon).
+    missed: AtomicBool,
 }
 
 impl Mirror {
@@ -172,6 +176,7 @@ impl Mirror {
                 events: Vec::new(),
             }),
             options,
+            missed: AtomicBool::new(false),
         })
     }
 
@@ -182,95 +187,6 @@ impl Mirror {
         tail.forget(synced);
         let taken = tail.append(block.pos, block.bytes, 0);
         assert_eq!(taken, Ok(()), "the log's tail has the same bound");
-    }
-
-    /// Moves what can be moved: replies in, blocks out, and how far acknowledgements may go. Returns whether that rose;
-    /// `None` if another thread does it.
-    pub fn try_pump(&self, log: &dyn Log, now_ns: u64) -> Option<bool> {
-        let mut state = self.state.try_lock()?;
-        Some(self.pump_locked(&mut state, log, now_ns))
-    }
-
-    /// As [`try_pump`](Self::try_pump), behind other threads.
-    pub fn pump(&self, log: &dyn Log, now_ns: u64) -> bool {
-        self.pump_locked(&mut self.state.lock(), log, now_ns)
-    }
-
-    fn pump_locked(&self, state: &mut State, log: &dyn Log, now_ns: u64) -> bool {
-        if state.fenced.is_some() {
-            return false;
-        }
-        let ends: Vec<Pos> = self.tails.iter().map(|tail| tail.lock().end()).collect();
-        for link in state.groups.iter_mut().flatten() {
-            link.receive(&self.caller, &ends, now_ns);
-            state.events.extend(link.take_news(now_ns));
-        }
-        for (number, tail) in (0u8..).zip(&self.tails) {
-            let stream = StreamId(number);
-            let mut tail = tail.lock();
-            tail.forget(log.synced(stream));
-            for home in homes(state, stream) {
-                for link in &mut state.groups[home] {
-                    link.send(&self.caller, stream, &tail, now_ns);
-                }
-            }
-        }
-        for link in state.groups.iter_mut().flatten() {
-            link.ping(self.options.ping_ns, now_ns);
-        }
-        self.raise(state, log)
-    }
-
-    /// Waits until a node has said something, or for so long. What was said is still to be taken.
-    pub fn wait(&self, timeout: Duration) {
-        self.net.wait(timeout);
-    }
-
-    fn raise(&self, state: &mut State, log: &dyn Log) -> bool {
-        let mut rose = false;
-        for number in 0..state.raised.len() {
-            let stream = StreamId(u8::try_from(number).expect("at most 16 streams"));
-            let mut end = self.reached(state, &state.view, stream, log);
-            if let Some(pending) = &state.pending
-                && !armed(Flaw::PendingViewIgnored)
-            {
-                end = end.min(self.reached(state, pending, stream, log));
-            }
-            if end > state.raised[number] {
-                assert!(
-                    end <= self.tails[number].lock().end(),
-                    "what was not shipped is not acknowledged"
-                );
-                state.raised[number] = end;
-                log.raise(stream, end);
-                rose = true;
-            }
-        }
-        rose
-    }
-
-    /// How far a stream is held as a view says.
-    fn reached(&self, state: &State, view: &View, stream: StreamId, log: &dyn Log) -> Pos {
-        let home = usize::from(view.homes[usize::from(stream.0)]);
-        let held = |member: &Member| held_by(&state.groups[home], member, stream);
-        match view.mode_of(stream) {
-            Mode::Disk => log.synced(stream),
-            Mode::Solo(member) if armed(Flaw::SoloBeforeFlush) => held(member),
-            Mode::Solo(member) => held(member).min(log.synced(stream)),
-            Mode::Mirror(members) => {
-                assert!(
-                    state.anchored
-                        || armed(Flaw::MirrorBeforeAnchor)
-                        || armed(Flaw::AnchorBeforeTail),
-                    "the anchor says that acknowledgements rest on nodes"
-                );
-                let (one, other) = (held(&members[0]), held(&members[1]));
-                match armed(Flaw::OneReplyIsEnough) {
-                    true => one.max(other),
-                    false => one.min(other),
-                }
-            }
-        }
     }
 
     /// Takes one step that may wait.
@@ -474,6 +390,7 @@ impl Mirror {
             NodeStatus {
                 address: link.address.clone(),
                 is_ready: link.is_ready(),
+                is_mapped: link.is_mapped(),
                 identity: link.identity().map(|of| (of.inc, of.machine)),
                 lag_bytes,
                 silent_ns: link

@@ -33,7 +33,8 @@ fn a_mapped_ring_answers_as_one_of_the_nodes_own() {
             writing = Writing::new(mapped.memory()).unwrap();
         }
         if random.u8(..) < 200 {
-            assert!(writing.follow(&tail).unwrap() <= tail.end());
+            let is_more_left = writing.follow(&tail).unwrap();
+            assert!(!is_more_left && writing.end() <= tail.end());
         }
         if round % 500 == 499 {
             // Home and back again, as when the writer changes its way to the node.
@@ -75,6 +76,31 @@ fn a_ring_has_room_for_its_bytes_and_its_entries() {
     );
     assert_eq!(append(&mut writing, 0, &[1; 4096]), Ok(()));
     assert_eq!(append(&mut writing, 4096, b"z"), Err(RingRefusal::Full));
+}
+
+/// Other connections have their turn between two calls.
+#[test]
+fn a_writer_that_is_far_behind_follows_its_tail_in_pieces() {
+    let size = 4 * FOLLOW_BYTES_MAX;
+    for (count, bytes) in [(1000, 1), (8, 1 << 18)] {
+        let ring = Ring::new(Pos(0), size).unwrap();
+        let mapped = MappedRing::of(&ring, &Memories::on_heap()).unwrap();
+        let mut writing = Writing::new(mapped.memory()).unwrap();
+        let mut tail = Ring::new(Pos(0), size).unwrap();
+        for _ in 0..count {
+            tail.append(tail.end(), &vec![5; bytes], 0).unwrap();
+        }
+        let mut ends = Vec::new();
+        while writing.follow(&tail).unwrap() {
+            ends.push(writing.end().0);
+        }
+        assert_eq!(writing.end(), tail.end());
+        let expected = match bytes {
+            1 => vec![256, 512, 768],
+            _ => vec![FOLLOW_BYTES_MAX],
+        };
+        assert_eq!(ends, expected);
+    }
 }
 
 #[test]

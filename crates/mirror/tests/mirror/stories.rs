@@ -1,10 +1,12 @@
 //! What went wrong once, step by step.
 
-use perdura_base::{Pos, StreamId};
+use std::sync::Mutex;
+
+use perdura_base::{Epoch, Pos, Result, StreamId};
 use perdura_mirror::sim::Way;
 use perdura_mirror::{Log, Mode};
 
-use crate::world::Rig;
+use crate::world::{ModelLog, Rig};
 
 /// The view went to Solo while the disk lacked what both nodes had acknowledged. The writer crashed before the copy, and the
 /// takeover, which in Solo believes the disk alone, began the next life without it.
@@ -132,4 +134,101 @@ fn a_stream_goes_home_to_a_mirror_when_its_members_hold_it() {
     rig.net.heal();
     rig.pass_ms(100);
     assert_eq!(rig.view().homes[0], 0, "it holds the stream now");
+}
+
+/// A log that is told of an acknowledgement, and does something once before it returns: the thread that pumps has the nodes.
+struct Meanwhile<'a>(&'a ModelLog, Mutex<Option<Box<dyn FnOnce() + Send + 'a>>>);
+
+impl Log for Meanwhile<'_> {
+    fn synced(&self, stream: StreamId) -> Pos {
+        self.0.synced(stream)
+    }
+
+    fn raise(&self, stream: StreamId, end: Pos) {
+        self.0.raise(stream, end);
+        if let Some(act) = self.1.lock().unwrap().take() {
+            act();
+        }
+    }
+
+    fn follow_disk(&self, follows: bool) {
+        self.0.follow_disk(follows);
+    }
+
+    fn want_copy(&self) {
+        self.0.want_copy();
+    }
+
+    fn durable(&self) -> Epoch {
+        self.0.durable()
+    }
+
+    fn fence(&self, why: &str) {
+        self.0.fence(why);
+    }
+
+    fn anchor(&self, mirrored: bool) -> Result<()> {
+        self.0.anchor(mirrored)
+    }
+}
+
+/// A thread shipped a block and found the nodes taken by another one, which had looked at the tails already. The block lay until
+/// the mirror's thread came by, up to a millisecond later.
+#[test]
+fn a_block_that_was_shipped_while_another_thread_had_the_nodes_goes_out_when_it_lets_go() {
+    let mut rig = Rig::new(1, 1);
+    rig.settle();
+    rig.ship(0, 1);
+    let (mirror, now_ns) = (&rig.mirror, rig.now_ns);
+    let deliver_all = || {
+        while let Some(first) = rig.net.moves().first() {
+            rig.net.deliver(*first);
+        }
+    };
+    mirror.pump(rig.log.as_ref(), now_ns);
+    deliver_all();
+    let log = rig.log.as_ref();
+    let act = move || {
+        Rig::ship_at(mirror, 0, 64);
+        assert_eq!(mirror.pump_soon(log, now_ns), None, "the nodes are taken");
+    };
+    let meanwhile = Meanwhile(log, Mutex::new(Some(Box::new(act))));
+    assert_eq!(mirror.try_pump(&meanwhile, now_ns), Some(true));
+    assert!(
+        meanwhile.1.lock().unwrap().is_none(),
+        "the first was acknowledged"
+    );
+    assert!(!mirror.is_missed());
+    deliver_all();
+    mirror.pump(log, now_ns);
+    assert_eq!(rig.raised(0), 128, "both nodes have the second one");
+}
+
+/// A link that had left the memory of a node on its machine stayed on TCP for as long as that start of the node lived.
+#[test]
+fn a_link_goes_back_to_the_memory_of_a_node_that_it_has_left() {
+    let mut rig = Rig::new(1, 1);
+    rig.come_home();
+    rig.settle();
+    assert_eq!([0, 1].map(|node| rig.is_mapped(0, node)), [true, false]);
+    rig.net.break_connections(1, "node-0-0");
+    rig.pass_ms(500);
+    assert!(rig.is_ready(0, 0) && !rig.is_mapped(0, 0), "not at once");
+    rig.ship(0, 2);
+    rig.pass_ms(2500);
+    assert!(rig.is_mapped(0, 0));
+    rig.ship(0, 2);
+    rig.settle();
+    assert_eq!(rig.raised(0), 256);
+    assert!(rig.view().groups[0].is_mirror(), "{:?}", rig.view());
+    // A node that breaks it again and again is left alone for longer and longer.
+    let mut left = 0;
+    for _ in 0..400 {
+        rig.pass_ms(100);
+        if rig.is_mapped(0, 0) {
+            left += 1;
+            rig.net.break_connections(1, "node-0-0");
+        }
+    }
+    assert!((3..=6).contains(&left), "in 40 s {left} times");
 }

@@ -15,8 +15,8 @@ pub struct Rig {
     pub net: SimNet,
     pub register: SimRegister,
     pub log: Arc<ModelLog>,
-    mirror: Mirror,
-    now_ns: u64,
+    pub mirror: Arc<Mirror>,
+    pub now_ns: u64,
     shipped: Vec<u64>,
 }
 
@@ -77,10 +77,20 @@ impl Rig {
             net,
             register,
             log: Arc::new(ModelLog::new(start.clone(), Arc::default(), 0)),
-            mirror: mirror.unwrap(),
+            mirror: Arc::new(mirror.unwrap()),
             now_ns: MS,
             shipped: start,
         }
+    }
+
+    /// Has the writer run on the machine of the first nodes, whose memory it can have.
+    pub fn come_home(&self) {
+        self.net.set_machine(1, Machine([1; 16]));
+    }
+
+    pub fn is_mapped(&self, group: usize, node: usize) -> bool {
+        let status = self.mirror.status(self.now_ns);
+        status.groups[group].nodes[node].is_mapped
     }
 
     pub fn view(&self) -> View {
@@ -90,15 +100,20 @@ impl Rig {
     pub fn ship(&mut self, stream: u8, blocks: u64) {
         for _ in 0..blocks {
             let shipped = &mut self.shipped[usize::from(stream)];
-            let sealed = Sealed {
-                stream: StreamId(stream),
-                pos: Pos(*shipped),
-                epoch: Epoch(1),
-                bytes: &[7; BLOCK],
-            };
-            self.mirror.ship(sealed, Pos(0));
+            Rig::ship_at(&self.mirror, stream, *shipped);
             *shipped += 64;
         }
+    }
+
+    /// Ships a block that stands at a position, without the rig.
+    pub fn ship_at(mirror: &Mirror, stream: u8, pos: u64) {
+        let sealed = Sealed {
+            stream: StreamId(stream),
+            pos: Pos(pos),
+            epoch: Epoch(1),
+            bytes: &[7; BLOCK],
+        };
+        mirror.ship(sealed, Pos(0));
     }
 
     pub fn raised(&self, stream: usize) -> u64 {

@@ -1,0 +1,43 @@
+//! Lines that a stranger can cause as often as he likes, said rarely.
+
+use std::time::{Duration, Instant};
+
+/// From one line to the next one at least.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// When a line was said last, and how often it was not since.
+#[derive(Debug, Default)]
+pub(crate) struct Rarely {
+    said: Option<Instant>,
+    unsaid: u64,
+}
+
+impl Rarely {
+    /// Counts one more; if its line is due, how many came before it without one.
+    pub(crate) fn take(&mut self, now: Instant) -> Option<u64> {
+        let is_due = self
+            .said
+            .is_none_or(|said| now.saturating_duration_since(said) >= EVERY);
+        if !is_due {
+            self.unsaid += 1;
+            return None;
+        }
+        self.said = Some(now);
+        Some(std::mem::take(&mut self.unsaid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_in_a_while_counts_those_that_had_none() {
+        let begin = Instant::now();
+        let mut lines = Rarely::default();
+        let said: Vec<(u64, u64)> = (0..200)
+            .filter_map(|second| Some((second, lines.take(begin + Duration::from_secs(second))?)))
+            .collect();
+        assert_eq!(said, [(0, 0), (60, 59), (120, 59), (180, 59)]);
+    }
+}

@@ -1,0 +1,79 @@
+//! The way to a node on the writer's machine that passes memory: when it is tried, and whether it is had.
+
+use super::{Link, Progress};
+use crate::auth::Nonce;
+use crate::handshake::Caller;
+use crate::ids::NodeInc;
+use crate::net::Net;
+
+/// A start of a node on this machine whose memory could not be had, or was left, is tried again after so long, nanoseconds; twice as
+/// long each time, up to [`HOME_MAX_NS`]: a move breaks a connection that serves.
+const HOME_NS: u64 = 2_000_000_000;
+const HOME_MAX_NS: u64 = 64_000_000_000;
+
+/// The try to reach a node by the memory that it offers on its machine.
+#[derive(Clone, Copy)]
+pub(super) struct HomeTry {
+    inc: NodeInc,
+    at_ns: u64,
+    /// How long the next one waits.
+    pause_ns: u64,
+}
+
+impl Link {
+    /// Moves to the connection that a node on this machine offers: at once after a start of the node, and from time to time if it has
+    /// left it. Returns whether it did.
+    pub fn move_home(
+        &mut self,
+        net: &dyn Net,
+        caller: &Caller,
+        nonce: &mut dyn FnMut() -> Nonce,
+        now_ns: u64,
+    ) -> bool {
+        let Some(identity) = self.identity.filter(|_| self.is_ready()) else {
+            return false;
+        };
+        if self.is_local || !self.is_home_try_due(identity.inc, now_ns) {
+            return false;
+        }
+        let Some(connection) = net.local(&identity) else {
+            return false;
+        };
+        self.break_off("it moves to the node's own memory".into(), now_ns);
+        self.is_local = true;
+        self.greet(connection, caller, nonce(), now_ns);
+        true
+    }
+
+    /// Whether the node's own memory is to be tried now; the next try is later then.
+    fn is_home_try_due(&mut self, inc: NodeInc, now_ns: u64) -> bool {
+        let before = self.home_try.filter(|before| before.inc == inc);
+        let pause_ns = before.map_or(HOME_NS / 2, |before| before.pause_ns);
+        if before.is_some_and(|before| now_ns < before.at_ns.saturating_add(pause_ns)) {
+            return false;
+        }
+        let stood = before.is_some_and(|before| now_ns.saturating_sub(before.at_ns) > HOME_MAX_NS);
+        self.home_try = Some(HomeTry {
+            inc,
+            at_ns: now_ns,
+            pause_ns: if stood {
+                HOME_NS
+            } else {
+                HOME_MAX_NS.min(2 * pause_ns)
+            },
+        });
+        true
+    }
+
+    /// Whether blocks are written into the node's memory, in each stream that is open.
+    pub fn is_mapped(&self) -> bool {
+        let mut open = self.streams.iter().zip(&self.mapped);
+        self.is_ready()
+            && self.has_mapped()
+            && open.all(|(of, ring)| ring.is_some() || !matches!(of, Progress::Open { .. }))
+    }
+
+    pub(super) fn has_mapped(&self) -> bool {
+        self.mapped.iter().any(Option::is_some)
+    }
+}

@@ -1,0 +1,128 @@
+//! What goes out over a link: rings are opened, and blocks follow.
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::num::to_u64;
+use perdura_base::{Pos, StreamId};
+
+use super::{Link, Progress};
+use crate::handshake::Caller;
+use crate::message::Request;
+use crate::ring::Ring;
+
+/// The longest part of a stream that one append carries, bytes.
+const CHUNK_BYTES_MAX: u64 = 1 << 20;
+
+impl Link {
+    /// Sends of a stream's tail what was not sent, as far as the connection takes it, and one call may. Returns whether a further call
+    /// may send more.
+    pub fn send(&mut self, caller: &Caller, stream: StreamId, tail: &Ring, now_ns: u64) -> bool {
+        let at = usize::from(stream.0);
+        if let Progress::Open { sent, .. } = self.streams[at] {
+            assert!(sent <= tail.end(), "what was sent is in the tail, or was");
+        }
+        while self.is_ready() {
+            let generation = caller.generation;
+            match self.streams[at] {
+                Progress::Opening => return false,
+                Progress::Open { sent, held } if tail.low() <= sent && sent <= tail.end() => {
+                    if sent == tail.end() {
+                        return false;
+                    }
+                    if self.mapped[at].is_some() {
+                        return self.write(at, tail).unwrap_or_else(|why| {
+                            self.break_off(why, now_ns);
+                            false
+                        });
+                    }
+                    let (bytes, pad) = chunk(tail, sent);
+                    let low = if armed(Flaw::LowAtWrite) {
+                        sent
+                    } else {
+                        tail.low()
+                    };
+                    let append = Request::Append {
+                        generation,
+                        stream,
+                        pos: sent,
+                        low,
+                        bytes,
+                        pad,
+                    };
+                    if !self.say(&append, now_ns) {
+                        return false;
+                    }
+                    let sent = Pos(sent.0 + to_u64(bytes.len()) + u64::from(pad));
+                    assert!(sent <= tail.end(), "what is sent is in the tail");
+                    self.streams[at] = Progress::Open { sent, held };
+                    if armed(Flaw::SentCounts) {
+                        self.held[at] = sent;
+                    }
+                }
+                // The node's ring ends before the tail: it begins again with the tail's begin.
+                Progress::Closed | Progress::Open { .. } => {
+                    let start = tail.low();
+                    let open = match self.is_local {
+                        true => Request::Map {
+                            generation,
+                            stream,
+                            start,
+                        },
+                        false => Request::Open {
+                            generation,
+                            stream,
+                            start,
+                        },
+                    };
+                    if !self.say(&open, now_ns) {
+                        return false;
+                    }
+                    self.streams[at] = Progress::Opening;
+                    self.mapped[at] = None;
+                }
+            }
+        }
+        false
+    }
+
+    /// Writes what the tail of a stream has into the node's memory. It is held if the node, which lives, has not closed the
+    /// ring. Returns whether more is left.
+    fn write(&mut self, at: usize, tail: &Ring) -> Result<bool, String> {
+        let (Some(ring), Some(connection)) = (&mut self.mapped[at], &mut self.connection) else {
+            unreachable!("the caller has found the ring, and a ring has a connection");
+        };
+        let is_more_left = ring.follow(tail)?;
+        let end = ring.end();
+        match ring.closed() {
+            Some(_) if armed(Flaw::ClosedRingCounts) => {}
+            Some(Some(by)) => {
+                self.seen = self.seen.max(by);
+                return Err(format!("generation {by} has sealed the ring"));
+            }
+            Some(None) => return Err("the node has closed the ring".into()),
+            None => {}
+        }
+        if !armed(Flaw::DeadRingCounts) {
+            connection.stands()?;
+        }
+        assert!(self.held[at] <= end, "a ring in memory only grows");
+        self.held[at] = end;
+        self.streams[at] = Progress::Open {
+            sent: end,
+            held: end,
+        };
+        Ok(is_more_left)
+    }
+}
+
+/// The next bytes of a tail to be sent, and the zeros behind them.
+fn chunk(tail: &Ring, from: Pos) -> (&[u8], u32) {
+    assert!(
+        tail.low() <= from && from < tail.end(),
+        "{from} is in the tail"
+    );
+    let to = tail.end().0.min(from.0 + CHUNK_BYTES_MAX);
+    let [bytes, _around] = tail.parts(from, Pos(to));
+    let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
+    let (bytes, zeros) = bytes.split_at(bytes.len() - zeros);
+    (bytes, u32::try_from(zeros.len()).expect("a chunk is short"))
+}

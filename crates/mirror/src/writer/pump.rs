@@ -1,0 +1,153 @@
+//! Moving bytes and replies, by whichever thread comes first.
+//!
+//! One thread at a time moves them. One that finds the state taken must not wait, and what it has shipped must not lie until another
+//! one happens to come: it leaves word ([`Mirror::pump_soon`]), and who has the state looks for that after it has let go of it.
+
+use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{Pos, StreamId};
+
+use super::{Log, Mirror};
+use crate::choice::{held_by, homes};
+use crate::state::State;
+use crate::view::{Member, Mode, View};
+
+/// A thread pumps so often at most for others that have left word, one after the other.
+const PUMPS_MAX: usize = 64;
+
+impl Mirror {
+    /// Moves what can be moved: replies in, blocks out, and how far acknowledgements may go. Returns whether that rose;
+    /// `None` if another thread has the state, and nothing is moved: for a thread that will come again at once.
+    pub fn try_pump(&self, log: &dyn Log, now_ns: u64) -> Option<bool> {
+        let mut state = self.state.try_lock()?;
+        let rose = self.pump_locked(&mut state, log, now_ns);
+        drop(state);
+        Some(self.pump_missed(log, now_ns) || rose)
+    }
+
+    /// As [`try_pump`](Self::try_pump), but what this thread has shipped moves in any case: if another thread has the state, that one
+    /// pumps once more when it lets go.
+    pub fn pump_soon(&self, log: &dyn Log, now_ns: u64) -> Option<bool> {
+        if let Some(rose) = self.try_pump(log, now_ns) {
+            return Some(rose);
+        }
+        self.missed.store(true, Ordering::SeqCst);
+        // With the one in `is_missed`: either the other thread sees the word, or this one finds the state free.
+        fence(Ordering::SeqCst);
+        self.try_pump(log, now_ns)
+    }
+
+    /// As [`try_pump`](Self::try_pump), behind other threads.
+    pub fn pump(&self, log: &dyn Log, now_ns: u64) -> bool {
+        let rose = self.pump_locked(&mut self.state.lock(), log, now_ns);
+        self.pump_missed(log, now_ns) || rose
+    }
+
+    /// Whether a thread has found the state taken, and its blocks may wait. Who has had the state for something else than pumping, and
+    /// does not pump next, looks.
+    #[must_use]
+    pub fn is_missed(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.missed.load(Ordering::SeqCst)
+    }
+
+    /// Pumps for the threads that have found the state taken. Returns whether acknowledgements rose.
+    fn pump_missed(&self, log: &dyn Log, now_ns: u64) -> bool {
+        let mut rose = false;
+        for _ in 0..PUMPS_MAX {
+            if !self.is_missed() {
+                break;
+            }
+            // Who has it now looks after that.
+            let Some(mut state) = self.state.try_lock() else {
+                break;
+            };
+            rose |= self.pump_locked(&mut state, log, now_ns);
+        }
+        rose
+    }
+
+    fn pump_locked(&self, state: &mut State, log: &dyn Log, now_ns: u64) -> bool {
+        // What was shipped before the word was left is in the tails.
+        self.missed.store(false, Ordering::SeqCst);
+        if state.fenced.is_some() {
+            return false;
+        }
+        let ends: Vec<Pos> = self.tails.iter().map(|tail| tail.lock().end()).collect();
+        for link in state.groups.iter_mut().flatten() {
+            link.receive(&self.caller, &ends, now_ns);
+            state.events.extend(link.take_news(now_ns));
+        }
+        let mut is_more_left = false;
+        for (number, tail) in (0u8..).zip(&self.tails) {
+            let stream = StreamId(number);
+            let mut tail = tail.lock();
+            tail.forget(log.synced(stream));
+            for home in homes(state, stream) {
+                for link in &mut state.groups[home] {
+                    is_more_left |= link.send(&self.caller, stream, &tail, now_ns);
+                }
+            }
+        }
+        for link in state.groups.iter_mut().flatten() {
+            link.ping(self.options.ping_ns, now_ns);
+        }
+        // The rest follows in the next round, after the other connections.
+        self.missed.fetch_or(is_more_left, Ordering::SeqCst);
+        self.raise(state, log)
+    }
+
+    /// Waits until a node has said something, or for so long. What was said is still to be taken.
+    pub fn wait(&self, timeout: Duration) {
+        self.net.wait(timeout);
+    }
+
+    fn raise(&self, state: &mut State, log: &dyn Log) -> bool {
+        let mut rose = false;
+        for number in 0..state.raised.len() {
+            let stream = StreamId(u8::try_from(number).expect("at most 16 streams"));
+            let mut end = self.reached(state, &state.view, stream, log);
+            if let Some(pending) = &state.pending
+                && !armed(Flaw::PendingViewIgnored)
+            {
+                end = end.min(self.reached(state, pending, stream, log));
+            }
+            if end > state.raised[number] {
+                assert!(
+                    end <= self.tails[number].lock().end(),
+                    "what was not shipped is not acknowledged"
+                );
+                state.raised[number] = end;
+                log.raise(stream, end);
+                rose = true;
+            }
+        }
+        rose
+    }
+
+    /// How far a stream is held as a view says.
+    fn reached(&self, state: &State, view: &View, stream: StreamId, log: &dyn Log) -> Pos {
+        let home = usize::from(view.homes[usize::from(stream.0)]);
+        let held = |member: &Member| held_by(&state.groups[home], member, stream);
+        match view.mode_of(stream) {
+            Mode::Disk => log.synced(stream),
+            Mode::Solo(member) if armed(Flaw::SoloBeforeFlush) => held(member),
+            Mode::Solo(member) => held(member).min(log.synced(stream)),
+            Mode::Mirror(members) => {
+                assert!(
+                    state.anchored
+                        || armed(Flaw::MirrorBeforeAnchor)
+                        || armed(Flaw::AnchorBeforeTail),
+                    "the anchor says that acknowledgements rest on nodes"
+                );
+                let (one, other) = (held(&members[0]), held(&members[1]));
+                match armed(Flaw::OneReplyIsEnough) {
+                    true => one.max(other),
+                    false => one.min(other),
+                }
+            }
+        }
+    }
+}
