@@ -87,9 +87,14 @@ impl Choice<'_> {
             let silent = link.silent_since_ns();
             silent.is_none_or(|since| self.now_ns < since + self.options.suspect_ns)
         };
+        let is_home =
+            |stream: StreamId| usize::from(state.view.homes[usize::from(stream.0)]) == number;
+        let streams = || (0u8..).map(StreamId).zip(&state.raised);
         let serves = |member: &Member| {
-            let link = link_of(links, member);
-            link.is_some_and(is_fine)
+            let mut streams = streams().map(|(stream, _)| stream);
+            link_of(links, member).is_some_and(|link| {
+                is_fine(link) && !streams.any(|of| is_home(of) && link.has_spoiled(of))
+            })
         };
         if state.is_stopping {
             return match self.is_synced || armed(Flaw::DiskBeforeTail) {
@@ -98,7 +103,7 @@ impl Choice<'_> {
             };
         }
         let has_caught_up = |link: &Link| {
-            let mut streams = (0u8..).map(StreamId).zip(&state.raised);
+            let mut streams = streams();
             let here = |stream: StreamId| homes(state, stream).any(|home| home == number);
             let behind =
                 streams.any(|(stream, raised)| here(stream) && !link.holds(stream, *raised));
@@ -121,11 +126,7 @@ impl Choice<'_> {
                 };
                 // A takeover believes the disk alone from the change on: what was acknowledged must be there before it.
                 self.log.want_copy();
-                let mut streams = (0u8..).map(StreamId).zip(&state.raised);
-                let is_home = |stream: StreamId| {
-                    usize::from(state.view.homes[usize::from(stream.0)]) == number
-                };
-                let synced = streams
+                let synced = streams()
                     .all(|(stream, raised)| !is_home(stream) || self.log.synced(stream) >= *raised);
                 match synced || armed(Flaw::DiskBeforeTail) {
                     true => next,

@@ -16,6 +16,7 @@
 
 mod home;
 mod sending;
+mod spoiled;
 
 use std::sync::Arc;
 
@@ -67,6 +68,11 @@ pub(crate) struct Link {
     home_try: Option<HomeTry>,
     /// What the incarnation in `identity` is known to hold of each stream, across breaks.
     held: Vec<Pos>,
+    /// The streams whose rings at this incarnation are spoiled, each with the number of the damage; 0 is no node's number: the writer
+    /// has found it. Such a ring is not opened before it is made anew.
+    spoiled: Vec<Option<u64>>,
+    /// Whether a view that may be in force counts the incarnation; kept while a ring is spoiled.
+    pub is_counted: bool,
     /// Requests that the node has not answered.
     awaited: u32,
     /// Since when the node is waited for, or was last heard.
@@ -95,6 +101,8 @@ impl Link {
             is_local: false,
             home_try: None,
             held: vec![Pos(0); usize::from(streams)],
+            spoiled: vec![None; usize::from(streams)],
+            is_counted: true,
             awaited: 0,
             since_ns: 0,
             down_ns: 0,
@@ -303,6 +311,21 @@ impl Link {
                 self.check_inc(inc)?;
                 Ok(false)
             }
+            Reply::Spoiled {
+                inc,
+                generation,
+                stream,
+                damage,
+            } => {
+                self.check_inc(inc)?;
+                let at = usize::from(stream.0);
+                let is_asked = matches!(self.streams.get(at), Some(Progress::Opening));
+                if !is_asked || generation != caller.generation || damage == 0 {
+                    return Err("the node finds a ring spoiled that was not asked for".into());
+                }
+                self.spoil(at, damage);
+                Ok(false)
+            }
             Reply::Refused(refused) => self.refused(refused),
             reply => Err(format!("the node answers {reply:?} to something else")),
         }
@@ -320,6 +343,7 @@ impl Link {
                     && !armed(Flaw::HeldByOldStart)
                 {
                     self.held.fill(Pos(0));
+                    self.spoiled.fill(None);
                 }
                 assert!(self.awaited == 0, "a greeting has one request on the way");
                 self.identity = Some(*identity);
@@ -343,6 +367,20 @@ impl Link {
         let at = usize::from(ring.stream.0);
         if ring.generation != caller.generation || at >= self.streams.len() {
             return Err("the node answers for another ring".into());
+        }
+        if matches!(self.streams[at], Progress::Opening) {
+            if self.spoiled[at].take().is_some() {
+                // It was made anew, and is opened now as one that holds nothing.
+                self.streams[at] = Progress::Closed;
+                if !self.is_spoiled() {
+                    self.trouble = None;
+                }
+                return Ok(false);
+            }
+            if ring.end < self.held[at] && !armed(Flaw::HeldByOldStart) {
+                self.spoil(at, 0);
+                return Ok(false);
+            }
         }
         let sent = match self.streams[at] {
             // What it has is where sending goes on; see `send`.

@@ -39,6 +39,8 @@ const FOLLOW_APPENDS_MAX: usize = 256;
 const FOLLOW_BYTES_MAX: u64 = 1 << 20;
 /// How often a node looks at words that another process changes meanwhile, before it believes that they are damaged.
 const LOOKS_MAX: usize = 8;
+/// A look at the whole memory takes so many bytes at once.
+const CHECK_BYTES: u64 = 1 << 20;
 /// In *closed*: the ring is in this memory no more.
 const MOVED: u64 = u64::MAX;
 
@@ -169,6 +171,34 @@ impl MappedRing {
             at = Pos(at.0 + to_u64(bytes.len()));
         }
         Ok(ring)
+    }
+
+    /// Whether the memory holds what was appended, from its low to its end.
+    ///
+    /// # Errors
+    /// [`RingRefusal::Damaged`]
+    pub fn check(&self) -> Result<(), RingRefusal> {
+        let (mut at, end) = self.extent()?;
+        let mut bytes = Vec::new();
+        while at < end {
+            bytes.clear();
+            match self.read(at, (end.0 - at.0).min(CHECK_BYTES), &mut bytes) {
+                Ok(()) => at = Pos(at.0 + to_u64(bytes.len())),
+                // A writer that goes on has forgotten it meanwhile.
+                Err(RingRefusal::Outside { low, .. }) if low > at => at = low,
+                Err(_) => return Err(RingRefusal::Damaged(at)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The ring without a writer: what is appended from now on does not count.
+    pub fn closed(&self) -> MappedRing {
+        self.layout.memory.store(CLOSED, MOVED);
+        MappedRing {
+            layout: self.layout.clone(),
+            sealed: Some(self.count()),
+        }
     }
 
     pub fn memory(&self) -> Arc<dyn Shared> {

@@ -73,6 +73,17 @@ pub enum Request<'a> {
         /// All before is on the writer's disk.
         start: Pos,
     },
+    /// Make a spoiled ring anew, without what it held.
+    Renew {
+        /// The writer's.
+        generation: Generation,
+        /// The stream.
+        stream: StreamId,
+        /// All before is on the writer's disk.
+        start: Pos,
+        /// The number of the damage, as the node has said it.
+        damage: u64,
+    },
     /// Keep a block.
     Append {
         /// The writer's.
@@ -275,6 +286,17 @@ pub enum Reply<'a> {
     Held(Held),
     /// The same, in memory of so many bytes that comes with the frame.
     Mapped(Held, u64),
+    /// What it had of a stream is damaged: the answer to an open or a map.
+    Spoiled {
+        /// The node's incarnation.
+        inc: NodeInc,
+        /// The ring's generation.
+        generation: Generation,
+        /// The stream.
+        stream: StreamId,
+        /// Numbers the damage, from 1.
+        damage: u64,
+    },
     /// What it holds of the database.
     Sealed(Sealed),
     /// Bytes of a ring.

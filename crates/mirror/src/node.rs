@@ -7,10 +7,11 @@
 //! * When a database's generation rises, the rings that writers before it map are sealed.
 
 mod held;
+mod opening;
 mod recall;
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, btree_map};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
@@ -24,7 +25,7 @@ use crate::message::{
     Greeting, Held, Malformed, POS_MAX, READ_BYTES_MAX, Reason, Refused, Reply, Request, RingState,
     Sealed,
 };
-use crate::ring::{Ring, RingRefusal};
+use crate::ring::RingRefusal;
 use crate::shared::{Memories, Shared};
 use held::{NodeRing, refusal_of};
 
@@ -155,6 +156,8 @@ pub struct Node {
     earlier: Vec<Earlier>,
     appends: u64,
     refusals: u64,
+    /// Rings that were found spoiled.
+    damages: u64,
 }
 
 /// A reply, and the memory that goes with it.
@@ -197,6 +200,7 @@ impl Node {
             earlier: Vec::new(),
             appends: 0,
             refusals: 0,
+            damages: 0,
         }
     }
 
@@ -391,6 +395,16 @@ impl Node {
                 let opened = self.opened(uuid, (generation, stream), start, None)?;
                 Ok(opened.0)
             }
+            Request::Renew {
+                generation,
+                stream,
+                start,
+                damage,
+            } => {
+                self.renew(uuid, (generation, stream), damage)?;
+                let opened = self.opened(uuid, (generation, stream), start, None)?;
+                Ok(opened.0)
+            }
             Request::Append {
                 generation,
                 stream,
@@ -410,7 +424,7 @@ impl Node {
                 }
                 let name = (generation, stream);
                 let NodeRing::Own(ring) = self.ring(uuid, name)? else {
-                    let why = format!("the ring of stream {stream} is mapped");
+                    let why = format!("the ring of stream {stream} is mapped, or was");
                     return Err(Refusal::new(Reason::NoRing, why));
                 };
                 ring.forget(low);
@@ -525,63 +539,5 @@ impl Node {
                 Err(Refusal::new(Reason::Memory, why))
             }
         }
-    }
-
-    /// Makes a ring, or finds it.
-    fn open(
-        &mut self,
-        uuid: Uuid,
-        name: (Generation, StreamId),
-        start: Pos,
-    ) -> Result<&mut NodeRing, Refusal> {
-        self.check_generation(uuid, name.0)?;
-        let rings: usize = self.databases.values().map(|one| one.rings.len()).sum();
-        let (rings_max, ring_bytes) = (self.options.rings_max, self.options.ring_bytes);
-        let no_memory = |why: String| Refusal::new(Reason::Memory, why);
-        let database = self.database(uuid)?;
-        if let btree_map::Entry::Vacant(place) = database.rings.entry(name) {
-            if rings >= rings_max {
-                return Err(no_memory(format!("the node has {rings} rings, its most")));
-            }
-            let ring = Ring::new(start, ring_bytes);
-            let ring =
-                ring.ok_or_else(|| no_memory(format!("no memory for {ring_bytes} bytes")))?;
-            place.insert(NodeRing::Own(ring));
-        }
-        if armed(Flaw::RingEmptiedAtOpen)
-            && let Some(empty) = Ring::new(start, ring_bytes)
-        {
-            database.rings.insert(name, NodeRing::Own(empty));
-        }
-        database.raise(name.0);
-        assert!(
-            database.generation <= name.0 || armed(Flaw::GenerationUnchecked),
-            "generations only rise"
-        );
-        Ok(database.rings.get_mut(&name).expect("it is there"))
-    }
-
-    /// Answers *open*, or *map* if there is memory to share.
-    fn opened(
-        &mut self,
-        uuid: Uuid,
-        name: (Generation, StreamId),
-        start: Pos,
-        memories: Option<&Memories>,
-    ) -> Result<Answer<'static>, Refusal> {
-        let (inc, size) = (self.options.inc, self.options.ring_bytes);
-        let ring = self.open(uuid, name, start)?;
-        let refused = |why| refusal_of(why, start, size);
-        let memory = memories.and_then(|memories| ring.share(start, memories));
-        if memory.is_none() {
-            ring.own(start).map_err(refused)?;
-        }
-        let ring = ring.state(name).map_err(refused)?;
-        let held = Held { inc, ring };
-        let reply = match &memory {
-            None => Reply::Held(held),
-            Some(memory) => Reply::Mapped(held, to_u64(memory.len())),
-        };
-        Ok((reply, memory))
     }
 }

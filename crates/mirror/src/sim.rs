@@ -7,7 +7,7 @@
 //! noticing. A node that is killed loses its memory; a paused one answers later.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use perdura_base::{Error, Pos, Result, StreamId, Uuid};
@@ -17,7 +17,7 @@ use crate::ids::{Generation, Machine, NodeInc};
 use crate::net::{Connection, Net, Sent};
 use crate::node::{Holdings, Node, NodeOptions, Peer};
 use crate::register::{Register, Swap};
-use crate::shared::{Memories, Shared};
+use crate::shared::{HeapMemory, Memories, Shared};
 use crate::view::View;
 use crate::{Key, Nonce};
 
@@ -42,7 +42,12 @@ struct Host {
     machine: Machine,
     ring_bytes: u64,
     key: Key,
+    /// What this start has shared with clients.
+    memories: Shares,
 }
+
+/// Memories that were made, oldest first.
+type Shares = Arc<Mutex<Vec<Weak<dyn Shared>>>>;
 
 /// A frame of a node, and the memory that comes with it.
 type Reply = (Vec<u8>, Option<Arc<dyn Shared>>);
@@ -131,6 +136,7 @@ impl SimNet {
             machine,
             ring_bytes,
             key,
+            memories: Arc::default(),
         };
         self.0.lock().hosts.insert(address.to_owned(), host);
         self.start(address);
@@ -143,13 +149,22 @@ impl SimNet {
         let host = world.hosts.get_mut(address).expect("a node that was added");
         if host.node.is_none() {
             host.is_paused = false;
+            let memories = Arc::new(Mutex::new(Vec::new()));
+            host.memories = Arc::clone(&memories);
+            let make = move |len| {
+                let memory: Arc<dyn Shared> = Arc::new(HeapMemory::new(len));
+                let mut all = memories.lock();
+                all.retain(|memory: &Weak<dyn Shared>| memory.strong_count() > 0);
+                all.push(Arc::downgrade(&memory));
+                Some(memory)
+            };
             host.node = Some(Node::new(NodeOptions {
                 ring_bytes: host.ring_bytes,
                 rings_max: 64,
                 key: host.key.clone(),
                 machine: host.machine,
                 inc,
-                memories: Some(Memories::on_heap()),
+                memories: Some(Memories(Arc::new(make))),
             }));
         }
     }
@@ -176,6 +191,15 @@ impl SimNet {
             .get_mut(address)
             .expect("a node that was added")
             .is_paused = is_paused;
+    }
+
+    /// The memories that a node has shared and that are in use, oldest first: for a test that spoils them.
+    #[must_use]
+    pub fn memories(&self, address: &str) -> Vec<Arc<dyn Shared>> {
+        let world = self.0.lock();
+        let host = world.hosts.get(address).expect("a node that was added");
+        let memories = host.memories.lock();
+        memories.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// The incarnation of a node, if it runs.

@@ -105,3 +105,39 @@ fn the_key_is_needed_on_the_machine_too() {
     assert!(Client::connect_here(&net(), &node, &stranger, PATIENCE).is_err());
     logd.stop();
 }
+
+/// In the memory that both processes map, as a flipped bit would have it.
+#[test]
+fn memory_that_was_damaged_is_found_when_its_writer_comes_again() {
+    let (logd, _said) = start(options());
+    let mut writer = here(&logd);
+    writer.send(&map(0)).unwrap();
+    let (_, memory) = mapped(&mut writer);
+    // One append, said to have another checksum than its bytes have.
+    let words = [4096, 8192, 1];
+    (0..)
+        .zip(words)
+        .for_each(|(at, word)| memory.store(4096 + 8 * at, word));
+    memory.store(192, 1);
+    drop(writer);
+    let mut writer = here(&logd);
+    let reply = writer.ask(&map(0)).unwrap();
+    let Ok(Reply::Spoiled { damage, inc, .. }) = Reply::decode(&reply) else {
+        panic!("{reply:?}");
+    };
+    assert_eq!((damage, inc, memory.load(64)), (1, logd.inc(), u64::MAX));
+    let renew = Request::Renew {
+        generation: Generation(1),
+        stream: StreamId(0),
+        start: Pos(4096),
+        damage,
+    };
+    assert_eq!(held(&writer.ask(&renew).unwrap()).end, Pos(4096));
+    writer.send(&map(0)).unwrap();
+    let (held, fresh) = mapped(&mut writer);
+    assert_eq!(
+        (held.ring.end, fresh.load(64), fresh.load(192)),
+        (Pos(4096), 0, 0)
+    );
+    logd.stop();
+}

@@ -145,7 +145,7 @@ impl HardCopier {
         let mut copied = 0;
         loop {
             let ring = self.rings.entry(head.ring()).or_default();
-            if ring.damaged || ring.end >= to {
+            if ring.end >= to {
                 return Ok(copied);
             }
             let from = ring.end;
@@ -156,8 +156,8 @@ impl HardCopier {
             let (from, low) = match read {
                 Some(Ok(read)) => read,
                 Some(Err(RingRefusal::Damaged(_))) => {
+                    self.stats.damaged_rings += u64::from(!ring.damaged);
                     ring.damaged = true;
-                    self.stats.damaged_rings += 1;
                     return Ok(copied);
                 }
                 // It was retired meanwhile.
@@ -166,6 +166,8 @@ impl HardCopier {
             if self.bytes.is_empty() {
                 return Ok(copied);
             }
+            // A ring that was damaged may have been made anew.
+            ring.damaged = false;
             assert!(from >= ring.end, "a ring is copied forward");
             copied += to_u64(self.bytes.len());
             self.write(

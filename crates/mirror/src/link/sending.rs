@@ -58,6 +58,20 @@ impl Link {
                         self.held[at] = sent;
                     }
                 }
+                Progress::Closed if self.spoiled[at].is_some() => {
+                    let damage = self.spoiled[at].filter(|_| !self.is_counted);
+                    let Some(damage) = damage else { return false };
+                    let renew = Request::Renew {
+                        generation,
+                        stream,
+                        start: tail.low(),
+                        damage,
+                    };
+                    if !self.say(&renew, now_ns) {
+                        return false;
+                    }
+                    self.streams[at] = Progress::Opening;
+                }
                 // The node's ring ends before the tail: it begins again with the tail's begin.
                 Progress::Closed | Progress::Open { .. } => {
                     let start = tail.low();

@@ -158,6 +158,18 @@ impl<'a> Request<'a> {
                     _ => 5,
                 }
             }
+            Request::Renew {
+                generation,
+                stream,
+                start,
+                damage,
+            } => {
+                body.put_u64(generation.0);
+                put_stream(&mut body, *stream, 7);
+                body.put_u64(start.0);
+                body.put_u64(*damage);
+                21
+            }
             Request::Append {
                 generation,
                 stream,
@@ -291,6 +303,12 @@ impl<'a> Request<'a> {
                 stream: stream(r, 7)?,
                 start: pos(r)?,
             },
+            21 => Request::Renew {
+                generation: generation(r)?,
+                stream: stream(r, 7)?,
+                start: pos(r)?,
+                damage: r.u64()?,
+            },
             19 => Request::Recall {
                 generation: generation(r)?,
                 inc: NodeInc(r.u64()?),
@@ -352,6 +370,18 @@ impl<'a> Reply<'a> {
                 put_ring(&mut body, &held.ring);
                 body.put_u64(*bytes);
                 (18, &[])
+            }
+            Reply::Spoiled {
+                inc,
+                generation,
+                stream,
+                damage,
+            } => {
+                body.put_u64(inc.0);
+                body.put_u64(generation.0);
+                put_stream(&mut body, *stream, 7);
+                body.put_u64(*damage);
+                (22, &[])
             }
             Reply::Sealed(sealed) => {
                 assert!(sealed.rings.len() <= RINGS_MAX, "a node keeps fewer rings");
@@ -443,6 +473,12 @@ impl<'a> Reply<'a> {
                     rings: rings.collect::<Option<Vec<RingState>>>()?,
                 })
             }
+            22 => Reply::Spoiled {
+                inc: NodeInc(r.u64()?),
+                generation: generation(r)?,
+                stream: stream(r, 7)?,
+                damage: r.u64()?,
+            },
             11 => Reply::Bytes {
                 generation: generation(r)?,
                 stream: stream(r, 7)?,

@@ -17,6 +17,8 @@ pub(super) enum NodeRing {
     Own(Ring),
     /// In memory that the writer maps.
     Mapped(MappedRing),
+    /// In memory that was mapped and does not hold what was appended. The number names the damage.
+    Spoiled(MappedRing, u64),
 }
 
 impl NodeRing {
@@ -27,14 +29,14 @@ impl NodeRing {
     pub fn extent(&self) -> Result<(Pos, Pos), RingRefusal> {
         match self {
             NodeRing::Own(ring) => Ok((ring.low(), ring.end())),
-            NodeRing::Mapped(ring) => ring.extent(),
+            NodeRing::Mapped(ring) | NodeRing::Spoiled(ring, _) => ring.extent(),
         }
     }
 
     pub fn size(&self) -> u64 {
         match self {
             NodeRing::Own(ring) => ring.size(),
-            NodeRing::Mapped(ring) => ring.size(),
+            NodeRing::Mapped(ring) | NodeRing::Spoiled(ring, _) => ring.size(),
         }
     }
 
@@ -50,7 +52,7 @@ impl NodeRing {
     pub fn read(&self, from: Pos, len: u64, out: &mut Vec<u8>) -> Result<(), RingRefusal> {
         match self {
             NodeRing::Own(ring) => ring.read(from, len, out),
-            NodeRing::Mapped(ring) => ring.read(from, len, out),
+            NodeRing::Mapped(ring) | NodeRing::Spoiled(ring, _) => ring.read(from, len, out),
         }
     }
 
@@ -58,6 +60,20 @@ impl NodeRing {
     pub fn seal(&mut self, by: Generation) {
         if let NodeRing::Mapped(ring) = self {
             ring.seal(by);
+        }
+    }
+
+    /// The number of the ring's damage, if it has one. Mapped memory is looked at: if it does not hold what was appended, the ring is
+    /// spoiled from now on, by the damage `next`, and its writer appends nothing more.
+    pub fn damage(&mut self, next: u64) -> Option<u64> {
+        match self {
+            NodeRing::Own(_) => None,
+            NodeRing::Spoiled(_, damage) => Some(*damage),
+            NodeRing::Mapped(ring) => {
+                ring.check().err()?;
+                *self = NodeRing::Spoiled(ring.closed(), next);
+                Some(next)
+            }
         }
     }
 
@@ -73,6 +89,7 @@ impl NodeRing {
             NodeRing::Own(ring) if ring.end() < start => ring.restart(start),
             NodeRing::Own(_) => {}
             NodeRing::Mapped(_) => unreachable!("it was taken back"),
+            NodeRing::Spoiled(..) => unreachable!("the caller has looked for damage"),
         }
         Ok(())
     }
@@ -83,7 +100,7 @@ impl NodeRing {
             *self = NodeRing::Mapped(MappedRing::of(ring, memories)?);
         }
         let NodeRing::Mapped(ring) = self else {
-            unreachable!("it was moved");
+            unreachable!("it was moved, and the caller has looked for damage");
         };
         if ring.extent().is_ok_and(|(_, end)| end < start) {
             ring.restart(start);

@@ -11,6 +11,7 @@ use perdura_base::{Pos, StreamId};
 
 use super::{Log, Mirror};
 use crate::choice::{held_by, homes};
+use crate::ids::NodeInc;
 use crate::state::State;
 use crate::view::{Member, Mode, View};
 
@@ -80,6 +81,7 @@ impl Mirror {
             link.receive(&self.caller, &ends, now_ns);
             state.events.extend(link.take_news(now_ns));
         }
+        mark_counted(state);
         let mut is_more_left = false;
         for (number, tail) in (0u8..).zip(&self.tails) {
             let stream = StreamId(number);
@@ -149,5 +151,23 @@ impl Mirror {
                 }
             }
         }
+    }
+}
+
+/// Notes of links with spoiled rings whether a view that may be in force counts what their nodes hold.
+fn mark_counted(state: &mut State) {
+    let State {
+        view,
+        pending,
+        groups,
+        ..
+    } = state;
+    let views = || std::iter::once(&*view).chain(pending.as_ref());
+    let counts = |inc: NodeInc| {
+        let mut members = views().flat_map(|view| view.groups.iter().flat_map(Mode::members));
+        members.any(|member| member.inc == inc)
+    };
+    for link in groups.iter_mut().flatten().filter(|link| link.is_spoiled()) {
+        link.is_counted = link.identity().is_none_or(|of| counts(of.inc));
     }
 }

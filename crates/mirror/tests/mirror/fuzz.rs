@@ -116,7 +116,7 @@ fn array<const N: usize>(rng: &mut Rng) -> [u8; N] {
 
 fn request<'a>(rng: &mut Rng, bytes: &'a [u8], end: Pos) -> Request<'a> {
     let (generation, stream) = (generation(rng), stream(rng));
-    match rng.u8(..15) {
+    match rng.u8(..16) {
         0 => Request::Hello {
             version: u16::from(rng.u8(..3)),
             uuid: UUID,
@@ -160,6 +160,12 @@ fn request<'a>(rng: &mut Rng, bytes: &'a [u8], end: Pos) -> Request<'a> {
             stream,
             start: Pos(number(rng)),
         },
+        14 => Request::Renew {
+            generation,
+            stream,
+            start: Pos(number(rng)),
+            damage: rng.u64(..3),
+        },
         11 => Request::Recall {
             generation,
             inc: NodeInc(rng.u64(4..6)),
@@ -191,7 +197,13 @@ fn reply(rng: &mut Rng, inc: NodeInc, near: Pos) -> Vec<u8> {
     let inc = if rng.u8(..8) == 0 { NodeInc(9) } else { inc };
     let generation = generation(rng);
     let bytes: Vec<u8> = (0..rng.usize(..300)).map(|_| rng.u8(..)).collect();
-    let reply = match rng.u8(..8) {
+    let reply = match rng.u8(..9) {
+        8 => Reply::Spoiled {
+            inc,
+            generation,
+            stream: stream(rng),
+            damage: rng.u64(..3),
+        },
         0 => Reply::Greeting(Greeting {
             version: u16::from(rng.u8(..3)),
             keyed: rng.bool(),

@@ -1,8 +1,12 @@
 //! A node that shares a ring with the writer on its machine: who may do what, and when.
 
+use std::sync::Arc;
+
+use perdura_base::checksum::crc32c;
 use perdura_base::{Pos, StreamId};
 use perdura_mirror::{
     Generation, Held, Key, Memories, Node, NodeOptions, Outcome, Peer, Reason, Reply, Request,
+    Shared,
 };
 
 use crate::setup::{UUID, append, ask, open, options, welcome, welcomed};
@@ -130,6 +134,92 @@ fn a_node_that_cannot_share_answers_as_to_open() {
     );
     let on = ask(&mut node, &mut near, &append(1, 0, (4096, 4096), b"abc"));
     assert!(matches!(Reply::decode(&on.reply), Ok(Reply::Held(_))));
+}
+
+fn spoiled(outcome: &Outcome) -> u64 {
+    assert!(outcome.memory.is_none());
+    match Reply::decode(&outcome.reply) {
+        Ok(Reply::Spoiled { damage, .. }) => damage,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn renew(damage: u64) -> Request<'static> {
+    Request::Renew {
+        generation: Generation(1),
+        stream: StreamId(0),
+        start: Pos(4096),
+        damage,
+    }
+}
+
+/// A ring with an append of 300 bytes at 4,096 in its memory, written as the page says.
+fn with_an_append(node: &mut Node, near: &mut Peer) -> Arc<dyn Shared> {
+    let memory = ask(node, near, &map(1, 4096)).memory.unwrap();
+    // Its table has 64 entries, so the bytes begin behind two pages; 4,096 of 65,536 is their index.
+    memory.write(8192 + 4096, &[7; 300]);
+    let words = [4096, 4396, u64::from(crc32c(&[7; 300]))];
+    (0..)
+        .zip(words)
+        .for_each(|(at, word)| memory.store(4096 + 8 * at, word));
+    memory.store(192, 1);
+    memory
+}
+
+/// Whatever bit has flipped, and by whichever way the writer asks: what the node has said that it holds is not counted again, and not
+/// mistaken for a ring that was never there.
+#[test]
+fn a_ring_whose_memory_is_damaged_is_spoiled_until_its_writer_renews_it() {
+    let flips: [(usize, u8); 4] = [
+        (8192 + 4096, 1),
+        (8192 + 4395, 128),
+        (4096 + 8, 64),
+        (4096 + 16, 2),
+    ];
+    for (at, bit) in flips {
+        for again in [map(1, 4096), open(1, 0, 4096)] {
+            let mut node = node();
+            let mut near = local(&mut node);
+            let memory = with_an_append(&mut node, &mut near);
+            let held = mapped(&ask(&mut node, &mut near, &map(1, 4096)));
+            assert_eq!(held.ring.end, Pos(4396));
+            let mut byte = [0];
+            memory.read(at, &mut byte);
+            memory.write(at, &[byte[0] ^ bit]);
+            let damage = spoiled(&ask(&mut node, &mut near, &again));
+            assert_eq!((damage, memory.load(64)), (1, u64::MAX), "{at}: {again:?}");
+            assert_eq!(spoiled(&ask(&mut node, &mut near, &again)), 1);
+            let late = ask(&mut node, &mut near, &append(1, 0, (4396, 4096), b"late"));
+            assert_eq!(reason(&late), Reason::NoRing);
+            let of_another = ask(&mut node, &mut near, &renew(2));
+            assert_eq!(spoiled(&of_another), 1);
+            let renewed = ask(&mut node, &mut near, &renew(1));
+            let Ok(Reply::Held(held)) = Reply::decode(&renewed.reply) else {
+                panic!("{renewed:?}");
+            };
+            assert_eq!((held.ring.low, held.ring.end), (Pos(4096), Pos(4096)));
+        }
+    }
+}
+
+/// A *renew* that a broken connection delivers late would drop what was acknowledged since.
+#[test]
+fn a_late_renew_drops_no_ring_that_is_in_order_and_none_of_another_damage() {
+    let mut node = node();
+    let mut near = local(&mut node);
+    let memory = with_an_append(&mut node, &mut near);
+    memory.write(8192 + 4096, &[8]);
+    assert_eq!(spoiled(&ask(&mut node, &mut near, &map(1, 4096))), 1);
+    ask(&mut node, &mut near, &renew(1));
+    let memory = with_an_append(&mut node, &mut near);
+    ask(&mut node, &mut near, &renew(1));
+    let held = mapped(&ask(&mut node, &mut near, &map(1, 4096)));
+    assert_eq!(held.ring.end, Pos(4396), "it is in order");
+    drop(memory);
+    let memory = ask(&mut node, &mut near, &map(1, 4096)).memory.unwrap();
+    memory.write(8192 + 4096, &[8]);
+    assert_eq!(spoiled(&ask(&mut node, &mut near, &map(1, 4096))), 2);
+    assert_eq!(spoiled(&ask(&mut node, &mut near, &renew(1))), 2);
 }
 
 /// The takeover may send *retire* to a node that it has not sealed.

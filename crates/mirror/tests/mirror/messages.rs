@@ -51,6 +51,12 @@ fn requests() -> Vec<Request<'static>> {
             from: Pos(9),
             len: 10,
         },
+        Request::Renew {
+            generation,
+            stream,
+            start: Pos(4096),
+            damage: 7,
+        },
     ]
 }
 
@@ -75,6 +81,12 @@ fn replies() -> Vec<Reply<'static>> {
         Reply::Welcome { inc, generation },
         Reply::Held(Held { inc, ring }),
         Reply::Mapped(Held { inc, ring }, 70_000),
+        Reply::Spoiled {
+            inc,
+            generation,
+            stream,
+            damage: 7,
+        },
         Reply::Sealed(Sealed {
             inc,
             generation,

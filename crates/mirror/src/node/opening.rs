@@ -1,0 +1,103 @@
+//! How a writer comes to a ring: it is made, found, moved to shared memory and back, or made anew.
+
+use std::collections::btree_map;
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::num::to_u64;
+use perdura_base::{Pos, StreamId, Uuid};
+
+use super::held::{NodeRing, refusal_of};
+use super::{Answer, Node, Refusal};
+use crate::ids::Generation;
+use crate::message::{Held, Reason, Reply};
+use crate::ring::Ring;
+use crate::shared::Memories;
+
+impl Node {
+    /// Drops a ring that is spoiled by this damage. One that is in order stays, and one of another damage: the word may be late.
+    pub(super) fn renew(
+        &mut self,
+        uuid: Uuid,
+        name: (Generation, StreamId),
+        damage: u64,
+    ) -> Result<(), Refusal> {
+        self.check_generation(uuid, name.0)?;
+        let rings = &mut self.database(uuid)?.rings;
+        if let Some(NodeRing::Spoiled(_, of)) = rings.get(&name)
+            && *of == damage
+        {
+            rings.remove(&name);
+        }
+        Ok(())
+    }
+
+    /// Makes a ring, or finds it.
+    fn open(
+        &mut self,
+        uuid: Uuid,
+        name: (Generation, StreamId),
+        start: Pos,
+    ) -> Result<&mut NodeRing, Refusal> {
+        self.check_generation(uuid, name.0)?;
+        let rings: usize = self.databases.values().map(|one| one.rings.len()).sum();
+        let (rings_max, ring_bytes) = (self.options.rings_max, self.options.ring_bytes);
+        let no_memory = |why: String| Refusal::new(Reason::Memory, why);
+        let database = self.database(uuid)?;
+        if let btree_map::Entry::Vacant(place) = database.rings.entry(name) {
+            if rings >= rings_max {
+                return Err(no_memory(format!("the node has {rings} rings, its most")));
+            }
+            let ring = Ring::new(start, ring_bytes);
+            let ring =
+                ring.ok_or_else(|| no_memory(format!("no memory for {ring_bytes} bytes")))?;
+            place.insert(NodeRing::Own(ring));
+        }
+        if armed(Flaw::RingEmptiedAtOpen)
+            && let Some(empty) = Ring::new(start, ring_bytes)
+        {
+            database.rings.insert(name, NodeRing::Own(empty));
+        }
+        database.raise(name.0);
+        assert!(
+            database.generation <= name.0 || armed(Flaw::GenerationUnchecked),
+            "generations only rise"
+        );
+        Ok(database.rings.get_mut(&name).expect("it is there"))
+    }
+
+    /// Answers *open*, or *map* if there is memory to share.
+    pub(super) fn opened(
+        &mut self,
+        uuid: Uuid,
+        name: (Generation, StreamId),
+        start: Pos,
+        memories: Option<&Memories>,
+    ) -> Result<Answer<'static>, Refusal> {
+        let (inc, size) = (self.options.inc, self.options.ring_bytes);
+        let next = self.damages + 1;
+        let ring = self.open(uuid, name, start)?;
+        if let Some(damage) = ring.damage(next) {
+            self.damages = self.damages.max(damage);
+            let (generation, stream) = name;
+            let spoiled = Reply::Spoiled {
+                inc,
+                generation,
+                stream,
+                damage,
+            };
+            return Ok((spoiled, None));
+        }
+        let refused = |why| refusal_of(why, start, size);
+        let memory = memories.and_then(|memories| ring.share(start, memories));
+        if memory.is_none() {
+            ring.own(start).map_err(refused)?;
+        }
+        let ring = ring.state(name).map_err(refused)?;
+        let held = Held { inc, ring };
+        let reply = match &memory {
+            None => Reply::Held(held),
+            Some(memory) => Reply::Mapped(held, to_u64(memory.len())),
+        };
+        Ok((reply, memory))
+    }
+}
