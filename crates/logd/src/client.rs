@@ -12,6 +12,23 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::identity::draw_nonce;
 
+/// Why a node has not welcomed a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ungreeted {
+    /// There is no connection, or it has ended, or nothing was said over it.
+    Away(String),
+    /// One is of no use to the other.
+    Unfit(String),
+}
+
+impl Ungreeted {
+    fn why(self) -> String {
+        match self {
+            Ungreeted::Away(why) | Ungreeted::Unfit(why) => why,
+        }
+    }
+}
+
 /// A connection to a node, welcomed.
 pub struct Client {
     connection: Box<dyn Connection>,
@@ -31,7 +48,18 @@ impl Client {
         caller: &Caller,
         patience: Duration,
     ) -> Result<Client, String> {
-        let connection = net.connect(address).map_err(|error| error.to_string())?;
+        Client::greeted(net, address, caller, patience).map_err(Ungreeted::why)
+    }
+
+    /// As [`connect`](Self::connect), and says which of the two it was.
+    pub(crate) fn greeted(
+        net: &dyn Net,
+        address: &str,
+        caller: &Caller,
+        patience: Duration,
+    ) -> Result<Client, Ungreeted> {
+        let connection = net.connect(address);
+        let connection = connection.map_err(|error| Ungreeted::Away(error.to_string()))?;
         Client::greet(connection, caller, patience)
     }
 
@@ -47,22 +75,24 @@ impl Client {
     ) -> Result<Client, String> {
         let connection = net.local(node);
         let connection = connection.ok_or("the node offers no memory on this machine")?;
-        Client::greet(connection, caller, patience)
+        Client::greet(connection, caller, patience).map_err(Ungreeted::why)
     }
 
     fn greet(
         mut connection: Box<dyn Connection>,
         caller: &Caller,
         patience: Duration,
-    ) -> Result<Client, String> {
-        let nonce = draw_nonce().map_err(|error| error.to_string())?;
+    ) -> Result<Client, Ungreeted> {
+        let nonce = draw_nonce().map_err(|error| Ungreeted::Away(error.to_string()))?;
         let mut handshake = Handshake::new(nonce);
         let mut say = handshake.hello(caller);
         let identity = loop {
-            send(connection.as_mut(), &say, patience)?;
-            let frame = receive(connection.as_mut(), patience, false)?;
-            let reply = Reply::decode(&frame).map_err(|why| unexpected(Err(why)))?;
-            match handshake.take(&reply, caller)? {
+            let sent = send(connection.as_mut(), &say, patience);
+            let frame = sent.and_then(|()| receive(connection.as_mut(), patience, false));
+            let frame = frame.map_err(Ungreeted::Away)?;
+            let reply = Reply::decode(&frame).map_err(|why| unexpected(Err(why)));
+            let taken = reply.and_then(|reply| handshake.take(&reply, caller));
+            match taken.map_err(Ungreeted::Unfit)? {
                 Greeted::Say(next) => say = next,
                 Greeted::Ready(identity, _) => break identity,
             }

@@ -6,7 +6,7 @@
 //! # Threads
 //! One thread accepts, and each client has one, which blocks in a read: with few clients, each of which waits for its
 //! replies, that is the shortest way from a frame's arrival to its reply. The node is under one lock, held for the
-//! copy of a block. A writer on the node's machine needs no thread for a block: it writes into memory that the node shares. With a directory for a hard copy one more thread copies the rings to it.
+//! copy of a block. A writer on the node's machine needs no thread for a block: it writes into memory that the node shares. With a directory for a hard copy one more thread copies the rings to it, and with a peer one more greets that.
 
 mod client;
 mod connection;
@@ -15,6 +15,7 @@ mod identity;
 mod local;
 mod mapping;
 mod net;
+mod peer;
 mod rarely;
 mod serve;
 mod socket;
@@ -24,5 +25,6 @@ pub use connection::Limits;
 pub use hard_copy::HardCopyState;
 pub use identity::{draw_nonce, machine};
 pub use net::TcpNet;
+pub use peer::PeerOptions;
 pub use rustls::ClientConfig;
 pub use serve::{Logd, LogdOptions, LogdStats, Say, serve};

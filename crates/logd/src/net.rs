@@ -67,6 +67,11 @@ impl TcpNet {
         Ok(socket)
     }
 
+    /// What an address of the network was resolved to.
+    pub(crate) fn resolved(&self, address: &str) -> Option<SocketAddr> {
+        self.resolved.get(address).copied()
+    }
+
     /// Whether an address of the network is this machine's own.
     #[must_use]
     pub fn is_loopback(&self, address: &str) -> bool {

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Result};
 use perdura_device::Disk;
-use perdura_mirror::{Key, Node, NodeInc, NodeOptions, NodeStats, Peer};
+use perdura_mirror::{Identity, Key, Node, NodeInc, NodeOptions, NodeStats, Peer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::ServerConfig;
 use sd_notify::NotifyState;
@@ -25,6 +25,7 @@ use crate::hard_copy::{HardCopy, HardCopyState};
 use crate::identity;
 use crate::local;
 use crate::mapping;
+use crate::peer::{PeerOptions, Watch};
 use crate::rarely::Rarely;
 use crate::socket::{Origin, Socket};
 
@@ -61,6 +62,8 @@ pub struct LogdOptions {
     pub limits: Limits,
     /// Where the rings are copied to, if they are.
     pub hard_copy: Option<Arc<dyn Disk>>,
+    /// The other node of the pair, if it is told.
+    pub peer: Option<PeerOptions>,
 }
 
 impl Default for LogdOptions {
@@ -77,6 +80,7 @@ impl Default for LogdOptions {
             shares: true,
             limits: Limits::default(),
             hard_copy: None,
+            peer: None,
         }
     }
 }
@@ -141,14 +145,15 @@ pub struct Logd {
     stop: UnixStream,
     thread: JoinHandle<()>,
     hard_copy: Option<HardCopy>,
+    peer: Option<Watch>,
 }
 
 impl Logd {
     /// Binds the addresses and serves in the background.
     ///
     /// # Errors
-    /// [`Error::Usage`] without an address, or for TLS without certificates; the system's, if an address cannot be
-    /// bound.
+    /// [`Error::Usage`] without an address, for TLS without certificates, and for a peer with which it can be no mirror; the system's,
+    /// if an address cannot be bound.
     pub fn start(options: LogdOptions, say: Say) -> Result<Logd> {
         if options.listen.is_empty() && options.tls_listen.is_empty() {
             let why = "there is no address to listen on";
@@ -157,6 +162,9 @@ impl Logd {
         if !options.tls_listen.is_empty() && options.tls.is_none() {
             let why = "to speak TLS takes a certificate and its key";
             return Err(Error::Usage(why.into()));
+        }
+        if let Some(peer) = &options.peer {
+            peer.check(&[&options.listen[..], &options.tls_listen].concat())?;
         }
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
@@ -213,14 +221,39 @@ impl Logd {
             .transpose()?;
         let of_thread = Arc::clone(&shared);
         let thread = thread::spawn(move || of_thread.accept(&listeners, &stopped));
-        Ok(Logd {
+        let mut logd = Logd {
             shared,
             addresses,
             inc,
             stop,
             thread,
             hard_copy,
-        })
+            peer: None,
+        };
+        // It serves already: a peer that is this very node greets itself.
+        let own = Identity {
+            inc,
+            machine,
+            ring_bytes: logd.shared.options.ring_bytes,
+        };
+        match logd.watch_peer(own) {
+            Ok(watch) => logd.peer = watch,
+            Err(error) => {
+                logd.stop();
+                return Err(error);
+            }
+        }
+        Ok(logd)
+    }
+
+    /// Looks after the other node of the pair, if it is told.
+    fn watch_peer(&self, own: Identity) -> Result<Option<Watch>> {
+        let options = &self.shared.options;
+        let Some(peer) = options.peer.clone() else {
+            return Ok(None);
+        };
+        let say = Arc::clone(&self.shared.say);
+        Watch::start(peer, options.key.clone(), own, say).map(Some)
     }
 
     /// Where it listens: plain addresses first, then those that speak TLS.
@@ -249,6 +282,8 @@ impl Logd {
 
     /// Ends it: connections break, and what it held is gone, except for its hard copy.
     pub fn stop(self) {
+        // A greeting that is under way ends by itself.
+        drop(self.peer);
         drop(self.stop);
         self.thread.join().expect("the thread that accepts");
         if let Some(hard_copy) = self.hard_copy {

@@ -26,6 +26,8 @@ pub struct Identity {
     pub inc: NodeInc,
     /// Where it runs.
     pub machine: Machine,
+    /// The most bytes of one of its rings.
+    pub ring_bytes: u64,
 }
 
 /// The client's half of a handshake.
@@ -100,6 +102,7 @@ impl Handshake {
         self.identity = Some(Identity {
             inc,
             machine: greeting.machine,
+            ring_bytes: greeting.ring_bytes,
         });
         let proof = (caller.key).prove(Side::Client, nonces, uuid, inc);
         Ok(Greeted::Say(Request::Proof(proof)))

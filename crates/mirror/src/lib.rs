@@ -45,6 +45,7 @@ pub use auth::{Key, NONCE_BYTES, Nonce, PROOF_BYTES, Side};
 pub use framer::Framer;
 pub use handshake::{Caller, Greeted, Handshake, Identity};
 pub use ids::{Generation, Machine, NodeInc};
+pub use mapped::{Append, Writing};
 pub use message::{
     FRAME_BYTES_MAX, Greeting, Held, Malformed, READ_BYTES_MAX, Reason, Refused, Reply, Request,
     RingState, Sealed,

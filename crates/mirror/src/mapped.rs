@@ -325,7 +325,7 @@ fn is_extent(low: Pos, end: Pos, size: u64) -> bool {
 }
 
 /// A ring in a node's memory, as the writer has it. It reads once how far the ring is; then it alone says so.
-pub(crate) struct Writing {
+pub struct Writing {
     layout: Layout,
     low: Pos,
     end: Pos,
@@ -367,6 +367,7 @@ impl Writing {
     }
 
     /// Where the ring ends.
+    #[must_use]
     pub fn end(&self) -> Pos {
         self.end
     }
@@ -383,36 +384,39 @@ impl Writing {
     ///
     /// # Errors
     /// [`RingRefusal::Position`], [`RingRefusal::Full`]; nothing has changed.
-    pub fn append(&mut self, pos: Pos, parts: [&[u8]; 2], crc: u32) -> Result<(), RingRefusal> {
-        let memory = &self.layout.memory;
-        let (low, end, count) = (self.low, self.end, self.count);
-        let len = parts[0].len() + parts[1].len();
+    pub(crate) fn append(
+        &mut self,
+        pos: Pos,
+        parts: [&[u8]; 2],
+        crc: u32,
+    ) -> Result<(), RingRefusal> {
+        let mut append = self.begin(pos, to_u64(parts[0].len() + parts[1].len()))?;
+        parts.iter().for_each(|part| append.put(part));
+        append.commit(crc);
+        Ok(())
+    }
+
+    /// Begins an append of `len` bytes at `pos`, which are put into the memory one after the other.
+    ///
+    /// # Errors
+    /// [`RingRefusal::Position`], [`RingRefusal::Full`].
+    pub fn begin(&mut self, pos: Pos, len: u64) -> Result<Append<'_>, RingRefusal> {
+        let (low, end) = (self.low, self.end);
         if pos != end || len == 0 {
             return Err(RingRefusal::Position(end));
         }
-        let replaced = count.checked_sub(self.layout.entries);
+        let replaced = self.count.checked_sub(self.layout.entries);
         let is_live = |number: u64| self.layout.entry(number).end > low;
-        if end.0 - low.0 + to_u64(len) > self.layout.size || replaced.is_some_and(is_live) {
+        let fits = (end.0 - low.0).checked_add(len);
+        if fits.is_none_or(|bytes| bytes > self.layout.size) || replaced.is_some_and(is_live) {
             return Err(RingRefusal::Full);
         }
-        let mut at = pos;
-        for part in parts {
-            let [first, second] = self.layout.places(at, part.len());
-            memory.write(first.0, &part[..first.1]);
-            memory.write(second.0, &part[first.1..]);
-            at = Pos(at.0 + to_u64(part.len()));
-        }
-        let entry = self.layout.entry_at(count);
-        for (word, value) in [(0, pos.0), (1, at.0), (2, u64::from(crc))] {
-            memory.store(entry + 8 * word, value);
-        }
-        memory.store(COUNT, count + 1);
-        (self.end, self.count) = (at, count + 1);
-        assert!(
-            is_extent(low, at, self.layout.size),
-            "a ring holds at most its size"
-        );
-        Ok(())
+        let to = Pos(end.0 + len);
+        Ok(Append {
+            ring: self,
+            at: pos,
+            to,
+        })
     }
 
     /// Appends what a tail has behind the ring's end, as far as there is room, and as one call may. Returns whether a further call may
@@ -420,6 +424,9 @@ impl Writing {
     ///
     /// # Errors
     /// Why the ring takes nothing.
+    ///
+    /// # Panics
+    /// If the tail has forgotten what the ring lacks.
     pub fn follow(&mut self, tail: &Ring) -> Result<bool, String> {
         self.forget(tail.low());
         let end = self.end();
@@ -447,12 +454,58 @@ impl Writing {
     }
 
     /// Whether the node has closed the ring, and by which generation it was sealed, if it was.
+    #[must_use]
     pub fn closed(&self) -> Option<Option<Generation>> {
         match self.layout.memory.load(CLOSED) {
             0 => None,
             MOVED => Some(None),
             by => Some(Some(Generation(by))),
         }
+    }
+}
+
+/// An append that does not count yet.
+pub struct Append<'a> {
+    ring: &'a mut Writing,
+    at: Pos,
+    to: Pos,
+}
+
+impl Append<'_> {
+    /// Copies the next bytes of the append into the memory.
+    ///
+    /// # Panics
+    /// If they are more than are left.
+    pub fn put(&mut self, bytes: &[u8]) {
+        let layout = &self.ring.layout;
+        assert!(
+            to_u64(bytes.len()) <= self.to.0 - self.at.0,
+            "an append has the length that it began with"
+        );
+        let [first, second] = layout.places(self.at, bytes.len());
+        layout.memory.write(first.0, &bytes[..first.1]);
+        layout.memory.write(second.0, &bytes[first.1..]);
+        self.at = Pos(self.at.0 + to_u64(bytes.len()));
+    }
+
+    /// Has the append count. `crc` is the checksum of its bytes.
+    ///
+    /// # Panics
+    /// If bytes are missing.
+    pub fn commit(self, crc: u32) {
+        let Append { ring, at, to } = self;
+        assert_eq!(at, to, "an append has the length that it began with");
+        let (memory, count) = (&ring.layout.memory, ring.count);
+        let entry = ring.layout.entry_at(count);
+        for (word, value) in [(0, ring.end.0), (1, at.0), (2, u64::from(crc))] {
+            memory.store(entry + 8 * word, value);
+        }
+        memory.store(COUNT, count + 1);
+        (ring.end, ring.count) = (at, count + 1);
+        assert!(
+            is_extent(ring.low, at, ring.layout.size),
+            "a ring holds at most its size"
+        );
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use perdura_device::FileDisk;
-use perdura_logd::LogdOptions;
+use perdura_logd::{LogdOptions, PeerOptions, TcpNet};
 use perdura_mirror::Key;
 use perdura_server::settings::{Settings, units};
 use perdura_server::{readable, unguarded};
@@ -39,6 +39,7 @@ const KEY_FILE_BYTES_MAX: u64 = 64 * 1024;
     perdura logd\n  \
     perdura logd --listen 10.0.0.2:7379 --key-file /etc/perdura/logd.key --allow-plaintext\n  \
     perdura logd --dir /var/lib/perdura/logd\n  \
+    perdura logd --listen 10.0.0.2:7379 --peer 10.0.0.3:7379 --key-file k --allow-plaintext\n  \
     perdura logd --tls-listen 10.0.0.2:7379 --key-file k --tls-cert-file cert.pem --tls-key-file key.pem\n\n\
     A key is any text of 16 to 4096 bytes, the same for the nodes and their databases:\n  \
     (umask 077; head -c 32 /dev/urandom | base64 > logd.key)\n\n\
@@ -67,6 +68,12 @@ pub struct Args {
     /// Copy the rings to this directory as well, behind the replies, at least every 50 ms.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// The other node of the pair: refuse one that would be no mirror with this one, and say when it is lost and back.
+    #[arg(long, value_name = "HOST:PORT")]
+    peer: Option<String>,
+    /// The peer may be on this machine, although both then fail together.
+    #[arg(long, requires = "peer")]
+    one_machine: bool,
     #[command(flatten)]
     flags: NodeArgs,
 }
@@ -102,6 +109,23 @@ impl Args {
         if let (Some(address), false) = (listen.iter().find(reachable), server.allow_plaintext) {
             return Err(Usage(readable(*address, "the database's changes")).into());
         }
+        let peer = self.peer.as_ref().map(|address| {
+            // The pair is set up alike: to a node with TLS alone, TLS is spoken.
+            let tls = listen
+                .is_empty()
+                .then(|| server.tls_files().client_config());
+            let tls = tls.transpose().map_err(|why| {
+                Usage(format!(
+                    "--peer of a node that listens with TLS alone: {why}"
+                ))
+            })?;
+            Ok::<PeerOptions, anyhow::Error>(PeerOptions {
+                address: address.clone(),
+                net: TcpNet::new(std::slice::from_ref(address), tls)?,
+                one_machine: self.one_machine,
+            })
+        });
+        let peer = peer.transpose()?;
         let tls = match server.tls_listen.is_empty() {
             true => None,
             false => {
@@ -112,6 +136,7 @@ impl Args {
         let hard_copy = self.dir.as_deref().map(FileDisk::shared).transpose()?;
         Ok(LogdOptions {
             hard_copy,
+            peer,
             listen,
             tls_listen: server.tls_listen,
             tls,

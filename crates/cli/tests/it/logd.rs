@@ -16,16 +16,16 @@ use crate::support::{PERDURA, arg, ended, signal};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A node in a process. It is killed when dropped.
-struct Node {
-    child: Child,
+pub struct Node {
+    pub child: Child,
     stderr: BufReader<std::process::ChildStderr>,
     /// Its first line.
     said: String,
-    address: String,
+    pub address: String,
 }
 
 impl Node {
-    fn start(listen: &str, extra: &[&str]) -> Node {
+    pub fn start(listen: &str, extra: &[&str]) -> Node {
         Node::start_under(listen, extra, &[])
     }
 
@@ -68,7 +68,14 @@ impl Node {
         Client::connect(&net, &self.address, &caller, PATIENCE).unwrap()
     }
 
-    fn inc(&self) -> NodeInc {
+    /// Its next line.
+    pub fn says(&mut self) -> String {
+        let mut line = String::new();
+        self.stderr.read_line(&mut line).unwrap();
+        line
+    }
+
+    pub fn inc(&self) -> NodeInc {
         let inc = self.client().identity().inc;
         assert!(self.said.contains(&inc.to_string()), "{}", self.said);
         inc
@@ -229,8 +236,7 @@ fn the_hard_copy_of_a_killed_node_is_there_for_its_next_life_until_it_is_retired
     node.child.wait().unwrap();
 
     let mut node = Node::start("127.0.0.1:0", &extra);
-    let mut said = String::new();
-    node.stderr.read_line(&mut said).unwrap();
+    let said = node.says();
     assert!(said.contains("1 files of earlier lives"), "{said}");
     assert_eq!(copied(), 1000);
     let retire = Request::Retire {

@@ -26,6 +26,7 @@ mod kill_archive;
 mod kill_tables;
 mod log_io;
 mod logd;
+mod logd_peer;
 mod memory;
 mod mirrored;
 mod mirrored_dir;

@@ -1,0 +1,289 @@
+//! The other node of a pair: whether the two can be a mirror, and whether it is there.
+//!
+//! A database finds out by itself which of its nodes serve. What it cannot say before it needs them, a node can say to the one who
+//! sets it up: two nodes on one machine, two sizes of rings, twice the same node. So a node that is told its peer greets it at its start
+//! and then every few seconds ("Greeting" in docs/formats/logd.md), and says what has changed.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use perdura_base::{Error, Result, Uuid};
+use perdura_mirror::{Caller, Generation, Identity, Key, NodeInc};
+
+use crate::client::{Client, Ungreeted};
+use crate::net::TcpNet;
+use crate::serve::Say;
+
+/// From one greeting to the next one.
+const EVERY: Duration = Duration::from_secs(2);
+/// How long a peer may take for each word.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The other node of the pair.
+#[derive(Clone)]
+pub struct PeerOptions {
+    /// Where it is, `HOST:PORT`.
+    pub address: String,
+    /// How it is reached.
+    pub net: TcpNet,
+    /// Whether it may run on this node's machine.
+    pub one_machine: bool,
+}
+
+impl PeerOptions {
+    /// # Errors
+    /// [`Error::Usage`] if the address is among those that this node listens on.
+    pub fn check(&self, listens: &[SocketAddr]) -> Result<()> {
+        let peer = self.net.resolved(&self.address);
+        match listens.iter().find(|own| Some(**own) == peer) {
+            None => Ok(()),
+            Some(own) => Err(Error::Usage(format!(
+                "the peer {} is this node's own address, {own}: give that of the other node of the pair",
+                self.address
+            ))),
+        }
+    }
+}
+
+/// What is known of the peer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Seen {
+    /// It was not found yet.
+    Never,
+    /// It was there when it was greeted last; and if the two cannot be a mirror, why.
+    Here(NodeInc, Option<String>),
+    /// It was there, and is not any more.
+    Lost(NodeInc),
+}
+
+/// A node and its peer.
+struct Pair {
+    peer: PeerOptions,
+    caller: Caller,
+    own: Identity,
+    seen: Seen,
+}
+
+impl Pair {
+    /// Greets the peer.
+    fn greet(&self) -> std::result::Result<Identity, Ungreeted> {
+        let (net, address) = (&self.peer.net, &self.peer.address);
+        let client = Client::greeted(net, address, &self.caller, PATIENCE)?;
+        Ok(client.identity())
+    }
+
+    /// Why the two cannot be a mirror, if they cannot.
+    fn misfit(&self, peer: &Identity) -> Option<String> {
+        let (own, address) = (&self.own, &self.peer.address);
+        if peer.inc == own.inc {
+            return Some(format!(
+                "the peer {address} is this node itself, {}: give the address of the other node of the pair",
+                own.inc
+            ));
+        }
+        if peer.machine == own.machine && !self.peer.one_machine {
+            return Some(format!(
+                "the peer {address}, node {}, is on the same machine as this node, {}: both are on {}, and would fail together. \
+                 Run one of them on another machine, or say --one-machine",
+                peer.inc, own.inc, own.machine
+            ));
+        }
+        (peer.ring_bytes != own.ring_bytes).then(|| {
+            format!(
+                "the peer {address} has rings of {} bytes, and this node of {}: give both the same --ring",
+                peer.ring_bytes, own.ring_bytes
+            )
+        })
+    }
+
+    /// Takes what a greeting came to. Returns what is to be said: nothing if nothing has changed.
+    fn note(&mut self, found: std::result::Result<Identity, Ungreeted>) -> Option<String> {
+        let address = &self.peer.address;
+        let (peer, misfit) = match found {
+            Ok(peer) => (peer, self.misfit(&peer)),
+            Err(Ungreeted::Away(why) | Ungreeted::Unfit(why)) => {
+                let Seen::Here(inc, _) = self.seen else {
+                    return None;
+                };
+                self.seen = Seen::Lost(inc);
+                return Some(format!("The peer {address}, node {inc}, is lost: {why}"));
+            }
+        };
+        let now = Seen::Here(peer.inc, misfit);
+        let before = std::mem::replace(&mut self.seen, now.clone());
+        if before == now {
+            return None;
+        }
+        let is_one = |inc: NodeInc| inc == peer.inc;
+        let mut line = match before {
+            Seen::Never => format!(
+                "The peer {address} is node {} of machine {}, with rings of {} bytes",
+                peer.inc, peer.machine, peer.ring_bytes
+            ),
+            Seen::Lost(inc) if is_one(inc) => {
+                format!("The peer {address} is back: node {inc}, which has not ended")
+            }
+            Seen::Here(inc, _) if is_one(inc) => {
+                format!("The peer {address}, node {inc}, has changed")
+            }
+            Seen::Here(inc, _) | Seen::Lost(inc) => format!(
+                "The peer {address} is back as node {}: it was started anew, and holds nothing of what {inc} held",
+                peer.inc
+            ),
+        };
+        if let Seen::Here(_, Some(misfit)) = now {
+            line.push_str(&format!("; BUT {misfit}"));
+        }
+        Some(line)
+    }
+}
+
+/// Has a thread greet a peer, as long as it is kept.
+pub(crate) struct Watch(
+    #[expect(dead_code, reason = "its end is what the thread waits for")] Sender<()>,
+);
+
+impl Watch {
+    /// Greets the peer, and goes on to in the background. One that is not there is no error: the nodes of a pair start in any order.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the two cannot be a mirror.
+    pub(crate) fn start(peer: PeerOptions, key: Key, own: Identity, say: Say) -> Result<Watch> {
+        let caller = Caller {
+            uuid: Uuid([0; 16]),
+            generation: Generation(0),
+            key,
+            ring_bytes_min: 0,
+        };
+        let mut pair = Pair {
+            peer,
+            caller,
+            own,
+            seen: Seen::Never,
+        };
+        match pair.greet() {
+            Ok(found) => match pair.misfit(&found) {
+                Some(why) => return Err(Error::Usage(why)),
+                None => pair.note(Ok(found)).iter().for_each(|line| say(line)),
+            },
+            Err(Ungreeted::Unfit(why)) => {
+                let address = &pair.peer.address;
+                return Err(Error::Usage(format!("the peer {address}: {why}")));
+            }
+            Err(Ungreeted::Away(why)) => say(&format!(
+                "Warning: the peer {} is not there yet: {why}. This node goes on, and looks for it",
+                pair.peer.address
+            )),
+        }
+        let (stop, stopped) = channel();
+        let thread = thread::Builder::new().name("logd peer".into());
+        let thread = thread.spawn(move || watch(pair, &stopped, &say));
+        thread.map_err(|e| Error::io("start", "a thread", e))?;
+        Ok(Watch(stop))
+    }
+}
+
+fn watch(mut pair: Pair, stopped: &Receiver<()>, say: &Say) {
+    while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+        let found = pair.greet();
+        pair.note(found).iter().for_each(|line| say(line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perdura_mirror::Machine;
+
+    fn identity(inc: u64, machine: u8, ring_bytes: u64) -> Identity {
+        Identity {
+            inc: NodeInc(inc),
+            machine: Machine([machine; 16]),
+            ring_bytes,
+        }
+    }
+
+    fn pair(one_machine: bool) -> Pair {
+        let address = "127.0.0.1:9";
+        Pair {
+            peer: PeerOptions {
+                address: address.into(),
+                net: TcpNet::new(&[address.into()], None).unwrap(),
+                one_machine,
+            },
+            caller: Caller {
+                uuid: Uuid([0; 16]),
+                generation: Generation(0),
+                key: Key::none(),
+                ring_bytes_min: 0,
+            },
+            own: identity(1, 1, 64),
+            seen: Seen::Never,
+        }
+    }
+
+    fn away() -> std::result::Result<Identity, Ungreeted> {
+        Err(Ungreeted::Away("refused".into()))
+    }
+
+    #[test]
+    fn what_changes_is_said_once() {
+        let mut pair = pair(false);
+        let steps: [(std::result::Result<Identity, Ungreeted>, &str); 10] = [
+            (away(), ""),
+            (Ok(identity(2, 2, 64)), "is node 0000000000000002"),
+            (Ok(identity(2, 2, 64)), ""),
+            (away(), "node 0000000000000002, is lost: refused"),
+            (away(), ""),
+            (Ok(identity(2, 2, 64)), "which has not ended"),
+            (Ok(identity(3, 2, 64)), "back as node 0000000000000003"),
+            (
+                Err(Ungreeted::Unfit("another key".into())),
+                "is lost: another key",
+            ),
+            (
+                Ok(identity(4, 2, 32)),
+                "of what 0000000000000003 held; BUT the peer",
+            ),
+            (Ok(identity(4, 2, 32)), ""),
+        ];
+        for (number, (found, words)) in steps.into_iter().enumerate() {
+            let said = pair.note(found).unwrap_or_default();
+            assert!(said.contains(words), "{number}: {said}");
+            assert_eq!(said.is_empty(), words.is_empty(), "{number}: {said}");
+        }
+    }
+
+    #[test]
+    fn two_nodes_that_cannot_be_a_mirror_are_named() {
+        let misfit = |pair: &Pair, peer: Identity| pair.misfit(&peer).unwrap_or_default();
+        let (strict, lax) = (pair(false), pair(true));
+        for pair in [&strict, &lax] {
+            assert!(misfit(pair, identity(1, 1, 64)).contains("this node itself"));
+            let rings = misfit(pair, identity(2, 2, 32));
+            assert!(
+                rings.contains("rings of 32 bytes, and this node of 64"),
+                "{rings}"
+            );
+            assert_eq!(misfit(pair, identity(2, 2, 64)), "");
+        }
+        let same = misfit(&strict, identity(2, 1, 64));
+        for words in ["0000000000000001", "0000000000000002", "--one-machine"] {
+            assert!(same.contains(words), "{same}");
+        }
+        assert_eq!(misfit(&lax, identity(2, 1, 64)), "");
+    }
+
+    #[test]
+    fn a_node_is_not_its_own_peer() {
+        let peer = pair(true).peer;
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        assert!(peer.check(&[address("127.0.0.1:9")]).is_err());
+        assert!(
+            peer.check(&[address("127.0.0.1:8"), address("10.0.0.1:9")])
+                .is_ok()
+        );
+    }
+}
