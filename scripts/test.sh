@@ -21,8 +21,9 @@ step() {
     printf '\n== %s (%d s so far)\n' "$1" "$SECONDS"
 }
 
-step "units and integration"
-cargo test --locked --workspace
+# The mistakes of all crates can be armed, and their assertions are on.
+step "units, integration, simulator, and the seeded bugs: each must be caught"
+cargo test --locked --workspace --features perdura-page/flaws,perdura-archive/flaws
 
 step "programs that embed the database"
 # The tests have built them.
@@ -33,29 +34,20 @@ done
 step "interleavings of the log's few locks"
 cargo test --locked -p perdura-wal --features shuttle,flaws --test interleave
 
-step "seeded bugs: each must be caught"
-cargo test --locked --release -p perdura-sim
-cargo test --locked -p perdura-page -p perdura-archive --features perdura-page/flaws,perdura-archive/flaws seeded_bug
+# From here on the program as it ships, in which no mistake can be armed.
+step "the program"
+cargo build --locked --quiet --profile ci -p perdura-cli
+export PERDURA=${CARGO_TARGET_DIR:-target}/ci/perdura
 
-step "crash runs"
-cargo run --locked --quiet --release -p perdura-cli -- \
-    crash --seed 1 --runs "${PERDURA_CRASH_RUNS:-20000}" --jobs "$(nproc)" --json
-
-step "crash runs of typed tables"
-cargo run --locked --quiet --release -p perdura-cli -- \
-    crash --mode tables --seed 1 --runs "${PERDURA_TABLES_RUNS:-3000}" --jobs "$(nproc)" --json
-
-step "crash runs of trees"
-cargo run --locked --quiet --release -p perdura-cli -- \
-    crash --mode tree --seed 1 --runs "${PERDURA_TREE_RUNS:-3000}" --jobs "$(nproc)" --json
-
-step "crash runs of the archive"
-cargo run --locked --quiet --release -p perdura-cli -- \
-    crash --mode archive --seed 1 --runs "${PERDURA_ARCHIVE_RUNS:-3000}" --jobs "$(nproc)" --json
-
-step "crash runs of the log in the memory of nodes"
-cargo run --locked --quiet --release -p perdura-cli -- \
-    crash --mode mirror --seed 1 --runs "${PERDURA_MIRROR_RUNS:-2000}" --jobs "$(nproc)" --json
+crash() {
+    step "crash runs, mode $1"
+    "$PERDURA" crash --mode "$1" --seed 1 --runs "$2" --jobs "$(nproc)" --json
+}
+crash both "${PERDURA_CRASH_RUNS:-20000}"
+crash tables "${PERDURA_TABLES_RUNS:-3000}"
+crash tree "${PERDURA_TREE_RUNS:-3000}"
+crash archive "${PERDURA_ARCHIVE_RUNS:-3000}"
+crash mirror "${PERDURA_MIRROR_RUNS:-2000}"
 
 step "every command of the documents"
 scripts/test-docs.sh

@@ -14,6 +14,8 @@
 //! The digest is the linear part of CRC-64/XZ ([`linear_digest`](perdura_base::checksum::linear_digest)).
 //! Skipping n zero bytes is the multiplication by x^8n modulo its polynomial, as in zlib's `crc32_combine`.
 
+use std::sync::LazyLock;
+
 use perdura_base::PageId;
 use perdura_base::checksum::{crc32c, crc32c_append, mix64};
 use perdura_base::flaw::{Flaw, armed};
@@ -46,18 +48,24 @@ pub fn bound(page: PageId, digest: u64) -> u64 {
     gf64::multiply(digest, constant)
 }
 
-/// Computes digests of pages and of fragments. It holds 144 KiB of tables: make one and keep it.
+/// Computes digests of pages and of fragments, with 144 KiB of tables that all of them share.
 pub struct RegionDigest {
     /// `bytes[i][b]`: byte b, followed by i zero bytes, times x^64.
-    bytes: Box<[[u64; 256]; 8]>,
+    bytes: &'static [[u64; 256]; 8],
     /// `powers[n]`: x^8n.
+    powers: &'static [u64],
+}
+
+/// What the first digest of the process fills.
+static TABLES: LazyLock<Tables> = LazyLock::new(Tables::fill);
+
+struct Tables {
+    bytes: Box<[[u64; 256]; 8]>,
     powers: Vec<u64>,
 }
 
-impl RegionDigest {
-    /// Fills the tables.
-    #[must_use]
-    pub fn new() -> RegionDigest {
+impl Tables {
+    fn fill() -> Tables {
         let mut bytes = Box::new([[0; 256]; 8]);
         for (byte, entry) in (0u64..).zip(bytes[0].iter_mut()) {
             *entry = (0..8).fold(byte, |word, _| {
@@ -81,7 +89,18 @@ impl RegionDigest {
             REGION_BYTES + 1,
             "a power for each number of zeros"
         );
-        RegionDigest { bytes, powers }
+        Tables { bytes, powers }
+    }
+}
+
+impl RegionDigest {
+    /// One that uses the tables of the process.
+    #[must_use]
+    pub fn new() -> RegionDigest {
+        RegionDigest {
+            bytes: &TABLES.bytes,
+            powers: &TABLES.powers,
+        }
     }
 
     /// The digest of a page's logged region.

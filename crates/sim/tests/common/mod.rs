@@ -13,6 +13,27 @@ use perdura_sim::{CrashOptions, CrashReport, Mode, run};
 const HUNT_RUNS: u64 = 30_000;
 /// Runs between two looks at what they found.
 const BATCH: u64 = 50;
+/// Bugs that few runs meet, and a seed of one that does. It is tried first; where it does not see the bug any more, all
+/// seeds are tried as for the others, which takes minutes: then the new seed belongs here.
+const RARE: [(Mode, Flaw, u64); 17] = [
+    (Mode::Executor, Flaw::TruncateBeforeAnchor, 344),
+    (Mode::Executor, Flaw::TextKeptByDraft, 334),
+    (Mode::Executor, Flaw::LocksNotKept, 778),
+    (Mode::Executor, Flaw::DamageForHole, 1426),
+    (Mode::Executor, Flaw::KeptVisitClearsDirty, 1918),
+    (Mode::Steal, Flaw::FailedWriteClean, 1877),
+    (Mode::Tables, Flaw::AbortKeepsDirtyBit, 487),
+    (Mode::Archive, Flaw::BacklogForgottenEarly, 569),
+    (Mode::Archive, Flaw::TagBelowKeptBackup, 2353),
+    (Mode::Tree, Flaw::RestartTellsWrites, 455),
+    (Mode::Tree, Flaw::LastNotRefreshed, 1088),
+    (Mode::Tree, Flaw::NoRoomForFence, 441),
+    (Mode::Tree, Flaw::NoDoubleWrite, 310),
+    (Mode::Tree, Flaw::TreeLogBelievedUnwritten, 4779),
+    (Mode::Mirror, Flaw::RecycledUnderNextWriter, 443),
+    (Mode::Mirror, Flaw::OldLifeFetched, 443),
+    (Mode::Mirror, Flaw::DiskBeforeTail, 1060),
+];
 
 pub fn runs(mode: Mode, seed: u64, runs: u64) -> CrashReport {
     let options = CrashOptions {
@@ -108,7 +129,7 @@ pub fn each_is_caught(mode: Mode, flaws: &[Flaw], also: fn() -> Option<String>) 
         while let Some(flaw) = flaws.get(next.fetch_add(1, Ordering::Relaxed)) {
             arm(Some(*flaw));
             let start = Instant::now();
-            let caught = hunt(mode, also);
+            let caught = hunt(mode, *flaw, also);
             let seconds = start.elapsed().as_secs_f64();
             arm(None);
             let Some((seed, what)) = caught else {
@@ -140,13 +161,25 @@ pub fn each_is_caught(mode: Mode, flaws: &[Flaw], also: fn() -> Option<String>) 
 }
 
 /// What is found, and the seed of the run that finds it if it is one.
-fn hunt(mode: Mode, also: fn() -> Option<String>) -> Option<(Option<u64>, String)> {
+fn hunt(mode: Mode, flaw: Flaw, also: fn() -> Option<String>) -> Option<(Option<u64>, String)> {
+    let found = |seed, count| {
+        let report = runs(mode, seed, count);
+        let violation = report.violations.first()?;
+        let what = format!("seed {}: {}", violation.seed, violation.what);
+        Some((Some(violation.seed), what))
+    };
+    for (_, _, seed) in RARE.iter().filter(|rare| (rare.0, rare.1) == (mode, flaw)) {
+        let caught = found(*seed, 1);
+        if caught.is_some() {
+            return caught;
+        }
+        println!("{flaw:?}: seed {seed} does not see it any more");
+    }
     let mut seed = 1;
     while seed < HUNT_RUNS {
-        let report = runs(mode, seed, BATCH);
-        if let Some(violation) = report.violations.first() {
-            let what = format!("seed {}: {}", violation.seed, violation.what);
-            return Some((Some(violation.seed), what));
+        let caught = found(seed, BATCH);
+        if caught.is_some() {
+            return caught;
         }
         seed += BATCH;
         if seed == 301
