@@ -151,13 +151,14 @@ pub(crate) fn homes(state: &State, stream: StreamId) -> impl Iterator<Item = usi
         .map(|pending| usize::from(pending.homes[at]));
     let first = at % state.groups.len();
     let spare = spare_home(state, stream);
-    let mut all: Vec<usize> = [Some(view), pending, Some(first), spare]
-        .into_iter()
-        .flatten()
-        .collect();
+    let mut all = [Some(view), pending, Some(first), spare];
     all.sort_unstable();
-    all.dedup();
-    all.into_iter()
+    for at in (1..all.len()).rev() {
+        if all[at] == all[at - 1] {
+            all[at] = None;
+        }
+    }
+    all.into_iter().flatten()
 }
 
 /// A group that can take the stream while its own has lost both nodes.

@@ -33,6 +33,9 @@ use crate::net::{Connection, Net, Sent};
 use crate::shared::Shared;
 use home::HomeTry;
 
+/// The connection of a node that owes nothing is looked at so often, nanoseconds: it may have ended.
+const LOOK_NS: u64 = 1_000_000;
+
 /// An operator hears of another trouble of a node after so long, nanoseconds.
 const NEWS_NS: u64 = 1_000_000_000;
 
@@ -77,6 +80,8 @@ pub(crate) struct Link {
     awaited: u32,
     /// Since when the node is waited for, or was last heard.
     since_ns: u64,
+    /// When the connection was last looked at.
+    looked_ns: u64,
     /// Since when there is no connection that is ready.
     down_ns: u64,
     /// When it was last tried to connect.
@@ -105,6 +110,7 @@ impl Link {
             is_counted: true,
             awaited: 0,
             since_ns: 0,
+            looked_ns: 0,
             down_ns: 0,
             tried_ns: None,
             trouble: None,
@@ -227,9 +233,20 @@ impl Link {
         }
     }
 
-    /// Takes what the node has said; the streams were shipped up to `ends`. Returns whether it holds more than before.
+    /// Whether something is expected of the connection: a reply; or it is time to see whether it still stands.
+    pub fn is_looked_at(&self, now_ns: u64) -> bool {
+        self.awaited > 0 || now_ns >= self.looked_ns + LOOK_NS
+    }
+
+    /// Whether a stream's blocks are written into the node's memory.
+    pub fn is_written(&self, stream: StreamId) -> bool {
+        self.mapped[usize::from(stream.0)].is_some()
+    }
+
+    /// Takes what the node has said; the streams were shipped up to `ends`. Returns whether it was something.
     pub fn receive(&mut self, caller: &Caller, ends: &[Pos], now_ns: u64) -> bool {
-        let mut more = false;
+        self.looked_ns = now_ns;
+        let mut heard = false;
         while let Some(connection) = &mut self.connection {
             let frame = match connection.receive() {
                 Ok(Some(frame)) => frame,
@@ -240,6 +257,7 @@ impl Link {
                     break;
                 }
             };
+            heard = true;
             let taken = match Reply::decode(&frame) {
                 Ok(Reply::Mapped(held, bytes)) => match connection.memory() {
                     Some(memory) if to_u64(memory.len()) == bytes => {
@@ -250,12 +268,11 @@ impl Link {
                 Ok(reply) => self.take(reply, caller, ends, now_ns),
                 Err(malformed) => Err(format!("the node sends {malformed}")),
             };
-            match taken {
-                Ok(advanced) => more |= advanced,
-                Err(why) => self.break_off(why, now_ns),
+            if let Err(why) = taken {
+                self.break_off(why, now_ns);
             }
         }
-        more
+        heard
     }
 
     /// Notes that the node has answered.
@@ -276,20 +293,20 @@ impl Link {
         caller: &Caller,
         ends: &[Pos],
         now_ns: u64,
-    ) -> Result<bool, String> {
+    ) -> Result<(), String> {
         self.hear(now_ns)?;
         let at = usize::from(held.ring.stream.0);
         let is_asked = matches!(self.streams.get(at), Some(Progress::Opening));
         if !self.is_ready() || !is_asked {
             return Err("the node maps a ring that was not asked for".into());
         }
-        let more = self.note_held(held, caller, ends)?;
+        self.note_held(held, caller, ends)?;
         let ring = Writing::new(memory)?;
         if ring.end() != held.ring.end {
             return Err("the node shares memory that holds something else".into());
         }
         self.mapped[at] = Some(ring);
-        Ok(more)
+        Ok(())
     }
 
     fn take(
@@ -298,19 +315,16 @@ impl Link {
         caller: &Caller,
         ends: &[Pos],
         now_ns: u64,
-    ) -> Result<bool, String> {
+    ) -> Result<(), String> {
         self.hear(now_ns)?;
         if let Stage::Greeting(handshake) = &mut self.stage {
             let greeted = handshake.take(&reply, caller)?;
             self.greeted(&greeted, now_ns);
-            return Ok(false);
+            return Ok(());
         }
         match reply {
             Reply::Held(held) => self.note_held(&held, caller, ends),
-            Reply::Pong { inc } | Reply::Retired { inc, .. } => {
-                self.check_inc(inc)?;
-                Ok(false)
-            }
+            Reply::Pong { inc } | Reply::Retired { inc, .. } => self.check_inc(inc),
             Reply::Spoiled {
                 inc,
                 generation,
@@ -324,7 +338,7 @@ impl Link {
                     return Err("the node finds a ring spoiled that was not asked for".into());
                 }
                 self.spoil(at, damage);
-                Ok(false)
+                Ok(())
             }
             Reply::Refused(refused) => self.refused(refused),
             reply => Err(format!("the node answers {reply:?} to something else")),
@@ -361,7 +375,7 @@ impl Link {
         }
     }
 
-    fn note_held(&mut self, reply: &Held, caller: &Caller, ends: &[Pos]) -> Result<bool, String> {
+    fn note_held(&mut self, reply: &Held, caller: &Caller, ends: &[Pos]) -> Result<(), String> {
         self.check_inc(reply.inc)?;
         let ring = reply.ring;
         let at = usize::from(ring.stream.0);
@@ -375,11 +389,11 @@ impl Link {
                 if !self.is_spoiled() {
                     self.trouble = None;
                 }
-                return Ok(false);
+                return Ok(());
             }
             if ring.end < self.held[at] && !armed(Flaw::HeldByOldStart) {
                 self.spoil(at, 0);
-                return Ok(false);
+                return Ok(());
             }
         }
         let sent = match self.streams[at] {
@@ -402,12 +416,11 @@ impl Link {
             held: ring.end,
         };
         assert!(ring.end <= sent, "what is held was sent");
-        let more = self.held[at] < ring.end;
         self.held[at] = self.held[at].max(ring.end);
-        Ok(more)
+        Ok(())
     }
 
-    fn refused(&mut self, refused: Refused) -> Result<bool, String> {
+    fn refused(&mut self, refused: Refused) -> Result<(), String> {
         self.seen = self.seen.max(refused.generation);
         match refused.reason {
             // The takeover's generation is in the view: the caller looks there.

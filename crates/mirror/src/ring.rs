@@ -2,7 +2,9 @@
 //!
 //! # Invariants
 //! * Positions are dense: an append stands at the ring's end, or nothing changes.
-//! * `low <= end <= low + size`. The byte at position p is at index p modulo the size.
+//! * `low <= end <= low + size`. The byte at position p is at index p - base modulo the size, where `base` is the position at which
+//!   the ring began.
+//! * The memory grows with the ring's first round: what was never written is not there, and nothing is zeroed in advance.
 //! * Bytes are returned only if the checksum of their append holds.
 
 use std::collections::VecDeque;
@@ -39,8 +41,11 @@ struct Append {
 
 /// A ring.
 pub struct Ring {
+    /// At most `size` bytes, for which there is room from the start.
     memory: Vec<u8>,
+    size: u64,
     appends: VecDeque<Append>,
+    base: Pos,
     low: Pos,
     end: Pos,
 }
@@ -50,12 +55,13 @@ impl Ring {
     #[must_use]
     pub fn new(start: Pos, size: u64) -> Option<Ring> {
         assert!(size > 0, "a ring has room");
-        // Memory that was never written costs none: so the zeros are the system's.
-        Vec::<u8>::new().try_reserve_exact(to_usize(size)).ok()?;
-        let memory = vec![0; to_usize(size)];
+        let mut memory = Vec::new();
+        memory.try_reserve_exact(to_usize(size)).ok()?;
         Some(Ring {
             memory,
+            size,
             appends: VecDeque::new(),
+            base: start,
             low: start,
             end: start,
         })
@@ -88,13 +94,14 @@ impl Ring {
     /// The most bytes that it can hold.
     #[must_use]
     pub fn size(&self) -> u64 {
-        to_u64(self.memory.len())
+        self.size
     }
 
     /// Empties the ring, which begins at `start` from then on.
     pub fn restart(&mut self, start: Pos) {
         assert!(self.end <= start, "a ring begins again behind its end");
-        (self.low, self.end) = (start, start);
+        (self.base, self.low, self.end) = (start, start, start);
+        self.memory.clear();
         self.appends.clear();
     }
 
@@ -158,11 +165,27 @@ impl Ring {
             to_u64(bytes.len()) <= self.size(),
             "a ring does not overtake itself"
         );
-        let at = to_usize(pos.0 % self.size());
-        let (first, second) = bytes.split_at(bytes.len().min(self.memory.len() - at));
-        self.memory[at..at + first.len()].copy_from_slice(first);
-        self.memory[..second.len()].copy_from_slice(second);
+        let at = self.index(pos);
+        let (first, second) = bytes.split_at(bytes.len().min(to_usize(self.size) - at));
+        self.put_at(at, first);
+        self.put_at(0, second);
+        assert!(
+            to_u64(self.memory.len()) <= self.size,
+            "the memory ends with the first round"
+        );
         crc32c_append(0, bytes)
+    }
+
+    /// Where the byte at a position is.
+    fn index(&self, pos: Pos) -> usize {
+        to_usize((pos.0 - self.base.0) % self.size)
+    }
+
+    /// Writes bytes over what is at an index, or behind all that is there.
+    fn put_at(&mut self, at: usize, bytes: &[u8]) {
+        let over = bytes.len().min(self.memory.len() - at);
+        self.memory[at..at + over].copy_from_slice(&bytes[..over]);
+        self.memory.extend_from_slice(&bytes[over..]);
     }
 
     /// The bytes from `from` to `to`, in two parts where they go around the ring's end.
@@ -173,8 +196,8 @@ impl Ring {
             self.low,
             self.end
         );
-        let (at, len) = (to_usize(from.0 % self.size()), to_usize(to.0 - from.0));
-        let first = len.min(self.memory.len() - at);
+        let (at, len) = (self.index(from), to_usize(to.0 - from.0));
+        let first = len.min(to_usize(self.size) - at);
         [&self.memory[at..at + first], &self.memory[..len - first]]
     }
 

@@ -97,23 +97,24 @@ impl World {
     }
 
     fn is_cut(&self, pipe: &Pipe, way: Way) -> bool {
-        let cuts = self.cuts.get(&(pipe.client, pipe.address.clone()));
-        cuts.is_some_and(|ways| ways.contains(&way))
+        let mut cuts = self.cuts.iter();
+        cuts.any(|((client, address), ways)| {
+            *client == pipe.client && *address == pipe.address && ways.contains(&way)
+        })
     }
 
     /// Whether a frame of a connection can move in a direction.
     fn can_move(&self, pipe: &Pipe, way: Way) -> bool {
         let is_late = pipe.is_half_open && !self.looks.is_multiple_of(LATE);
-        if pipe.is_broken || is_late || self.is_cut(pipe, way) {
+        let waits = match way {
+            Way::Up => !pipe.up.is_empty(),
+            Way::Down => !pipe.down.is_empty(),
+        };
+        if !waits || pipe.is_broken || is_late || self.is_cut(pipe, way) {
             return false;
         }
-        match way {
-            Way::Up => {
-                let host = self.hosts.get(&pipe.address);
-                !pipe.up.is_empty() && host.is_some_and(|host| !host.is_paused)
-            }
-            Way::Down => !pipe.down.is_empty(),
-        }
+        let host = || self.hosts.get(&pipe.address);
+        way == Way::Down || host().is_some_and(|host| !host.is_paused)
     }
 }
 
@@ -296,8 +297,9 @@ impl SimNet {
     /// The moves that are possible now.
     #[must_use]
     pub fn moves(&self) -> Vec<(u64, Way)> {
-        self.0.lock().looks += 1;
-        let world = self.0.lock();
+        let mut world = self.0.lock();
+        world.looks += 1;
+        let world = &*world;
         let ways = [Way::Up, Way::Down];
         let pipes = world
             .pipes

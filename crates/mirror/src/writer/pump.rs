@@ -76,22 +76,12 @@ impl Mirror {
         if state.fenced.is_some() {
             return false;
         }
-        let ends: Vec<Pos> = self.tails.iter().map(|tail| tail.lock().end()).collect();
-        for link in state.groups.iter_mut().flatten() {
-            link.receive(&self.caller, &ends, now_ns);
-            state.events.extend(link.take_news(now_ns));
-        }
         mark_counted(state);
-        let mut is_more_left = false;
-        for (number, tail) in (0u8..).zip(&self.tails) {
-            let stream = StreamId(number);
-            let mut tail = tail.lock();
-            tail.forget(log.synced(stream));
-            for home in homes(state, stream) {
-                for link in &mut state.groups[home] {
-                    is_more_left |= link.send(&self.caller, stream, &tail, now_ns);
-                }
-            }
+        let mut is_more_left = self.send(state, log, now_ns);
+        // A ring that has been opened takes blocks at once.
+        if self.receive(state, now_ns) {
+            mark_counted(state);
+            is_more_left |= self.send(state, log, now_ns);
         }
         for link in state.groups.iter_mut().flatten() {
             link.ping(self.options.ping_ns, now_ns);
@@ -99,6 +89,43 @@ impl Mirror {
         // The rest follows in the next round, after the other connections.
         self.missed.fetch_or(is_more_left, Ordering::SeqCst);
         self.raise(state, log)
+    }
+
+    /// Sends what the nodes lack. Those that are far get it first: they work while it is written into the memory of the others.
+    /// Returns whether a node is to get the rest in the next round.
+    fn send(&self, state: &mut State, log: &dyn Log, now_ns: u64) -> bool {
+        let mut is_more_left = false;
+        for is_written in [false, true] {
+            for (number, tail) in (0u8..).zip(&self.tails) {
+                let stream = StreamId(number);
+                let mut tail = tail.lock();
+                tail.forget(log.synced(stream));
+                for home in homes(state, stream) {
+                    let links = state.groups[home].iter_mut();
+                    for link in links.filter(|link| link.is_written(stream) == is_written) {
+                        is_more_left |= link.send(&self.caller, stream, &tail, now_ns);
+                    }
+                }
+            }
+        }
+        is_more_left
+    }
+
+    /// Takes what the nodes have said; whether it was something.
+    fn receive(&self, state: &mut State, now_ns: u64) -> bool {
+        let mut links = state.groups.iter_mut().flatten();
+        if !links.any(|link| link.is_looked_at(now_ns)) {
+            return false;
+        }
+        let ends: Vec<Pos> = self.tails.iter().map(|tail| tail.lock().end()).collect();
+        let mut heard = false;
+        for link in state.groups.iter_mut().flatten() {
+            if link.is_looked_at(now_ns) {
+                heard |= link.receive(&self.caller, &ends, now_ns);
+            }
+            state.events.extend(link.take_news(now_ns));
+        }
+        heard
     }
 
     /// Waits until a node has said something, or for so long. What was said is still to be taken.
