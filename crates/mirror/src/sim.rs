@@ -10,10 +10,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use perdura_base::num::to_u64;
 use perdura_base::{Error, Pos, Result, StreamId, Uuid};
 
 use crate::handshake::Identity;
 use crate::ids::{Generation, Machine, NodeInc};
+use crate::message::RingState;
 use crate::net::{Connection, Net, Sent};
 use crate::node::{Holdings, Node, NodeOptions, Peer};
 use crate::register::{Register, Swap};
@@ -212,21 +214,32 @@ impl SimNet {
 
     /// What a start of a node holds of a ring, and where that begins; `None` without the start or the ring.
     ///
-    /// # Panics
-    /// If a checksum of the ring does not hold.
+    /// # Errors
+    /// The first position that its memory does not hold.
     #[must_use]
     pub fn held(
         &self,
         (address, inc): (&str, NodeInc),
         ring: (Uuid, Generation, StreamId),
-    ) -> Option<(Pos, Vec<u8>)> {
+    ) -> Option<Result<(Pos, Vec<u8>), Pos>> {
         let world = self.0.lock();
         let node = world.hosts.get(address)?.node.as_ref();
         let node = node.filter(|node| node.inc() == inc)?;
         let mut bytes = Vec::new();
-        let read = node.copy_of(ring, Pos(0), usize::MAX, &mut bytes)?;
-        let (from, _low) = read.expect("memory keeps what it is given");
-        Some((from, bytes))
+        let from = match node.copy_of(ring, Pos(0), usize::MAX, &mut bytes)? {
+            Ok((from, _low)) => from,
+            Err(_) => return Some(Err(Pos(0))),
+        };
+        let (uuid, generation, stream) = ring;
+        let holdings = node.holdings();
+        let mut rings = holdings.rings.iter();
+        let is_it = |of: &RingState| (of.generation, of.stream) == (generation, stream);
+        let (_, state) = rings.find(|(of, state)| *of == uuid && is_it(state))?;
+        let end = Pos(from.0 + to_u64(bytes.len()));
+        Some(match end == state.end {
+            true => Ok((from, bytes)),
+            false => Err(end),
+        })
     }
 
     /// What a start of a node held when it was killed.

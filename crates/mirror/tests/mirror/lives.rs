@@ -29,6 +29,7 @@ fn what_was_acknowledged_comes_back_or_the_takeover_says_that_it_cannot() {
         seen.views,
         seen.deposed,
         seen.stops,
+        seen.damaged,
     ];
     assert!(rare.iter().all(|count| *count >= 10), "{seen:?}");
 }

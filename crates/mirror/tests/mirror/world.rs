@@ -4,6 +4,7 @@
 //! its mirror were lost with the writer; then the takeover says so. A writer that was replaced acknowledges nothing more
 //! that the next life does not have. And at each step a member that lives holds what was acknowledged on its word.
 
+mod damage;
 mod members;
 mod rig;
 mod takeover;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use perdura_base::{Epoch, Error, Pos, Result, StreamId, Uuid};
 use perdura_mirror::sim::{Mood, SimNet, SimRegister, Way};
-use perdura_mirror::{Key, Log, Machine, Managed, Mirror};
+use perdura_mirror::{Key, Log, Machine, Managed, Mirror, NodeInc};
 use perdura_wal::Sealed;
 
 const UUID: Uuid = Uuid([5; 16]);
@@ -162,6 +163,7 @@ pub struct Seen {
     pub deposed: u64,
     pub stops: u64,
     pub frames: u64,
+    pub damaged: u64,
 }
 
 impl Seen {
@@ -175,6 +177,7 @@ impl Seen {
         self.deposed += more.deposed;
         self.stops += more.stops;
         self.frames += more.frames;
+        self.damaged += more.damaged;
     }
 }
 
@@ -197,6 +200,8 @@ pub struct World {
     faults: bool,
     /// Whether writers run on a machine of nodes, and share memory with them.
     shares: bool,
+    /// Starts of nodes of whose memory a bit has flipped while a view counted them, as long as it does.
+    damaged: Vec<NodeInc>,
 }
 
 impl World {
@@ -230,6 +235,7 @@ impl World {
             seen: Seen::default(),
             faults,
             shares: seed % 2 == 1,
+            damaged: Vec::new(),
         }
     }
 
@@ -279,6 +285,7 @@ impl World {
             958..970 => self.register.land(),
             _ => self.deliver(),
         }
+        self.forget_damages();
         self.check_members()?;
         self.wake()
     }
@@ -388,7 +395,7 @@ impl World {
         let group = self.below(self.addresses.len());
         let address = self.addresses[group][self.below(2)].clone();
         let client = self.writer.as_ref().map_or(0, |writer| writer.id);
-        match self.below(13) {
+        match self.below(14) {
             0 => {
                 self.net.kill(&address);
                 self.net.start(&address);
@@ -401,6 +408,7 @@ impl World {
                 let way = if self.chance(50) { Way::Up } else { Way::Down };
                 self.net.cut(client, &address, way);
             }
+            13 => self.damage(group, client),
             9..=11 => self.net.half_open(client, &address),
             6 => self.register.set_mood(match self.below(4) {
                 0 => Mood::Fails,

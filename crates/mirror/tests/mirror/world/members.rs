@@ -45,14 +45,25 @@ impl World {
         (synced, raised): (u64, u64),
         shipped: &[u8],
     ) -> Option<String> {
+        let is_damaged = self.damaged.contains(&member.inc);
         if let Some(fallen) = self.net.fallen(member.inc) {
+            if is_damaged {
+                return None;
+            }
             let mut rings = fallen.rings.iter().map(|(_, ring)| ring);
             let ring = rings.find(|of| (of.generation, of.stream) == (generation, stream));
             let held = ring.is_some_and(|ring| ring.end.0 >= raised);
             return (!held).then(|| format!("it was killed with {ring:?}"));
         }
         let holder = (member.address.as_str(), member.inc);
-        let held = self.net.held(holder, (uuid, generation, stream));
+        let held = match self.net.held(holder, (uuid, generation, stream)) {
+            // A takeover that reads it is told so.
+            Some(Err(_)) if is_damaged => return None,
+            Some(Err(at)) => return Some(format!("its memory does not hold what is at {at}")),
+            // Also one that was damaged: what is in order is taken for all that it held.
+            Some(Ok(held)) => Some(held),
+            None => None,
+        };
         let at = |pos: u64| usize::try_from(pos).unwrap();
         let holds = held.as_ref().is_some_and(|(low, bytes)| {
             // What is on disk the node may have forgotten.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use perdura_base::{Epoch, Incarnation, Pos};
 use perdura_mirror::sim::Mood;
 use perdura_mirror::{
-    Beginning, Claim, Claimant, Fetch, Fetched, Kept, Key, Machine, Mirror, MirrorOptions, Mode,
-    Patience, Register, Swap, View, beginning_view,
+    Beginning, Claim, Claimant, Fetch, Fetched, Kept, Key, Machine, Member, Mirror, MirrorOptions,
+    Mode, Patience, Register, Swap, View, beginning_view,
 };
 
 use super::{BLOCK, Fallen, MS, ModelLog, TAIL, UUID, World, Writer};
@@ -160,7 +160,10 @@ impl World {
             };
             let lives = |mode: &Mode| {
                 let mut members = mode.members().iter();
-                !mode.is_mirror() || members.any(|of| self.net.inc(&of.address) == Some(of.inc))
+                let lives = |of: &Member| {
+                    self.net.inc(&of.address) == Some(of.inc) && !self.damaged.contains(&of.inc)
+                };
+                !mode.is_mirror() || members.any(lives)
             };
             let has_homes =
                 |group: usize| view.homes.iter().any(|home| usize::from(*home) == group);
