@@ -5,23 +5,22 @@
 //! what disturbs one of them disturbs all.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use hdrhistogram::Histogram;
 use perdura_base::num::to_u64;
 use perdura_base::{Pos, StreamId};
-use perdura_device::{Access, AlignedBuf, Disk, DurableQueue, DurableWrite, File, FileDisk, Part};
+use perdura_device::{AlignedBuf, Disk, FileDisk};
 use perdura_logd::{Client, TcpNet, unexpected};
 use perdura_mirror::{Caller, Generation, Held, Reply, Request};
 use serde::Serialize;
 
+use super::buffer::{self, BufferRow};
+use super::easy::{Easy, EasyRow};
+use super::written::Written;
 use crate::latency::{LatencyUs, histogram, micros, record};
 
-/// The file that is written, and its size: each write has a place of its own, until it begins again.
-const PATH: &str = "bench-mirror.tmp";
-const FILE_BYTES: u64 = 64 << 20;
 /// Blocks of one way before it is the next one's turn.
 const TURN: u32 = 100;
 /// Turns of each way that are not measured.
@@ -74,6 +73,8 @@ pub struct ShipRow {
     pub one_of_disk: f64,
     /// The median of the second over the disk's.
     pub two_of_disk: Option<f64>,
+    /// An append acknowledged by the first node alone, whose copy to disk follows: the paper's easy way, which loses it with the node.
+    pub one_copied_later_not_durable: EasyRow,
 }
 
 /// What was measured.
@@ -87,6 +88,10 @@ pub struct ShipReport {
     pub disk: String,
     /// Each size of block.
     pub rows: Vec<ShipRow>,
+    /// What a log buffer costs on the way into a mapped ring, at each size of block.
+    pub log_buffer: Vec<BufferRow>,
+    /// Why there is nothing of that.
+    pub no_log_buffer: Option<String>,
 }
 
 impl ShipBench {
@@ -106,12 +111,18 @@ impl ShipBench {
         let rows = self.block_bytes.iter();
         let rows = rows.map(|bytes| self.row(*bytes, &mut written, &mut nodes));
         let rows: Result<Vec<ShipRow>> = rows.collect();
-        drop(written);
-        disk.remove(PATH)?;
+        written.leave(&disk)?;
+        let log_buffer = self.log_buffer(&nodes);
         for node in &mut nodes {
             node.leave()?;
         }
+        let (log_buffer, no_log_buffer) = match log_buffer? {
+            Ok(rows) => (rows, None),
+            Err(why) => (Vec::new(), Some(why)),
+        };
         Ok(ShipReport {
+            log_buffer,
+            no_log_buffer,
             nodes: nodes.iter().map(Appending::named).collect(),
             spin: self.spin,
             disk: disk.log_way().map_or("sync", |way| way.way.name()).into(),
@@ -123,16 +134,25 @@ impl ShipBench {
         let mut buf = AlignedBuf::zeroed(bytes);
         fastrand::Rng::with_seed(1).fill(&mut buf);
         let mut block = Some(buf);
-        let ways = 1 + nodes.len();
-        let mut latencies: Vec<Histogram<u64>> = (0..ways).map(|_| histogram()).collect();
+        // The disk, one node or two, and the easy way.
+        let ways = 2 + nodes.len();
+        let mut latencies: Vec<Histogram<u64>> = (1..ways).map(|_| histogram()).collect();
+        let mut easy = Easy::new();
         let begin = Instant::now();
         for turn in 0.. {
             let measured = turn >= WARM_UP;
-            if measured && begin.elapsed() >= self.duration {
+            if turn > WARM_UP && begin.elapsed() >= self.duration {
                 break;
             }
             for number in 0..ways {
                 let way = (number + usize::from(turn % 2 == 1)) % ways;
+                if way == ways - 1 {
+                    let bytes = block.take().context("the block went with a failed write")?;
+                    let first = &mut nodes[..1];
+                    easy.turn((TURN, measured), &bytes, disk, |block| append(first, block))?;
+                    block = Some(bytes);
+                    continue;
+                }
                 for _ in 0..TURN {
                     let begin = Instant::now();
                     match way {
@@ -147,6 +167,7 @@ impl ShipBench {
         }
         let us: Vec<LatencyUs> = latencies.iter().map(LatencyUs::of).collect();
         let of_disk = |us: &LatencyUs, disk: &LatencyUs| us.p50 as f64 / disk.p50.max(1) as f64;
+        let one_copied_later_not_durable = easy.outcome(us[0].p50);
         Ok(ShipRow {
             block_bytes: bytes,
             disk_us: us[0],
@@ -154,7 +175,29 @@ impl ShipBench {
             two_us: us.get(2).copied(),
             one_of_disk: of_disk(&us[1], &us[0]),
             two_of_disk: us.get(2).map(|two| of_disk(two, &us[0])),
+            one_copied_later_not_durable,
         })
+    }
+
+    /// What a log buffer costs, in the memory of the first node that shares it; why there is none that does.
+    fn log_buffer(
+        &self,
+        nodes: &[Appending],
+    ) -> Result<std::result::Result<Vec<BufferRow>, String>> {
+        let mut why = String::new();
+        let client = nodes.iter().find_map(|node| {
+            let identity = node.client.identity();
+            let here = Client::connect_here(&self.net, &identity, &self.caller, PATIENCE);
+            here.map_err(|error| why = error).ok()
+        });
+        let Some(mut client) = client else {
+            return Ok(Err(why));
+        };
+        let generation = self.caller.generation;
+        let sizes = self.block_bytes.iter();
+        let rows =
+            sizes.map(|bytes| buffer::row(&mut client, generation, *bytes, self.duration / 4));
+        rows.collect::<Result<Vec<BufferRow>>>().map(Ok)
     }
 }
 
@@ -245,53 +288,70 @@ impl Appending {
     }
 }
 
-/// A file on the disk that is written.
-struct Written {
-    file: Arc<dyn File>,
-    queue: Box<dyn DurableQueue>,
-    at: u64,
-}
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::Arc;
 
-impl Written {
-    fn new(disk: &FileDisk) -> Result<Written> {
-        match disk.remove(PATH) {
-            Err(error) if !error.is_not_found() => return Err(error.into()),
-            // What an earlier run left.
-            _ => {}
-        }
-        let file = disk.create(PATH, Access::Direct)?;
-        file.allocate(FILE_BYTES)?;
-        file.sync()?;
-        Ok(Written {
-            file,
-            queue: disk.durable_queue()?,
-            at: 0,
-        })
+    use perdura_base::Uuid;
+    use perdura_logd::{Logd, LogdOptions};
+    use perdura_mirror::Key;
+
+    use super::*;
+
+    fn report(shares: bool) -> ShipReport {
+        let options = LogdOptions {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            ring_bytes: 1 << 20,
+            shares,
+            ..LogdOptions::default()
+        };
+        let logd = Logd::start(options, Arc::new(|_: &str| {})).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let nodes = vec![logd.addresses()[0].to_string()];
+        let bench = ShipBench {
+            net: TcpNet::new(&nodes, None).unwrap(),
+            nodes,
+            caller: Caller {
+                uuid: Uuid([4; 16]),
+                generation: Generation(1),
+                key: Key::none(),
+                ring_bytes_min: 1 << 20,
+            },
+            data: dir.path().to_owned(),
+            block_bytes: vec![4096, 16384],
+            duration: Duration::from_millis(20),
+            spin: false,
+        };
+        let report = bench.run().unwrap();
+        assert_eq!(logd.stats().node.rings, 0, "what was made is removed");
+        logd.stop();
+        report
     }
 
-    /// Writes a block and waits until it is durable.
-    fn write(&mut self, block: &mut Option<AlignedBuf>) -> Result<()> {
-        let buf = block.take().context("the block went with a failed write")?;
-        let len = buf.len();
-        if self.at + to_u64(len) > FILE_BYTES {
-            self.at = 0;
+    #[test]
+    fn both_ways_to_a_ring_are_measured_and_count_their_copies() {
+        let report = report(true);
+        assert_eq!((report.no_log_buffer, report.log_buffer.len()), (None, 2));
+        for row in &report.log_buffer {
+            let copies = [row.with_buffer, row.without_buffer].map(|side| side.copies_a_block);
+            assert!((copies[0] - 3.0).abs() < 1e-9, "{copies:?}");
+            assert!((copies[1] - 1.0).abs() < 1e-9, "{copies:?}");
+            assert!(row.with_buffer.us_a_block > 0.0 && row.without_buffer.us_a_block > 0.0);
         }
-        self.queue.submit(DurableWrite {
-            token: self.at,
-            file: Arc::clone(&self.file),
-            offset: self.at,
-            parts: vec![Part { buf, len }],
-        });
-        self.at += to_u64(len);
-        let mut done = Vec::new();
-        while done.is_empty() {
-            self.queue.wait();
-            self.queue.collect(&mut done);
+    }
+
+    #[test]
+    fn the_easy_way_says_what_the_end_of_its_node_would_lose() {
+        let report = report(false);
+        assert!(report.log_buffer.is_empty() && report.no_log_buffer.is_some());
+        for row in &report.rows {
+            let easy = &row.one_copied_later_not_durable;
+            assert!(easy.latency_us.max > 0 && easy.lost_with_the_node_us.max > 0);
+            let most = easy.lost_with_the_node_bytes_max;
+            let block = to_u64(row.block_bytes);
+            // What the channel and the copier have, and the one that was just acknowledged.
+            assert!(most >= block && most <= block * 130, "{most} of {block}");
         }
-        for mut ended in done {
-            *block = ended.parts.pop().map(|part| part.buf);
-            ended.result?;
-        }
-        Ok(())
     }
 }

@@ -14,6 +14,7 @@ use perdura_mirror::{Caller, Generation};
 use perdura_server::settings::{Settings, units};
 use perdura_wal::block::BLOCK_BYTES_MAX;
 use perdura_workloads::latency::LatencyUs;
+use perdura_workloads::mirror::buffer::BufferSide;
 use perdura_workloads::mirror::commit::{CommitBench, CommitSide};
 use perdura_workloads::mirror::ship::{ShipBench, ShipReport};
 
@@ -29,7 +30,9 @@ const BLOCK_BYTES_MIN: usize = 4096;
 /// Append blocks to nodes of the mirrored log, beside durable writes of the same blocks.
 ///
 /// One client appends one block at a time, to the first node and to both, and makes it durable on the data directory's
-/// disk: the three take turns. What the client makes on the nodes and on the disk is removed at the end.
+/// disk. A fourth row is no durable mode: the first node alone acknowledges, the copy to disk follows, and the node's end loses what
+/// that lacks. These take turns. Then records are encoded with and without a log buffer into a ring that the node shares, if it is
+/// on this machine. What the client makes on the nodes and on the disk is removed at the end.
 ///
 /// With --commits: commits of a database whose log the two nodes mirror, and of one that waits for its disk, in turns.
 #[derive(Debug, Parser)]
@@ -244,6 +247,46 @@ fn text(report: &ShipReport) -> String {
             shown(&row.disk_us),
             shown(&row.one_us),
             row.one_of_disk
+        );
+    }
+    let _ = writeln!(
+        text,
+        "one node, copied later, NOT DURABLE: the end of the node loses what the disk lacks; latency, and that loss by age and bytes"
+    );
+    for row in &report.rows {
+        let easy = &row.one_copied_later_not_durable;
+        let _ = writeln!(
+            text,
+            "{:>4} KiB  {} ({:.2}), loses the last {} us, at most {} us and {} bytes",
+            row.block_bytes / 1024,
+            shown(&easy.latency_us),
+            easy.of_disk,
+            easy.lost_with_the_node_us.p50,
+            easy.lost_with_the_node_us.max,
+            easy.lost_with_the_node_bytes_max
+        );
+    }
+    match &report.no_log_buffer {
+        Some(why) => _ = writeln!(text, "log buffer  not measured: {why}"),
+        None => {
+            let way = "encoded into a buffer, or into a mapped ring: copies of each byte and us a block; without over with";
+            let _ = writeln!(text, "log buffer  {way}");
+        }
+    }
+    for row in &report.log_buffer {
+        let side = |side: &BufferSide| {
+            format!(
+                "{:.2} copies, {:.2} us",
+                side.copies_a_block, side.us_a_block
+            )
+        };
+        let _ = writeln!(
+            text,
+            "{:>4} KiB  with {}, without {} ({:.2})",
+            row.block_bytes / 1024,
+            side(&row.with_buffer),
+            side(&row.without_buffer),
+            row.without_of_with
         );
     }
     text

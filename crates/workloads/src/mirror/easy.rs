@@ -1,0 +1,113 @@
+//! The easy way of the paper's section 3.2: one node's memory acknowledges a block, and its copy on disk follows asynchronously.
+//!
+//! **It is no mode of the database.** The end of that one node loses what its disk lacks, and nothing says what that is: the paper rejects
+//! it for that reason. Here it is measured, with what it would lose, to show what the second memory costs. A database with one node left
+//! acknowledges when the node *and* its disk have a block.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{channel, sync_channel};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use hdrhistogram::Histogram;
+use perdura_base::num::to_u64;
+use perdura_device::AlignedBuf;
+use serde::Serialize;
+
+use super::written::Written;
+use crate::latency::{LatencyUs, histogram, micros, record};
+use crate::num::{f64_of, ratio};
+
+/// Blocks that may wait for the disk before an append waits for room.
+const BEHIND_MAX: usize = 64;
+
+/// What the easy way took, and what it would have lost.
+#[derive(Debug, Serialize)]
+pub struct EasyRow {
+    /// An append acknowledged by one node and handed to the copy.
+    pub latency_us: LatencyUs,
+    /// The median over the disk's.
+    pub of_disk: f64,
+    /// How old the oldest block was that had been acknowledged and was not on disk, at each acknowledgement: what the node's end would
+    /// have lost.
+    pub lost_with_the_node_us: LatencyUs,
+    /// The most bytes that it would have lost.
+    pub lost_with_the_node_bytes_max: u64,
+}
+
+/// The easy way in its turns.
+pub(super) struct Easy {
+    latencies: Histogram<u64>,
+    behind_us: Histogram<u64>,
+    behind_bytes_max: u64,
+}
+
+impl Easy {
+    pub fn new() -> Easy {
+        Easy {
+            latencies: histogram(),
+            behind_us: histogram(),
+            behind_bytes_max: 0,
+        }
+    }
+
+    /// Appends `block` some times by `append`, which returns when the node has it; the disk follows. All is on disk at the end.
+    pub fn turn(
+        &mut self,
+        (count, measured): (u32, bool),
+        block: &[u8],
+        disk: &mut Written,
+        mut append: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let (blocks, copied) = sync_channel::<AlignedBuf>(BEHIND_MAX);
+        let (back, spare) = channel();
+        let durable = &AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            let copier = scope.spawn(move || disk.follow(&copied, &back, durable));
+            let mut appended = || {
+                let (mut acknowledged, mut known) = (VecDeque::new(), 0);
+                for _ in 0..count {
+                    let begin = Instant::now();
+                    append(block)?;
+                    acknowledged.push_back(Instant::now());
+                    let mut copy = spare
+                        .try_recv()
+                        .unwrap_or_else(|_| AlignedBuf::zeroed(block.len()));
+                    copy.copy_from_slice(block);
+                    blocks.send(copy).ok().context("the copy has ended")?;
+                    let now = Instant::now();
+                    while known < durable.load(Ordering::SeqCst) {
+                        acknowledged.pop_front();
+                        known += 1;
+                    }
+                    if measured {
+                        record(&mut self.latencies, micros(now - begin), 1);
+                        let age = acknowledged
+                            .front()
+                            .map_or(0, |oldest| micros(now - *oldest));
+                        record(&mut self.behind_us, age, 1);
+                        let bytes = to_u64(acknowledged.len() * block.len());
+                        self.behind_bytes_max = self.behind_bytes_max.max(bytes);
+                    }
+                }
+                Ok(())
+            };
+            let appended: Result<()> = appended();
+            drop(blocks);
+            let copied = copier.join();
+            copied.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            appended
+        })
+    }
+
+    pub fn outcome(&self, disk_p50: u64) -> EasyRow {
+        let latency_us = LatencyUs::of(&self.latencies);
+        EasyRow {
+            latency_us,
+            of_disk: ratio(f64_of(latency_us.p50), f64_of(disk_p50.max(1))),
+            lost_with_the_node_us: LatencyUs::of(&self.behind_us),
+            lost_with_the_node_bytes_max: self.behind_bytes_max,
+        }
+    }
+}

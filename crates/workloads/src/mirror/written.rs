@@ -1,0 +1,107 @@
+//! The disk beside the nodes: durable writes of blocks, each waited for, or behind a memory that has acknowledged them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+
+use anyhow::{Context, Result};
+use perdura_base::num::to_u64;
+use perdura_device::durable::PARTS_MAX;
+use perdura_device::{Access, AlignedBuf, Disk, DurableQueue, DurableWrite, File, FileDisk, Part};
+
+/// The file that is written, and its size: each write has a place of its own, until it begins again.
+const PATH: &str = "bench-mirror.tmp";
+const FILE_BYTES: u64 = 64 << 20;
+/// The most bytes of blocks that one write takes together.
+const TOGETHER_BYTES_MAX: usize = 1 << 20;
+
+/// A file on the disk that is written.
+pub(super) struct Written {
+    file: Arc<dyn File>,
+    queue: Box<dyn DurableQueue>,
+    at: u64,
+}
+
+impl Written {
+    pub fn new(disk: &FileDisk) -> Result<Written> {
+        match disk.remove(PATH) {
+            Err(error) if !error.is_not_found() => return Err(error.into()),
+            // What an earlier run left.
+            _ => {}
+        }
+        let file = disk.create(PATH, Access::Direct)?;
+        file.allocate(FILE_BYTES)?;
+        file.sync()?;
+        Ok(Written {
+            file,
+            queue: disk.durable_queue()?,
+            at: 0,
+        })
+    }
+
+    /// Removes the file.
+    pub fn leave(self, disk: &FileDisk) -> Result<()> {
+        drop(self);
+        Ok(disk.remove(PATH)?)
+    }
+
+    /// Writes a block and waits until it is durable.
+    pub fn write(&mut self, block: &mut Option<AlignedBuf>) -> Result<()> {
+        let buf = block.take().context("the block went with a failed write")?;
+        *block = self.write_all(vec![buf])?.pop();
+        Ok(())
+    }
+
+    /// Writes blocks, one behind the other, and waits until they are durable. Returns their buffers.
+    fn write_all(&mut self, blocks: Vec<AlignedBuf>) -> Result<Vec<AlignedBuf>> {
+        let parts: Vec<Part> = blocks
+            .into_iter()
+            .map(|buf| Part {
+                len: buf.len(),
+                buf,
+            })
+            .collect();
+        let bytes = to_u64(parts.iter().map(|part| part.len).sum());
+        if self.at + bytes > FILE_BYTES {
+            self.at = 0;
+        }
+        self.queue.submit(DurableWrite {
+            token: self.at,
+            file: Arc::clone(&self.file),
+            offset: self.at,
+            parts,
+        });
+        self.at += bytes;
+        let mut done = Vec::new();
+        while done.is_empty() {
+            self.queue.wait();
+            self.queue.collect(&mut done);
+        }
+        let mut blocks = Vec::new();
+        for ended in done {
+            ended.result?;
+            blocks.extend(ended.parts.into_iter().map(|part| part.buf));
+        }
+        Ok(blocks)
+    }
+
+    /// Writes blocks as they come, those that wait together, until no more can come. Counts in `durable` how many are, and gives
+    /// their buffers back.
+    pub fn follow(
+        &mut self,
+        blocks: &Receiver<AlignedBuf>,
+        spare: &Sender<AlignedBuf>,
+        durable: &AtomicU64,
+    ) -> Result<()> {
+        while let Ok(first) = blocks.recv() {
+            let most = (TOGETHER_BYTES_MAX / first.len()).clamp(1, PARTS_MAX);
+            let mut together = vec![first];
+            together.extend(blocks.try_iter().take(most - 1));
+            let written = self.write_all(together)?;
+            durable.fetch_add(to_u64(written.len()), Ordering::SeqCst);
+            // The one who appends may have all that it needs.
+            written.into_iter().for_each(|buf| _ = spare.send(buf));
+        }
+        Ok(())
+    }
+}
