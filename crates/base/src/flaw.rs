@@ -351,6 +351,8 @@ pub enum Flaw {
     MovesUnheld,
     /// A node that is asked for a ring that it has begins that ring anew.
     RingEmptiedAtOpen,
+    /// A ring that was found damaged is made anew while the view counts what it held.
+    SpoiledRenewedAtOnce,
     /// A takeover does not stop nodes from taking blocks of the writer before.
     SealForgotten,
     /// A takeover takes the memory of a node that was started again for what the view's node held.

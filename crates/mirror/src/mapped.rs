@@ -412,10 +412,15 @@ impl Writing {
             return Err(RingRefusal::Full);
         }
         let to = Pos(end.0 + len);
+        let [(place, _), (begin, _)] = self.layout.places(pos, 0);
+        let bounds = (begin, begin + to_usize(self.layout.size));
+        assert!(begin <= place && place < bounds.1, "a ring goes around");
         Ok(Append {
             ring: self,
             at: pos,
             to,
+            place,
+            bounds,
         })
     }
 
@@ -469,6 +474,9 @@ pub struct Append<'a> {
     ring: &'a mut Writing,
     at: Pos,
     to: Pos,
+    /// Where `at` lies in the memory, and where the ring's bytes begin and end there.
+    place: usize,
+    bounds: (usize, usize),
 }
 
 impl Append<'_> {
@@ -477,14 +485,19 @@ impl Append<'_> {
     /// # Panics
     /// If they are more than are left.
     pub fn put(&mut self, bytes: &[u8]) {
-        let layout = &self.ring.layout;
         assert!(
             to_u64(bytes.len()) <= self.to.0 - self.at.0,
             "an append has the length that it began with"
         );
-        let [first, second] = layout.places(self.at, bytes.len());
-        layout.memory.write(first.0, &bytes[..first.1]);
-        layout.memory.write(second.0, &bytes[first.1..]);
+        let (memory, (begin, end)) = (&self.ring.layout.memory, self.bounds);
+        // Often many short pieces: each is a copy, and a second one only where the ring goes around.
+        let (first, second) = bytes.split_at(bytes.len().min(end - self.place));
+        memory.write(self.place, first);
+        self.place += first.len();
+        if self.place == end {
+            memory.write(begin, second);
+            self.place = begin + second.len();
+        }
         self.at = Pos(self.at.0 + to_u64(bytes.len()));
     }
 
@@ -493,7 +506,7 @@ impl Append<'_> {
     /// # Panics
     /// If bytes are missing.
     pub fn commit(self, crc: u32) {
-        let Append { ring, at, to } = self;
+        let Append { ring, at, to, .. } = self;
         assert_eq!(at, to, "an append has the length that it began with");
         let (memory, count) = (&ring.layout.memory, ring.count);
         let entry = ring.layout.entry_at(count);

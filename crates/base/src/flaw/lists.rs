@@ -199,7 +199,7 @@ impl Flaw {
     pub const NUMBERS: [Flaw; 1] = [Flaw::NumberBeforeEpoch];
 
     /// The flaws of the log in the memory of nodes.
-    pub const MIRROR: [Flaw; 24] = [
+    pub const MIRROR: [Flaw; 25] = [
         Flaw::PositionGapAccepted,
         Flaw::GenerationUnchecked,
         Flaw::DeadRingCounts,
@@ -217,6 +217,7 @@ impl Flaw {
         Flaw::ReturnsBehind,
         Flaw::MovesUnheld,
         Flaw::RingEmptiedAtOpen,
+        Flaw::SpoiledRenewedAtOnce,
         Flaw::SealForgotten,
         Flaw::EmptyNodeSuffices,
         Flaw::GenerationKept,

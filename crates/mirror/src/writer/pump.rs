@@ -195,6 +195,7 @@ fn mark_counted(state: &mut State) {
         members.any(|member| member.inc == inc)
     };
     for link in groups.iter_mut().flatten().filter(|link| link.is_spoiled()) {
-        link.is_counted = link.identity().is_none_or(|of| counts(of.inc));
+        let is_counted = link.identity().is_none_or(|of| counts(of.inc));
+        link.is_counted = is_counted && !armed(Flaw::SpoiledRenewedAtOnce);
     }
 }
