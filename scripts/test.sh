@@ -11,6 +11,10 @@
 #   PERDURA_MIRROR_RUNS=1000000 scripts/test.sh                           more crash runs of the log in nodes
 #   PERDURA_KILL_TABLES_ROUNDS=20 scripts/test.sh                         more kills of TPC-C
 #   PERDURA_DIFF_COMMANDS=1000000 scripts/test.sh                         more commands beside Redis
+#   PERDURA=target/release/perdura scripts/test.sh                        the last steps with a release build
+#
+# One build serves all steps, with assertions. A release takes minutes to compile, and its crash runs take two thirds of the
+# time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,10 +38,9 @@ done
 step "interleavings of the log's few locks"
 cargo test --locked -p perdura-wal --features shuttle,flaws --test interleave
 
-# From here on the program as it ships, in which no mistake can be armed.
-step "the program"
-cargo build --locked --quiet --profile ci -p perdura-cli
-export PERDURA=${CARGO_TARGET_DIR:-target}/ci/perdura
+# From here on the program that the tests have built, or another one.
+PERDURA=$(realpath "${PERDURA:-${CARGO_TARGET_DIR:-target}/debug/perdura}")
+export PERDURA
 
 crash() {
     step "crash runs, mode $1"
