@@ -16,6 +16,8 @@ impl Link {
             "a spoiled ring is not opened again"
         );
         self.spoiled[at] = Some(damage);
+        // Until the views have been looked at.
+        self.is_counted = true;
         self.held[at] = Pos(0);
         self.streams[at] = Progress::Closed;
         self.mapped[at] = None;
