@@ -192,8 +192,18 @@ impl Shared {
         age_us <= MEM_AGE_US_MAX
     }
 
+    /// Waits until what is acknowledged on a rung has an epoch.
     pub fn wait(&self, rung: Rung, epoch: Epoch) -> Result<()> {
         self.check_ticket(epoch)?;
+        self.wait_on(rung, epoch)?;
+        // As `Wal::reached` has it: the disk of a writer that was replaced says nothing.
+        if rung == Rung::Disk && self.core.nodes().is_some() {
+            self.wait_on(Rung::Mirror, epoch)?;
+        }
+        Ok(())
+    }
+
+    fn wait_on(&self, rung: Rung, epoch: Epoch) -> Result<()> {
         let wal = self.core.wal();
         if rung == Rung::Mirror {
             self.wait_for_nodes(epoch)?;

@@ -197,13 +197,15 @@ impl Wal {
         Epoch(self.evidenced.load(Ordering::SeqCst))
     }
 
-    /// `D` of every rung.
+    /// How far replies may leave on each rung. A higher rung implies those below it: what is on the disk waits for the nodes of a
+    /// mirror, too. For a writer that another one has replaced still syncs a disk, which nobody reads any more, and only its nodes
+    /// tell it.
     #[must_use]
     pub fn reached(&self) -> Reached {
-        let disk = self.durable(Rung::Disk);
+        let (disk, mirror) = (self.durable(Rung::Disk), self.durable(Rung::Mirror));
         Reached::new(|rung| match self.in_force(rung) {
-            Rung::Disk => disk,
-            other => self.durable(other),
+            Rung::Disk => disk.min(mirror),
+            Rung::Mirror => mirror,
         })
     }
 
