@@ -64,7 +64,8 @@ pub const DURABILITY: Setting = row(
     Kind::Choice(&Durability::NAMES),
     "How durable a write must be for replies that tell of it to leave, in new sessions; CLIENT DURABILITY changes it \
      for one. mem: visible, with the log at most 10 ms behind; mirror: in the memories of the log's nodes, or on the \
-     log's disks if there are none; disk: on the log's disks.",
+     log's disks if there are none; disk: on the log's disks, and in the memories of the nodes that mirror \
+     the log.",
     server!(
         |o| one(o.durability.name()),
         |o, v| known(&mut o.durability, Durability::named(v[0].as_bytes()))
