@@ -188,6 +188,8 @@ impl Shared {
             Ok(Begun::Yes) => {
                 pacer.note_begun(now_ns, self.write_cost_ns);
                 self.note_pace(&pacer);
+                drop(pacer);
+                self.offer_written();
                 true
             }
             Ok(Begun::No) => false,
@@ -281,7 +283,7 @@ impl Shared {
         loop {
             match self.watch_behind(|| self.core.flush_step(stream))? {
                 FlushProgress::Idle => return Ok(synced),
-                FlushProgress::Wrote => {}
+                FlushProgress::Wrote => self.offer_written(),
                 FlushProgress::Synced => {
                     synced = true;
                     self.tell_synced();

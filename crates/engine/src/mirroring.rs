@@ -166,6 +166,14 @@ impl Shared {
         Some(status)
     }
 
+    /// A block is on its way to the disk. A node that is left alone gets it meanwhile, so that its reply does not come after the disk's.
+    pub fn offer_written(&self) {
+        let alone = self.nodes().filter(|nodes| !nodes.is_mirrored());
+        if alone.and_then(|nodes| nodes.pump_soon(self.clock.mono_ns())) == Some(true) {
+            self.announce();
+        }
+    }
+
     /// The disk has synced more. Threads that wait for it are told; and so is the mirror, which in a group with one node left
     /// acknowledges what both have.
     pub fn tell_synced(&self) {
