@@ -329,6 +329,10 @@ pub enum Flaw {
     AmnesiaCounts,
     /// With one node left, its reply alone counts, although the tail is not on disk yet.
     SoloBeforeFlush,
+    /// Acknowledgements go on by the disk although the arbiter has not answered for longer than the lease.
+    LeaseIgnored,
+    /// A takeover reads the disk before the lease of the last writer is over.
+    LeaseNotAwaited,
     /// In a mirror, too, acknowledgements rise with the writer's own disk.
     DiskAcknowledges,
     /// Acknowledgements rest on nodes before the anchor says so.

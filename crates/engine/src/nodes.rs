@@ -17,7 +17,7 @@ use perdura_mirror::{
 };
 use perdura_recovery::disks::Disks;
 use perdura_recovery::truncate::truncation_floor;
-use perdura_recovery::{Anchor, AnchorCell, Mirrored, Tail, flush_all};
+use perdura_recovery::{Anchor, AnchorCell, Mirrored, Tail, flush_all, read_anchor};
 use perdura_wal::drain::{DrainLife, KeptTail, drain};
 use perdura_wal::{Rung, Wal};
 
@@ -47,6 +47,8 @@ pub struct NodeSettings {
     pub tail_bytes: u64,
     /// Whether two nodes on one machine count as a mirror.
     pub one_machine: bool,
+    /// How long the writer may acknowledge by its disk after it has asked the arbiter; zero: for ever.
+    pub lease: Duration,
     /// Whether blocks may go to other machines unencrypted.
     pub allow_plaintext: bool,
     /// Whether to start without what only nodes may hold.
@@ -62,6 +64,7 @@ impl Default for NodeSettings {
             tls: NodeTlsFiles::default(),
             tail_bytes: 32 << 20,
             one_machine: false,
+            lease: Duration::ZERO,
             allow_plaintext: false,
             accept_loss: false,
         }
@@ -141,6 +144,17 @@ impl Nodes {
             view.uuid == anchor.uuid && view.writer == by.writer,
             "what was claimed is this database"
         );
+        let wait_ns = self.options.takeover_wait_ns(&view);
+        let claimed_ns = mono_ns();
+        while wait_ns > 0 && mono_ns() < claimed_ns + wait_ns {
+            (self.pass)();
+        }
+        // The last writer may have gone on meanwhile.
+        let found = match wait_ns {
+            0 => None,
+            _ => read_anchor(disks.data.as_ref())?,
+        };
+        let anchor = found.as_ref().unwrap_or(anchor);
         if view.homes.len() != usize::from(anchor.streams) {
             return Err(Error::Usage(format!(
                 "the view in the arbiter is of a log of {} streams, and this one has {}",
@@ -310,14 +324,16 @@ impl Nodes {
                 .map_or(Pos(0), |wal| wal.synced(block.stream));
             shipped.0.ship(block, synced);
         });
+        let log = OverWal {
+            wal: Arc::clone(wal),
+            anchor: Arc::clone(anchor),
+            generation,
+            wants_copy: AtomicBool::new(false),
+        };
+        mirror.begin(&log);
         Ok(NodesInUse {
             mirror,
-            log: OverWal {
-                wal: Arc::clone(wal),
-                anchor: Arc::clone(anchor),
-                generation,
-                wants_copy: AtomicBool::new(false),
-            },
+            log,
             is_mirrored: AtomicBool::new(false),
             has_stopped: AtomicBool::new(false),
         })
@@ -428,6 +444,10 @@ impl Log for OverWal {
 
     fn follow_disk(&self, follows: bool) {
         self.wal.mirror_follows_disk(follows);
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.wal.mono_ns()
     }
 
     fn want_copy(&self) {

@@ -25,6 +25,7 @@ mod framer;
 mod handshake;
 pub mod hard_copy;
 mod ids;
+mod lease;
 mod link;
 mod mapped;
 mod message;

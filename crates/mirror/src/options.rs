@@ -21,6 +21,9 @@ pub struct MirrorOptions {
     pub ping_ns: u64,
     /// A node without a connection is tried so often, nanoseconds.
     pub retry_ns: u64,
+    /// How long the writer may acknowledge by its disk after it has asked the arbiter, nanoseconds. 0: for ever, since no process
+    /// that does not see the lock of the data directory reaches the disk.
+    pub lease_ns: u64,
 }
 
 impl MirrorOptions {
@@ -35,6 +38,7 @@ impl MirrorOptions {
             suspect_ns: 150_000_000,
             ping_ns: 50_000_000,
             retry_ns: 100_000_000,
+            lease_ns: 0,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use perdura_base::Pos;
 
+use crate::lease::Lease;
 use crate::link::Link;
 use crate::view::View;
 
@@ -14,6 +15,7 @@ pub(crate) struct State {
     /// How far acknowledgements may have gone in each stream.
     pub raised: Vec<Pos>,
     pub anchored: bool,
+    pub lease: Lease,
     /// The rings of writers before this one are to be dropped: by node, group by group.
     pub unretired: Vec<[bool; 2]>,
     pub is_stopping: bool,

@@ -31,7 +31,7 @@ mod pump;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId};
 use perdura_wal::Sealed;
@@ -40,6 +40,7 @@ use crate::auth::{NONCE_BYTES, Nonce};
 use crate::choice::{Choice, homes};
 use crate::handshake::Caller;
 use crate::ids::Generation;
+use crate::lease::{Lease, rests_on_disk};
 use crate::link::Link;
 use crate::net::Net;
 use crate::options::MirrorOptions;
@@ -58,6 +59,8 @@ pub trait Log: Send + Sync {
     /// Whether acknowledgements rise with the disk by themselves, as they do at first. Only while every group of the view in force, and
     /// of one that may replace it, is Disk: in the other modes the disk alone acknowledges nothing.
     fn follow_disk(&self, follows: bool);
+    /// The time now, nanoseconds, of the clock that the mirror is called with.
+    fn now_ns(&self) -> u64;
     /// Makes the copy due: what was shipped is to be synced now.
     fn want_copy(&self);
     /// The commit epoch that is durable on the log's disks.
@@ -170,6 +173,7 @@ impl Mirror {
                 groups,
                 raised: start,
                 anchored,
+                lease: Lease::new(options.lease_ns),
                 is_stopping: false,
                 fenced: None,
                 random,
@@ -178,6 +182,13 @@ impl Mirror {
             options,
             missed: AtomicBool::new(false),
         })
+    }
+
+    /// Begins, when the log can be told: acknowledgements follow the disk, or the lease of the writer.
+    pub fn begin(&self, log: &dyn Log) {
+        if self.state.lock().lease.is_needed() {
+            log.follow_disk(false);
+        }
     }
 
     /// Takes a sealed block of the log: the device of [`perdura_wal::Wal::ship_by`]. `synced` is how far its stream is
@@ -199,9 +210,21 @@ impl Mirror {
         if let Some(why) = &state.fenced {
             return Err(Error::Fenced(why.clone()));
         }
-        if state.pending.is_some() || is_deposed(&state, self.caller.generation) {
+        let mut views = std::iter::once(&state.view).chain(&state.pending);
+        if let Some(ns) = state.lease.over_ns(now_ns)
+            && views.any(rests_on_disk)
+        {
+            let why = format!(
+                "the arbiter has not answered for {} ms, longer than the lease (log-lease), and another process may have replaced \
+                 this one",
+                ns / 1_000_000
+            );
+            return self.end(state, log, why);
+        }
+        let is_due = state.lease.take_due(now_ns);
+        if is_due || state.pending.is_some() || is_deposed(&state, self.caller.generation) {
             drop(state);
-            return self.learn(log);
+            return self.learn(log, now_ns);
         }
         if self.connect_one(&mut state, now_ns)
             || self.move_home(&mut state, now_ns)
@@ -242,7 +265,7 @@ impl Mirror {
         state.pending = Some(next.clone());
         drop(state);
         match self.register.lock().replace(&next)? {
-            Swap::Done => self.adopt(&mut self.state.lock(), log, next),
+            Swap::Done => self.adopt(&mut self.state.lock(), log, (next, now_ns)),
             // Another writer's, or this one's by a try whose outcome was not known: the next step reads it.
             Swap::Lost => {}
         }
@@ -259,13 +282,16 @@ impl Mirror {
     }
 
     /// Asks the arbiter which view is in force.
-    fn learn(&self, log: &dyn Log) -> Result<Managed> {
+    fn learn(&self, log: &dyn Log, now_ns: u64) -> Result<Managed> {
         let found = self.register.lock().read()?;
         let mut state = self.state.lock();
+        if found.as_ref() == Some(&state.view) {
+            state.lease.note_in_force(now_ns);
+        }
         let pending = state.pending.clone();
         match (found, pending) {
             (Some(found), Some(pending)) if found == pending => {
-                self.adopt(&mut state, log, pending)
+                self.adopt(&mut state, log, (pending, now_ns))
             }
             // It may still arrive, so it is sent again, and nothing else before its fate is known.
             (Some(found), Some(_)) if found == state.view && armed(Flaw::PendingViewGivenUp) => {
@@ -274,7 +300,7 @@ impl Mirror {
             (Some(found), Some(pending)) if found == state.view => {
                 drop(state);
                 if self.register.lock().replace(&pending)? == Swap::Done {
-                    self.adopt(&mut self.state.lock(), log, pending);
+                    self.adopt(&mut self.state.lock(), log, (pending, now_ns));
                 }
                 return Ok(Managed::Step);
             }
@@ -290,10 +316,7 @@ impl Mirror {
                     ),
                     None => "the arbiter has lost the view".to_owned(),
                 };
-                state.fenced = Some(why.clone());
-                drop(state);
-                log.fence(&why);
-                return Err(Error::Fenced(why));
+                return self.end(state, log, why);
             }
         }
         // What a node said of a higher generation was no takeover's of this database's arbiter.
@@ -306,7 +329,16 @@ impl Mirror {
         Ok(Managed::Step)
     }
 
-    fn adopt(&self, state: &mut State, log: &dyn Log, next: View) {
+    /// Ends the writer: it acknowledges nothing more.
+    fn end(&self, mut state: MutexGuard<'_, State>, log: &dyn Log, why: String) -> Result<Managed> {
+        state.fenced = Some(why.clone());
+        drop(state);
+        log.fence(&why);
+        Err(Error::Fenced(why))
+    }
+
+    /// Takes a view that is in force, as the answer to a question says that was sent then.
+    fn adopt(&self, state: &mut State, log: &dyn Log, (next, asked_ns): (View, u64)) {
         assert!(
             next.v == state.view.v + 1 && next.generation == self.caller.generation,
             "a view follows the one before"
@@ -320,7 +352,8 @@ impl Mirror {
                 state.events.push(line);
             }
         }
-        if is_all_disk(&next) {
+        state.lease.note_in_force(asked_ns);
+        if is_all_disk(&next) && !state.lease.is_needed() {
             log.follow_disk(true);
         }
         state.view = next;

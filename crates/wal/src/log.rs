@@ -349,6 +349,12 @@ impl Wal {
         }
     }
 
+    /// The log's monotone clock, nanoseconds.
+    #[must_use]
+    pub fn mono_ns(&self) -> u64 {
+        self.clock.mono_ns()
+    }
+
     /// A wall clock whose readings strictly rise within the log.
     pub(crate) fn stamp(&self) -> u64 {
         let now = self.clock.wall_us();

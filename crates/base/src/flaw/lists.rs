@@ -199,7 +199,9 @@ impl Flaw {
     pub const NUMBERS: [Flaw; 1] = [Flaw::NumberBeforeEpoch];
 
     /// The flaws of the log in the memory of nodes.
-    pub const MIRROR: [Flaw; 25] = [
+    pub const MIRROR: [Flaw; 27] = [
+        Flaw::LeaseIgnored,
+        Flaw::LeaseNotAwaited,
         Flaw::PositionGapAccepted,
         Flaw::GenerationUnchecked,
         Flaw::DeadRingCounts,

@@ -396,3 +396,30 @@ fn a_replaced_writer_acknowledges_nothing(rung: &str) {
     world.check(&new);
     new.stop();
 }
+
+/// Another machine may reach the directory, and the writer's machine sleeps for longer than its lease: it stops when it wakes up,
+/// and the next writer does not begin before.
+#[test]
+fn a_writer_that_has_not_asked_the_arbiter_within_its_lease_stops_and_the_next_one_waits_for_that()
+{
+    let mut world = World::new();
+    world.nodes.iter_mut().for_each(|node| node.kill());
+    let leased =
+        |world: &World| Server::start(&world.data, &world.flags(&["--log-lease", "400ms"]));
+    let server = leased(&world);
+    let mut client = server.connect().unwrap();
+    world.write(&mut client, Duration::from_secs(1));
+    assert!(!world.acked.is_empty(), "{}", server.said());
+    signal(server.pid(), Signal::STOP);
+    std::thread::sleep(Duration::from_millis(700));
+    signal(server.pid(), Signal::CONT);
+    let (status, said) = server.wait();
+    assert_eq!(status.code(), Some(5), "{said}");
+    assert!(said.contains("longer than the lease (log-lease)"), "{said}");
+    let begun = Instant::now();
+    let next = leased(&world);
+    let waited = begun.elapsed();
+    assert!(waited >= Duration::from_millis(450), "{waited:?}");
+    world.check(&next);
+    next.stop();
+}

@@ -160,10 +160,16 @@ impl Mirror {
     fn reached(&self, state: &State, view: &View, stream: StreamId, log: &dyn Log) -> Pos {
         let home = usize::from(view.homes[usize::from(stream.0)]);
         let held = |member: &Member| held_by(&state.groups[home], member, stream);
+        let by_disk = || {
+            let synced = log.synced(stream);
+            // The clock is read behind: what was synced when the lease was not over is there when the takeover reads the disk.
+            let holds = !state.lease.is_needed() || state.lease.holds(log.now_ns());
+            if holds { synced } else { Pos(0) }
+        };
         match view.mode_of(stream) {
-            Mode::Disk => log.synced(stream),
+            Mode::Disk => by_disk(),
             Mode::Solo(member) if armed(Flaw::SoloBeforeFlush) => held(member),
-            Mode::Solo(member) => held(member).min(log.synced(stream)),
+            Mode::Solo(member) => held(member).min(by_disk()),
             Mode::Mirror(members) => {
                 assert!(
                     state.anchored

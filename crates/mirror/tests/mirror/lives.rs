@@ -30,6 +30,7 @@ fn what_was_acknowledged_comes_back_or_the_takeover_says_that_it_cannot() {
         seen.deposed,
         seen.stops,
         seen.damaged,
+        seen.leases_over,
     ];
     assert!(rare.iter().all(|count| *count >= 10), "{seen:?}");
 }

@@ -155,6 +155,10 @@ impl Log for Meanwhile<'_> {
         self.0.follow_disk(follows);
     }
 
+    fn now_ns(&self) -> u64 {
+        self.0.now_ns()
+    }
+
     fn want_copy(&self) {
         self.0.want_copy();
     }

@@ -11,6 +11,7 @@ mod takeover;
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use perdura_base::{Epoch, Error, Pos, Result, StreamId, Uuid};
@@ -22,6 +23,7 @@ const UUID: Uuid = Uuid([5; 16]);
 const MS: u64 = 1_000_000;
 const BLOCK: usize = 64;
 const TAIL: u64 = 16 * 64;
+const LEASE: u64 = 300 * MS;
 
 /// What a writer has of its log's disk and of the anchor.
 #[derive(Default)]
@@ -56,6 +58,8 @@ impl Disk {
 
 pub struct ModelLog {
     disk: Mutex<Disk>,
+    /// The clock that the mirror reads.
+    now_ns: AtomicU64,
     anchor: Arc<Mutex<Anchor>>,
     life: u32,
 }
@@ -80,6 +84,7 @@ impl ModelLog {
                 wants_copy: false,
                 fenced: false,
             }),
+            now_ns: AtomicU64::new(0),
             anchor,
             life,
         }
@@ -105,6 +110,10 @@ impl Log for ModelLog {
             let synced = disk.synced[stream];
             disk.sync(stream, synced);
         }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns.load(Ordering::SeqCst)
     }
 
     fn want_copy(&self) {
@@ -149,6 +158,13 @@ struct Writer {
     is_stopping: bool,
 }
 
+impl Writer {
+    fn pump(&self, now_ns: u64) {
+        self.log.now_ns.store(now_ns, Ordering::SeqCst);
+        self.mirror.pump(self.log.as_ref(), now_ns);
+    }
+}
+
 pub use rig::Rig;
 
 /// What was seen in a run.
@@ -164,6 +180,7 @@ pub struct Seen {
     pub stops: u64,
     pub frames: u64,
     pub damaged: u64,
+    pub leases_over: u64,
 }
 
 impl Seen {
@@ -178,6 +195,7 @@ impl Seen {
         self.stops += more.stops;
         self.frames += more.frames;
         self.damaged += more.damaged;
+        self.leases_over += more.leases_over;
     }
 }
 
@@ -200,6 +218,8 @@ pub struct World {
     faults: bool,
     /// Whether writers run on a machine of nodes, and share memory with them.
     shares: bool,
+    /// Whether another machine may reach the disk without seeing that it is in use: then there is a lease.
+    leases: bool,
     /// Starts of nodes of whose memory a bit has flipped while a view counted them, as long as it does.
     damaged: Vec<NodeInc>,
 }
@@ -235,6 +255,7 @@ impl World {
             seen: Seen::default(),
             faults,
             shares: seed % 2 == 1,
+            leases: seed.is_multiple_of(3),
             damaged: Vec::new(),
         }
     }
@@ -334,7 +355,7 @@ impl World {
         let Some(writer) = &self.writer else {
             return Ok(());
         };
-        writer.mirror.pump(writer.log.as_ref(), self.now_ns);
+        writer.pump(self.now_ns);
         self.note_ahead();
         Ok(())
     }
@@ -361,6 +382,11 @@ impl World {
                 let view = self.register.view().expect("a writer has one");
                 self.seen.mirrored += u64::from(view.is_mirrored());
                 Ok(())
+            }
+            Err(Error::Fenced(why)) if self.leases && why.contains("lease") => {
+                self.seen.leases_over += 1;
+                self.crash();
+                self.start()
             }
             Err(Error::Fenced(why)) => Err(format!("the newest writer is fenced: {why}")),
             Err(_) => Ok(()),
@@ -468,14 +494,17 @@ impl World {
         }
     }
 
-    /// A writer whose acknowledgements all rest on mirrors falls asleep, and another one takes over.
+    /// A writer falls asleep whose acknowledgements all rest on mirrors, or that has a lease, and another one takes over.
     fn sleep_and_take_over(&mut self) -> Result<(), String> {
         let view = self.register.view().expect("a writer has one");
         let all = (0u8..)
             .take(self.streams)
             .all(|stream| view.mode_of(StreamId(stream)).is_mirror());
         let pending = |writer: &Writer| writer.mirror.status(self.now_ns).is_pending;
-        if !all || self.asleep.is_some() || self.writer.as_ref().is_none_or(pending) {
+        if !(all || self.leases)
+            || self.asleep.is_some()
+            || self.writer.as_ref().is_none_or(pending)
+        {
             return Ok(());
         }
         let writer = self.writer.take().expect("it was there");
@@ -504,7 +533,7 @@ impl World {
         for _ in 0..60 {
             self.now_ns += MS;
             self.deliver();
-            writer.mirror.pump(writer.log.as_ref(), self.now_ns);
+            writer.pump(self.now_ns);
             // The disk is another one's; what it had written may still land.
             let mut disk = writer.log.disk.lock();
             for stream in 0..self.streams {

@@ -1,7 +1,7 @@
 //! The settings of the nodes that hold the newest part of the log.
 
 use super::kind::{Kind, boolean, number, yes_no};
-use super::row::{database, one, path, put_path, row};
+use super::row::{database, millis, one, path, put_millis, put_path, row};
 use super::{Group, Setting};
 
 pub const NODES: Setting = row(
@@ -84,6 +84,18 @@ pub const TAIL: Setting = row(
         &mut o.node_settings.tail_bytes,
         &v[0]
     )),
+);
+
+pub const LEASE: Setting = row(
+    "log-lease",
+    Group::Database,
+    millis(3_600_000),
+    "For a data directory that two machines can reach: how long a writer may acknowledge by its disk after it has asked the arbiter \
+     whether it was replaced. Without an answer for so long it stops, and the next writer waits for a little longer before \
+     it reads the disk. It is not needed while both nodes of a mirror acknowledge. 0: none.",
+    database!(|o| one(o.node_settings.lease.as_millis()), |o, v| {
+        put_millis(&mut o.node_settings.lease, v)
+    }),
 );
 
 pub const ONE_MACHINE: Setting = row(

@@ -68,6 +68,7 @@ pub static SETTINGS: &[Setting] = &[
     nodes::TLS_CERT,
     nodes::TLS_KEY,
     nodes::TAIL,
+    nodes::LEASE,
     nodes::ONE_MACHINE,
     nodes::PLAINTEXT,
     nodes::ACCEPT_LOSS,

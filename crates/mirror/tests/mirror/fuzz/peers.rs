@@ -110,6 +110,9 @@ impl Log for Lagging {
     }
     fn raise(&self, _stream: StreamId, _end: Pos) {}
     fn follow_disk(&self, _follows: bool) {}
+    fn now_ns(&self) -> u64 {
+        0
+    }
     fn want_copy(&self) {}
     fn durable(&self) -> Epoch {
         Epoch(0)

@@ -9,7 +9,7 @@ use perdura_mirror::{
     Mode, Patience, Register, Swap, View, beginning_view,
 };
 
-use super::{BLOCK, Fallen, MS, ModelLog, TAIL, UUID, World, Writer};
+use super::{BLOCK, Fallen, LEASE, MS, ModelLog, TAIL, UUID, World, Writer};
 
 impl World {
     /// The next life: claim, fetch, drain, restart; begun again when it is interrupted.
@@ -51,6 +51,7 @@ impl World {
                 Err(_) => self.register.set_mood(Mood::Answers),
             }
         };
+        self.now_ns += self.options().takeover_wait_ns(&claimed);
         let (mirrored, life) = {
             let anchor = self.anchor.lock();
             (anchor.mirrored, anchor.life)
@@ -96,6 +97,14 @@ impl World {
         Ok(Some(self.writer(view, mirrored, life)))
     }
 
+    fn options(&self) -> MirrorOptions {
+        MirrorOptions {
+            tail_bytes_max: TAIL,
+            lease_ns: if self.leases { LEASE } else { 0 },
+            ..MirrorOptions::new(self.addresses.clone(), Key::none())
+        }
+    }
+
     fn writer(&self, view: View, anchored: bool, life: u32) -> Writer {
         let lens: Vec<u64> = self
             .history
@@ -113,16 +122,17 @@ impl World {
                 seed
             }),
         };
-        let mut options = MirrorOptions::new(self.addresses.clone(), Key::none());
-        options.tail_bytes_max = TAIL;
         let net = self.net.client(self.clients);
         if self.shares {
             self.net.set_machine(self.clients, Machine([1; 16]));
         }
-        let mirror = Mirror::new(options, net, Box::new(self.register.clone()), beginning);
+        let register = Box::new(self.register.clone());
+        let mirror = Mirror::new(self.options(), net, register, beginning);
+        let mirror = mirror.expect("possible options");
+        mirror.begin(log.as_ref());
         Writer {
             id: self.clients,
-            mirror: mirror.expect("possible options"),
+            mirror,
             log,
             shipped: self.history.clone(),
             is_stopping: false,

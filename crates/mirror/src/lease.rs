@@ -1,0 +1,117 @@
+//! How long a writer may acknowledge by its disk after it has last asked the arbiter.
+//!
+//! A node refuses a writer that was replaced, and a disk does not. Where the lock of the data directory reaches every process that could
+//! open it, that is no matter, and there is no lease. Where another machine can reach the same disk without seeing the lock,
+//! a writer asks the arbiter again and again which view is in force, and stops when it has had no answer for the lease's time;
+//! a takeover waits for longer than that before it reads the disk. While both nodes of a mirror acknowledge, no lease is needed: the
+//! takeover seals them.
+//!
+//! # Invariants
+//! * Nothing is raised on the word of the disk when the lease is over, nor before the arbiter was asked.
+//! * A lease counts from before the question was sent, and a takeover's wait from after its claim was stored. So the lease is over when
+//!   the wait is, if no clock runs faster than another by an eighth.
+
+use perdura_base::flaw::{Flaw, armed};
+
+use crate::options::MirrorOptions;
+use crate::view::{Mode, View};
+
+/// The writer asks so often within a lease.
+const ASKS: u64 = 4;
+
+/// What a writer knows of its lease.
+pub(crate) struct Lease {
+    /// How long it is, nanoseconds; 0: for ever.
+    lease_ns: u64,
+    /// When the question was sent whose answer said last that this writer's view is in force.
+    asked_ns: Option<u64>,
+    /// When it was last asked, whatever came of it.
+    tried_ns: Option<u64>,
+}
+
+impl Lease {
+    pub fn new(lease_ns: u64) -> Lease {
+        Lease {
+            lease_ns,
+            asked_ns: None,
+            tried_ns: None,
+        }
+    }
+
+    /// Whether there is one at all.
+    pub fn is_needed(&self) -> bool {
+        self.lease_ns > 0
+    }
+
+    /// Whether it is time to ask; if so, it counts as asked.
+    pub fn take_due(&mut self, now_ns: u64) -> bool {
+        let is_early = |tried: u64| now_ns < tried + self.lease_ns / ASKS;
+        if !self.is_needed() || self.tried_ns.is_some_and(is_early) {
+            return false;
+        }
+        self.tried_ns = Some(now_ns);
+        true
+    }
+
+    /// A question that was sent then has been answered: this writer's view is in force.
+    pub fn note_in_force(&mut self, asked_ns: u64) {
+        self.asked_ns = self.asked_ns.max(Some(asked_ns));
+    }
+
+    /// Whether the disk's word counts.
+    pub fn holds(&self, now_ns: u64) -> bool {
+        let is_in_time = |asked: u64| now_ns < asked + self.lease_ns;
+        !self.is_needed() || self.asked_ns.is_some_and(is_in_time) || armed(Flaw::LeaseIgnored)
+    }
+
+    /// For how long the arbiter has not answered, if that is longer than the lease.
+    pub fn over_ns(&self, now_ns: u64) -> Option<u64> {
+        let asked_ns = self.asked_ns.filter(|_| !self.holds(now_ns))?;
+        assert!(self.is_needed(), "what is for ever is not over");
+        Some(now_ns - asked_ns)
+    }
+}
+
+/// Whether acknowledgements of some stream rest on the disk, alone or with one node.
+pub(crate) fn rests_on_disk(view: &View) -> bool {
+    let mut homes = view.homes.iter();
+    homes.any(|home| !Mode::is_mirror(&view.groups[usize::from(*home)]))
+}
+
+impl MirrorOptions {
+    /// How long a takeover waits before it reads what the last writer has left on the disk, nanoseconds: from when it has claimed the
+    /// database, which has changed the writer in `claimed` and nothing else.
+    #[must_use]
+    pub fn takeover_wait_ns(&self, claimed: &View) -> u64 {
+        let is_first = claimed.generation.0 <= 1;
+        if is_first || !rests_on_disk(claimed) || armed(Flaw::LeaseNotAwaited) {
+            return 0;
+        }
+        self.lease_ns + self.lease_ns / 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_begins_with_an_answer_and_counts_from_its_question() {
+        let mut lease = Lease::new(100);
+        assert!(!lease.holds(0) && lease.over_ns(0).is_none());
+        assert!(lease.take_due(10) && !lease.take_due(34) && lease.take_due(35));
+        lease.note_in_force(10);
+        assert!(lease.holds(109) && !lease.holds(110));
+        assert_eq!((lease.over_ns(109), lease.over_ns(130)), (None, Some(120)));
+        lease.note_in_force(35);
+        lease.note_in_force(20);
+        assert!(lease.holds(134) && !lease.holds(135));
+    }
+
+    #[test]
+    fn without_a_time_it_is_never_asked_for_and_never_over() {
+        let mut lease = Lease::new(0);
+        assert!(!lease.take_due(u64::MAX) && lease.holds(u64::MAX));
+        assert_eq!(lease.over_ns(u64::MAX), None);
+    }
+}
