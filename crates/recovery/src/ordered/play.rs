@@ -148,6 +148,8 @@ impl<'a> Pass<'a> {
                 shared.feeding = true;
                 let fed = MutexGuard::unlocked(&mut shared, || self.feed());
                 shared.feeding = false;
+                // Before another thread looks: it would find that nobody reads or plays, and take that for a contradiction.
+                shared.stopped |= fed.is_err();
                 match fed? {
                     Some(admitted) => shared.queues.push(admitted),
                     None => shared.ended = true,
@@ -162,6 +164,7 @@ impl<'a> Pass<'a> {
                 shared.playing += 1;
                 let played = MutexGuard::unlocked(&mut shared, || self.play(&mut run));
                 shared.playing -= 1;
+                shared.stopped |= played.is_err();
                 played?;
                 shared.played += to_u64(run.len());
                 for (number, entry) in run.drain(..) {

@@ -221,6 +221,31 @@ fn without_a_player_a_frame_to_play_is_an_error_that_names_the_first_procedure()
     );
 }
 
+/// A thread met the error and let go of the queues before it had ended the pass. Another one found that nobody read or played, with
+/// frames left, and reported a contradiction in the log, which was sometimes the error that the caller saw.
+#[test]
+fn threads_that_find_nothing_to_do_after_an_error_do_not_report_another_one() {
+    let machine = Machine::new();
+    let life = machine.declared();
+    command(&life.wal, 0, &[part(0, 1)], "fails");
+    flush_all(&life.wal).unwrap();
+    drop(life);
+    for round in 0..1000 {
+        let schedule = Schedule::new(Level::Four, 2 + round % 3);
+        let why = machine.back(schedule).map(drop).unwrap_err().to_string();
+        assert!(why.contains("it fails at"), "round {round}: {why}");
+        let without = RestartOptions {
+            schedule,
+            ..machine.options(None)
+        };
+        let why = restart(&without).map(drop).unwrap_err().to_string();
+        assert!(
+            why.contains("calls of procedure 77"),
+            "round {round}: {why}"
+        );
+    }
+}
+
 #[test]
 fn what_cannot_be_read_or_is_not_declared_is_refused() {
     let refused = |declare: &[Family], kind, payload: &[u8]| {
