@@ -54,7 +54,7 @@ pub fn of(settings: &NodeSettings) -> Result<Option<Nodes>> {
     let options = MirrorOptions {
         tail_bytes_max: settings.tail_bytes,
         one_machine: settings.one_machine,
-        lease_ns: u64::try_from(settings.lease.as_nanos()).unwrap_or(u64::MAX / 4),
+        lease_ns: u64::try_from(settings.lease.as_nanos()).unwrap_or(u64::MAX),
         ..MirrorOptions::new(groups, key(settings.key_file.as_deref())?)
     };
     let disk = FileDisk::shared(view).with_context(|| view.display().to_string())?;

@@ -117,7 +117,7 @@ pub(crate) struct Claimed {
 
 impl Nodes {
     /// Claims a database, and drains what nodes hold of its log. With `accept_loss` it goes on without what only nodes may
-    /// hold, if they do not return it.
+    /// hold, if they do not return it. The last writer may go on until its lease is over; the anchor is read again then.
     ///
     /// # Errors
     /// The arbiter's, the nodes', and those of [`drain`]. Nothing was changed but the generation, or what was drained, which the
@@ -125,7 +125,7 @@ impl Nodes {
     pub(crate) fn take_over(
         &self,
         disks: &Disks,
-        anchor: &Anchor,
+        anchor: &mut Anchor,
         accept_loss: bool,
         now: (u64, &dyn Fn() -> u64),
     ) -> Result<Claimed> {
@@ -145,16 +145,15 @@ impl Nodes {
             "what was claimed is this database"
         );
         let wait_ns = self.options.takeover_wait_ns(&view);
-        let claimed_ns = mono_ns();
-        while wait_ns > 0 && mono_ns() < claimed_ns + wait_ns {
-            (self.pass)();
+        if wait_ns > 0 {
+            let until_ns = mono_ns().saturating_add(wait_ns);
+            while mono_ns() < until_ns {
+                (self.pass)();
+            }
+            if let Some(newer) = read_anchor(disks.data.as_ref())? {
+                *anchor = newer;
+            }
         }
-        // The last writer may have gone on meanwhile.
-        let found = match wait_ns {
-            0 => None,
-            _ => read_anchor(disks.data.as_ref())?,
-        };
-        let anchor = found.as_ref().unwrap_or(anchor);
         if view.homes.len() != usize::from(anchor.streams) {
             return Err(Error::Usage(format!(
                 "the view in the arbiter is of a log of {} streams, and this one has {}",

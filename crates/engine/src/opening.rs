@@ -66,8 +66,8 @@ pub(crate) fn bring_back(
     forms: &Arc<CatalogRows>,
     progress: Arc<Progress>,
 ) -> Result<Opened> {
-    let made = read_anchor(env.disks.data.as_ref())?;
-    let claim = |anchor: &Anchor| {
+    let mut made = read_anchor(env.disks.data.as_ref())?;
+    let claim = |anchor: &mut Anchor| {
         let take_over = |nodes: &Nodes| {
             let mono_ns = || env.clock.mono_ns();
             nodes.take_over(
@@ -79,7 +79,7 @@ pub(crate) fn bring_back(
         };
         env.nodes.as_ref().map(take_over).transpose()
     };
-    let mut claimed = made.as_ref().map(claim).transpose()?.flatten();
+    let mut claimed = made.as_mut().map(claim).transpose()?.flatten();
     assert!(
         made.as_ref()
             .is_none_or(|anchor| anchor.scheme == scheme_of(options)),
@@ -121,9 +121,9 @@ pub(crate) fn bring_back(
                 archived.check_durable(&Vouched::nothing(streams))?;
             }
             create(&env.disks, env.clock.as_ref(), &new_database(env, options))?;
-            let anchor =
+            let mut anchor =
                 read_anchor(env.disks.data.as_ref())?.expect("the database was made just now");
-            claimed = claim(&anchor)?;
+            claimed = claim(&mut anchor)?;
             restart(&restart_options)?.expect("the database was made just now")
         }
     };

@@ -45,7 +45,7 @@ impl Lease {
 
     /// Whether it is time to ask; if so, it counts as asked.
     pub fn take_due(&mut self, now_ns: u64) -> bool {
-        let is_early = |tried: u64| now_ns < tried + self.lease_ns / ASKS;
+        let is_early = |tried: u64| now_ns < tried.saturating_add(self.lease_ns / ASKS);
         if !self.is_needed() || self.tried_ns.is_some_and(is_early) {
             return false;
         }
@@ -60,7 +60,7 @@ impl Lease {
 
     /// Whether the disk's word counts.
     pub fn holds(&self, now_ns: u64) -> bool {
-        let is_in_time = |asked: u64| now_ns < asked + self.lease_ns;
+        let is_in_time = |asked: u64| now_ns < asked.saturating_add(self.lease_ns);
         !self.is_needed() || self.asked_ns.is_some_and(is_in_time) || armed(Flaw::LeaseIgnored)
     }
 
@@ -87,7 +87,7 @@ impl MirrorOptions {
         if is_first || !rests_on_disk(claimed) || armed(Flaw::LeaseNotAwaited) {
             return 0;
         }
-        self.lease_ns + self.lease_ns / 8
+        self.lease_ns.saturating_add(self.lease_ns / 8)
     }
 }
 

@@ -10,7 +10,7 @@ use perdura::{Core, Db, Disks, Env, Error, Nodes, Options, Progress, Rung, Ticke
 use perdura_base::Epoch;
 use perdura_device::{Clock, CrashProfile, Disk, ManualClock, SimDisk};
 use perdura_recovery::log_end::log_end;
-use perdura_recovery::{Level, Method, RestartOptions, Schedule};
+use perdura_recovery::{Family, Level, Method, RestartOptions, Schedule};
 use perdura_wal::Scheme;
 
 use crate::core_steps::{get, small};
@@ -294,6 +294,44 @@ fn a_clean_end_leaves_all_on_disk_and_needs_no_node() {
     assert_eq!(get(&core, "key").as_deref(), Some(&b"value"[..]));
 }
 
+/// A writer whose acknowledgements rest on the disk goes on within its lease while another one has claimed the database: the takeover
+/// reads all that it has left, the anchor too. Then it acknowledges nothing more.
+#[test]
+fn a_takeover_waits_for_the_lease_of_the_last_writer_and_reads_what_it_did_meanwhile() {
+    let world = World::new();
+    ["a", "b"].map(|node| world.net.kill(node));
+    let leased = |world: &World| {
+        let mut nodes = world.nodes();
+        nodes.options.lease_ns = 400_000_000;
+        nodes
+    };
+    let old = world.try_open(Some(leased(&world)), false).unwrap();
+    world.settle(&old);
+    let old = Arc::new(old);
+    let mut nodes = leased(&world);
+    let (pass, meanwhile) = (Arc::clone(&nodes.pass), Arc::clone(&old));
+    let (clock, passed) = (Arc::clone(&world.clock), AtomicU64::new(0));
+    nodes.pass = Arc::new(move || {
+        pass();
+        if passed.fetch_add(1, Ordering::SeqCst) == 0 {
+            let core = &meanwhile;
+            core.anchor().declare(core.wal(), Family::Effects).unwrap();
+            let put = put(core, "key", b"value");
+            core.flush_all().unwrap();
+            core.nodes().unwrap().pump(clock.mono_ns());
+            assert!(core.wal().reached().at(Rung::Disk) >= put.epoch);
+        }
+    });
+    let new = world.try_open(Some(nodes), false).unwrap();
+    assert_eq!(get(&new, "key").as_deref(), Some(&b"value"[..]));
+    assert!(new.anchor().get().families.has(Family::Effects));
+    let late = put(&old, "key", b"late");
+    old.flush_all().expect("its disk takes it");
+    old.nodes().unwrap().pump(world.clock.mono_ns());
+    assert!(old.wal().durable(Rung::Disk) >= late.epoch);
+    assert!(old.wal().reached().at(Rung::Disk) < late.epoch);
+}
+
 /// A writer that slept while the disk went to another process, which has what the first had acknowledged.
 fn replaced() -> (World, Core, Core) {
     let world = World::new();
@@ -324,6 +362,8 @@ fn in_mirror_the_disk_alone_acknowledges_nothing() {
     old.flush_all().expect("its disk takes it");
     assert!(old.wal().durable(Rung::Disk) >= late.epoch);
     assert!(old.wal().durable(Rung::Mirror) < late.epoch);
+    // A reply of durability disk waits for the nodes, too.
+    assert!(old.wal().reached().at(Rung::Disk) < late.epoch);
     world.settle(&old);
     assert!(old.wal().durable(Rung::Mirror) < late.epoch);
     assert!(old.wal().check().unwrap_err().is_fenced());

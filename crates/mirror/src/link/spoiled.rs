@@ -9,11 +9,12 @@ use perdura_base::{Pos, StreamId};
 use super::{Link, Progress};
 
 impl Link {
-    /// Notes that a ring does not hold what it has said that it holds.
+    /// Notes that a ring, which is being opened, does not hold what it has said that it holds. A node may find so again when it was to
+    /// make the ring anew: it names another damage then.
     pub(super) fn spoil(&mut self, at: usize, damage: u64) {
         assert!(
-            self.spoiled[at].is_none(),
-            "a spoiled ring is not opened again"
+            matches!(self.streams[at], Progress::Opening),
+            "a ring is found spoiled when it is opened"
         );
         self.spoiled[at] = Some(damage);
         // Until the views have been looked at.

@@ -123,27 +123,93 @@ impl Log for Lagging {
     }
 }
 
+/// A writer of two streams and one group.
+fn writer(net: Arc<dyn Net>, mut random: Rng) -> Mirror {
+    let mut register: Box<dyn perdura_mirror::Register> = Box::new(SimRegister::new());
+    let first = view(vec![Mode::Disk]);
+    register.replace(&first).unwrap();
+    let options = MirrorOptions {
+        tail_bytes_max: 64 << 10,
+        ..MirrorOptions::new(vec![["a".into(), "b".into()]], Key::none())
+    };
+    let beginning = Beginning {
+        view: first,
+        start: vec![Pos(0); 2],
+        anchored: false,
+        random: Box::new(move || random.u64(..)),
+    };
+    Mirror::new(options, net, register, beginning).unwrap()
+}
+
+/// A network of nodes that find each ring spoiled that they open or make anew, by another damage each time.
+struct Spoilt;
+
+impl Net for Spoilt {
+    fn connect(&self, _address: &str) -> Result<Box<dyn Connection>> {
+        Ok(Box::new(Spoils {
+            node: Node::new(setup::options()),
+            peer: Peer::new([4; 32]),
+            replies: VecDeque::new(),
+            damages: 0,
+        }))
+    }
+}
+
+struct Spoils {
+    node: Node,
+    peer: Peer,
+    replies: VecDeque<Vec<u8>>,
+    damages: u64,
+}
+
+impl Connection for Spoils {
+    fn send(&mut self, head: &[u8], tail: &[u8]) -> std::result::Result<Sent, String> {
+        let outcome = self.node.handle(&mut self.peer, &[head, tail].concat());
+        self.replies.push_back(match Reply::decode(&outcome.reply) {
+            Ok(Reply::Held(held)) => {
+                self.damages += 1;
+                let spoiled = Reply::Spoiled {
+                    inc: held.inc,
+                    generation: held.ring.generation,
+                    stream: held.ring.stream,
+                    damage: self.damages,
+                };
+                spoiled.frame()
+            }
+            _ => outcome.reply,
+        });
+        Ok(Sent::Yes)
+    }
+
+    fn receive(&mut self) -> std::result::Result<Option<Vec<u8>>, String> {
+        Ok(self.replies.pop_front())
+    }
+}
+
+/// A node that was to make a spoiled ring anew found it spoiled by another damage, and the writer panicked.
+#[test]
+fn a_ring_that_is_spoiled_again_and_again_keeps_its_node_out_and_no_more() {
+    let (mirror, log) = (
+        writer(Arc::new(Spoilt), Rng::with_seed(1)),
+        Lagging::default(),
+    );
+    for round in 1..500 {
+        let now_ns = round * 2_000_000;
+        mirror.pump(&log, now_ns);
+        mirror.manage(&log, now_ns).unwrap();
+        assert!(!mirror.is_mirrored());
+    }
+    let status = mirror.status(1_000_000_000);
+    let trouble = status.groups[0].nodes[0].trouble.clone().unwrap();
+    assert!(trouble.contains("does not hold what was sent"), "{trouble}");
+}
+
 #[test]
 fn a_writer_under_any_nodes() {
     let (mut run, mut rng) = Run::new("writer");
     let (mut raised, mut mirrored) = (0, 0);
     while run.next() {
-        let register = SimRegister::new();
-        let mut own: Box<dyn perdura_mirror::Register> = Box::new(register.clone());
-        let first = view(vec![Mode::Disk]);
-        own.replace(&first).unwrap();
-        let options = MirrorOptions {
-            tail_bytes_max: 64 << 10,
-            ..MirrorOptions::new(vec![["a".into(), "b".into()]], Key::none())
-        };
-        let mut random = rng.fork();
-        let beginning = Beginning {
-            view: first,
-            start: vec![Pos(0); 2],
-            anchored: false,
-            random: Box::new(move || random.u64(..)),
-        };
-        let mirror = Mirror::new(options, Liars::new(&mut rng), own, beginning).unwrap();
+        let mirror = writer(Liars::new(&mut rng), rng.fork());
         let (log, mut ends, mut now_ns) = (Lagging::default(), [0_u64; 2], 1);
         for _ in 0..ROUND {
             run.next();
