@@ -299,7 +299,9 @@ fn a_clean_end_leaves_all_on_disk_and_needs_no_node() {
 #[test]
 fn a_takeover_waits_for_the_lease_of_the_last_writer_and_reads_what_it_did_meanwhile() {
     let world = World::new();
-    ["a", "b"].map(|node| world.net.kill(node));
+    for node in ["a", "b"] {
+        world.net.kill(node);
+    }
     let leased = |world: &World| {
         let mut nodes = world.nodes();
         nodes.options.lease_ns = 400_000_000;
