@@ -25,7 +25,7 @@ use crate::shared::Shared;
 /// A single waiter spins for so long before it sleeps, nanoseconds.
 const SPIN_NS: u64 = 60_000;
 /// The copy is due when so many bytes are not on disk.
-const COPY_BYTES: u64 = 1 << 20;
+const COPY_BYTES: u64 = 1 << 19;
 /// The copy is due when data are so old, nanoseconds.
 const COPY_AGE_NS: u64 = 10_000_000;
 /// Epochs that the mirror's thread ships before it looks after the nodes again.
@@ -35,6 +35,8 @@ const LOOK_IDLE: Duration = Duration::from_millis(1);
 /// When data are so old and not on disk, epochs are shipped no more often than [`LOOK_IDLE`]: the disk has time to follow, and what both
 /// nodes and this machine can lose together stays short. A disk that stalls altogether is ridden out, up to the tail's bound.
 const COPY_LATE_NS: u64 = 35_000_000;
+/// The same when so many bytes are not on disk: what a disk of 45 MB a second writes in that time.
+const COPY_LATE_BYTES: u64 = 3 << 19;
 /// A clean end waits so long for the arbiter.
 const STOP_NS: u64 = 5_000_000_000;
 
@@ -128,7 +130,9 @@ impl Shared {
 
     /// Whether the copy is so late that what is acknowledged has to slow down.
     fn is_copy_late(&self) -> bool {
-        self.is_mirrored() && self.core.age_ns(Rung::Disk) >= COPY_LATE_NS
+        self.is_mirrored()
+            && (self.core.wal().waiting_bytes(Rung::Disk) >= COPY_LATE_BYTES
+                || self.core.age_ns(Rung::Disk) >= COPY_LATE_NS)
     }
 
     fn ship_now(&self, nodes: &NodesInUse) -> bool {

@@ -33,13 +33,16 @@ impl Core {
         let due = |part: &perdura_heap::Partition, place: u8| {
             part.expired(self.tables().at(place), now_ms, PURGE_ROWS)
         };
+        let reclaim = self.reclaim_left.load(Ordering::Relaxed) > 0;
         let (none_due, orphans) = {
             let part = self.heap().lock(id);
+            if part.is_purged(now_ms) && !reclaim {
+                return Ok(dropped);
+            }
             let mut places = self.tables().places();
             let none_due = places.all(|place| due(&part, place).is_empty());
             (none_due, part.orphan_rows() > 0)
         };
-        let reclaim = self.reclaim_left.load(Ordering::Relaxed) > 0;
         if none_due && !reclaim && !orphans {
             return Ok(dropped);
         }

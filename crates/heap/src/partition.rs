@@ -102,6 +102,17 @@ impl Partition {
             .map_or(0, |t| u64::try_from(t.expiries.len()).unwrap_or(u64::MAX))
     }
 
+    /// Whether the purge has nothing to remove at `now_ms`: no key is due in any table, and no row waits in an orphan. Cheaper than
+    /// to ask table by table.
+    #[must_use]
+    pub fn is_purged(&self, now_ms: u64) -> bool {
+        let mut tables = self.tables.values();
+        tables.all(|table| {
+            let due = table.expiries.first();
+            due.is_none_or(|(at_ms, _)| *at_ms > now_ms) && table.collections.orphan_rows() == 0
+        })
+    }
+
     /// Keys that are due at `now_ms` or before, the longest overdue first, at most `max`.
     #[must_use]
     pub fn expired(&self, table: TableId, now_ms: u64, max: usize) -> Vec<Vec<u8>> {

@@ -9,7 +9,8 @@ use perdura_base::Epoch;
 
 use crate::sync::Mutex;
 
-/// The times at which the epochs that are not durable began.
+/// The times at which the epochs that are not durable began, in the order of the epochs. While the disk is behind a mirror, they
+/// are many.
 pub(crate) struct Ages {
     begun: Mutex<VecDeque<(Epoch, u64)>>,
 }
@@ -21,23 +22,27 @@ impl Ages {
         }
     }
 
-    /// Notes the first frame of an epoch.
+    /// Notes the first frame of an epoch. Threads note neighbouring epochs in any order.
     #[cold]
     pub fn note(&self, epoch: Epoch, now_ns: u64, durable: Epoch) {
         let mut begun = self.begun.lock();
-        begun.retain(|(epoch, _)| *epoch > durable);
+        while begun.front().is_some_and(|(oldest, _)| *oldest <= durable) {
+            begun.pop_front();
+        }
+        let later = begun.iter().rev().take_while(|(noted, _)| *noted > epoch);
+        let at = begun.len() - later.count();
         assert!(
-            begun.iter().all(|(noted, _)| *noted != epoch),
+            at == 0 || begun[at - 1].0 < epoch,
             "epoch {epoch} is noted twice"
         );
-        begun.push_back((epoch, now_ns));
+        begun.insert(at, (epoch, now_ns));
     }
 
-    /// When the oldest epoch beyond `durable` began. Threads note neighbouring epochs in any order.
+    /// When the oldest epoch beyond `durable` began.
     pub fn oldest_ns(&self, durable: Epoch) -> Option<u64> {
         let begun = self.begun.lock();
-        let beyond = begun.iter().filter(|(epoch, _)| *epoch > durable);
-        beyond.map(|(_, at_ns)| *at_ns).min()
+        let oldest = begun.partition_point(|(epoch, _)| *epoch <= durable);
+        begun.get(oldest).map(|(_, at_ns)| *at_ns)
     }
 }
 

@@ -78,6 +78,13 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
+    /// A closed epoch that is kept.
+    pub fn of(&self, epoch: Epoch) -> Option<&Closed> {
+        let by_epoch = |closed: &Closed| closed.ends.epoch;
+        let at = self.closed.binary_search_by_key(&epoch, by_epoch).ok()?;
+        self.closed.get(at)
+    }
+
     /// Epochs are closed in order, and in no stream does an epoch end before the one before it.
     pub fn assert_follows(&self, epoch: Epoch, ends: &[Pos]) {
         if let Some(Closed { ends: last, .. }) = self.closed.back() {

@@ -16,7 +16,6 @@
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_usize;
 use perdura_base::{Epoch, StreamId};
-use perdura_device::AlignedBuf;
 
 use crate::block::{self, BlockHeader};
 use crate::log::{Stream, Wal};
@@ -96,9 +95,10 @@ impl Wal {
         // A block that is there to be shipped waits for its copy to disk, and many do. One that kept the room of the longest
         // block would have the next one take new memory, which costs more than the whole commit.
         if self.options.mirror.is_some() && len <= buf.len() / SHORT {
-            let mut short = AlignedBuf::zeroed(len);
+            let mut inner = s.inner.lock();
+            let mut short = inner.short_buf(len);
             short.copy_from_slice(&buf[..len]);
-            s.inner.lock().recycle(std::mem::replace(&mut buf, short));
+            inner.recycle(std::mem::replace(&mut buf, short));
         }
         SealedBlock::new(buf, len, pos, names)
     }
@@ -117,11 +117,9 @@ impl Wal {
         );
         let ends = block.last.then(|| {
             let ends = self.ends.lock();
-            let of_epoch = ends
-                .closed
-                .iter()
-                .find(|closed| closed.ends.epoch == block.epoch);
-            let closed = of_epoch.expect("an epoch's ends stay until every rung has passed it");
+            let closed = ends
+                .of(block.epoch)
+                .expect("an epoch's ends stay until every rung has passed it");
             (closed.ends.ends.clone(), closed.eosl)
         });
         let (ends, eosl) = ends.unzip();

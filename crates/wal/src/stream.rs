@@ -18,6 +18,8 @@ use crate::sizes::SegmentSizes;
 
 /// Buffers kept for the next blocks: as many as writes of one short block may be in flight, and some.
 const SPARE_BUFS_MAX: usize = 6;
+/// Buffers of one sector kept for blocks that a mirror has and the disk has not: 2 MiB of lone commits.
+const SPARE_SECTORS_MAX: usize = 512;
 
 /// A block that still takes frames.
 struct OpenBlock {
@@ -80,6 +82,7 @@ pub(crate) struct StreamInner {
     /// Where the first block of that epoch stands.
     newest_start: Pos,
     spare_bufs: Vec<AlignedBuf>,
+    spare_sectors: Vec<AlignedBuf>,
     head: Vec<u8>,
 }
 
@@ -96,6 +99,7 @@ impl StreamInner {
             newest_epoch: Epoch(0),
             newest_start: start,
             spare_bufs: Vec::new(),
+            spare_sectors: Vec::new(),
             head: Vec::new(),
         }
     }
@@ -268,11 +272,26 @@ impl StreamInner {
         self.next_pos
     }
 
-    /// Keeps a buffer that is free again for the next block, if it is one for any block.
+    /// A buffer of `len` bytes, whole sectors, that holds anything.
+    pub fn short_buf(&mut self, len: usize) -> AlignedBuf {
+        assert!(
+            len.is_multiple_of(SECTOR_BYTES),
+            "a block has whole sectors"
+        );
+        let spare = (len == SECTOR_BYTES).then(|| self.spare_sectors.pop());
+        spare.flatten().unwrap_or_else(|| AlignedBuf::zeroed(len))
+    }
+
+    /// Keeps a buffer that is free again for the next block, if it is one for any block, or for the shortest.
     pub fn recycle(&mut self, buf: AlignedBuf) {
         assert!(buf.len() <= self.block_bytes_max, "the buffer of a block");
-        if buf.len() == self.block_bytes_max && self.spare_bufs.len() < SPARE_BUFS_MAX {
-            self.spare_bufs.push(buf);
+        let (spares, max) = match buf.len() {
+            len if len == self.block_bytes_max => (&mut self.spare_bufs, SPARE_BUFS_MAX),
+            SECTOR_BYTES => (&mut self.spare_sectors, SPARE_SECTORS_MAX),
+            _ => return,
+        };
+        if spares.len() < max {
+            spares.push(buf);
         }
     }
 }

@@ -11,6 +11,8 @@ use crate::ring::Ring;
 
 /// The longest part of a stream that one append carries, bytes.
 const CHUNK_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of padding that are looked at together.
+const ZEROS_AT_ONCE: usize = 64;
 
 impl Link {
     /// Sends of a stream's tail what was not sent, as far as the connection takes it, and one call may. Returns whether a further call
@@ -136,7 +138,34 @@ fn chunk(tail: &Ring, from: Pos) -> (&[u8], u32) {
     );
     let to = tail.end().0.min(from.0 + CHUNK_BYTES_MAX);
     let [bytes, _around] = tail.parts(from, Pos(to));
-    let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
-    let (bytes, zeros) = bytes.split_at(bytes.len() - zeros);
+    let (bytes, zeros) = bytes.split_at(bytes.len() - zeros_at_end(bytes));
     (bytes, u32::try_from(zeros.len()).expect("a chunk is short"))
+}
+
+/// How many zeros are at the end. A short block is mostly padding, so they are looked at many at once.
+fn zeros_at_end(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    while let Some((before, last)) = rest.split_last_chunk::<ZEROS_AT_ONCE>()
+        && *last == [0; ZEROS_AT_ONCE]
+    {
+        rest = before;
+    }
+    let end = rest.iter().rposition(|byte| *byte != 0);
+    bytes.len() - end.map_or(0, |last| last + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_are_counted_at_the_end_alone() {
+        for data in [&[][..], &[1], &[0, 1], &[1, 0, 0, 2], &[3; 70]] {
+            for zeros in 0..200 {
+                let mut bytes = data.to_vec();
+                bytes.resize(data.len() + zeros, 0);
+                assert_eq!(zeros_at_end(&bytes), zeros);
+            }
+        }
+    }
 }
