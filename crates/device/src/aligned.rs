@@ -5,11 +5,13 @@ use std::ops::{Deref, DerefMut};
 
 use perdura_base::limits::SECTOR_BYTES;
 
-/// A fixed-size, zeroed buffer at a 4 KiB boundary.
+/// A buffer at a 4 KiB boundary, of a fixed size or with room for one.
 pub struct AlignedBuf {
     raw: Vec<u8>,
     start: usize,
     len: usize,
+    /// The most bytes that it can hold.
+    room: usize,
 }
 
 impl AlignedBuf {
@@ -27,7 +29,68 @@ impl AlignedBuf {
             raw[start..].as_ptr().addr().is_multiple_of(SECTOR_BYTES),
             "byte {start} is aligned"
         );
-        AlignedBuf { raw, start, len }
+        AlignedBuf {
+            raw,
+            start,
+            len,
+            room: len,
+        }
+    }
+
+    /// An empty buffer with room for `room` bytes. Its memory is not touched before it is used.
+    #[must_use]
+    pub fn with_room(room: usize) -> Self {
+        let mut raw: Vec<u8> = Vec::with_capacity(room + SECTOR_BYTES);
+        let misaligned = raw.as_ptr().addr() % SECTOR_BYTES;
+        let start = (SECTOR_BYTES - misaligned) % SECTOR_BYTES;
+        raw.resize(start, 0);
+        let len = 0;
+        AlignedBuf {
+            raw,
+            start,
+            len,
+            room,
+        }
+    }
+
+    /// A buffer with a copy of these bytes.
+    #[must_use]
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut buf = AlignedBuf::with_room(bytes.len());
+        buf.push(bytes);
+        buf
+    }
+
+    /// The most bytes that it can hold.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Adds bytes at its end, for which there is room.
+    pub fn push(&mut self, bytes: &[u8]) {
+        assert!(
+            self.len + bytes.len() <= self.room,
+            "{} bytes behind {} in a buffer of {}",
+            bytes.len(),
+            self.len,
+            self.room
+        );
+        self.raw.truncate(self.start + self.len);
+        self.raw.extend_from_slice(bytes);
+        self.len += bytes.len();
+        assert!(
+            self.raw[self.start..]
+                .as_ptr()
+                .addr()
+                .is_multiple_of(SECTOR_BYTES),
+            "the room is in one place"
+        );
+    }
+
+    /// Empties it. The room stays.
+    pub fn clear(&mut self) {
+        self.len = 0;
     }
 }
 
@@ -62,5 +125,29 @@ mod tests {
             assert_eq!(buf.len(), len);
             assert_eq!(buf.as_ptr().addr() % SECTOR_BYTES, 0);
         }
+    }
+
+    #[test]
+    fn a_buffer_with_room_fills_up_and_stays_in_its_place() {
+        for room in [0, 1, 4096, 100_000] {
+            let mut buf = AlignedBuf::with_room(room);
+            for round in 1..4 {
+                assert_eq!((buf.len(), buf.room()), (0, room));
+                let (first, second) = (vec![round; room / 3], vec![round + 7; room - room / 3]);
+                buf.push(&first);
+                buf.push(&second);
+                assert_eq!(*buf, [first, second].concat());
+                assert_eq!(buf.as_ptr().addr() % SECTOR_BYTES, 0);
+                buf.clear();
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "5 bytes behind 4096 in a buffer of 4100")]
+    fn a_buffer_takes_no_more_than_it_has_room_for() {
+        let mut buf = AlignedBuf::with_room(4100);
+        buf.push(&[1; 4096]);
+        buf.push(&[2; 5]);
     }
 }

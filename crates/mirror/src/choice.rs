@@ -5,13 +5,15 @@
 //! * A group leaves Mirror when what was acknowledged is synced.
 //! * A stream moves to the group of other nodes only when those hold what was acknowledged.
 
+use std::borrow::Cow;
+
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Pos, StreamId};
 
 use crate::link::Link;
 use crate::options::MirrorOptions;
 use crate::state::State;
-use crate::view::{Member, Mode, View};
+use crate::view::{GROUPS_MAX, Member, Mode, View};
 use crate::writer::Log;
 
 /// What the choice depends on.
@@ -28,17 +30,24 @@ impl Choice<'_> {
     /// The view, if it is another one than that in force.
     pub fn view(&self) -> Option<View> {
         let state = self.state;
-        let mut next = state.view.clone();
-        for (number, mode) in next.groups.iter_mut().enumerate() {
-            *mode = self.mode(number);
+        // Most looks find nothing to change.
+        let mut next = Cow::Borrowed(&state.view);
+        for number in 0..state.groups.len() {
+            if let Some(mode) = self.next_mode(number) {
+                next.to_mut().groups[number] = mode;
+            }
         }
-        for number in 0..next.homes.len() {
+        for number in 0..state.view.homes.len() {
             let stream = StreamId(u8::try_from(number).expect("at most 16 streams"));
-            next.homes[number] = next_home(state, &next, stream);
+            let home = next_home(state, &next, stream);
+            if home != next.homes[number] {
+                next.to_mut().homes[number] = home;
+            }
         }
-        if next == state.view {
+        let Cow::Owned(mut next) = next else {
             return None;
-        }
+        };
+        assert!(next != state.view, "a view that changes is another one");
         next.v += 1;
         next.hard = self.log.durable();
         assert!(
@@ -78,8 +87,8 @@ impl Choice<'_> {
         }
     }
 
-    /// The mode that a group should have.
-    fn mode(&self, number: usize) -> Mode {
+    /// The mode that a group should have, if it has another one.
+    fn next_mode(&self, number: usize) -> Option<Mode> {
         let state = self.state;
         let links = &state.groups[number];
         let mode = &state.view.groups[number];
@@ -97,10 +106,8 @@ impl Choice<'_> {
             })
         };
         if state.is_stopping {
-            return match self.is_synced || armed(Flaw::DiskBeforeTail) {
-                true => Mode::Disk,
-                false => mode.clone(),
-            };
+            let is_synced = self.is_synced || armed(Flaw::DiskBeforeTail);
+            return (is_synced && *mode != Mode::Disk).then_some(Mode::Disk);
         }
         let has_caught_up = |link: &Link| {
             let mut streams = streams();
@@ -110,16 +117,19 @@ impl Choice<'_> {
             link.is_ready() && is_fine(link) && (!behind || armed(Flaw::ReturnsBehind))
         };
         let both = || {
-            let fine = links.iter().all(has_caught_up);
+            let (one, other) = (links[0].identity()?, links[1].identity()?);
+            let apart =
+                one.inc != other.inc && (self.options.one_machine || one.machine != other.machine);
+            if !apart || !links.iter().all(has_caught_up) {
+                return None;
+            }
             let members = [member_of(&links[0])?, member_of(&links[1])?];
-            let apart = members[0].inc != members[1].inc
-                && (self.options.one_machine || members[0].machine != members[1].machine);
-            (fine && apart).then(|| Mode::Mirror(Box::new(members)))
+            Some(Mode::Mirror(Box::new(members)))
         };
         match mode {
             Mode::Mirror(members) => {
                 let next = match (serves(&members[0]), serves(&members[1])) {
-                    (true, true) => return mode.clone(),
+                    (true, true) => return None,
                     (true, false) => Mode::Solo(members[0].clone()),
                     (false, true) => Mode::Solo(members[1].clone()),
                     (false, false) => Mode::Disk,
@@ -128,14 +138,11 @@ impl Choice<'_> {
                 self.log.want_copy();
                 let synced = streams()
                     .all(|(stream, raised)| !is_home(stream) || self.log.synced(stream) >= *raised);
-                match synced || armed(Flaw::DiskBeforeTail) {
-                    true => next,
-                    false => mode.clone(),
-                }
+                (synced || armed(Flaw::DiskBeforeTail)).then_some(next)
             }
-            Mode::Solo(member) if serves(member) => both().unwrap_or_else(|| mode.clone()),
-            Mode::Solo(_) => Mode::Disk,
-            Mode::Disk => both().unwrap_or(Mode::Disk),
+            Mode::Solo(member) if serves(member) => both(),
+            Mode::Solo(_) => Some(Mode::Disk),
+            Mode::Disk => both(),
         }
     }
 }
@@ -143,22 +150,22 @@ impl Choice<'_> {
 /// The groups whose nodes are sent a stream: the one that it belongs to, in the view or in one that may replace it,
 /// and the one to which it should go back.
 pub(crate) fn homes(state: &State, stream: StreamId) -> impl Iterator<Item = usize> + use<> {
-    let at = usize::from(stream.0);
-    let view = usize::from(state.view.homes[at]);
-    let pending = state
-        .pending
-        .as_ref()
-        .map(|pending| usize::from(pending.homes[at]));
-    let first = at % state.groups.len();
-    let spare = spare_home(state, stream);
-    let mut all = [Some(view), pending, Some(first), spare];
-    all.sort_unstable();
-    for at in (1..all.len()).rev() {
-        if all[at] == all[at - 1] {
-            all[at] = None;
-        }
-    }
-    all.into_iter().flatten()
+    let (at, count) = (usize::from(stream.0), state.groups.len());
+    let pending = state.pending.as_ref();
+    let pending = pending.map(|pending| usize::from(pending.homes[at]));
+    let first = at % count;
+    let all = [
+        Some(usize::from(state.view.homes[at])),
+        pending,
+        Some(first),
+        spare_home(state, stream),
+    ];
+    const { assert!(GROUPS_MAX <= 16, "a bit for each group") };
+    let bits = all
+        .into_iter()
+        .flatten()
+        .fold(0_u16, |bits, home| bits | 1 << home);
+    (0..count).filter(move |group| bits & 1 << group != 0)
 }
 
 /// A group that can take the stream while its own has lost both nodes.

@@ -6,22 +6,24 @@
 //! directions. A *cut* between a client and a node holds frames back in one direction or both, without either side
 //! noticing. A node that is killed loses its memory; a paused one answers later.
 
+mod arbiter;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use perdura_base::num::to_u64;
-use perdura_base::{Error, Pos, Result, StreamId, Uuid};
+use perdura_base::{Pos, Result, StreamId, Uuid};
 
 use crate::handshake::Identity;
 use crate::ids::{Generation, Machine, NodeInc};
 use crate::message::RingState;
 use crate::net::{Connection, Net, Sent};
 use crate::node::{Holdings, Node, NodeOptions, Peer};
-use crate::register::{Register, Swap};
 use crate::shared::{HeapMemory, Memories, Shared};
-use crate::view::View;
 use crate::{Key, Nonce};
+
+pub use arbiter::{Mood, SimRegister};
 
 /// Frames that a connection takes before it says that it is full.
 const QUEUE_MAX: usize = 64;
@@ -37,6 +39,9 @@ pub enum Way {
     /// From the node to the client.
     Down,
 }
+
+/// A connection in which a frame can move, and the direction.
+pub type Move = (u64, Way);
 
 struct Host {
     node: Option<Node>,
@@ -90,6 +95,8 @@ struct World {
     looks: u64,
     /// The frame with this number is lost, and its connection breaks.
     lost_frame: Option<u64>,
+    /// Room for the moves of a look.
+    moves: Vec<Move>,
 }
 
 impl World {
@@ -117,6 +124,48 @@ impl World {
         }
         let host = || self.hosts.get(&pipe.address);
         way == Way::Down || host().is_some_and(|host| !host.is_paused)
+    }
+
+    /// The moves that are possible now, in place of those of an earlier look.
+    fn look(&mut self, moves: &mut Vec<Move>) {
+        self.looks += 1;
+        moves.clear();
+        for (id, pipe) in &self.pipes {
+            let ways = [Way::Up, Way::Down].into_iter();
+            let possible = ways.filter(|way| self.can_move(pipe, *way));
+            moves.extend(possible.map(|way| (*id, way)));
+        }
+    }
+
+    fn deliver(&mut self, (id, way): Move) {
+        let lost = self.lost_frame == Some(self.frames);
+        self.frames += 1;
+        let Some(pipe) = self.pipes.get_mut(&id) else {
+            return;
+        };
+        if lost {
+            pipe.is_broken = true;
+            return;
+        }
+        match way {
+            Way::Down => {
+                let frame = pipe.down.pop_front();
+                pipe.arrived.extend(frame);
+            }
+            Way::Up => {
+                let host = self.hosts.get_mut(&pipe.address);
+                let node = host.and_then(|host| host.node.as_mut());
+                let (Some(frame), Some(node)) = (pipe.up.pop_front(), node) else {
+                    pipe.is_broken = true;
+                    return;
+                };
+                let outcome = node.handle(&mut pipe.peer, &frame);
+                pipe.down.push_back((outcome.reply, outcome.memory));
+                pipe.is_broken |= outcome.ends;
+            }
+        }
+        let gone = |pipe: &Pipe| pipe.is_left && (pipe.is_broken || pipe.up.is_empty());
+        self.pipes.retain(|_, pipe| !gone(pipe));
     }
 }
 
@@ -309,53 +358,29 @@ impl SimNet {
 
     /// The moves that are possible now.
     #[must_use]
-    pub fn moves(&self) -> Vec<(u64, Way)> {
-        let mut world = self.0.lock();
-        world.looks += 1;
-        let world = &*world;
-        let ways = [Way::Up, Way::Down];
-        let pipes = world
-            .pipes
-            .iter()
-            .flat_map(|(id, pipe)| ways.map(|way| (*id, pipe, way)));
-        pipes
-            .filter(|(_, pipe, way)| world.can_move(pipe, *way))
-            .map(|(id, _, way)| (id, way))
-            .collect()
+    pub fn moves(&self) -> Vec<Move> {
+        let mut moves = Vec::new();
+        self.0.lock().look(&mut moves);
+        moves
     }
 
     /// Moves one frame.
-    pub fn deliver(&self, (id, way): (u64, Way)) {
+    pub fn deliver(&self, to_move: Move) {
+        self.0.lock().deliver(to_move);
+    }
+
+    /// Looks what may move and moves one frame, of the move whose number `draw` returns for their count. Returns whether there was
+    /// one.
+    pub fn deliver_one(&self, draw: impl FnOnce(usize) -> usize) -> bool {
         let mut world = self.0.lock();
-        let world = &mut *world;
-        let lost = world.lost_frame == Some(world.frames);
-        world.frames += 1;
-        let Some(pipe) = world.pipes.get_mut(&id) else {
-            return;
-        };
-        if lost {
-            pipe.is_broken = true;
-            return;
+        let mut moves = std::mem::take(&mut world.moves);
+        world.look(&mut moves);
+        let is_one = !moves.is_empty();
+        if is_one {
+            world.deliver(moves[draw(moves.len())]);
         }
-        match way {
-            Way::Down => {
-                let frame = pipe.down.pop_front();
-                pipe.arrived.extend(frame);
-            }
-            Way::Up => {
-                let host = world.hosts.get_mut(&pipe.address);
-                let node = host.and_then(|host| host.node.as_mut());
-                let (Some(frame), Some(node)) = (pipe.up.pop_front(), node) else {
-                    pipe.is_broken = true;
-                    return;
-                };
-                let outcome = node.handle(&mut pipe.peer, &frame);
-                pipe.down.push_back((outcome.reply, outcome.memory));
-                pipe.is_broken |= outcome.ends;
-            }
-        }
-        let gone = |pipe: &Pipe| pipe.is_left && (pipe.is_broken || pipe.up.is_empty());
-        world.pipes.retain(|_, pipe| !gone(pipe));
+        world.moves = moves;
+        is_one
     }
 
     /// The network as one client has it.
@@ -485,108 +510,5 @@ impl Drop for SimConnection {
                 world.pipes.remove(&self.id);
             }
         }
-    }
-}
-
-/// What an arbiter does with the next operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mood {
-    /// It does it and says so.
-    Answers,
-    /// It does nothing and fails.
-    Fails,
-    /// It does it and fails.
-    DoesAndFails,
-    /// It fails, and does it later: when the simulator says so ([`SimRegister::land`]).
-    DoesLater,
-}
-
-#[derive(Default)]
-struct Arbiter {
-    view: Option<Vec<u8>>,
-    mood: Option<Mood>,
-    /// Swaps that were asked for and are still under way.
-    late: VecDeque<View>,
-    swaps: u64,
-}
-
-impl Arbiter {
-    fn swap(&mut self, next: &View) -> Swap {
-        let decode = |bytes: &Vec<u8>| View::decode(bytes).expect("what was stored");
-        let before = self.view.as_ref().map_or(0, |bytes| decode(bytes).v);
-        if before + 1 != next.v {
-            return Swap::Lost;
-        }
-        self.view = Some(next.encode());
-        self.swaps += 1;
-        Swap::Done
-    }
-}
-
-/// An arbiter whose answers a seed decides.
-#[derive(Clone, Default)]
-pub struct SimRegister(Arc<Mutex<Arbiter>>);
-
-impl SimRegister {
-    /// An arbiter without a view.
-    #[must_use]
-    pub fn new() -> SimRegister {
-        SimRegister::default()
-    }
-
-    /// What it does from now on.
-    pub fn set_mood(&self, mood: Mood) {
-        self.0.lock().mood = Some(mood);
-    }
-
-    /// The view in force.
-    ///
-    /// # Panics
-    /// If its bytes are none.
-    #[must_use]
-    pub fn view(&self) -> Option<View> {
-        let bytes = self.0.lock().view.clone();
-        bytes.map(|bytes| View::decode(&bytes).expect("what was stored"))
-    }
-
-    /// Changes of view so far.
-    #[must_use]
-    pub fn swaps(&self) -> u64 {
-        self.0.lock().swaps
-    }
-
-    /// Does the first of the swaps that are under way, if it still can be done.
-    pub fn land(&self) {
-        let mut arbiter = self.0.lock();
-        if let Some(late) = arbiter.late.pop_front() {
-            arbiter.swap(&late);
-        }
-    }
-
-    fn timed_out() -> Error {
-        Error::io("ask", "arbiter", std::io::ErrorKind::TimedOut.into())
-    }
-}
-
-impl Register for SimRegister {
-    fn read(&mut self) -> Result<Option<View>> {
-        match self.0.lock().mood {
-            Some(Mood::Fails) => return Err(SimRegister::timed_out()),
-            Some(Mood::Answers | Mood::DoesAndFails | Mood::DoesLater) | None => {}
-        }
-        Ok(self.view())
-    }
-
-    fn replace(&mut self, next: &View) -> Result<Swap> {
-        let mut arbiter = self.0.lock();
-        match arbiter.mood {
-            None | Some(Mood::Answers) => return Ok(arbiter.swap(next)),
-            Some(Mood::Fails) => {}
-            Some(Mood::DoesAndFails) => {
-                arbiter.swap(next);
-            }
-            Some(Mood::DoesLater) => arbiter.late.push_back(next.clone()),
-        }
-        Err(SimRegister::timed_out())
     }
 }

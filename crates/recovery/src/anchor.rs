@@ -339,7 +339,7 @@ pub fn open_anchor(disk: &dyn Disk) -> Result<Option<(AnchorFile, Anchor, Vec<St
 /// # Errors
 /// As [`open_anchor`].
 pub fn read_anchor(disk: &dyn Disk) -> Result<Option<Anchor>> {
-    Ok(open_anchor(disk)?.map(|(_, anchor, _)| anchor))
+    AnchorFile::read(disk)?.map(Anchor::of).transpose()
 }
 
 #[cfg(test)]

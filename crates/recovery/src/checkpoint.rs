@@ -216,7 +216,7 @@ impl Checkpointer {
             parts,
             directories,
             activity: Activity::Idle,
-            staging: AlignedBuf::zeroed(0),
+            staging: AlignedBuf::with_room(0),
             staged: Vec::new(),
             sidecar: Vec::new(),
             summer: PageSummer::new(),
@@ -290,8 +290,8 @@ impl Checkpointer {
         );
         let mut writer =
             DirectoryWriter::create(&disks.data, slot, k, &record.uuid, component.geometry())?;
-        if self.staging.is_empty() {
-            self.staging = AlignedBuf::zeroed(STAGING_BYTES);
+        if self.staging.room() == 0 {
+            self.staging = AlignedBuf::with_room(STAGING_BYTES);
             let staging = to_u64(STAGING_BYTES);
             component.memory().add(MemoryUse::Staging, staging);
         }
@@ -561,6 +561,6 @@ impl Drop for Checkpointer {
         self.parts
             .component
             .memory()
-            .sub(MemoryUse::Staging, to_u64(self.staging.len()));
+            .sub(MemoryUse::Staging, to_u64(self.staging.room()));
     }
 }

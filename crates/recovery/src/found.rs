@@ -328,7 +328,10 @@ pub(crate) fn check_images(
                 directory_path(slot, k)
             )));
         }
-        let listed = names.iter().any(|name| path.ends_with(&format!("/{name}")));
+        let listed = names.iter().any(|name| {
+            let before = path.strip_suffix(name.as_str());
+            before.is_some_and(|folder| folder.ends_with('/'))
+        });
         if anchor.image(slot).is_complete() && !listed {
             let file = format!("{}/{path}", data.name());
             return Err(missing_image(anchor, slot, file, "the directory"));

@@ -17,12 +17,14 @@ use crate::content::scramble;
 /// Steps in which a mirror ends, at most.
 const END_STEPS: usize = 200;
 
+/// The nodes' addresses, two for each group.
+pub(crate) type Groups = Arc<[[String; 2]]>;
+
 /// Nodes and what is between them.
 pub(crate) struct Fabric {
     pub net: SimNet,
     pub register: SimRegister,
-    /// The nodes' addresses, two for each group.
-    pub groups: Vec<[String; 2]>,
+    pub groups: Groups,
     /// Bytes of a stream that may be shipped and not synced.
     tail_bytes: u64,
     random: Arc<AtomicU64>,
@@ -45,7 +47,7 @@ impl Fabric {
         Fabric {
             net,
             register: SimRegister::new(),
-            groups: addresses,
+            groups: addresses.into(),
             tail_bytes,
             random: Arc::new(AtomicU64::new(seed)),
         }
@@ -57,7 +59,7 @@ impl Fabric {
         Nodes {
             options: MirrorOptions {
                 tail_bytes_max: self.tail_bytes,
-                ..MirrorOptions::new(self.groups.clone(), Key::none())
+                ..MirrorOptions::new(self.groups.to_vec(), Key::none())
             },
             net: self.net.client(client),
             register: Arc::new(move |_| Ok(Box::new(register.clone()) as Box<dyn Register>)),
@@ -75,11 +77,9 @@ impl Fabric {
 /// Moves up to so many frames, each of a drawn connection.
 pub(crate) fn deliver(net: &SimNet, rng: &mut Rng, frames: usize) {
     for _ in 0..frames {
-        let moves = net.moves();
-        if moves.is_empty() {
+        if !net.deliver_one(|moves| rng.usize(0..moves)) {
             return;
         }
-        net.deliver(moves[rng.usize(0..moves.len())]);
     }
 }
 

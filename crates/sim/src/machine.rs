@@ -232,8 +232,7 @@ impl<E: Engine> Machine<E> {
 
     /// Faults that struck so far, whatever their kind.
     pub(crate) fn faults_struck(&self) -> u64 {
-        let struck = |disk: &Arc<SimDisk>| disk.faults().values().sum::<u64>();
-        self.disks.iter().map(struck).sum()
+        self.disks.iter().map(|disk| disk.faults_struck()).sum()
     }
 
     /// Copies of the disks as they are.

@@ -13,7 +13,6 @@
 use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::{Error, Incarnation, Result, StreamId, Uuid};
 use perdura_device::{Access, AlignedBuf, Disk, File, Through};
 
@@ -53,10 +52,8 @@ impl Placement {
         write: impl Fn(&dyn File, &[u8], Flaw) -> Result<(), E>,
     ) -> Result<(), E> {
         let header = |span: Span, followed| {
-            let mut buf = AlignedBuf::zeroed(SECTOR_BYTES);
-            let header = encode_header(self.id(span), &self.uuid, span.bytes, followed);
-            buf.copy_from_slice(&header);
-            buf
+            let id = self.id(span);
+            AlignedBuf::copy_of(&encode_header(id, &self.uuid, span.bytes, followed))
         };
         let own = header(next.span, followed);
         write(next.file.as_ref(), &own, Flaw::HeaderNotDurable)?;

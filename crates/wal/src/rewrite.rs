@@ -13,7 +13,6 @@
 use std::ops::Range;
 
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Error, Pos, Result};
 use perdura_device::{Access, AlignedBuf, Disk, File, read_exact_at};
@@ -112,8 +111,7 @@ impl StreamScan {
         let segment = &self.segments[segment];
         let file = disk.open(&segment.id.path(), Access::Direct)?;
         if !armed(Flaw::TailOnlySynced) {
-            let mut header = AlignedBuf::zeroed(SECTOR_BYTES);
-            header.copy_from_slice(&encode_header(
+            let header = AlignedBuf::copy_of(&encode_header(
                 segment.id,
                 &anchor.uuid,
                 segment.span.bytes,

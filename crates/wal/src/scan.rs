@@ -221,6 +221,7 @@ pub(crate) fn open_segments(
         .filter_map(|name| SegmentId::parse(name))
         .collect();
     ids.sort_unstable();
+    let mut header = vec![0; SECTOR_BYTES];
     for id in ids {
         let Some(life) = lives.start_of(id.incarnation, stream) else {
             continue;
@@ -238,7 +239,6 @@ pub(crate) fn open_segments(
             opened => opened?,
         };
         let span = check_span(lives.segments, id, life, file.as_ref())?;
-        let mut header = vec![0; SECTOR_BYTES];
         let got = file.read_at(0, &mut header)?;
         let checked = check_header(id, &lives.uuid, &header[..got]);
         let followed = *checked.as_ref().unwrap_or(&false);

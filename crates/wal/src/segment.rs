@@ -139,31 +139,34 @@ pub fn is_foreign(fault: &str) -> bool {
     fault.starts_with(OTHER_DATABASE)
 }
 
-/// The header, with the mark that its checksum is of. Mark and checksum are in different sectors of a disk,
+/// The mark of a header, and whether its checksum holds. Mark and checksum are in different sectors of a disk,
 /// so a crash while the mark is written leaves one of them new and the other one old.
-fn with_whole_mark(bytes: &[u8]) -> Option<(Vec<u8>, bool)> {
-    let mut header = bytes.get(..SECTOR_BYTES)?.to_vec();
-    let crc = u32::from_le_bytes(header[CRC_AT..].try_into().ok()?);
-    let mut is_whole = crc == crc32c(&header[..CRC_AT]);
-    if !is_whole && header[FOLLOWED_AT] <= 1 {
-        header[FOLLOWED_AT] ^= 1;
-        is_whole = crc == crc32c(&header[..CRC_AT]);
-        // What is torn was not durable: no block of a next segment was written.
-        header[FOLLOWED_AT] = 0;
+fn whole_mark(bytes: &[u8]) -> Option<(u8, bool)> {
+    let (covered, crc) = bytes.get(..SECTOR_BYTES)?.split_at(CRC_AT);
+    let crc = u32::from_le_bytes(crc.try_into().ok()?);
+    let mark = covered[FOLLOWED_AT];
+    if crc == crc32c(covered) {
+        return Some((mark, true));
     }
-    Some((header, is_whole))
+    if mark > 1 {
+        return Some((mark, false));
+    }
+    let mut other = covered.to_vec();
+    other[FOLLOWED_AT] ^= 1;
+    // What is torn was not durable: no block of a next segment was written.
+    Some((0, crc == crc32c(&other)))
 }
 
 /// Whether a segment says that it is followed by another; or what is wrong with its header. A mark that a
 /// crash has torn does not say so, and is nothing wrong.
 pub fn check_header(id: SegmentId, uuid: &Uuid, bytes: &[u8]) -> Result<bool, String> {
     let read = || {
-        let (header, whole) = with_whole_mark(bytes)?;
-        let mut r = Reader::new(&header);
+        let (followed, whole) = whole_mark(bytes)?;
+        let mut r = Reader::new(bytes);
         let magic = r.array::<4>()?;
         let version = r.u16()?;
         let stream = r.u8()?;
-        let followed = r.u8()?;
+        r.u8()?;
         let owner = Uuid(r.array::<16>()?);
         let incarnation = r.u32()?;
         r.u32()?;

@@ -13,7 +13,7 @@ use crate::path::bytes_u64;
 pub(super) struct SimFile {
     pub(super) state: Arc<Mutex<State>>,
     pub(super) life: u64,
-    pub(super) path: String,
+    pub(super) path: Arc<str>,
     pub(super) direct: bool,
     pub(super) ino: Ino,
 }

@@ -148,6 +148,12 @@ impl SimDisk {
         self.state.lock().meters.0.clone()
     }
 
+    /// How many faults were injected since the disk was made.
+    #[must_use]
+    pub fn faults_struck(&self) -> u64 {
+        self.state.lock().meters.0.values().sum()
+    }
+
     /// Bit rot: flips bit `bit` (0 to 7) of a byte, on the disk and in all caches. Returns
     /// whether the file exists and is that long.
     pub fn flip(&self, path: &str, byte: u64, bit: u8) -> bool {
@@ -237,13 +243,16 @@ impl SimDisk {
     }
 
     fn opened(&self, state: &mut State, path: &str, access: Access, ino: u64) -> Arc<dyn File> {
-        let named = state.storage.names.live.get(path);
-        assert_eq!(named, Some(&ino), "{path} is opened by its name");
+        let named = state.storage.names.live.get_key_value(path);
+        let path = match named {
+            Some((path, named)) if *named == ino => Arc::clone(path),
+            named => panic!("{path} is opened by its name, which is that of {named:?}"),
+        };
         state.inode(ino).handles += 1;
         Arc::new(SimFile {
             state: Arc::clone(&self.state),
             life: state.life,
-            path: path.to_owned(),
+            path,
             direct: access == Access::Direct,
             ino,
         })

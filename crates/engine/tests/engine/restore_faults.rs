@@ -143,9 +143,9 @@ fn a_target_that_fails_at_any_io_ends_the_restore_with_an_error_and_leaves_nothi
                     ..none
                 },
             });
-            let before: u64 = disks.data.faults().values().sum();
+            let before = disks.data.faults_struck();
             let done = restored(&world, &disks);
-            let has_failed = disks.data.faults().values().sum::<u64>() > before;
+            let has_failed = disks.data.faults_struck() > before;
             disks.data.set_plan(FaultPlan::default());
             let what = format!("kind {kind}, the {nth}th: {done:?}");
             let is_whole = is_whole_or_nothing(&world, &disks, &what);
@@ -171,9 +171,9 @@ fn an_archive_whose_disk_fails_at_any_read_is_told_or_passed_over() {
             fail_read_at: Some(nth),
             ..FaultPlan::default()
         });
-        let before: u64 = world.archive.faults().values().sum();
+        let before = world.archive.faults_struck();
         let done = restored(&world, &disks);
-        let has_failed = world.archive.faults().values().sum::<u64>() > before;
+        let has_failed = world.archive.faults_struck() > before;
         world.archive.set_plan(FaultPlan::default());
         if !has_failed {
             done.expect("a restore");

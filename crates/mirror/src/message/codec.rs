@@ -12,23 +12,31 @@ use super::{
 use crate::auth::Nonce;
 use crate::ids::{Generation, Machine, NodeInc};
 
-/// Completes a frame: `body` ends with what the tail continues. Returns the frame without the tail.
-fn frame(kind: u8, body: &[u8], tail: &[u8]) -> Vec<u8> {
-    let mut covered = Vec::with_capacity(4 + body.len());
-    covered.put_u8(kind);
-    covered.put_zeros(3);
-    covered.put(body);
-    let len = 8 + covered.len() + tail.len();
+/// Where the kind stands, from which on the checksum covers a frame.
+const KIND_AT: usize = 8;
+
+/// A frame that begins: room for its head, behind which the body follows.
+fn begin() -> Vec<u8> {
+    let mut out = Vec::with_capacity(128);
+    out.put_zeros(KIND_AT + 4);
+    out
+}
+
+/// Completes the head of a frame that ends with what the tail continues.
+fn finish(out: &mut [u8], kind: u8, tail: &[u8]) {
+    let len = out.len() + tail.len();
     assert!(
         (FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&len),
         "a frame of {len} bytes"
     );
-    assert!(kind > 0 && covered[1..4] == [0; 3], "a frame of a kind");
-    let mut out = Vec::with_capacity(8 + covered.len());
-    out.put_u32(to_u32(len));
-    out.put_u32(crc32c_append(crc32c(&covered), tail));
-    out.put(&covered);
-    out
+    assert!(
+        kind > 0 && out[..KIND_AT + 4] == [0; KIND_AT + 4],
+        "a frame of a kind, without its head"
+    );
+    out[KIND_AT] = kind;
+    let crc = crc32c_append(crc32c(&out[KIND_AT..]), tail);
+    out[..4].copy_from_slice(&to_u32(len).to_le_bytes());
+    out[4..KIND_AT].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// The kind and body of a frame.
@@ -122,7 +130,7 @@ impl<'a> Request<'a> {
     /// The frame without its [`tail`](Self::tail).
     #[must_use]
     pub fn head(&self) -> Vec<u8> {
-        let mut body = Vec::with_capacity(64);
+        let mut body = begin();
         let kind = match self {
             Request::Hello {
                 version,
@@ -226,7 +234,8 @@ impl<'a> Request<'a> {
                 20
             }
         };
-        frame(kind, &body, self.tail())
+        finish(&mut body, kind, self.tail());
+        body
     }
 
     /// The end of the frame, which needs no copy.
@@ -341,7 +350,7 @@ impl<'a> Reply<'a> {
     /// The whole frame.
     #[must_use]
     pub fn frame(&self) -> Vec<u8> {
-        let mut body = Vec::with_capacity(64);
+        let mut body = begin();
         let (kind, tail): (u8, &[u8]) = match self {
             Reply::Greeting(greeting) => {
                 body.put(MAGIC);
@@ -427,9 +436,9 @@ impl<'a> Reply<'a> {
                 (16, &[])
             }
         };
-        let mut out = frame(kind, &body, tail);
-        out.put(tail);
-        out
+        finish(&mut body, kind, tail);
+        body.put(tail);
+        body
     }
 
     /// Decodes a frame.

@@ -22,6 +22,7 @@ impl Checkpointer {
             sweep.cut_late(id);
         }
         self.staged.clear();
+        self.staging.clear();
         self.sidecar.clear();
         let Checkpointer {
             parts,
@@ -39,8 +40,7 @@ impl Checkpointer {
             }
             Visit::Clean => {}
             Visit::Dirty(bytes) => {
-                let room = staged.len() * PAGE_BYTES;
-                staging[room..room + PAGE_BYTES].copy_from_slice(bytes);
+                staging.push(bytes);
                 staged.push(Staged { local, page });
             }
         };

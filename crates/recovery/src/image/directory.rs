@@ -1,5 +1,7 @@
 //! The directory of an image in memory: an entry for each page.
 
+use std::sync::LazyLock;
+
 use perdura_base::checksum::{affine_constant, linear_digest};
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::limits::PAGE_BYTES;
@@ -54,9 +56,8 @@ impl PageSummer {
     /// A summer.
     #[must_use]
     pub fn new() -> Self {
-        PageSummer {
-            zeros: affine_constant(PAGE_BYTES - META_BYTES),
-        }
+        static ZEROS: LazyLock<u64> = LazyLock::new(|| affine_constant(PAGE_BYTES - META_BYTES));
+        PageSummer { zeros: *ZEROS }
     }
 
     /// The digest of a page's logged region.

@@ -13,7 +13,7 @@ use super::world::ArchiveWorld;
 impl ArchiveWorld {
     /// Faults of the archive's disk that struck so far.
     fn store_faults(&self) -> u64 {
-        self.store.faults().values().sum()
+        self.store.faults_struck()
     }
 
     /// Whether something that was injected explains a failure of the archive's disk.

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use perdura::mirror::sim::{Mood, SimNet, SimRegister, Way};
 
-use crate::cluster::deliver;
+use crate::cluster::{Groups, deliver};
 use crate::swarm::pick;
 
 /// Nodes, network and arbiter, and what draws their fate.
@@ -11,7 +11,7 @@ pub(super) struct Trouble {
     pub rng: Rng,
     pub net: SimNet,
     pub register: SimRegister,
-    pub groups: Vec<[String; 2]>,
+    pub groups: Groups,
     /// Processes have had names up to here.
     pub clients: u32,
 }

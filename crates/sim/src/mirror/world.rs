@@ -10,7 +10,7 @@ use perdura::{Core, Disks, Env, Error, Nodes, Progress};
 use perdura_base::error::Family;
 use perdura_device::{Clock, Disk, ManualClock, SimDisk};
 
-use crate::cluster::Fabric;
+use crate::cluster::{Fabric, Groups};
 use crate::content::scramble;
 use crate::machine::keep_locked;
 use crate::report::{Check, Tally};
@@ -29,8 +29,7 @@ pub(super) struct World {
     pub clock: Arc<ManualClock>,
     pub net: SimNet,
     pub register: SimRegister,
-    /// The nodes' addresses, two for each group.
-    pub groups: Vec<[String; 2]>,
+    pub groups: Groups,
     fabric: Fabric,
     clients: u32,
     numbers: u64,
@@ -59,7 +58,7 @@ impl World {
             clock: Arc::new(ManualClock::at(1_700_000_000_000_000)),
             net: fabric.net.clone(),
             register: fabric.register.clone(),
-            groups: fabric.groups.clone(),
+            groups: Arc::clone(&fabric.groups),
             fabric,
             clients: 0,
             numbers: 0,
@@ -105,8 +104,7 @@ impl World {
 
     /// Faults of the disks that struck so far, whatever their kind.
     pub fn faults_struck(&self) -> u64 {
-        let struck = |disk: &Arc<SimDisk>| disk.faults().values().sum::<u64>();
-        self.disks.iter().map(struck).sum()
+        self.disks.iter().map(|disk| disk.faults_struck()).sum()
     }
 
     /// Whether no planned power cut has struck.
@@ -146,7 +144,7 @@ impl World {
             rng: self.rng.fork(),
             net: self.net.clone(),
             register: self.register.clone(),
-            groups: self.groups.clone(),
+            groups: Arc::clone(&self.groups),
             clients: client,
         });
         self.fabric.nodes(client, move || {
@@ -165,7 +163,7 @@ impl World {
             rng: self.rng.fork(),
             net: self.net.clone(),
             register: self.register.clone(),
-            groups: self.groups.clone(),
+            groups: Arc::clone(&self.groups),
             clients: self.clients,
         };
         act(&mut trouble)

@@ -2,7 +2,7 @@
 
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::{Reader, Writer};
-use perdura_base::limits::{FORMAT_VERSION, STREAMS_MAX};
+use perdura_base::limits::{FORMAT_VERSION, SECTOR_BYTES, STREAMS_MAX};
 use perdura_base::num::{to_u32, to_u64, to_usize};
 use perdura_base::{CkptEpoch, Epoch, Incarnation, Pos, Uuid};
 
@@ -78,9 +78,26 @@ impl Record {
         out
     }
 
+    /// Bytes of the record if no closed incarnation were named.
+    pub(super) fn bytes_without_chain(&self) -> usize {
+        let sections = self.sections.iter();
+        let payloads: usize = sections.map(|section| section.bytes.len()).sum();
+        self.log_part_with(&[]).len() + payloads
+    }
+
     fn log_part(&self) -> Vec<u8> {
+        assert!(
+            self.history.lives_follow_each_other(),
+            "the anchor of life {} names lives that do not follow each other",
+            self.history.incarnation
+        );
+        self.log_part_with(&self.history.chain)
+    }
+
+    /// The log's part with these links in the place of the chain.
+    fn log_part_with(&self, chain: &[ChainLink]) -> Vec<u8> {
         let history = &self.history;
-        let mut out = Vec::with_capacity(1024);
+        let mut out = Vec::with_capacity(SECTOR_BYTES);
         out.put(MAGIC);
         out.put_u16(FORMAT_VERSION);
         out.put_u16(u16::try_from(self.sections.count()).expect("sections are few"));
@@ -105,18 +122,13 @@ impl Record {
             streams,
             "an end for each stream"
         );
-        assert!(
-            history.lives_follow_each_other(),
-            "the anchor of life {} names lives that do not follow each other",
-            history.incarnation
-        );
         history
             .vouched
             .ends
             .iter()
             .for_each(|pos| out.put_u64(pos.0));
-        out.put_u16(u16::try_from(history.chain.len()).expect("the chain is bounded"));
-        for link in &history.chain {
+        out.put_u16(u16::try_from(chain.len()).expect("the chain is bounded"));
+        for link in chain {
             assert_eq!((link.start.len(), link.cut.len()), (streams, streams));
             out.put_u32(link.incarnation.0);
             out.put_u64(link.durable.0);

@@ -8,7 +8,7 @@ use perdura_base::num::{round_up, to_u64, to_usize};
 use perdura_base::{Error, Result};
 use perdura_device::{Access, AlignedBuf, Disk, File};
 
-use super::copies::{Copies, SECTOR};
+use super::copies::{Chosen, Copies, SECTOR};
 use super::{ANCHOR_PATH, COPY_BYTES, Record};
 use crate::failure::Failure;
 
@@ -55,16 +55,33 @@ impl AnchorFile {
         Ok(anchor_file)
     }
 
-    /// Opens the file and reads the newer whole copy, or combines two damaged ones of one update.
-    /// `Ok(None)` if there is no database here. The strings say which copies are damaged or stale; the
-    /// next update writes both.
-    pub fn open(disk: &dyn Disk) -> Result<Option<(AnchorFile, Record, Vec<String>)>> {
+    /// Reads the record as [`open`](Self::open) does, without the right to change anything.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn read(disk: &dyn Disk) -> Result<Option<Record>> {
+        let chosen = AnchorFile::choose(disk)?;
+        Ok(chosen.map(|(_, chosen)| chosen.record))
+    }
+
+    /// The file, and what its copies say.
+    fn choose(disk: &dyn Disk) -> Result<Option<(Arc<dyn File>, Chosen)>> {
         let file = match disk.open(ANCHOR_PATH, Access::Direct) {
             Ok(file) => file,
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) => return Err(error),
         };
         let chosen = Copies::read(file.as_ref())?.choose()?;
+        Ok(Some((file, chosen)))
+    }
+
+    /// Opens the file and reads the newer whole copy, or combines two damaged ones of one update.
+    /// `Ok(None)` if there is no database here. The strings say which copies are damaged or stale; the
+    /// next update writes both.
+    pub fn open(disk: &dyn Disk) -> Result<Option<(AnchorFile, Record, Vec<String>)>> {
+        let Some((file, chosen)) = AnchorFile::choose(disk)? else {
+            return Ok(None);
+        };
         // Written with the first update: opening alone changes nothing.
         let doubtful = chosen.second_is_doubtful;
         let writes = Writes {
@@ -127,10 +144,9 @@ impl AnchorFile {
 
 /// The bytes of a copy, in whole sectors.
 fn sectors(record: &Record) -> Arc<AlignedBuf> {
-    let bytes = record.encode();
-    let mut sectors = AlignedBuf::zeroed(to_usize(round_up(to_u64(bytes.len()), SECTOR)));
-    sectors[..bytes.len()].copy_from_slice(&bytes);
-    Arc::new(sectors)
+    let mut bytes = record.encode();
+    bytes.resize(to_usize(round_up(to_u64(bytes.len()), SECTOR)), 0);
+    Arc::new(AlignedBuf::copy_of(&bytes))
 }
 
 #[cfg(test)]

@@ -147,10 +147,8 @@ impl Record {
     /// about 2,300 with one stream, 240 with 16.
     #[must_use]
     pub fn chain_max(&self) -> usize {
-        let mut without = self.clone();
-        without.history.chain.clear();
         let link_bytes = 12 + 16 * usize::from(self.history.streams);
-        COPY_BYTES.saturating_sub(without.encode().len()) / link_bytes
+        COPY_BYTES.saturating_sub(self.bytes_without_chain()) / link_bytes
     }
 }
 

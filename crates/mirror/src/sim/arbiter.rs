@@ -1,0 +1,113 @@
+//! An arbiter under a seed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use perdura_base::{Error, Result};
+
+use crate::register::{Register, Swap};
+use crate::view::View;
+
+/// What an arbiter does with the next operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mood {
+    /// It does it and says so.
+    Answers,
+    /// It does nothing and fails.
+    Fails,
+    /// It does it and fails.
+    DoesAndFails,
+    /// It fails, and does it later: when the simulator says so ([`SimRegister::land`]).
+    DoesLater,
+}
+
+#[derive(Default)]
+struct Arbiter {
+    view: Option<Vec<u8>>,
+    mood: Option<Mood>,
+    /// Swaps that were asked for and are still under way.
+    late: VecDeque<View>,
+    swaps: u64,
+}
+
+impl Arbiter {
+    fn swap(&mut self, next: &View) -> Swap {
+        let decode = |bytes: &Vec<u8>| View::decode(bytes).expect("what was stored");
+        let before = self.view.as_ref().map_or(0, |bytes| decode(bytes).v);
+        if before + 1 != next.v {
+            return Swap::Lost;
+        }
+        self.view = Some(next.encode());
+        self.swaps += 1;
+        Swap::Done
+    }
+}
+
+/// An arbiter whose answers a seed decides.
+#[derive(Clone, Default)]
+pub struct SimRegister(Arc<Mutex<Arbiter>>);
+
+impl SimRegister {
+    /// An arbiter without a view.
+    #[must_use]
+    pub fn new() -> SimRegister {
+        SimRegister::default()
+    }
+
+    /// What it does from now on.
+    pub fn set_mood(&self, mood: Mood) {
+        self.0.lock().mood = Some(mood);
+    }
+
+    /// The view in force.
+    ///
+    /// # Panics
+    /// If its bytes are none.
+    #[must_use]
+    pub fn view(&self) -> Option<View> {
+        let bytes = self.0.lock().view.clone();
+        bytes.map(|bytes| View::decode(&bytes).expect("what was stored"))
+    }
+
+    /// Changes of view so far.
+    #[must_use]
+    pub fn swaps(&self) -> u64 {
+        self.0.lock().swaps
+    }
+
+    /// Does the first of the swaps that are under way, if it still can be done.
+    pub fn land(&self) {
+        let mut arbiter = self.0.lock();
+        if let Some(late) = arbiter.late.pop_front() {
+            arbiter.swap(&late);
+        }
+    }
+
+    fn timed_out() -> Error {
+        Error::io("ask", "arbiter", std::io::ErrorKind::TimedOut.into())
+    }
+}
+
+impl Register for SimRegister {
+    fn read(&mut self) -> Result<Option<View>> {
+        match self.0.lock().mood {
+            Some(Mood::Fails) => return Err(SimRegister::timed_out()),
+            Some(Mood::Answers | Mood::DoesAndFails | Mood::DoesLater) | None => {}
+        }
+        Ok(self.view())
+    }
+
+    fn replace(&mut self, next: &View) -> Result<Swap> {
+        let mut arbiter = self.0.lock();
+        match arbiter.mood {
+            None | Some(Mood::Answers) => return Ok(arbiter.swap(next)),
+            Some(Mood::Fails) => {}
+            Some(Mood::DoesAndFails) => {
+                arbiter.swap(next);
+            }
+            Some(Mood::DoesLater) => arbiter.late.push_back(next.clone()),
+        }
+        Err(SimRegister::timed_out())
+    }
+}
