@@ -135,7 +135,7 @@ pub(crate) fn bring_back(
     let log_memory = LogMemory {
         block_bytes_max: options.block_bytes_max,
         queue_bytes_max: options.queue_bytes_max,
-        mirror: env.nodes.as_ref().map(|nodes| perdura_wal::MirrorOptions {
+        mirror: env.nodes.as_ref().map(|nodes| perdura_wal::TailOptions {
             tail_bytes_max: nodes.options.tail_bytes_max,
         }),
     };

@@ -8,7 +8,7 @@ use perdura_base::{Epoch, Pos, Result, StreamId};
 use perdura_heap::Heap;
 use perdura_wal::segment::SegmentId;
 use perdura_wal::{
-    ChainLink, EpochEnds, FlushProgress, MirrorOptions, RestartRecord, Rung, Wal, WalOptions,
+    ChainLink, EpochEnds, FlushProgress, RestartRecord, Rung, TailOptions, Wal, WalOptions,
 };
 
 use crate::anchor_cell::AnchorCell;
@@ -51,7 +51,7 @@ pub struct LogMemory {
     /// Bytes that may wait for a stream's flusher before appends are refused.
     pub queue_bytes_max: u64,
     /// Set if other memories hold the log too.
-    pub mirror: Option<MirrorOptions>,
+    pub mirror: Option<TailOptions>,
 }
 
 /// What a restart hands over comes from one database.

@@ -10,7 +10,7 @@ use perdura_recovery::{
     Disks, Level, LogMemory, Method, NewDatabase, RestartOptions, Schedule, Tail, create,
     flush_all, restart, resume,
 };
-use perdura_wal::{FlushProgress, FrameKind, MirrorOptions, Rung, Scheme, SegmentSizes, Wal};
+use perdura_wal::{FlushProgress, FrameKind, Rung, Scheme, SegmentSizes, TailOptions, Wal};
 
 const STREAMS: u8 = 2;
 
@@ -55,7 +55,7 @@ fn a_restart_goes_on_without_what_the_mirror_held_only_if_its_options_say_so() {
     let memory = LogMemory {
         block_bytes_max: 4096,
         queue_bytes_max: 1 << 20,
-        mirror: Some(MirrorOptions {
+        mirror: Some(TailOptions {
             tail_bytes_max: 1 << 20,
         }),
     };

@@ -79,7 +79,7 @@ pub use frame::{
 };
 pub use lives::Lives;
 pub use log::{Wal, WalOptions, WalStart, WalStats};
-pub use mirror::MirrorOptions;
+pub use mirror::TailOptions;
 pub use rung::{Reached, Rung};
 pub use scan::{BlockRef, COPIED, Check, StreamScan, scan_stream};
 pub use scheme::{Guard, Mode, Order, Scheme};

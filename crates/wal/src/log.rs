@@ -15,7 +15,7 @@ use crate::age::Ages;
 use crate::anchor::Vouched;
 use crate::ends::{Closing, Ends};
 use crate::flusher::{FlushState, Segment};
-use crate::mirror::MirrorOptions;
+use crate::mirror::TailOptions;
 use crate::rung::{DurableEpochs, PerRung, Rung};
 use crate::segment::SegmentId;
 use crate::shelf::{SegmentShelf, StreamLife};
@@ -35,7 +35,7 @@ pub struct WalOptions {
     /// Bytes that may wait for a stream's flusher before appends are refused; with a mirror, beyond its tail.
     pub queue_bytes_max: u64,
     /// Set if other memories hold the log too.
-    pub mirror: Option<MirrorOptions>,
+    pub mirror: Option<TailOptions>,
 }
 
 impl Default for WalOptions {

@@ -14,9 +14,9 @@ use crate::log::{Stream, Wal};
 use crate::rung::Rung;
 use crate::sync::Ordering;
 
-/// Settings of a log whose blocks other memories hold too.
+/// How long the tail of a log may be whose blocks other memories hold too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MirrorOptions {
+pub struct TailOptions {
     /// Bytes of a stream that may be sealed and not synced on disk; a block's at least.
     pub tail_bytes_max: u64,
 }

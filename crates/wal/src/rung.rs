@@ -21,7 +21,7 @@ use crate::sync::AtomicU64;
 pub enum Rung {
     /// In the segments on the log's disks, synced.
     Disk,
-    /// In the memories that hold the log, of a log that has a mirror ([`MirrorOptions`](crate::MirrorOptions)).
+    /// In the memories that hold the log, of a log that has a mirror ([`TailOptions`](crate::TailOptions)).
     Mirror,
 }
 

@@ -1,7 +1,7 @@
 //! The tail of a stream: its sealed blocks, which the sealing machine adds and the flusher takes.
 //!
 //! Without a mirror the tail is bounded by what may be in flight. With one, sealing runs ahead of the copy to
-//! disk, as far as [`MirrorOptions`](crate::MirrorOptions) allows, and only the copy keeps that bound.
+//! disk, as far as [`TailOptions`](crate::TailOptions) allows, and only the copy keeps that bound.
 //!
 //! # Invariants
 //! * Blocks enter and leave the tail in the order of their positions and without a gap.

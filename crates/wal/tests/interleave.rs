@@ -13,8 +13,8 @@ use perdura_device::{
 use perdura_wal::frame::for_each_frame;
 use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{
-    Check, Direction, FlushProgress, FrameKind, History, LogCursor, MirrorOptions, Rung, Scheme,
-    SegmentSizes, StreamScan, Wait, Wal, WalOptions, WalStart, decide_cut, scan_stream,
+    Check, Direction, FlushProgress, FrameKind, History, LogCursor, Rung, Scheme, SegmentSizes,
+    StreamScan, TailOptions, Wait, Wal, WalOptions, WalStart, decide_cut, scan_stream,
 };
 use shuttle::rand::Rng;
 use shuttle::sync::Mutex;
@@ -35,7 +35,7 @@ fn open(disk: &Arc<dyn Disk>) -> Arc<Wal> {
     open_with(disk, None)
 }
 
-fn open_with(disk: &Arc<dyn Disk>, mirror: Option<MirrorOptions>) -> Arc<Wal> {
+fn open_with(disk: &Arc<dyn Disk>, mirror: Option<TailOptions>) -> Arc<Wal> {
     let start = WalStart {
         uuid: Uuid([5; 16]),
         incarnation: Incarnation(1),
@@ -394,7 +394,7 @@ fn two_rungs() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     disk.make_dir(LOG_DIR).unwrap();
     let tail_bytes_max = 1 << 20;
-    let wal = open_with(&disk, Some(MirrorOptions { tail_bytes_max }));
+    let wal = open_with(&disk, Some(TailOptions { tail_bytes_max }));
     wal.mirror_follows_disk(false);
     let none = PartitionSet::empty();
     let append = |payload: &[u8]| {

@@ -6,7 +6,7 @@ use perdura_device::CrashProfile;
 use perdura_recovery::{Level, METHODS, Method, Player};
 use perdura_steal::{KeyedOptions, Route};
 use perdura_tree::monitor::Limits;
-use perdura_wal::{MirrorOptions, Scheme};
+use perdura_wal::{Scheme, TailOptions};
 
 use crate::course::Course;
 use crate::swarm::{draw_schedule, draw_streams, pick, shift, sometimes};
@@ -112,7 +112,7 @@ impl Swarm {
         };
         swarm.course.draw_faults(rng);
         if rng.u8(0..4) == 0 {
-            swarm.options.mirror = Some(MirrorOptions {
+            swarm.options.mirror = Some(TailOptions {
                 tail_bytes_max: 64 << 10,
             });
             // Rot is met without the memory, which may be needed.

@@ -45,7 +45,7 @@ pub struct KeyedOptions {
     pub queue_bytes_max: u64,
     /// Where else the log is held, if the caller has its blocks shipped ([`perdura_wal::Wal::ship_by`]): commits are acknowledged there, and
     /// pages written when the log's disk has it.
-    pub mirror: Option<perdura_wal::MirrorOptions>,
+    pub mirror: Option<perdura_wal::TailOptions>,
     /// Whether to open without what only other memories held of the log.
     pub accept_loss: bool,
     /// Which stream a transaction is given.

@@ -5,7 +5,7 @@ use perdura_device::{Clock, Disk, ManualClock, MemDisk};
 
 use super::*;
 use crate::segment::LOG_DIR;
-use crate::{FlushProgress, FrameKind, MirrorOptions, SegmentSizes, Wal, WalOptions, WalStart};
+use crate::{FlushProgress, FrameKind, SegmentSizes, TailOptions, Wal, WalOptions, WalStart};
 
 fn log(streams: u8, has_mirror: bool) -> (Wal, Arc<ManualClock>) {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
@@ -21,7 +21,7 @@ fn log(streams: u8, has_mirror: bool) -> (Wal, Arc<ManualClock>) {
     };
     let options = WalOptions {
         segments: SegmentSizes::fixed(64 << 10),
-        mirror: has_mirror.then_some(MirrorOptions {
+        mirror: has_mirror.then_some(TailOptions {
             tail_bytes_max: 1 << 20,
         }),
         ..WalOptions::default()

@@ -7,7 +7,7 @@ use perdura_device::{Access, CrashProfile, Disk, FaultPlan, SimDisk, SimSnapshot
 use perdura_wal::drain::{Drained, KeptTail, drain};
 use perdura_wal::segment::{SEGMENT_HEADER_BYTES, SegmentId};
 use perdura_wal::{
-    Check, FlushProgress, FrameKind, History, MirrorOptions, Rung, SegmentSizes, StreamScan, Wait,
+    Check, FlushProgress, FrameKind, History, Rung, SegmentSizes, StreamScan, TailOptions, Wait,
     Wal, WalOptions, scan_stream,
 };
 
@@ -64,7 +64,7 @@ pub fn leave(work: Work, profile: CrashProfile) -> Left {
         segments: history.segments,
         block_bytes_max: work.block_bytes_max,
         queue_bytes_max: 1 << 30,
-        mirror: Some(MirrorOptions {
+        mirror: Some(TailOptions {
             tail_bytes_max: 1 << 30,
         }),
     };

@@ -7,7 +7,7 @@ use perdura_base::{CkptEpoch, Epoch, Error, PartitionSet, Pos, StreamId};
 use perdura_device::{Access, CrashProfile, Disk, SimDisk};
 use perdura_wal::segment::{SEGMENT_HEADER_BYTES, SegmentId};
 use perdura_wal::{
-    Check, FlushProgress, FrameKind, History, MirrorOptions, Rung, SegmentSizes, StreamScan, Wait,
+    Check, FlushProgress, FrameKind, History, Rung, SegmentSizes, StreamScan, TailOptions, Wait,
     Wal, WalOptions, block, decide_cut, scan_stream,
 };
 
@@ -24,7 +24,7 @@ fn options(anchor: &History, block_bytes_max: usize, tail_bytes_max: u64) -> Wal
         segments: anchor.segments,
         block_bytes_max,
         queue_bytes_max: 4 * MIB,
-        mirror: Some(MirrorOptions { tail_bytes_max }),
+        mirror: Some(TailOptions { tail_bytes_max }),
     }
 }
 
