@@ -27,12 +27,14 @@ pub(crate) struct Fabric {
     pub groups: Groups,
     /// Bytes of a stream that may be shipped and not synced.
     tail_bytes: u64,
+    /// How long a writer may acknowledge by its disk after it has asked the arbiter, nanoseconds; 0: for ever.
+    lease_ns: u64,
     random: Arc<AtomicU64>,
 }
 
 impl Fabric {
     /// Groups of two nodes that run, each on a machine that no other one is on.
-    pub fn new(seed: u64, groups: u8, tail_bytes: u64) -> Fabric {
+    pub fn new(seed: u64, groups: u8, tail_bytes: u64, lease_ns: u64) -> Fabric {
         let net = SimNet::new();
         let mut addresses = Vec::new();
         for group in 0..groups {
@@ -49,6 +51,7 @@ impl Fabric {
             register: SimRegister::new(),
             groups: addresses.into(),
             tail_bytes,
+            lease_ns,
             random: Arc::new(AtomicU64::new(seed)),
         }
     }
@@ -59,6 +62,7 @@ impl Fabric {
         Nodes {
             options: MirrorOptions {
                 tail_bytes_max: self.tail_bytes,
+                lease_ns: self.lease_ns,
                 ..MirrorOptions::new(self.groups.to_vec(), Key::none())
             },
             net: self.net.client(client),
@@ -98,7 +102,7 @@ impl Cluster {
     pub fn new(seed: u64, clock: Arc<ManualClock>) -> Cluster {
         let mut rng = Rng::with_seed(scramble(seed ^ 0x636c_7573));
         Cluster {
-            fabric: Fabric::new(seed, rng.u8(1..=2), 64 << 10),
+            fabric: Fabric::new(seed, rng.u8(1..=2), 64 << 10, 0),
             clock,
             client: Cell::new(0),
             rng,

@@ -21,7 +21,7 @@ fn lives_and_takeovers_meet_every_state() {
 }
 
 /// What a few hundred runs must have come through.
-const MARKS: [&str; 19] = [
+const MARKS: [&str; 20] = [
     "acknowledged_asleep",
     "acknowledged_lost",
     "ahead_of_disk",
@@ -34,6 +34,7 @@ const MARKS: [&str; 19] = [
     "disks_taken_away",
     "drained",
     "fell_asleep",
+    "lease_over",
     "loss_accepted",
     "loss_refused",
     "mirror",

@@ -4,7 +4,8 @@
 //! shipped and copied, frames move one by one, the view changes, checkpoints run. Nodes are killed, started again with an empty
 //! memory, paused, cut off in one direction; connections break or stay half open; the arbiter fails, also after it has done
 //! what it was asked. A life ends cleanly, in a power cut with or without nodes, or falls asleep: its process
-//! goes on later, while a next one opens the database or when that has. Opens are interrupted at any I/O and begun again.
+//! goes on later, while a next one opens the database or when that has. Opens are interrupted at any I/O and begun again. In a quarter of
+//! the runs writers have a lease, which an arbiter that does not answer ends.
 //!
 //! What is checked, for each rung by itself:
 //!

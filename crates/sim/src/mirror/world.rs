@@ -19,6 +19,14 @@ use super::character::Character;
 use super::trouble::Trouble;
 use super::writer::Writer;
 
+/// A lease in runs that have one, nanoseconds: some steps and rounds long.
+const LEASE_NS: u64 = 80_000_000;
+
+/// Whether the writers of a run have a lease.
+fn has_lease(seed: u64) -> bool {
+    seed % 4 == 1
+}
+
 /// Everything a run consists of.
 pub(super) struct World {
     pub seed: u64,
@@ -43,7 +51,8 @@ pub(super) struct World {
 impl World {
     /// A machine with empty disks, and nodes that run.
     pub fn new(seed: u64, rng: Rng, character: Character) -> World {
-        let fabric = Fabric::new(seed, character.groups, character.tail_bytes);
+        let lease_ns = if has_lease(seed) { LEASE_NS } else { 0 };
+        let fabric = Fabric::new(seed, character.groups, character.tail_bytes, lease_ns);
         let disks = if character.apart {
             1 + u64::from(character.streams)
         } else {
@@ -185,6 +194,10 @@ impl World {
         let is_replaced = newest.is_some_and(|newest| newest > writer.generation);
         match error.is_fenced() {
             true if is_replaced => return Ok(()),
+            true if has_lease(self.seed) && error.to_string().contains("log-lease") => {
+                self.reach("lease_over");
+                return Ok(());
+            }
             true => return Err(format!("{step}: no other writer has claimed, and: {error}")),
             false => {}
         }
