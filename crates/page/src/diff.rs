@@ -88,10 +88,11 @@ fn differ_at_their_ends(before: &[u8], now: &[u8], at: usize) -> bool {
 
 /// Whether the next 64 bytes are equal, as most of a row that grows at its end.
 fn go_on_alike(before: &[u8], now: &[u8], at: usize) -> bool {
-    match (before.get(at..at + 64), now.get(at..at + 64)) {
-        (Some(before), Some(now)) => before == now,
-        _ => false,
-    }
+    let next = || {
+        let (before, now) = (before.get(at..)?, now.get(at..)?);
+        Some((before.first_chunk::<64>()?, now.first_chunk::<64>()?))
+    };
+    next().is_some_and(|(before, now)| before == now)
 }
 
 fn first_difference(before: &[u8], now: &[u8], mut at: usize) -> Option<usize> {

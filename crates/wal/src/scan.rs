@@ -473,7 +473,7 @@ impl Scanner<'_> {
             if block::decode_newer(head).is_some_and(|header| is_ours(&header)) {
                 return Err(newer_block(self.out.segments[segment].id.path(), offset));
             }
-            let blank = head.iter().all(|b| *b == 0);
+            let blank = *head == [0; HEADER_BYTES][..head.len()];
             return Ok(Err(
                 (!blank).then(|| "a header that does not check out".into())
             ));

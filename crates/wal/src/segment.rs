@@ -91,7 +91,7 @@ fn push_padded(out: &mut String, number: u64, width: usize) {
         rest /= 10;
     }
     let from = first.min(DIGITS_MAX - width.min(DIGITS_MAX));
-    out.extend(digits[from..].iter().map(|digit| char::from(*digit)));
+    out.push_str(str::from_utf8(&digits[from..]).expect("digits are ASCII"));
 }
 
 /// The inverse of [`push_padded`]: a number that is written so and in no other way.

@@ -73,7 +73,8 @@ impl Link {
             && open.all(|(of, ring)| ring.is_some() || !matches!(of, Progress::Open { .. }))
     }
 
-    pub(super) fn has_mapped(&self) -> bool {
+    /// Whether a stream's blocks are written into the node's memory.
+    pub fn has_mapped(&self) -> bool {
         self.mapped.iter().any(Option::is_some)
     }
 }

@@ -2,7 +2,7 @@
 
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::{Reader, Writer};
-use perdura_base::limits::{FORMAT_VERSION, SECTOR_BYTES, STREAMS_MAX};
+use perdura_base::limits::{FORMAT_VERSION, STREAMS_MAX};
 use perdura_base::num::{to_u32, to_u64, to_usize};
 use perdura_base::{CkptEpoch, Epoch, Incarnation, Pos, Uuid};
 
@@ -97,7 +97,7 @@ impl Record {
     /// The log's part with these links in the place of the chain.
     fn log_part_with(&self, chain: &[ChainLink]) -> Vec<u8> {
         let history = &self.history;
-        let mut out = Vec::with_capacity(SECTOR_BYTES);
+        let mut out = Vec::with_capacity(1024);
         out.put(MAGIC);
         out.put_u16(FORMAT_VERSION);
         out.put_u16(u16::try_from(self.sections.count()).expect("sections are few"));

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
+use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::{round_up, to_u64, to_usize};
 use perdura_base::{Error, Result};
 use perdura_device::{Access, AlignedBuf, Disk, File};
@@ -144,9 +145,12 @@ impl AnchorFile {
 
 /// The bytes of a copy, in whole sectors.
 fn sectors(record: &Record) -> Arc<AlignedBuf> {
-    let mut bytes = record.encode();
-    bytes.resize(to_usize(round_up(to_u64(bytes.len()), SECTOR)), 0);
-    Arc::new(AlignedBuf::copy_of(&bytes))
+    let bytes = record.encode();
+    let room = to_usize(round_up(to_u64(bytes.len()), SECTOR));
+    let mut sectors = AlignedBuf::with_room(room);
+    sectors.push(&bytes);
+    sectors.push(&[0; SECTOR_BYTES][..room - bytes.len()]);
+    Arc::new(sectors)
 }
 
 #[cfg(test)]
