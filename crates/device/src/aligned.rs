@@ -171,6 +171,19 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_was_used_before_is_zeroed() {
+        for len in [1, 4096, 5000, 100_000] {
+            AlignedBuf::zeroed(len).fill(7);
+            let mut room = AlignedBuf::with_room(len);
+            assert!(room.is_empty());
+            room.push(&[8]);
+            assert_eq!(*room, [8]);
+            drop(room);
+            assert_eq!(*AlignedBuf::zeroed(len), vec![0; len]);
+        }
+    }
+
+    #[test]
     fn a_buffer_with_room_fills_up_and_stays_in_its_place() {
         for room in [0, 1, 4096, 100_000] {
             let mut buf = AlignedBuf::with_room(room);
