@@ -6,6 +6,16 @@ use crate::lease::Lease;
 use crate::link::Link;
 use crate::view::View;
 
+/// Whether the anchor says that acknowledgements may rest on nodes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Anchored {
+    No,
+    /// An update has begun, and perhaps failed: what it has left may be written later, with another update.
+    Perhaps,
+    /// It says so durably.
+    Yes,
+}
+
 /// The writer's side between two steps.
 pub(crate) struct State {
     pub view: View,
@@ -14,7 +24,7 @@ pub(crate) struct State {
     pub groups: Vec<[Link; 2]>,
     /// How far acknowledgements may have gone in each stream.
     pub raised: Vec<Pos>,
-    pub anchored: bool,
+    pub anchored: Anchored,
     pub lease: Lease,
     /// The rings of writers before this one are to be dropped: by node, group by group.
     pub unretired: Vec<[bool; 2]>,

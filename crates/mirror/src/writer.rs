@@ -46,7 +46,7 @@ use crate::net::Net;
 use crate::options::MirrorOptions;
 use crate::register::{Register, Swap};
 use crate::ring::Ring;
-use crate::state::State;
+use crate::state::{Anchored, State};
 use crate::status::{GroupStatus, NodeStatus, Status};
 use crate::view::{Mode, View};
 
@@ -172,7 +172,10 @@ impl Mirror {
                 unretired: vec![[true; 2]; groups.len()],
                 groups,
                 raised: start,
-                anchored,
+                anchored: match anchored {
+                    true => Anchored::Yes,
+                    false => Anchored::No,
+                },
                 lease: Lease::new(options.lease_ns),
                 is_stopping: false,
                 fenced: None,
@@ -250,10 +253,12 @@ impl Mirror {
                 false => Ok(Managed::Idle),
             };
         };
-        if next.is_mirrored() && !state.anchored && !armed(Flaw::MirrorBeforeAnchor) {
+        let is_anchored = state.anchored == Anchored::Yes;
+        if next.is_mirrored() && !is_anchored && !armed(Flaw::MirrorBeforeAnchor) {
+            state.anchored = Anchored::Perhaps;
             drop(state);
             log.anchor(true)?;
-            self.state.lock().anchored = true;
+            self.state.lock().anchored = Anchored::Yes;
             return Ok(Managed::Step);
         }
         assert!(state.pending.is_none(), "one change of view at a time");
@@ -274,9 +279,9 @@ impl Mirror {
 
     /// All is on disk as the view says: so says the anchor, at last.
     fn stop(&self, log: &dyn Log) -> Result<Managed> {
-        if self.state.lock().anchored {
+        if self.state.lock().anchored != Anchored::No {
             log.anchor(false)?;
-            self.state.lock().anchored = false;
+            self.state.lock().anchored = Anchored::No;
         }
         Ok(Managed::Stopped)
     }

@@ -13,7 +13,7 @@ use super::{Log, Mirror};
 use crate::choice::{held_by, homes};
 use crate::ids::NodeInc;
 use crate::link::Link;
-use crate::state::State;
+use crate::state::{Anchored, State};
 use crate::view::{Member, Mode, View};
 
 /// A thread pumps so often at most for others that have left word, one after the other.
@@ -178,7 +178,7 @@ impl Mirror {
             Mode::Solo(member) => held(member).min(by_disk()),
             Mode::Mirror(members) => {
                 assert!(
-                    state.anchored
+                    state.anchored == Anchored::Yes
                         || armed(Flaw::MirrorBeforeAnchor)
                         || armed(Flaw::AnchorBeforeTail),
                     "the anchor says that acknowledgements rest on nodes"

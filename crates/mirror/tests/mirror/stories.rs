@@ -1,10 +1,11 @@
 //! What went wrong once, step by step.
 
 use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 
 use perdura_base::{Epoch, Pos, StreamId};
 use perdura_mirror::sim::Way;
-use perdura_mirror::{Log, Mode};
+use perdura_mirror::{Log, Managed, Mode};
 
 use crate::world::{ModelLog, Rig};
 
@@ -134,6 +135,21 @@ fn a_stream_goes_home_to_a_mirror_when_its_members_hold_it() {
     rig.net.heal();
     rig.pass_ms(100);
     assert_eq!(rig.view().homes[0], 0, "it holds the stream now");
+}
+
+/// A disk without space refused the anchor's update with which a mirror begins, and had the record ready for the next one. The writer
+/// ended cleanly before a mirror came about, with nothing to take back as it believed; the record was written with another
+/// update, and the database would not start without its nodes. Found by a run of the simulator among a million: seed 30712169.
+#[test]
+fn a_clean_end_takes_back_what_a_failed_update_of_the_anchor_may_have_left() {
+    let mut rig = Rig::new(1, 1);
+    rig.log.anchor_fails.store(true, Ordering::SeqCst);
+    rig.step_until(|rig| rig.log.is_anchored());
+    assert!(!rig.view().is_mirrored(), "the update has failed");
+    rig.mirror.begin_stop();
+    let (mirror, log) = (&rig.mirror, rig.log.as_ref());
+    let ended = (0..100).find(|_| mirror.manage(log, rig.now_ns).unwrap() == Managed::Stopped);
+    assert!(ended.is_some() && !rig.log.is_anchored());
 }
 
 /// A log that is told of an acknowledgement, and does something once before it returns: the thread that pumps has the nodes.

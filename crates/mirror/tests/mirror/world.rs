@@ -11,7 +11,7 @@ mod takeover;
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use perdura_base::{Epoch, Error, Pos, Result, StreamId, Uuid};
@@ -61,6 +61,8 @@ pub struct ModelLog {
     /// The clock that the mirror reads.
     now_ns: AtomicU64,
     anchor: Arc<Mutex<Anchor>>,
+    /// The next update of the anchor fails, and has been done.
+    pub anchor_fails: AtomicBool,
     life: u32,
 }
 
@@ -86,8 +88,16 @@ impl ModelLog {
             }),
             now_ns: AtomicU64::new(0),
             anchor,
+            anchor_fails: AtomicBool::new(false),
             life,
         }
+    }
+}
+
+impl ModelLog {
+    /// Whether the anchor says that acknowledgements may rest on nodes.
+    pub fn is_anchored(&self) -> bool {
+        self.anchor.lock().mirrored
     }
 }
 
@@ -134,7 +144,10 @@ impl Log for ModelLog {
             return Err(Error::Fenced("a later life".into()));
         }
         anchor.mirrored = mirrored;
-        Ok(())
+        match self.anchor_fails.swap(false, Ordering::SeqCst) {
+            true => Err(Error::Stopped("the disk is full".into())),
+            false => Ok(()),
+        }
     }
 }
 
