@@ -5,6 +5,7 @@
 #
 #   scripts/bench-mirror.sh                  both nodes share their memory with the server
 #   NODES=tcp scripts/bench-mirror.sh        the second one is reached by TCP, as on another machine
+#   BUSY_DISK=1 scripts/bench-mirror.sh      beside a process that writes to the same disk all the time
 #   ROUNDS=5 SECONDS_EACH=4 scripts/bench-mirror.sh
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -81,6 +82,12 @@ await "$disk"
 until_mode mirror yes >/dev/null
 
 quiet
+if [ -n "${BUSY_DISK:-}" ]; then
+    while :; do
+        dd if=/dev/zero of="$work/busy" bs=1M count=512 oflag=direct conv=notrunc status=none
+    done &
+    pids+=("$!")
+fi
 for load in "1 1" "50 1" "50 16"; do
     read -r clients pipeline <<<"$load"
     for ((round = 0; round < rounds; round++)); do

@@ -1,22 +1,9 @@
 //! A byte buffer whose start is aligned for direct I/O, without unsafe code: it allocates an extra
 //! sector and starts at the first aligned byte.
 
-use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
 use perdura_base::limits::SECTOR_BYTES;
-
-/// The allocator zeroes a buffer of at most so many bytes by hand, and would also zero what lies behind it.
-const SMALL_BYTES: usize = 64 * 1024;
-
-/// Buffers of one sector that a thread keeps, at most.
-const SPARES_MAX: usize = 16;
-
-thread_local! {
-    /// Memory for buffers of one sector. Headers and anchors are read and written through such buffers, which live for a
-    /// moment.
-    static SPARES: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
-}
 
 /// A buffer at a 4 KiB boundary, of a fixed size or with room for one.
 pub struct AlignedBuf {
@@ -31,12 +18,6 @@ impl AlignedBuf {
     /// A zeroed buffer of `len` bytes.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        if len <= SMALL_BYTES {
-            let mut buf = AlignedBuf::with_room(len);
-            buf.raw.resize(buf.start + len, 0);
-            buf.len = len;
-            return buf;
-        }
         let raw = vec![0; len + SECTOR_BYTES];
         let misaligned = raw.as_ptr().addr() % SECTOR_BYTES;
         let start = (SECTOR_BYTES - misaligned) % SECTOR_BYTES;
@@ -59,14 +40,7 @@ impl AlignedBuf {
     /// An empty buffer with room for `room` bytes. Its memory is not touched before it is used.
     #[must_use]
     pub fn with_room(room: usize) -> Self {
-        let spare = match room <= SECTOR_BYTES {
-            true => SPARES.try_with(|spares| spares.borrow_mut().pop()),
-            false => Ok(None),
-        };
-        let mut raw: Vec<u8> = match spare {
-            Ok(Some(raw)) => raw,
-            Ok(None) | Err(_) => Vec::with_capacity(room.max(SECTOR_BYTES) + SECTOR_BYTES),
-        };
+        let mut raw: Vec<u8> = Vec::with_capacity(room + SECTOR_BYTES);
         let misaligned = raw.as_ptr().addr() % SECTOR_BYTES;
         let start = (SECTOR_BYTES - misaligned) % SECTOR_BYTES;
         raw.resize(start, 0);
@@ -120,23 +94,6 @@ impl AlignedBuf {
     }
 }
 
-impl Drop for AlignedBuf {
-    /// Keeps the memory of a sector for the next buffer of this thread.
-    fn drop(&mut self) {
-        let mut raw = std::mem::take(&mut self.raw);
-        if raw.capacity() == 2 * SECTOR_BYTES {
-            raw.truncate(self.start);
-            // A thread that ends keeps nothing.
-            let _kept_or_freed = SPARES.try_with(|spares| {
-                let mut spares = spares.borrow_mut();
-                if spares.len() < SPARES_MAX {
-                    spares.push(raw);
-                }
-            });
-        }
-    }
-}
-
 impl Deref for AlignedBuf {
     type Target = [u8];
 
@@ -167,19 +124,6 @@ mod tests {
             let buf = AlignedBuf::zeroed(len);
             assert_eq!(buf.len(), len);
             assert_eq!(buf.as_ptr().addr() % SECTOR_BYTES, 0);
-        }
-    }
-
-    #[test]
-    fn memory_that_was_used_before_is_zeroed() {
-        for len in [1, 4096, 5000, 100_000] {
-            AlignedBuf::zeroed(len).fill(7);
-            let mut room = AlignedBuf::with_room(len);
-            assert!(room.is_empty());
-            room.push(&[8]);
-            assert_eq!(*room, [8]);
-            drop(room);
-            assert_eq!(*AlignedBuf::zeroed(len), vec![0; len]);
         }
     }
 

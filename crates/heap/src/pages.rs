@@ -25,12 +25,6 @@ use crate::undo::PartUndo;
 /// Bytes of a page on the memory account.
 pub(crate) const PAGE_MEMORY: u64 = 16 * 1024;
 
-/// The memory of a chunk of at most so many bytes is zeroed as its pages are written.
-const SMALL_CHUNK_BYTES: usize = 8 * PAGE_BYTES;
-
-/// A page that was never written.
-static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
-
 /// What is kept in memory about a page.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct PageState {
@@ -88,7 +82,6 @@ pub(crate) struct Pages {
     pub(crate) geometry: Geometry,
     pub(crate) memory: Arc<MemoryAccount>,
     ckpt_epoch: Arc<AtomicU64>,
-    /// The memory of each chunk, as far as it was written: behind that it is zeros.
     chunks: Vec<Vec<u8>>,
     pub(crate) states: Vec<PageState>,
     /// The pages of key-addressed tables are the second's.
@@ -171,30 +164,12 @@ impl Pages {
 
     pub(crate) fn page(&self, local: u32) -> &[u8] {
         let (chunk, at) = self.position(local);
-        let written = self.chunks[chunk].get(at..at + PAGE_BYTES);
-        written.unwrap_or(&ZEROS)
+        &self.chunks[chunk][at..at + PAGE_BYTES]
     }
 
     pub(crate) fn page_mut(&mut self, local: u32) -> &mut [u8] {
         let (chunk, at) = self.position(local);
-        let (chunk, end) = (&mut self.chunks[chunk], at + PAGE_BYTES);
-        if chunk.len() < end {
-            assert!(end <= chunk.capacity(), "a chunk has room for its pages");
-            chunk.resize(end, 0);
-        }
-        &mut chunk[at..end]
-    }
-
-    /// Writes a whole page.
-    pub(crate) fn put_page(&mut self, local: u32, bytes: &[u8]) {
-        assert_eq!(bytes.len(), PAGE_BYTES, "a page is put whole");
-        let (chunk, at) = self.position(local);
-        let chunk = &mut self.chunks[chunk];
-        if chunk.len() == at && at + PAGE_BYTES <= chunk.capacity() {
-            chunk.extend_from_slice(bytes);
-        } else {
-            self.page_mut(local).copy_from_slice(bytes);
-        }
+        &mut self.chunks[chunk][at..at + PAGE_BYTES]
     }
 
     pub(crate) fn state(&mut self, local: u32) -> &mut PageState {
@@ -223,12 +198,7 @@ impl Pages {
     pub(crate) fn grow_to(&mut self, local: u32) {
         let chunk_pages = usize::from(self.geometry.chunk_pages);
         while self.states.len() <= index(local) {
-            let bytes = chunk_pages * PAGE_BYTES;
-            // Pages that the system zeroes when they are touched cost least; an allocator zeroes what is small at once.
-            self.chunks.push(match bytes > SMALL_CHUNK_BYTES {
-                true => vec![0; bytes],
-                false => Vec::with_capacity(bytes),
-            });
+            self.chunks.push(vec![0; chunk_pages * PAGE_BYTES]);
             self.states
                 .resize(self.states.len() + chunk_pages, PageState::default());
         }

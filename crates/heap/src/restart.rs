@@ -77,12 +77,12 @@ impl Partition {
         if identities.is_none_or(|all| all.special) {
             state.flags |= flag::SPECIAL;
         }
+        let page = self.pages.page_mut(local);
         if changed {
-            let page = self.pages.page_mut(local);
             page[..META_BYTES].copy_from_slice(&bytes[..META_BYTES]);
             xor_into(&mut page[META_BYTES..], &bytes[META_BYTES..]);
         } else {
-            self.pages.put_page(local, bytes);
+            page.copy_from_slice(bytes);
         }
     }
 

@@ -16,6 +16,16 @@ pub(crate) enum Anchored {
     Yes,
 }
 
+impl Anchored {
+    /// What the anchor says after an update.
+    pub fn of(mirrored: bool) -> Anchored {
+        match mirrored {
+            true => Anchored::Yes,
+            false => Anchored::No,
+        }
+    }
+}
+
 /// The writer's side between two steps.
 pub(crate) struct State {
     pub view: View,

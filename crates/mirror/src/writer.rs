@@ -70,7 +70,7 @@ pub trait Log: Send + Sync {
     /// Says in the anchor, durably, whether acknowledgements may rest on nodes.
     ///
     /// # Errors
-    /// The anchor's.
+    /// The anchor's. What it was to say may be said later then, with another update.
     fn anchor(&self, mirrored: bool) -> Result<()>;
 }
 
@@ -172,10 +172,7 @@ impl Mirror {
                 unretired: vec![[true; 2]; groups.len()],
                 groups,
                 raised: start,
-                anchored: match anchored {
-                    true => Anchored::Yes,
-                    false => Anchored::No,
-                },
+                anchored: Anchored::of(anchored),
                 lease: Lease::new(options.lease_ns),
                 is_stopping: false,
                 fenced: None,
@@ -255,10 +252,8 @@ impl Mirror {
         };
         let is_anchored = state.anchored == Anchored::Yes;
         if next.is_mirrored() && !is_anchored && !armed(Flaw::MirrorBeforeAnchor) {
-            state.anchored = Anchored::Perhaps;
             drop(state);
-            log.anchor(true)?;
-            self.state.lock().anchored = Anchored::Yes;
+            self.anchor(log, true)?;
             return Ok(Managed::Step);
         }
         assert!(state.pending.is_none(), "one change of view at a time");
@@ -279,11 +274,19 @@ impl Mirror {
 
     /// All is on disk as the view says: so says the anchor, at last.
     fn stop(&self, log: &dyn Log) -> Result<Managed> {
-        if self.state.lock().anchored != Anchored::No {
-            log.anchor(false)?;
-            self.state.lock().anchored = Anchored::No;
+        let anchored = self.state.lock().anchored;
+        if anchored != Anchored::No {
+            self.anchor(log, false)?;
         }
         Ok(Managed::Stopped)
+    }
+
+    /// Has the anchor say whether acknowledgements may rest on nodes.
+    fn anchor(&self, log: &dyn Log, mirrored: bool) -> Result<()> {
+        self.state.lock().anchored = Anchored::Perhaps;
+        log.anchor(mirrored)?;
+        self.state.lock().anchored = Anchored::of(mirrored);
+        Ok(())
     }
 
     /// Asks the arbiter which view is in force.

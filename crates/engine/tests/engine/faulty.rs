@@ -30,7 +30,7 @@ fn key(client: u8, op: u32) -> [u8; 2] {
 }
 
 /// Opens the database on disks that may fail once `faults` is armed.
-fn open(options: &Options, faults: &Arc<Faults>) -> Result<Db> {
+pub fn open(options: &Options, faults: &Arc<Faults>) -> Result<Db> {
     let paths = options.paths();
     let open_dir = |dir: &Path| -> Result<Arc<dyn Disk>> {
         let inner = Arc::new(FileDisk::new(dir)?.with_log_io(options.log_io));

@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use fastrand::Rng;
 use perdura::{Error, Locks, LogWayReport, Result};
@@ -18,6 +19,8 @@ pub struct Faults {
     armed: AtomicBool,
     /// One write in so many fails for good; 0 none.
     fail_one_in: u32,
+    /// How long a write of a thread that waits takes besides, milliseconds.
+    delay_ms: AtomicU64,
     /// Writes that were held back, refused, and failed.
     pub struck: [AtomicU64; 3],
 }
@@ -42,6 +45,7 @@ impl Faults {
             rng: Mutex::new(Rng::with_seed(seed)),
             armed: AtomicBool::new(false),
             fail_one_in,
+            delay_ms: AtomicU64::new(0),
             struck: Default::default(),
         })
     }
@@ -49,6 +53,12 @@ impl Faults {
     /// From now on writes are at risk.
     pub fn arm(&self) {
         self.armed.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on each write of a thread that waits takes so much longer.
+    pub fn delay_writes(&self, by: Duration) {
+        let ms = u64::try_from(by.as_millis()).expect("a short time");
+        self.delay_ms.store(ms, Ordering::SeqCst);
     }
 
     fn draw(&self, below: usize) -> usize {
@@ -281,6 +291,8 @@ impl File for FaultyFile {
 
     /// The write of a thread that waits, also of a segment's header.
     fn write_durable(&self, offset: u64, parts: &[&[u8]], through: Through) -> Result<()> {
+        let delay_ms = self.faults.delay_ms.load(Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(delay_ms));
         match self.faults.of_write(false) {
             Fault::None | Fault::Held => self.inner.write_durable(offset, parts, through),
             fault => Err(self.faults.spoil(fault, &*self.inner, offset, parts)),

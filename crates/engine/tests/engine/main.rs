@@ -25,6 +25,7 @@ mod lost_disk;
 mod many_runs;
 mod mirrored;
 mod mirrored_faults;
+mod mirrored_threads;
 mod moments;
 mod ordered;
 mod proving;

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use perdura::mirror::sim::{SimNet, SimRegister, Way};
-use perdura::mirror::{Key, Machine, MirrorOptions, Mode, NumberedFiles, Patience, Register};
-use perdura::{Core, Db, Disks, Env, Error, Nodes, Options, Progress, Rung, Ticket};
+use perdura::mirror::{Key, Machine, MirrorOptions, Mode, Patience, Register};
+use perdura::{Core, Disks, Env, Error, Nodes, Options, Progress, Rung, Ticket};
 use perdura_base::Epoch;
-use perdura_device::{Clock, CrashProfile, Disk, ManualClock, SimDisk};
+use perdura_device::{Clock, CrashProfile, ManualClock, SimDisk};
 use perdura_recovery::log_end::log_end;
 use perdura_recovery::{Family, Level, Method, RestartOptions, Schedule};
 use perdura_wal::Scheme;
@@ -25,7 +24,7 @@ pub struct World {
     clients: AtomicU64,
 }
 
-fn deliver(net: &SimNet) {
+pub fn deliver(net: &SimNet) {
     while let Some(first) = net.moves().first() {
         net.deliver(*first);
     }
@@ -439,86 +438,6 @@ fn a_partition_of_one_node_stops_acknowledgements_until_the_view_changes() {
     world.net.heal();
     world.settle(&core);
     assert!(world.register.view().unwrap().is_mirrored(), "it came back");
-}
-
-/// With threads: nodes behind a network that a thread moves.
-#[test]
-fn a_database_with_threads_commits_in_memory_and_comes_back() {
-    let dir = tempfile::tempdir().unwrap();
-    let net = SimNet::new();
-    for (number, address) in (0u8..).zip(["a", "b"]) {
-        net.add(address, Machine([number + 1; 16]), 8 << 20, Key::none());
-    }
-    let views: Arc<dyn Disk> = Arc::new(perdura_device::MemDisk::new());
-    let moving = Arc::new(std::sync::atomic::AtomicBool::new(true));
-    let mover = {
-        let (net, moving) = (net.clone(), Arc::clone(&moving));
-        std::thread::spawn(move || {
-            while moving.load(Ordering::SeqCst) {
-                deliver(&net);
-                std::thread::sleep(Duration::from_micros(20));
-            }
-        })
-    };
-    let random = Arc::new(AtomicU64::new(1));
-    let options = |client: u32| {
-        let (random, token) = (Arc::clone(&random), u64::from(client));
-        let views = Arc::clone(&views);
-        let mut mirror = MirrorOptions::new(vec![["a".into(), "b".into()]], Key::none());
-        mirror.tail_bytes_max = 4 << 20;
-        let mut options = Options::new(dir.path());
-        options.durability = perdura::Durability::Mirror;
-        options.nodes = Some(Nodes {
-            options: mirror,
-            net: net.client(client),
-            register: Arc::new(move |uuid| {
-                Ok(
-                    Box::new(NumberedFiles::new(Arc::clone(&views), uuid, token))
-                        as Box<dyn Register>,
-                )
-            }),
-            random: Arc::new(move || random.fetch_add(1, Ordering::SeqCst)),
-            patience: Patience::default(),
-            pass: Arc::new(|| std::thread::sleep(Duration::from_millis(1))),
-        });
-        options
-    };
-    let db = Db::open(options(1)).unwrap();
-    while !db.is_mirrored() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    let table = db.map("rows").unwrap();
-    let (mut ahead, mut last) = (0, Epoch(0));
-    for round in 0..300_u32 {
-        table.put(round.to_be_bytes(), [7; 100]).unwrap();
-        let reached = db.reached();
-        ahead += u32::from(reached.at(Rung::Mirror) > reached.at(Rung::Disk));
-        assert!(reached.at(Rung::Mirror) >= last);
-        last = reached.at(Rung::Mirror);
-    }
-    assert!(ahead > 200, "acknowledged before the disk: {ahead} of 300");
-    let told = db.take_views();
-    assert!(
-        told.iter().any(|line| line.contains("mirror(a, b)")),
-        "{told:?}"
-    );
-    drop(table);
-    db.abandon();
-    let db = Db::open(options(2)).unwrap();
-    let table = db.map("rows").unwrap();
-    for round in 0..300_u32 {
-        assert_eq!(
-            table.get(round.to_be_bytes()).unwrap().as_deref(),
-            Some(&[7; 100][..])
-        );
-    }
-    drop(table);
-    db.close().unwrap();
-    let mut alone = options(3);
-    alone.nodes = None;
-    drop(Db::open(alone).expect("a clean end needs no nodes"));
-    moving.store(false, Ordering::SeqCst);
-    mover.join().unwrap();
 }
 
 #[test]

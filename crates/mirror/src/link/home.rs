@@ -73,8 +73,7 @@ impl Link {
             && open.all(|(of, ring)| ring.is_some() || !matches!(of, Progress::Open { .. }))
     }
 
-    /// Whether a stream's blocks are written into the node's memory.
-    pub fn has_mapped(&self) -> bool {
+    pub(super) fn has_mapped(&self) -> bool {
         self.mapped.iter().any(Option::is_some)
     }
 }

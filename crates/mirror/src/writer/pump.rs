@@ -12,7 +12,6 @@ use perdura_base::{Pos, StreamId};
 use super::{Log, Mirror};
 use crate::choice::{held_by, homes};
 use crate::ids::NodeInc;
-use crate::link::Link;
 use crate::state::{Anchored, State};
 use crate::view::{Member, Mode, View};
 
@@ -96,19 +95,14 @@ impl Mirror {
     /// Returns whether a node is to get the rest in the next round.
     fn send(&self, state: &mut State, log: &dyn Log, now_ns: u64) -> bool {
         let mut is_more_left = false;
-        let mut links = state.groups.iter().flatten();
-        let passes: &[bool] = match links.any(Link::has_mapped) {
-            true => &[false, true],
-            false => &[false],
-        };
-        for is_written in passes {
+        for is_written in [false, true] {
             for (number, tail) in (0u8..).zip(&self.tails) {
                 let stream = StreamId(number);
                 let mut tail = tail.lock();
                 tail.forget(log.synced(stream));
                 for home in homes(state, stream) {
                     let links = state.groups[home].iter_mut();
-                    for link in links.filter(|link| link.is_written(stream) == *is_written) {
+                    for link in links.filter(|link| link.is_written(stream) == is_written) {
                         is_more_left |= link.send(&self.caller, stream, &tail, now_ns);
                     }
                 }

@@ -24,10 +24,8 @@ pub const COMBINED: &str = "the anchor is combined from its two copies";
 pub(super) struct Copies {
     /// The bytes of each copy that can be read.
     bytes: [Option<AlignedBuf>; 2],
-    /// The record of each copy that is whole; only the second's if both hold the same bytes.
+    /// The record of each copy that is whole.
     records: [Option<Record>; 2],
-    /// Both copies hold the same bytes.
-    are_same: bool,
     /// What is wrong with the others.
     notes: Vec<String>,
     version: Option<u16>,
@@ -88,16 +86,6 @@ impl Copies {
     }
 
     fn note(&mut self, copy: usize, bytes: AlignedBuf) -> Result<()> {
-        let [first, second] = &mut self.records;
-        if let Some(before) = &self.bytes[0]
-            && **before == *bytes
-            && first.is_some()
-        {
-            assert_eq!(copy, 1, "the first copy is read first");
-            *second = first.take();
-            (self.are_same, self.bytes[1]) = (true, Some(bytes));
-            return Ok(());
-        }
         match Record::decode(&bytes) {
             Ok(record) => self.records[copy] = Some(record),
             Err(DecodeError::Damaged { at, why }) => {
@@ -138,7 +126,7 @@ impl Copies {
             [Some(first), Some(_)] if seqs[0] > seqs[1] => (first, false),
             [Some(_), Some(second)] => (second, true),
             [Some(first), None] => (first, true),
-            [None, Some(second)] => (second, self.are_same),
+            [None, Some(second)] => (second, false),
             [None, None] => {
                 let both = bytes[0].as_deref().zip(bytes[1].as_deref());
                 let Some((record, taken)) = both.and_then(|(one, other)| combine(one, other))
