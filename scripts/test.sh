@@ -9,6 +9,7 @@
 #   PERDURA_TREE_RUNS=200000 scripts/test.sh                              more crash runs of trees
 #   PERDURA_ARCHIVE_RUNS=90000 scripts/test.sh                            a million crashes of database and archive
 #   PERDURA_MIRROR_RUNS=1000000 scripts/test.sh                           more crash runs of the log in nodes
+#   PERDURA_MIRROR_ROUNDS=200 scripts/test.sh                             more failures of nodes and of links to them
 #   PERDURA_KILL_TABLES_ROUNDS=20 scripts/test.sh                         more kills of TPC-C
 #   PERDURA_DIFF_COMMANDS=1000000 scripts/test.sh                         more commands beside Redis
 #   PERDURA=target/release/perdura scripts/test.sh                        the last steps with a release build
@@ -37,6 +38,9 @@ done
 
 step "interleavings of the log's few locks"
 cargo test --locked -p perdura-wal --features shuttle,flaws --test interleave
+
+step "partitions between a database and its nodes"
+scripts/test-mirror-net.sh
 
 # From here on the program that the tests have built, or another one.
 PERDURA=$(realpath "${PERDURA:-${CARGO_TARGET_DIR:-target}/debug/perdura}")
