@@ -143,13 +143,28 @@ fn a_stream_goes_home_to_a_mirror_when_its_members_hold_it() {
 #[test]
 fn a_clean_end_takes_back_what_a_failed_update_of_the_anchor_may_have_left() {
     let mut rig = Rig::new(1, 1);
-    rig.log.anchor_fails.store(true, Ordering::SeqCst);
+    rig.log.anchor_failures.store(1, Ordering::SeqCst);
     rig.step_until(|rig| rig.log.is_anchored());
     assert!(!rig.view().is_mirrored(), "the update has failed");
     rig.mirror.begin_stop();
     let (mirror, log) = (&rig.mirror, rig.log.as_ref());
     let ended = (0..100).find(|_| mirror.manage(log, rig.now_ns).unwrap() == Managed::Stopped);
     assert!(ended.is_some() && !rig.log.is_anchored());
+}
+
+/// While a disk is full the anchor's update may fail again and again. A writer that believed the first of them acknowledged on two
+/// nodes, and a restart from its disk alone would not have known that something is missing.
+#[test]
+fn no_mirror_begins_before_an_update_of_the_anchor_is_done() {
+    let mut rig = Rig::new(1, 1);
+    rig.log.anchor_failures.store(3, Ordering::SeqCst);
+    rig.step_until(|rig| {
+        let left = rig.log.anchor_failures.load(Ordering::SeqCst);
+        assert!(left == 0 || !rig.view().is_mirrored(), "{left} are to fail");
+        left == 0
+    });
+    assert!(!rig.view().is_mirrored(), "the third one failed, too");
+    rig.step_until(|rig| rig.view().is_mirrored());
 }
 
 /// A log that is told of an acknowledgement, and does something once before it returns: the thread that pumps has the nodes.

@@ -11,7 +11,7 @@ mod takeover;
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use perdura_base::{Epoch, Error, Pos, Result, StreamId, Uuid};
@@ -61,8 +61,8 @@ pub struct ModelLog {
     /// The clock that the mirror reads.
     now_ns: AtomicU64,
     anchor: Arc<Mutex<Anchor>>,
-    /// The next update of the anchor fails, and has been done.
-    pub anchor_fails: AtomicBool,
+    /// So many of the next updates of the anchor fail, and have been done.
+    pub anchor_failures: AtomicU32,
     life: u32,
 }
 
@@ -88,7 +88,7 @@ impl ModelLog {
             }),
             now_ns: AtomicU64::new(0),
             anchor,
-            anchor_fails: AtomicBool::new(false),
+            anchor_failures: AtomicU32::new(0),
             life,
         }
     }
@@ -144,9 +144,11 @@ impl Log for ModelLog {
             return Err(Error::Fenced("a later life".into()));
         }
         anchor.mirrored = mirrored;
-        match self.anchor_fails.swap(false, Ordering::SeqCst) {
-            true => Err(Error::Stopped("the disk is full".into())),
-            false => Ok(()),
+        let one_less = |left: u32| left.checked_sub(1);
+        let failures = &self.anchor_failures;
+        match failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less) {
+            Ok(_) => Err(Error::Stopped("the disk is full".into())),
+            Err(_none_left) => Ok(()),
         }
     }
 }
