@@ -94,7 +94,7 @@ impl Remedy {
     }
 }
 
-/// Says on stderr what went wrong, and gives the exit code.
+/// Says on stderr, or in the log, what went wrong, and returns the exit code.
 pub fn code(done: anyhow::Result<()>, remedy: Remedy) -> ExitCode {
     let Err(error) = done else {
         return ExitCode::SUCCESS;
@@ -103,12 +103,10 @@ pub fn code(done: anyhow::Result<()>, remedy: Remedy) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let code = code_of(&error);
-    eprintln!("perdura: {}", output::shown(&told_once(&error)));
+    output::error(&told_once(&error));
     match code {
-        DAMAGED if !was_told(&error) => {
-            eprintln!("perdura: {}", remedy.text());
-        }
-        USAGE => eprintln!("perdura: see --help"),
+        DAMAGED if !was_told(&error) => output::error(remedy.text()),
+        USAGE => output::error("see --help"),
         _ => {}
     }
     ExitCode::from(code)

@@ -65,6 +65,7 @@ enum Verb {
 }
 
 fn main() -> std::process::ExitCode {
+    let _flush = perdura_logging::FlushAtEnd;
     let verb = Cli::parse().verb;
     let remedy = match verb {
         Verb::Backup(_) | Verb::Archive(_) | Verb::Restore(_) => exit::Remedy::Archive,

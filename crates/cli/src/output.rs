@@ -1,4 +1,4 @@
-//! Data on stdout: text or one JSON object.
+//! All that verbs print. Data on stdout: text or one JSON object. Words for people on stderr, or in the log if there is one.
 
 use std::io::Write;
 
@@ -22,6 +22,19 @@ pub fn json_line(out: &mut impl Write, value: &impl Serialize) -> Result<()> {
 pub fn text(text: &str) -> Result<()> {
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(())
+}
+
+/// Says why the verb fails: in the log if there is one, or else on stderr.
+pub fn error(text: &str) {
+    match perdura_logging::is_running() {
+        true => tracing::error!("{text}"),
+        false => note(&format!("perdura: {text}")),
+    }
+}
+
+/// Prints lines on stderr. One that takes nothing, a full disk or a closed pipe, changes nothing about the verb.
+pub fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", shown(text));
 }
 
 /// Text for a terminal: what would move its cursor or change its colors is escaped. Names and

@@ -4,6 +4,7 @@ use crate::engine::Durability;
 use crate::settings::{ClientShare, OutputLimits, PackedLimits};
 use crate::tls::{TlsAuthClients, TlsFiles};
 use perdura_base::limits::VALUE_BYTES_MAX;
+use perdura_logging::{LogFormat, LogLevel};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -90,6 +91,10 @@ pub struct ServerOptions {
     pub http_password: Option<String>,
     /// Whether other machines may read them without a password.
     pub http_public: bool,
+    /// The level from which on events are in the log.
+    pub log_level: LogLevel,
+    /// The form of the log's lines.
+    pub log_format: LogFormat,
     /// The file that the settings were read from, for CONFIG REWRITE.
     pub config_file: Option<PathBuf>,
     /// Values of names that Redis has and we do not need, where they are not the defaults.
@@ -158,6 +163,8 @@ impl Default for ServerOptions {
             http_hosts: Vec::new(),
             http_password: None,
             http_public: false,
+            log_level: LogLevel::Notice,
+            log_format: LogFormat::Text,
             config_file: None,
             ignored: BTreeMap::new(),
         }

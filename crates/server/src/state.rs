@@ -413,6 +413,7 @@ impl State {
     pub(crate) fn options_changed(&mut self) {
         self.notify = notify_classes(&self.options);
         self.packing = self.options.packed.packing();
+        perdura_logging::set_level(self.options.log_level);
         self.share_memory();
         self.note_accesses();
     }

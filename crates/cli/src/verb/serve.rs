@@ -71,27 +71,24 @@ pub fn read(path: &Path, settings: &mut Settings) -> Result<Vec<String>> {
 
 pub fn run(args: &Args) -> Result<()> {
     let (settings, notes) = args.settings()?;
-    for note in notes {
-        say(&note);
-    }
     let database = engine_options(&settings)?;
     let options = settings.server;
+    perdura_logging::start(options.log_level, options.log_format).context("starting the log")?;
+    for note in notes {
+        tracing::warn!("{note}");
+    }
     let addresses = options.listen.iter().chain(&options.tls_listen);
     let socket = options.unix_socket.iter();
     let places: Vec<String> = addresses
         .map(ToString::to_string)
         .chain(socket.map(|path| path.display().to_string()))
         .collect();
-    say(&format!(
+    tracing::info!(
         "perdura {} on {}, to be reached at {}",
         env!("CARGO_PKG_VERSION"),
         database.data.display(),
         places.join(", ")
-    ));
+    );
     let data = database.data.display().to_string();
-    perdura_server::serve(options, database, say).with_context(|| data)
-}
-
-fn say(line: &str) {
-    eprintln!("{line}");
+    perdura_server::serve(options, database, |line| tracing::info!("{line}")).with_context(|| data)
 }

@@ -113,7 +113,6 @@ pub const IGNORED: &[Ignored] = &[
     free("lfu-log-factor", "10", ANY),
     free("list-compress-depth", "0", ANY),
     fixed("logfile", "", TEXT),
-    free("loglevel", "notice", Kind::Choice(&["debug", "verbose", "notice", "warning"])),
     free("masterauth", "", TEXT),
     free("masteruser", "", TEXT),
     free("maxmemory-eviction-tenacity", "10", ANY),

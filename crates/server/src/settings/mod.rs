@@ -23,6 +23,7 @@ pub mod file;
 pub mod fixed;
 pub mod ignored;
 pub mod kind;
+mod logs;
 mod nodes;
 mod packed;
 mod redis_conf;

@@ -1,0 +1,90 @@
+//! The log of a process for its operators: events of `tracing`, one line each, on stderr.
+//!
+//! No thread that serves ever writes to stderr. An event becomes a line in a bounded [`queue`], and one thread writes
+//! the lines ([`writer`]). While stderr takes nothing (a full disk, a pipe that is not read), lines are dropped and
+//! counted, and the next line that can be written says how many were lost. No failure of stderr reaches the process.
+//!
+//! The macros of `tracing` are used everywhere above the storage crates. A program that embeds the database chooses its own
+//! subscriber or has none; only `perdura`'s long-running verbs call [`start`].
+
+mod line;
+mod panics;
+mod queue;
+mod settings;
+mod subscriber;
+mod writer;
+
+pub use settings::{LogFormat, LogLevel};
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use queue::Queue;
+use subscriber::Lines;
+use writer::{Stderr, Writer};
+
+/// The time that the end of a process may wait for stderr.
+const FAREWELL: Duration = Duration::from_millis(1000);
+
+/// The log of this process.
+static LOG: OnceLock<Lines> = OnceLock::new();
+
+/// Counts of lines since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LogFigures {
+    /// Lines that stderr has taken.
+    pub written: u64,
+    /// Lines that were dropped: the queue was full, or stderr refused them.
+    pub lost: u64,
+}
+
+/// Begins to write events of this workspace's crates to stderr, and has panics reported as events.
+///
+/// # Errors
+/// The system's, if it has no thread for the writer; a log that runs already, or another subscriber of `tracing`.
+pub fn start(level: LogLevel, format: LogFormat) -> io::Result<()> {
+    let queue = Arc::new(Queue::default());
+    let lines = Lines::new(Arc::clone(&queue), level, format);
+    tracing::subscriber::set_global_default(lines.clone()).map_err(io::Error::other)?;
+    Writer::new(queue, Stderr, format).spawn()?;
+    panics::report();
+    LOG.set(lines)
+        .map_err(|_| io::Error::other("the log runs already"))
+}
+
+/// Returns whether [`start`] has been called: what a program says then belongs into the log.
+#[must_use]
+pub fn is_running() -> bool {
+    LOG.get().is_some()
+}
+
+/// Changes the level from which on events are written.
+pub fn set_level(level: LogLevel) {
+    if let Some(log) = LOG.get() {
+        log.set_level(level);
+    }
+}
+
+/// Returns the counts of lines; zeros in a program without a log.
+#[must_use]
+pub fn figures() -> LogFigures {
+    LOG.get().map(Lines::figures).unwrap_or_default()
+}
+
+/// Waits until stderr has taken all lines, a second at most.
+pub fn flush() {
+    if let Some(log) = LOG.get() {
+        log.flush(FAREWELL);
+    }
+}
+
+/// A guard that flushes the log when it goes, also by a panic of the main thread.
+#[derive(Debug, Default)]
+pub struct FlushAtEnd;
+
+impl Drop for FlushAtEnd {
+    fn drop(&mut self) {
+        flush();
+    }
+}
