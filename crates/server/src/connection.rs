@@ -3,8 +3,9 @@
 //! Requests are parsed where the read put them. Only what is left of an unfinished request is
 //! kept in the connection's own buffer, so that ten thousand idle clients hold no buffers.
 //!
-//! A client that sends faster than it reads is not read from: requests stop being run while more
-//! than `output_bytes_pause` of replies are unsent, and go on when they have left.
+//! The requests of a client that sends faster than it reads are kept and not run while more than
+//! `output_bytes_pause` of replies are unsent ([`backlog`]). Requests are smaller than replies, and a client that
+//! writes all of them before it reads comes to its end.
 
 use crate::ahead::{self, AHEAD_REQUESTS};
 use crate::command::After;
@@ -21,10 +22,13 @@ use crate::session::Session;
 use crate::state::State;
 use std::time::Duration;
 
+pub(crate) mod backlog;
 pub(crate) mod early;
+mod input;
 mod read;
 
 use early::{Early, EarlyBuffer};
+use input::Input;
 
 /// The most arguments of a request.
 const ARGS_MAX: i64 = 1024 * 1024;
@@ -32,6 +36,8 @@ const ARGS_MAX: i64 = 1024 * 1024;
 const LONG_TURN: Duration = Duration::from_millis(1);
 /// So is one that is sending a request longer than this, bytes.
 const HEAVY_BYTES: usize = 1024 * 1024;
+/// A turn ends once the requests that it has run have this many bytes.
+const TURN_BYTES: usize = 64 * 1024;
 /// A large input keeps at most this much beyond what it holds in memory, bytes.
 const RESERVED_BYTES: usize = 64 * 1024;
 /// Clients whose buffers are larger are not read while the buffers of all take nearly what they may,
@@ -58,15 +64,19 @@ pub(crate) struct Connection {
     pub replies: Replies,
     parser: Parser,
     /// The start of an unfinished request, or requests not yet run.
-    input: Vec<u8>,
+    input: Input,
     /// Whether the socket may have more to read; edge-triggered polling says so once.
     pub readable: bool,
     /// Whether the poller saw that nothing follows what is unread.
     pub hung_up: bool,
     /// Whether whole requests may wait in `input`.
     pub paused: bool,
+    /// True if its end was seen behind requests not yet run.
+    ended: bool,
     /// Whether the socket took less than it was given.
     pub full: bool,
+    /// The looks in a row at which this client and the server waited for each other.
+    stuck: u32,
     /// Runs nothing more and closes once its replies have left.
     pub closing: bool,
     /// Runs nothing until another thread or another client has an answer for it.
@@ -117,11 +127,13 @@ impl Connection {
             session,
             replies: Replies::default(),
             parser: Parser::new(),
-            input: Vec::new(),
+            input: Input::default(),
             readable: false,
             hung_up: false,
             paused: false,
+            ended: false,
             full: false,
+            stuck: 0,
             closing: false,
             blocked: false,
             listed: false,
@@ -151,7 +163,11 @@ impl Connection {
 
     /// Whether there is something to do without waiting for the poller.
     pub(crate) fn ready(&self, state: &State) -> bool {
-        (self.paused || (self.readable && !self.held_off(state))) && self.open(state)
+        let readable = self.readable && !self.held_off(state);
+        match self.open(state) {
+            true => self.paused || readable,
+            false => readable && self.keeps_requests(),
+        }
     }
 
     /// Whether its socket is not read for now, because the buffers of all clients take nearly what
@@ -173,6 +189,8 @@ impl Connection {
             self.take_early(state, early, early_buffer)
         } else if !self.ready(state) {
             Ok(After::Continue)
+        } else if !self.open(state) {
+            self.read_ahead(state, buffer)
         } else if self.paused {
             Ok(self.resume(state))
         } else {
@@ -183,12 +201,8 @@ impl Connection {
     /// Takes bytes of the client, and runs what is whole.
     pub(crate) fn take(&mut self, state: &mut State, bytes: &[u8]) -> After {
         self.count_read(state, bytes.len());
-        if !self.session.authenticated {
-            self.input.reserve_exact(bytes.len());
-        }
         if !self.input.is_empty() {
-            self.make_room(bytes.len());
-            self.input.extend_from_slice(bytes);
+            self.keep_input(bytes);
             return self.resume(state);
         }
         let (consumed, after) = self.run(state, bytes);
@@ -196,36 +210,35 @@ impl Connection {
             let request = bytes[self.run_from..consumed].to_vec();
             self.hand_over(state, request, 0);
         }
-        self.input.extend_from_slice(&bytes[consumed..]);
+        if consumed < bytes.len() {
+            self.keep_input(&bytes[consumed..]);
+        }
         self.check_input(state);
         after
     }
 
-    /// Makes room for the rest of a large request in few steps, none of which the size that a client
-    /// has only announced can make large.
-    fn make_room(&mut self, more: usize) {
+    /// Keeps bytes that are not run yet. Room for the rest of a large request is made in few steps, none of
+    /// which the size that a client has only announced can make large.
+    fn keep_input(&mut self, bytes: &[u8]) {
         let len = self.input.len();
-        if self.input.capacity() - len < more {
+        if !self.session.authenticated {
+            self.input.push_exact(bytes);
+        } else if len == 0 {
+            self.input.push(bytes, 0);
+        } else {
             let wanted = self.parser.needed().min(16 * len.max(RESERVED_BYTES));
-            self.input
-                .reserve_exact(wanted.saturating_sub(len).max(more));
+            self.input.push(bytes, wanted);
         }
     }
 
     fn resume(&mut self, state: &mut State) -> After {
         let mut input = std::mem::take(&mut self.input);
-        let (consumed, after) = self.run(state, &input);
+        let (consumed, after) = self.run(state, input.rest());
         if self.blocked && state.jobs.lack_bytes() {
-            let rest = input.split_off(consumed);
-            self.hand_over(state, input, self.run_from);
-            self.input = rest;
-            self.check_input(state);
-            return after;
-        }
-        if consumed == input.len() && input.capacity() > 64 * 1024 {
-            input = Vec::new();
+            let (request, begin) = input.split(self.run_from, consumed);
+            self.hand_over(state, request, begin);
         } else {
-            input.drain(..consumed);
+            input.consume(consumed);
         }
         self.input = input;
         self.check_input(state);
@@ -246,7 +259,7 @@ impl Connection {
         let began = state.clock;
         let known = known_limits(state);
         let most = if state.looks_ahead { AHEAD_REQUESTS } else { 1 };
-        while consumed < input.len() && self.open(state) {
+        while consumed < input.len().min(TURN_BYTES) && self.open(state) {
             let limits = if self.session.authenticated {
                 &known
             } else {
@@ -287,7 +300,8 @@ impl Connection {
                         }
                         shutdown @ After::Shutdown { .. } => return (consumed, shutdown),
                     }
-                    if !self.parser.is_at_end() && !self.goes_on(state) {
+                    let ends = consumed >= TURN_BYTES || !self.goes_on(state);
+                    if ends && !self.parser.is_at_end() {
                         self.parser.forget_ahead();
                     }
                 }
@@ -301,7 +315,7 @@ impl Connection {
                 }
             }
         }
-        self.paused = consumed < input.len() && !self.open(state);
+        self.paused = consumed < input.len() && (consumed >= TURN_BYTES || !self.open(state));
         let took = state.clock.saturating_duration_since(began);
         self.heavy = took > LONG_TURN || self.parser.needed() > HEAVY_BYTES;
         (consumed, After::Continue)
@@ -330,7 +344,7 @@ impl Connection {
     }
 
     /// Disconnects a client whose request outgrows its limit.
-    fn check_input(&mut self, state: &State) {
+    fn check_input(&mut self, state: &mut State) {
         let bytes = self.input.len().max(self.parser.needed());
         let max = if self.session.authenticated {
             state.options.query_bytes_max
@@ -340,7 +354,10 @@ impl Connection {
         // The request of a client whose password is being judged was read whole: it is not unfinished.
         let waits = self.postponed && !self.session.authenticated;
         if bytes > max && !waits && !self.closing {
-            self.input = Vec::new();
+            if self.paused && self.parser.needed() <= max {
+                return self.end_backlog(state);
+            }
+            self.input = Input::default();
             self.refuse(
                 state,
                 "ERR the request is too big (client-query-buffer-limit)",
@@ -389,9 +406,9 @@ impl Connection {
         if !self.doomed && self.patience.is_over(limit, unsent, state.now) {
             self.doomed = true;
             state.stats.output_limit_disconnections += 1;
-            let (id, peer) = (self.session.seat.id, &self.session.peer);
+            let (who, class) = (self.session.who(), if pushed { "pubsub" } else { "normal" });
             (state.log)(&format!(
-                "Client {id} at {peer} is disconnected: it has left {unsent} bytes unread"
+                "{who} is disconnected: it has left {unsent} bytes unread (client-output-buffer-limit {class})"
             ));
             self.unaccount(state);
         }
@@ -400,7 +417,7 @@ impl Connection {
     /// Bytes of requests not yet run, and room for more.
     pub(crate) fn input_bytes(&self) -> (usize, usize) {
         let bytes = self.input.len();
-        (bytes, self.input.capacity() - bytes)
+        (bytes, self.input.capacity().saturating_sub(bytes))
     }
 
     /// Whether it keeps buffers that hold nothing.
@@ -412,9 +429,7 @@ impl Connection {
 
     /// Gives back the buffers of a client that has been idle for a while.
     pub(crate) fn rest(&mut self, state: &State) {
-        if self.input.is_empty() {
-            self.input = Vec::new();
-        }
+        self.input.rest_if_empty();
         if self.replies.unsent() == 0 && self.replies.buf.capacity() > 0 {
             self.replies = Replies::default();
         }
@@ -462,7 +477,7 @@ impl Connection {
     /// Drops its buffers and takes them off the account, at the end.
     pub(crate) fn unaccount(&mut self, state: &State) {
         self.replies = Replies::default();
-        self.input = Vec::new();
+        self.input = Input::default();
         self.parser = Parser::new();
         self.session.block = None;
         (self.gathered, self.under_way) = (0, 0);
@@ -497,6 +512,11 @@ impl Connections {
     pub(crate) fn release(&mut self, index: usize) {
         self.count -= 1;
         self.free.push(index);
+    }
+
+    /// Returns the number of places, the free ones included.
+    pub(crate) fn places(&self) -> usize {
+        self.slots.len()
     }
 
     /// Whether a client is still there.

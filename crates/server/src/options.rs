@@ -39,7 +39,7 @@ pub struct ServerOptions {
     pub query_bytes_max: usize,
     /// The most bytes one reply may take.
     pub reply_bytes_max: usize,
-    /// Unsent bytes above which a client's further requests are left unread until it reads.
+    /// Unsent bytes above which a client's further requests are kept and run when it has read.
     pub output_bytes_pause: usize,
     /// Seconds after which an idle client is disconnected; 0 never.
     pub idle_seconds_max: u64,

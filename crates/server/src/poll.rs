@@ -11,6 +11,7 @@
 mod log;
 mod memory;
 mod messages;
+mod stuck;
 mod turns;
 mod upkeep;
 
@@ -320,7 +321,7 @@ impl EventLoop {
                     connection.readable |= event.is_readable() || event.is_read_closed();
                     connection.hung_up |= event.is_read_closed();
                     if event.is_writable() && connection.full {
-                        connection.full = false;
+                        connection.has_taken();
                         self.touched.push(index);
                     }
                     if !std::mem::replace(&mut connection.queued, true) {

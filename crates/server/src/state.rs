@@ -74,6 +74,8 @@ pub(crate) struct Stats {
     pub evicted_clients: u64,
     /// Clients disconnected because they did not read.
     pub output_limit_disconnections: u64,
+    /// Clients disconnected because their requests that waited took too much.
+    pub query_limit_disconnections: u64,
     /// Reads from clients that brought something.
     pub reads: u64,
     /// Writes to clients.
@@ -422,7 +424,17 @@ impl State {
     pub(crate) fn share_memory(&mut self) {
         let Some(db) = self.db() else { return };
         let memory = db.memory();
-        let share = self.options.client_share.of(memory.limit());
+        // Without `maxmemory` the share is one of what `maxmemory` is by default: it is never without bound.
+        let machine = || {
+            Options::new("")
+                .core()
+                .map_or(u64::MAX, |core| core.memory_limit)
+        };
+        let limit = match memory.limit() {
+            u64::MAX => machine(),
+            limit => limit,
+        };
+        let share = self.options.client_share.of(limit);
         memory.set_reserve(share.unwrap_or(0).min(memory.limit() / 2));
         self.client_share = share;
     }

@@ -19,6 +19,7 @@ mod redis {
     pub mod limits;
     pub mod lists;
     pub mod passwords;
+    pub mod pipelines;
     pub mod places;
     pub mod pubsub;
     pub mod scripts;

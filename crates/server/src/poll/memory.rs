@@ -1,11 +1,11 @@
 //! The clients' share of memory (`maxmemory-clients`), which is kept inside `maxmemory`.
 //!
 //! When data reaches its limit, writes are refused and no client is disconnected. The share is for what clients
-//! leave behind: unfinished requests, queued transactions, replies and messages that they do not read. From three
-//! quarters on, clients with large buffers are not read from, but for the one whose request is the
-//! largest: so that of many uploads some end. It stays chosen until its request is whole, and has to
-//! bring it on: if it is too slow while others wait, it is disconnected. If the share is full, its
-//! largest holder is. `CLIENT NO-EVICT ON` spares a client.
+//! leave behind: unfinished requests, requests that wait, queued transactions, replies and messages that they do
+//! not read. From three quarters on, clients with large buffers are not read from, but for the one whose unfinished
+//! request is the largest: so that of many uploads some end. It stays chosen until its request is whole, and has to
+//! bring it on: if it is too slow while others wait, it is disconnected. While no large request is unfinished, all
+//! are read until the share is full. Then its largest holder is disconnected. `CLIENT NO-EVICT ON` spares a client.
 //!
 //! A large request that was read whole and waits for the server gives its memory back once it has
 //! run. If the rest of the chosen one does not fit until then, no large request is read.
@@ -110,10 +110,9 @@ impl EventLoop {
         };
         self.state.stats.evicted_clients += 1;
         (self.state.log)(&format!(
-            "Client {} at {} is disconnected: its buffers take {} bytes, those of all clients {used} of {share} \
+            "{} is disconnected: its buffers take {} bytes, those of all clients {used} of {share} \
              (maxmemory-clients)",
-            connection.session.seat.id,
-            connection.session.peer,
+            connection.session.who(),
             connection.accounted(),
         ));
         self.close(index, connection);
@@ -130,18 +129,10 @@ impl EventLoop {
         {
             let room = share.saturating_sub(used);
             self.choose_reader(before, room);
-            if let Some(index) = self.stalled(share) {
-                let unfinished = self.state.connections.get(index).is_some_and(is_large);
-                // A client without a large request is not the one that the others wait for.
-                let evicted = match unfinished {
-                    true => self.evict(index, used, share),
-                    false => {
-                        largest_waiting(&self.state).is_none() && self.evict_largest(used, share)
-                    }
-                };
-                if evicted {
-                    self.choose_reader(None, room);
-                }
+            if let Some(index) = self.stalled(share)
+                && self.evict(index, used, share)
+            {
+                self.choose_reader(None, room);
             }
         } else {
             self.reader = None;
@@ -221,17 +212,13 @@ fn awaited<'a>(state: &'a State, reader: Option<&Connection>, room: u64) -> Opti
 }
 
 /// Picks the client that is read all the same: the one of before while its request is under way, else
-/// the one with the largest unfinished request. One that waits for the server has nothing to be
-/// read.
+/// the one with the largest unfinished request, if any is large. One that waits for the server, or until it has read
+/// its replies, has no request to be finished.
 fn choose(state: &State, before: Option<u64>) -> Option<&Connection> {
     let all = state.connections.iter().map(|(_, c)| c);
-    let unfinished = all.filter(|c| !c.postponed && !c.blocked && !c.session.no_evict);
-    let rank = |c: &&Connection| {
-        (
-            before == Some(c.session.seat.id) && is_large(c),
-            c.input_held(),
-        )
-    };
+    let waits = |c: &Connection| c.postponed || c.blocked || c.is_choked(state);
+    let unfinished = all.filter(|c| is_large(c) && !waits(c) && !c.session.no_evict);
+    let rank = |c: &&Connection| (before == Some(c.session.seat.id), c.input_held());
     unfinished.max_by_key(rank)
 }
 

@@ -133,6 +133,7 @@ impl EventLoop {
             self.counted = (now, counts);
             self.state.look_at_checkpoints();
             self.look_for_alarm();
+            self.end_mutual_waits();
             self.close_idle();
             self.rest_idle();
         }

@@ -230,9 +230,11 @@ pub static SETTINGS: &[Setting] = &[
         "maxmemory-clients",
         Group::Network,
         Kind::Text,
-        "The part of `maxmemory` that is kept for clients' buffers, in bytes or percent; 0: no limit. When it is \
-         nearly full, sockets of clients with large buffers are not read; when it is full, the largest holder is \
-         disconnected. A request, a MULTI block or a reply that is larger cannot be had.",
+        "The part of `maxmemory` that is kept for clients' buffers, in bytes or percent; 0: no limit. A client is read \
+         whether or not it reads its replies: requests that wait count as its buffers. When the part is nearly full and \
+         a large request is unfinished, one such client is read and other large holders are not; when it is full, the \
+         largest holder is disconnected. A percentage is one of what `maxmemory` would be by default if there is no \
+         limit. A request, a MULTI block or a reply that is larger cannot be had.",
         server!(|o| one(o.client_share.show()), |o, v| {
             o.client_share = ClientShare::parse(&v[0])?;
             Ok(())

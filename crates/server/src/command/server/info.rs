@@ -426,6 +426,12 @@ fn counters(state: &mut State, to: &mut Fields, all: &Value) {
     to.put("expired_keys", expired.saturating_sub(stats.expired_before));
     to.put("evicted_keys", 0);
     to.put("evicted_clients", stats.evicted_clients);
+    let (input, output) = (
+        stats.query_limit_disconnections,
+        stats.output_limit_disconnections,
+    );
+    to.put("client_query_buffer_limit_disconnections", input);
+    to.put("client_output_buffer_limit_disconnections", output);
     to.put("keyspace_hits", stats.hits);
     to.put("keyspace_misses", stats.misses);
     to.put("pubsub_channels", state.topics.count(Topic::Channel));

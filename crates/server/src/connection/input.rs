@@ -1,0 +1,145 @@
+//! Bytes that a client has sent and that are not run yet.
+//!
+//! They are the start of an unfinished request, or whole requests whose turn has not come. Such a client leaves
+//! its replies unread, or waits for another client or for the log.
+//!
+//! Invariant: `begin <= bytes.len()`, and `begin` is 0 if nothing is left.
+
+/// A buffer whose front is consumed without moving what follows each time.
+#[derive(Debug, Default)]
+pub(crate) struct Input {
+    bytes: Vec<u8>,
+    /// The place of the first byte that is left.
+    begin: usize,
+}
+
+/// An emptied buffer above this is given back to the allocator, bytes.
+const KEEP_BYTES_MAX: usize = 64 * 1024;
+
+impl Input {
+    /// The bytes that are left.
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.bytes[self.begin..]
+    }
+
+    /// Returns the number of bytes that are left.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() - self.begin
+    }
+
+    /// True if nothing is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Bytes that it has from the allocator.
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Appends bytes, with room for `wanted` bytes in all if that is more.
+    pub(super) fn push(&mut self, bytes: &[u8], wanted: usize) {
+        let more = bytes.len();
+        if self.bytes.capacity() - self.bytes.len() < more {
+            self.cut();
+            let wanted = wanted.saturating_sub(self.bytes.len());
+            if wanted > more {
+                self.bytes.reserve_exact(wanted);
+            } else {
+                self.bytes.reserve(more);
+            }
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Appends bytes to a buffer that has room for little else.
+    pub(super) fn push_exact(&mut self, bytes: &[u8]) {
+        self.cut();
+        self.bytes.reserve_exact(bytes.len());
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Removes bytes from the front. Each byte is moved once on average, however small the steps are.
+    pub(super) fn consume(&mut self, bytes: usize) {
+        debug_assert!(bytes <= self.len(), "no more is consumed than there is");
+        self.begin += bytes;
+        if self.begin == self.bytes.len() {
+            self.begin = 0;
+            self.bytes.clear();
+            if self.bytes.capacity() > KEEP_BYTES_MAX {
+                self.bytes = Vec::new();
+            }
+        } else if self.begin > self.bytes.len() / 2 {
+            self.cut();
+            if self.bytes.capacity() / 4 > self.bytes.len().max(KEEP_BYTES_MAX) {
+                self.bytes.shrink_to(2 * self.bytes.len());
+            }
+        }
+    }
+
+    /// Removes a request from the front and returns it with its place in the returned buffer. The request is
+    /// at `from..to` of the bytes that are left.
+    pub(super) fn split(&mut self, from: usize, to: usize) -> (Vec<u8>, usize) {
+        if self.len() - to > to - from {
+            let request = self.rest()[from..to].to_vec();
+            self.consume(to);
+            return (request, 0);
+        }
+        let rest = self.bytes.split_off(self.begin + to);
+        let request = std::mem::replace(&mut self.bytes, rest);
+        let begin = std::mem::take(&mut self.begin) + from;
+        (request, begin)
+    }
+
+    /// Gives an empty buffer back to the allocator.
+    pub(super) fn rest_if_empty(&mut self) {
+        if self.is_empty() {
+            self.bytes = Vec::new();
+        }
+    }
+
+    fn cut(&mut self) {
+        let begin = std::mem::take(&mut self.begin);
+        self.bytes.drain(..begin);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_input_that_is_consumed_in_small_steps_is_seldom_moved_and_gives_memory_back() {
+        let mut input = Input::default();
+        let all: Vec<u8> = (0..1_000_000_u32).map(|i| i.to_le_bytes()[1]).collect();
+        for part in all.chunks(30_000) {
+            input.push(part, 0);
+        }
+        let (mut at, mut moved) = (0, 0);
+        while !input.is_empty() {
+            assert_eq!(input.rest().first(), all.get(at));
+            let before = input.begin;
+            let step = input.len().min(17);
+            input.consume(step);
+            at += step;
+            if input.begin < before {
+                moved += input.len();
+            }
+        }
+        assert_eq!(at, all.len());
+        assert!(moved <= all.len(), "{moved} bytes were moved");
+        assert_eq!(input.capacity(), 0);
+    }
+
+    #[test]
+    fn a_request_leaves_with_the_shorter_part_copied() {
+        let mut input = Input::default();
+        input.push(b"..SET k v|rest of the pipeline", 0);
+        input.consume(2);
+        assert_eq!(input.split(0, 8), (b"SET k v|".to_vec(), 0));
+        assert_eq!(input.rest(), b"rest of the pipeline");
+        let (request, begin) = input.split(5, 19);
+        assert_eq!(&request[begin..], b"of the pipelin");
+        assert_eq!(input.rest(), b"e");
+    }
+}

@@ -1,0 +1,32 @@
+//! Ends the wait of a client and the server for each other: see [`crate::connection::backlog`].
+
+use super::EventLoop;
+
+impl EventLoop {
+    /// Looks for clients that take nothing of what they are sent while the server reads nothing of them. Disconnects
+    /// those that it has met too often in a row. The loop calls it about once a second.
+    pub(super) fn end_mutual_waits(&mut self) {
+        let mut stuck = Vec::new();
+        for at in 0..self.state.connections.places() {
+            if let Some(mut connection) = self.state.connections.take(at) {
+                if connection.is_stuck(&self.state) {
+                    stuck.push(at);
+                }
+                self.state.connections.put(at, connection);
+            }
+        }
+        for index in stuck {
+            if let Some(connection) = self.state.connections.take(index) {
+                let (who, unsent) = (connection.session.who(), connection.replies.unsent());
+                let why = connection.why_unread(&self.state);
+                (self.state.log)(&format!(
+                    "{who} is disconnected: it has taken none of {unsent} bytes of replies for about 30 s, and {why}"
+                ));
+                self.close(index, connection);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
