@@ -158,7 +158,7 @@ pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId}
 pub use perdura_device::{LogIo, LogWay, LogWayReport};
 pub use perdura_heap::{
     CollectionId, Draft, Elements, End, Home, Kind, MemoryAccount, MemoryUse, OrphanLimits, RowRef,
-    Shape, SnapshotMode, Text, ValueCursor,
+    Shape, SnapshotMode, Text, ValueCursor, scan_places,
     texts::{TEXT_KEY_BYTES_MAX, TEXT_PAGE_BYTES},
 };
 pub use perdura_mirror as mirror;

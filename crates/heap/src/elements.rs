@@ -15,6 +15,7 @@ use crate::order;
 use crate::order::OrderIndex;
 use crate::pages::Pages;
 use crate::row_ref::RowRef;
+use crate::scan::scan_places;
 
 /// The elements of one collection. It borrows the latched partition.
 #[derive(Clone, Copy)]
@@ -72,16 +73,16 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Fields or members in hash order from a cursor on, about `count` of them, and the cursor to
-    /// go on from. 0 begins, and 0 says that this was the end. An element that is there throughout
-    /// is returned, whatever happens to others meanwhile; one may be returned twice. A list
-    /// returns nothing.
+    /// Returns about `count` fields or members in hash order from a cursor on, and the cursor for the
+    /// next call. 0 begins, and 0 says that this was the end. An element that is there throughout
+    /// is returned, whatever happens to others meanwhile; one may be returned twice. A call that meets
+    /// many places without elements may return none. A list returns nothing.
     #[must_use]
     pub fn scan(&self, cursor: u64, count: usize) -> (Vec<RowRef<'a>>, u64) {
         let Some((names, from)) = self.collection.names().zip(u32::try_from(cursor).ok()) else {
             return (Vec::new(), 0);
         };
-        let (entries, next) = names.scan(from, count);
+        let (entries, next) = names.scan(from, count, &mut scan_places(count));
         let rows = entries.into_iter().filter_map(|e| row(self.pages, e));
         (rows.collect(), next.map_or(0, u64::from))
     }

@@ -60,6 +60,7 @@ impl Table {
 
     pub(crate) fn remove(&mut self, entry: Entry, key: &[u8]) {
         assert!(self.hash.remove(entry), "an indexed row");
+        self.hash.shrink(entry);
         if let Some(ordered) = &mut self.ordered {
             ordered.remove(key);
             debug_assert_eq!(

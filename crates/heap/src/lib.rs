@@ -111,6 +111,7 @@ pub use restart::UseqGap;
 pub use row_ref::RowRef;
 pub use rows::Displaced;
 pub use savepoint::Savepoint;
+pub use scan::scan_places;
 pub use sidecar::Sidecar;
 pub use snapshot::Snapshot;
 pub use spot::Spot;

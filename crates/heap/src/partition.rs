@@ -88,6 +88,17 @@ impl Partition {
             .map_or(0, |t| u64::try_from(t.hash.len()).unwrap_or(u64::MAX))
     }
 
+    /// True if a table may have a key in this partition that is not past its expiry at `now_ms`. If all
+    /// keys have expiries, the latest one decides.
+    #[must_use]
+    pub fn may_live(&self, table: TableId, now_ms: u64) -> bool {
+        self.tables.get(&table).is_some_and(|table| {
+            let latest = table.expiries.last();
+            let lives = latest.is_some_and(|(at_ms, _)| *at_ms > now_ms);
+            table.hash.len() > table.expiries.len() || lives
+        })
+    }
+
     /// Whether a table has no key in this partition.
     #[must_use]
     pub fn is_empty(&self, table: TableId) -> bool {

@@ -7,8 +7,12 @@
 //! home on, all entries above the cursor stand before the next empty place behind *their* homes,
 //! so a walk may end at any empty place and has missed nothing up to there. Entries pushed around
 //! the end of their array stand at its beginning and are met last of it, as their hashes demand.
+//!
+//! A walk over a sparse array finds little, and must not take long either: it ends at the first empty
+//! place behind as many as it may look at.
 
 use perdura_base::flaw::{Flaw, armed};
+use perdura_base::num::to_u64;
 use perdura_base::{PartitionId, TableId};
 
 use crate::entry::Entry;
@@ -16,6 +20,13 @@ use crate::geometry::Geometry;
 use crate::hash_index::{HashIndex, Place, Range};
 use crate::partition::Partition;
 use crate::row_ref::RowRef;
+
+/// Returns how many places of a sparse index a scan of about `count` entries looks at. A dense one has fewer
+/// for so many entries, so the bound does not end its scan.
+#[must_use]
+pub fn scan_places(count: usize) -> usize {
+    count.saturating_mul(16).saturating_add(1024)
+}
 
 fn top(entry: Entry, salt: u64) -> u32 {
     u32::try_from(entry.spread(salt) >> 32).unwrap_or(u32::MAX)
@@ -36,21 +47,27 @@ impl HashIndex {
         })
     }
 
-    /// About `count` entries from the hash `from` on, whole hashes at a time, and where to go on;
-    /// `None`: this was the end.
-    pub(crate) fn scan(&self, mut from: u32, count: usize) -> (Vec<Entry>, Option<u32>) {
+    /// Returns about `count` entries from the hash `from` on, whole hashes at a time, and the hash to
+    /// continue from; `None`: this was the end. Looks at about `places` places and takes them off.
+    pub(crate) fn scan(
+        &self,
+        mut from: u32,
+        count: usize,
+        places: &mut usize,
+    ) -> (Vec<Entry>, Option<u32>) {
         let (count, mut found) = (count.max(1), Vec::new());
-        let mut ranges = self.ranges_from(u64::from(from) << 32);
+        let mut ranges = self
+            .ranges_from(u64::from(from) << 32)
+            .filter(|range| range.len() > 0);
         while let Some(range) = ranges.next() {
             from = from.max(range.start());
-            let (some, next) = range.scan(from, count - found.len(), self.salt());
+            let (some, next) = range.scan(from, count - found.len(), self.salt(), places);
             found.extend(some);
             if next.is_some() {
                 return (found, next);
             }
-            if found.len() >= count {
-                let more = ranges.find(|range| range.len() > 0);
-                return (found, more.map(Range::start));
+            if found.len() >= count || *places == 0 {
+                return (found, ranges.next().map(Range::start));
             }
         }
         (found, None)
@@ -59,13 +76,20 @@ impl HashIndex {
 
 impl Range {
     /// The same of one range; `None`: this was its end.
-    fn scan(&self, from: u32, count: usize, salt: u64) -> (Vec<Entry>, Option<u32>) {
+    fn scan(
+        &self,
+        from: u32,
+        count: usize,
+        salt: u64,
+        looks: &mut usize,
+    ) -> (Vec<Entry>, Option<u32>) {
         let places = self.place_count();
         let home_of = |entry: Entry| self.home(entry.spread(salt));
         let (mut found, mut end) = (Vec::<(u32, Entry)>::new(), None);
         for place in self.home(u64::from(from) << 32)..places {
+            *looks = looks.saturating_sub(1);
             let Some(entry) = self.place(place) else {
-                if found.len() >= count {
+                if found.len() >= count || *looks == 0 && self.top_at(place) > from {
                     end = Some(place);
                     break;
                 }
@@ -90,19 +114,34 @@ impl Range {
             );
         }
         found.sort_unstable();
-        let mut next = None;
+        // From here on the next call looks again, whatever is found here.
+        let mut next = end.map(|place| self.top_at(place));
         if let Some((last, _)) = found.get(count - 1) {
-            let last = *last;
-            let kept = found.partition_point(|(top, _)| *top <= last);
-            let more = end.is_some() || kept < found.len();
-            found.truncate(kept);
-            next = last.checked_add(1).filter(|_| more);
-            assert!(
-                next.is_none_or(|next| next > from),
-                "a scan moves on with each call"
-            );
+            next = last.checked_add(1);
         }
+        let more = |found: &[_], kept| end.is_some() || kept < found.len();
+        if let Some(start) = next {
+            let kept = found.partition_point(|(top, _)| *top < start);
+            next = next.filter(|_| more(&found, kept));
+            found.truncate(kept);
+        }
+        assert!(
+            next.is_none_or(|next| next > from),
+            "a scan moves on with each call"
+        );
         (found.into_iter().map(|(_, entry)| entry).collect(), next)
+    }
+
+    /// The greatest cursor below which all hashes have their homes before a place or in it.
+    fn top_at(&self, place: usize) -> u32 {
+        let share = (to_u64(place) << 32) / to_u64(self.place_count().max(1));
+        let share = u32::try_from(share).unwrap_or(u32::MAX);
+        let top = self.start() + share.checked_shr(self.depth()).unwrap_or(0);
+        debug_assert!(
+            self.home(u64::from(top) << 32) <= place,
+            "a cursor's home is not behind the place"
+        );
+        top
     }
 }
 
@@ -116,14 +155,21 @@ impl Geometry {
 }
 
 impl Partition {
-    /// Keys of a table in hash order from a cursor in this partition on, about `count` of them,
-    /// and the cursor to go on from, which may be in the next partition; 0: this was the end. A
-    /// key that is there throughout is returned, whatever happens to others meanwhile.
+    /// Returns about `count` keys of a table in hash order from a cursor in this partition on, and the
+    /// cursor for the next call, which may be in the next partition; 0: this was the end. A key that
+    /// is there throughout is returned, whatever happens to others meanwhile. Looks at about `places`
+    /// places of the index and takes them off.
     #[must_use]
-    pub fn scan_keys(&self, table: TableId, cursor: u64, count: usize) -> (Vec<RowRef<'_>>, u64) {
+    pub fn scan_keys(
+        &self,
+        table: TableId,
+        cursor: u64,
+        count: usize,
+        places: &mut usize,
+    ) -> (Vec<RowRef<'_>>, u64) {
         let from = u32::try_from(cursor & u64::from(u32::MAX)).unwrap_or(0);
         let (entries, next) = match self.tables.get(&table) {
-            Some(table) => table.hash.scan(from, count),
+            Some(table) => table.hash.scan(from, count, places),
             None => (Vec::new(), None),
         };
         let rows = entries.into_iter().filter_map(|entry| self.row(entry));
@@ -150,7 +196,12 @@ mod tests {
 
     #[test]
     fn what_is_there_throughout_is_returned_under_inserts_removes_growth_and_shrinking() {
-        for seed in 0..300 {
+        for seed in 0..600 {
+            // Odd seeds scan with looks at a few places only.
+            let looks = |rng: &mut fastrand::Rng| match seed % 2 {
+                0 => usize::MAX,
+                _ => rng.usize(0..40),
+            };
             let mut rng = fastrand::Rng::with_seed(seed);
             let hashes = if seed % 3 == 0 { 50 } else { 1 << 30 };
             let mut index = HashIndex::new(9);
@@ -172,7 +223,7 @@ mod tests {
             }
             let (mut seen, mut cursor) = (BTreeSet::new(), 0);
             loop {
-                let (entries, next) = index.scan(cursor, rng.usize(0..20));
+                let (entries, next) = index.scan(cursor, rng.usize(0..20), &mut looks(&mut rng));
                 seen.extend(entries);
                 let Some(next) = next else { break };
                 assert!(next > cursor, "seed {seed}");
@@ -202,7 +253,7 @@ mod tests {
         }
         let (mut seen, mut cursor) = (Vec::new(), 0);
         loop {
-            let (entries, next) = index.scan(cursor, 10);
+            let (entries, next) = index.scan(cursor, 10, &mut scan_places(10));
             assert!(entries.len() <= 11, "distinct hashes");
             seen.extend(entries);
             let Some(next) = next else { break };
@@ -210,8 +261,76 @@ mod tests {
         }
         assert_eq!(seen.len(), 5000);
         assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), 5000);
-        assert_eq!(HashIndex::new(9).scan(0, 10), (Vec::new(), None));
+        assert_eq!(
+            HashIndex::new(9).scan(0, 10, &mut scan_places(10)),
+            (Vec::new(), None)
+        );
         let hits: BTreeSet<_> = (0..40_000).filter_map(|r| index.random(r)).collect();
         assert!(hits.len() > 4900);
+    }
+
+    /// Scans to the end in calls that may look at so many places. Returns what was found and the number
+    /// of calls.
+    fn scanned(index: &HashIndex, count: usize, places: usize) -> (Vec<Entry>, usize) {
+        let (mut all, mut calls, mut cursor) = (Vec::new(), 0, 0);
+        loop {
+            let mut left = places;
+            let (some, next) = index.scan(cursor, count, &mut left);
+            assert!(some.len() <= count, "distinct hashes");
+            (calls, cursor) = (calls + 1, next.unwrap_or(0));
+            all.extend(some);
+            if cursor == 0 {
+                return (all, calls);
+            }
+            assert!(left == 0 || all.len() >= count, "a call ends for a reason");
+        }
+    }
+
+    #[test]
+    fn a_scan_of_a_sparse_index_looks_at_few_places_in_a_call_and_misses_nothing() {
+        let mut rng = fastrand::Rng::with_seed(3);
+        let all: Vec<Entry> = (0..200_000)
+            .map(|i| Entry::new(KeyHash(rng.u64(..)), i, 0))
+            .collect();
+        let mut index = HashIndex::new(9);
+        all.iter().for_each(|entry| index.insert(*entry));
+        let places = index.place_count();
+        // Removed without shrinking, as an orphan's are.
+        for entry in &all[40..] {
+            assert!(index.remove(*entry));
+        }
+        assert_eq!(index.place_count(), places);
+        let (found, calls) = scanned(&index, 10, 1000);
+        assert_eq!(found.len(), 40, "each once");
+        assert!(
+            found
+                .iter()
+                .collect::<BTreeSet<_>>()
+                .iter()
+                .all(|e| all[..40].contains(e))
+        );
+        let full = places / 1000;
+        assert!((full / 2..full * 2).contains(&calls), "{calls} of {full}");
+    }
+
+    #[test]
+    fn an_index_whose_entries_are_removed_one_by_one_is_soon_as_small_as_a_new_one() {
+        let mut rng = fastrand::Rng::with_seed(4);
+        let all: Vec<Entry> = (0..100_000)
+            .map(|i| Entry::new(KeyHash(rng.u64(..)), i, 0))
+            .collect();
+        let mut index = HashIndex::new(9);
+        all.iter().for_each(|entry| index.insert(*entry));
+        let own = scanned(&index, 100, usize::MAX).0;
+        for order in [all, own] {
+            let mut index = HashIndex::new(9);
+            order.iter().for_each(|entry| index.insert(*entry));
+            for entry in &order[..order.len() - 10] {
+                assert!(index.remove(*entry));
+                index.shrink(*entry);
+            }
+            assert!(index.place_count() <= 64, "{} places", index.place_count());
+            assert_eq!(scanned(&index, 11, scan_places(11)).1, 1);
+        }
     }
 }

@@ -12,7 +12,7 @@
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_usize;
 use perdura_base::{Error, PartitionId, Result, TableId};
-use perdura_heap::{Displaced, Elements, End, Home, Kind, RowRef, Shape};
+use perdura_heap::{Displaced, Elements, End, Home, Kind, RowRef, Shape, scan_places};
 
 use crate::tx::{FEW, Tx, is_alive};
 
@@ -350,12 +350,28 @@ impl Tx<'_> {
         cursor: u64,
         count: usize,
     ) -> Result<(Vec<RowRef<'_>>, u64)> {
+        self.scan_keys_within(table, cursor, count, &mut scan_places(count))
+    }
+
+    /// Does what [`scan_keys`](Self::scan_keys) does, looks at about `places` places of the index at most,
+    /// and takes those it has looked at off. A partition counts as one.
+    ///
+    /// # Errors
+    /// [`Error::Undeclared`], which the closure passes on.
+    pub fn scan_keys_within(
+        &self,
+        table: TableId,
+        cursor: u64,
+        count: usize,
+        places: &mut usize,
+    ) -> Result<(Vec<RowRef<'_>>, u64)> {
+        *places = places.saturating_sub(1);
         let _verb = self.verb();
         let Some(partition) = self.geometry.partition_of_cursor(cursor) else {
             return Ok((Vec::new(), 0));
         };
         let at = self.guard_of(partition)?;
-        let (mut rows, next) = self.guards[at].1.scan_keys(table, cursor, count);
+        let (mut rows, next) = self.guards[at].1.scan_keys(table, cursor, count, places);
         rows.retain(|row| is_alive(row, self.now_ms));
         Ok((rows, next))
     }
@@ -387,17 +403,20 @@ impl Tx<'_> {
                 }
             }
         }
-        let mut cursor = 0;
-        loop {
-            let (rows, next) = self.scan_keys(table, cursor, 64)?;
-            if let Some(row) = rows.into_iter().next() {
-                return Ok(Some(row));
+        // Most keys are past their expiries. Partitions in which all are would only take time.
+        for (id, part) in &self.guards {
+            let mut cursor = u64::from(id.0) << 32;
+            while part.may_live(table, self.now_ms)
+                && self.geometry.partition_of_cursor(cursor) == Some(*id)
+            {
+                let (rows, next) = self.scan_keys(table, cursor, 64)?;
+                if let Some(row) = rows.into_iter().next() {
+                    return Ok(Some(row));
+                }
+                cursor = if next == 0 { u64::MAX } else { next };
             }
-            if next == 0 {
-                return Ok(None);
-            }
-            cursor = next;
         }
+        Ok(None)
     }
 
     /// Removes up to `max` rows of a partition's orphans. Returns how many it removed.

@@ -109,6 +109,11 @@ impl Range {
         self.extent.start
     }
 
+    /// How many bits all its hashes share.
+    pub(crate) fn depth(&self) -> u32 {
+        self.extent.depth.into()
+    }
+
     pub(crate) fn len(&self) -> usize {
         to_usize(self.len.into())
     }
@@ -129,6 +134,9 @@ impl Range {
 
     /// The first taken place from `from` on.
     pub(super) fn next_taken(&self, from: usize) -> Option<usize> {
+        if self.len == 0 {
+            return None;
+        }
         (from..self.places.len()).find(|place| self.places[*place] != EMPTY)
     }
 

@@ -89,7 +89,7 @@ fn filled(salt: u64, entries: &[Entry]) -> HashIndex {
 fn in_scan_order(index: &HashIndex) -> Vec<Entry> {
     let (mut all, mut cursor) = (Vec::new(), 0);
     loop {
-        let (entries, next) = index.scan(cursor, 256);
+        let (entries, next) = index.scan(cursor, 256, &mut { usize::MAX });
         all.extend(entries);
         match next {
             Some(next) => cursor = next,

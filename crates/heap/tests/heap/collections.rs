@@ -2,13 +2,38 @@
 
 use perdura_base::{CkptEpoch, Error, ImageSlot, PartitionId};
 use perdura_heap::{
-    CollectionId, End, Heap, Home, IndexStats, Kind, MemoryUse, Partition, Shape, Undo,
+    CollectionId, End, Heap, Home, IndexStats, Kind, MemoryUse, Partition, Shape, Undo, scan_places,
 };
 use perdura_page::{SlotClass, layout};
 
 use crate::harness::*;
 
 const P: PartitionId = PartitionId(0);
+
+#[test]
+fn an_index_of_keys_gives_memory_back_as_its_keys_are_deleted() {
+    let heap = new_heap(1);
+    let keys: Vec<String> = (0..20_000).map(|i| format!("key {i}")).collect();
+    for key in &keys {
+        put(&heap, PLAIN, key.as_bytes(), b"value", None);
+    }
+    let full = heap.memory().get(MemoryUse::Indexes);
+    let mut part = heap.lock(P);
+    let mut undo = Undo::new();
+    for key in &keys[..19_980] {
+        let hash = heap.geometry().hash(key.as_bytes());
+        assert!(
+            part.delete(&mut undo, PLAIN, key.as_bytes(), hash)
+                .is_some()
+        );
+    }
+    part.encode(&undo, &mut perdura_heap::GroupBuilder::new());
+    let left = heap.memory().get(MemoryUse::Indexes);
+    assert!(left * 50 < full, "{left} of {full} bytes");
+    let mut places = scan_places(50);
+    let (rows, next) = part.scan_keys(PLAIN, 0, 50, &mut places);
+    assert_eq!((rows.len(), next), (20, 0), "one call finds what is left");
+}
 
 /// A key that heads a collection of `count` elements.
 fn fill(heap: &Heap, key: &[u8], shape: Shape, count: u32) -> CollectionId {
@@ -200,7 +225,7 @@ fn a_cursor_goes_on_after_a_restart_where_it_stood() {
     let (copy, ..) = restarted(&heap, Some(&sidecar)).expect("sound");
     let names = |heap: &Heap, cursor| {
         let part = heap.lock(P);
-        let (rows, next) = part.scan_keys(PLAIN, cursor, 100);
+        let (rows, next) = part.scan_keys(PLAIN, cursor, 100, &mut scan_places(100));
         let names: Vec<Vec<u8>> = rows.iter().map(|row| row.key().into_owned()).collect();
         (names, next)
     };

@@ -44,7 +44,7 @@ fn check_all(index: &HashIndex, model: &BTreeSet<Entry>) {
     assert!(model.iter().all(|entry| found(entry) == Some(*entry)));
     let (mut scanned, mut from) = (Vec::new(), Some(0));
     while let Some(cursor) = from {
-        let (some, next) = index.scan(cursor, 1000);
+        let (some, next) = index.scan(cursor, 1000, &mut { usize::MAX });
         scanned.extend(some);
         from = next;
     }

@@ -2,13 +2,15 @@
 //!
 //! A cursor is a partition and a place in the order of the keys' hashes, which neither growth nor
 //! a restart changes. So a key that is there all the time is returned, and the cursor of a life
-//! goes on in the next.
+//! goes on in the next. A call that has met many places without keys returns what it has, perhaps
+//! nothing.
 
 use crate::command::flag::{DANGEROUS, READ};
 use crate::command::keys::cursor::{ScanOptions, parse_cursor};
 use crate::command::spec::{Command, Keys as Named, data};
 use crate::command::steps::Keys;
 use crate::command::{Data, Done, Group, Stop};
+use crate::engine::scan_places;
 use crate::engine::types::type_name;
 use crate::glob;
 use crate::number::push_u64;
@@ -42,11 +44,15 @@ fn scan(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let mut cursor = parse_cursor(args.at(1))?;
     let options = ScanOptions::parse(args, 2, true)?;
     let (mut looked, mut count) = (0, 0usize);
+    let mut places = scan_places(options.count);
     let mut found = Vec::new();
     let mut inner = Out::new(&mut found, out.resp3);
     loop {
         let stride = STRIDE.min(options.count - looked);
-        let (rows, next) = data.tx.scan_keys(data.table, cursor, stride)?;
+        let table = data.table;
+        let (rows, next) = data
+            .tx
+            .scan_keys_within(table, cursor, stride, &mut places)?;
         looked += rows.len();
         for row in rows {
             let key = row.key();
@@ -59,7 +65,7 @@ fn scan(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         }
         data.check_reply(inner.buf.len())?;
         cursor = next;
-        if cursor == 0 || looked >= options.count {
+        if cursor == 0 || looked >= options.count || places == 0 {
             break;
         }
     }

@@ -7,7 +7,7 @@
 
 use super::{Progress, Step, Work};
 use crate::command::{Data, Stop};
-use crate::engine::TableId;
+use crate::engine::{TableId, scan_places};
 use crate::glob;
 use crate::resp::parse::Args;
 use crate::resp::reply::{Out, room_for_head};
@@ -24,6 +24,9 @@ const MARKED: usize = 64;
 const TOUCHED_BYTES: usize = 48;
 /// Keys that expire sooner than this are looked at again, milliseconds.
 const SOON_MS: u64 = 60_000;
+
+/// Places that a look at a key costs as much as.
+const PLACES_OF_KEY: usize = 32;
 
 /// Work on the reply.
 #[derive(Debug)]
@@ -204,9 +207,12 @@ impl Work for Keys {
         let soon_ms = data.tx.now_ms().saturating_add(SOON_MS);
         while !self.complete {
             let count = to_usize(step.stride());
-            let (rows, next) = data.tx.scan_keys(self.table, self.cursor, count)?;
-            // A partition without keys is looked at, too.
-            let looked = to_u64(rows.len()).max(1);
+            let (mut places, table) = (scan_places(count), self.table);
+            let given = places;
+            let (rows, next) =
+                (data.tx).scan_keys_within(table, self.cursor, count, &mut places)?;
+            // Places without keys take time, too.
+            let looked = to_u64(rows.len() + (given - places) / PLACES_OF_KEY);
             for row in rows {
                 let key = row.key();
                 if !wanted(args, &key) || self.touched.contains(&*key) {

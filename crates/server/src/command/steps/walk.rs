@@ -3,7 +3,7 @@
 //! A hash or a set is walked by the cursor of SCAN, which survives whatever happens to its index
 //! between two steps; a list and a sorted set are walked by rank.
 
-use super::{Progress, Step};
+use super::{Progress, STRIDE, Step};
 use crate::engine::types::Entry;
 use crate::engine::{Shape, Source};
 use perdura_base::num::{to_u64, to_usize};
@@ -82,7 +82,11 @@ impl Walk {
                 return Progress::Changed;
             }
             (self.left, self.cursor) = (left, next);
-            let cost = entries.iter().map(&mut f).sum();
+            // A call that meets no element has looked at many places.
+            let cost = match entries.is_empty() {
+                true => STRIDE,
+                false => entries.iter().map(&mut f).sum(),
+            };
             if !step.spend(cost) {
                 break;
             }
