@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::contents::{self, Keys};
 use crate::model::{Model, SHARED};
-use crate::requests::Op;
+use crate::requests::{Mix, Op};
 use crate::support::{Client, Reply, Server};
 
 const BATCH_MAX: usize = 8;
@@ -23,7 +23,7 @@ const BATCH_MAX: usize = 8;
 fn apply(op: &Op, model: &mut Model) -> Option<Reply> {
     match op {
         Op::One(words) => model.apply(words),
-        Op::Multi(all) => {
+        Op::Multi(all) | Op::Script(all) | Op::Call(all) => {
             let replies: Vec<Option<Reply>> = all.iter().map(|words| model.apply(words)).collect();
             replies
                 .into_iter()
@@ -44,6 +44,7 @@ struct Record {
 pub struct Clients {
     records: Vec<Record>,
     rng: fastrand::Rng,
+    mix: Mix,
     /// Requests acknowledged so far.
     pub acknowledged: u64,
     /// Requests whose fate a crash left open.
@@ -52,11 +53,16 @@ pub struct Clients {
 
 impl Clients {
     pub fn new(count: usize, seed: u64) -> Clients {
+        Clients::of(count, seed, Mix::All)
+    }
+
+    pub fn of(count: usize, seed: u64, mix: Mix) -> Clients {
         let records = (0..count).map(|_| Record::default()).collect();
         let rng = fastrand::Rng::with_seed(seed);
         Clients {
             records,
             rng,
+            mix,
             acknowledged: 0,
             doubtful: 0,
         }
@@ -65,7 +71,7 @@ impl Clients {
     /// Lets all clients work until `crash`, which is called after a random time, has broken their
     /// connections.
     pub fn work(&mut self, server: Server, longest: Duration, crash: impl FnOnce(Server)) {
-        let port = server.port();
+        let (port, mix) = (server.port(), self.mix);
         let seeds: Vec<u64> = self.records.iter().map(|_| self.rng.u64(..)).collect();
         let pause = longest.mul_f64(self.rng.f64());
         let acknowledged: u64 = std::thread::scope(|scope| {
@@ -75,7 +81,7 @@ impl Clients {
                 .zip(seeds)
                 .enumerate()
                 .map(|(number, (record, seed))| {
-                    scope.spawn(move || one_client(port, number, record, seed))
+                    scope.spawn(move || one_client(port, record, Draws { number, seed, mix }))
                 })
                 .collect();
             std::thread::sleep(pause);
@@ -180,8 +186,16 @@ fn settle(number: usize, record: &mut Record, found: &Keys) -> Result<(), String
     Err(text)
 }
 
+/// The source of a client's requests.
+struct Draws {
+    number: usize,
+    seed: u64,
+    mix: Mix,
+}
+
 /// Works until the connection breaks. Returns how many requests were acknowledged.
-fn one_client(port: u16, number: usize, record: &mut Record, seed: u64) -> u64 {
+fn one_client(port: u16, record: &mut Record, draws: Draws) -> u64 {
+    let Draws { number, seed, mix } = draws;
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut acknowledged = 0;
     let Ok(mut client) = Client::connect(port) else {
@@ -189,7 +203,9 @@ fn one_client(port: u16, number: usize, record: &mut Record, seed: u64) -> u64 {
     };
     loop {
         let length = rng.usize(1..=BATCH_MAX);
-        let batch: Vec<Op> = (0..length).map(|_| Op::draw(&mut rng, number)).collect();
+        let batch: Vec<Op> = (0..length)
+            .map(|_| Op::draw(&mut rng, number, mix))
+            .collect();
         let mut bytes = Vec::new();
         batch.iter().for_each(|op| op.put(&mut bytes));
         // A failed send may have delivered a part.

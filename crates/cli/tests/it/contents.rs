@@ -5,21 +5,40 @@ use std::collections::BTreeMap;
 
 use crate::model::{Bytes, Entry, Value};
 use crate::requests::{SKETCH, names};
+use crate::scripted;
 use crate::sketch_model;
-use crate::stream_model::{GROUP, Group, Stream, id};
+use crate::stream_model::{Group, Stream, id};
 use crate::support::{Client, Reply, request};
 
 /// Keys by database and name.
 pub type Keys = BTreeMap<(u8, Bytes), Entry>;
 
-/// All keys of a client, in both databases. Leaves the connection in database 0.
+/// All keys of a client, in both databases, and its library. Leaves the connection in database 0.
 pub fn read(client: &mut Client, number: usize) -> Result<Keys, String> {
     let mut keys = Keys::new();
     for db in [1, 0] {
         one_database(client, db, number, &mut keys)
             .map_err(|error| format!("reading database {db}: {error}"))?;
     }
+    library(client, number, &mut keys).map_err(|error| format!("reading the library: {error}"))?;
     Ok(keys)
+}
+
+/// The version of a client's library, by calling it.
+fn library(client: &mut Client, number: usize, keys: &mut Keys) -> std::io::Result<()> {
+    let words = scripted::ask_version(number);
+    let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+    client.send(&request(&words))?;
+    let version = match client.reply()? {
+        Reply::Error(text) if text == "ERR Function not found" => return Ok(()),
+        version => bulk(version),
+    };
+    let entry = Entry {
+        value: Value::Library(version),
+        expires_at_ms: None,
+    };
+    keys.insert((scripted::LIBRARIES, scripted::library_key(number)), entry);
+    Ok(())
 }
 
 fn one_database(
@@ -131,29 +150,65 @@ fn stream(client: &mut Client, name: &[u8]) -> std::io::Result<Stream> {
     let mut stream = Stream {
         entries: entries.collect(),
         last: id(&bulk(info["last-generated-id"].clone())),
-        group: None,
+        groups: BTreeMap::new(),
     };
     for group in groups {
         let group = pairs(group);
-        client.send(&request(&[b"XPENDING", name, GROUP, b"-", b"+", b"100000"]))?;
-        let pending = array(client.reply()?).into_iter().map(|held| {
-            let [at, consumer, _, deliveries] = array(held).try_into().expect("a pending entry");
-            let Reply::Number(deliveries) = deliveries else {
-                panic!("{deliveries:?} is no number")
-            };
-            (id(&bulk(at)), (bulk(consumer), deliveries))
-        });
-        let pending: BTreeMap<_, _> = pending.collect();
-        if group["pending"] != Reply::Number(i64::try_from(pending.len()).unwrap()) {
+        let known = bulk(group["name"].clone());
+        let (made, counts) = one_group(client, name, &known, &group)?;
+        if group["pending"] != counted(made.pending.len()) {
             return Err(wrong("what is pending differs from its count"));
         }
-        let last = id(&bulk(group["last-delivered-id"].clone()));
-        stream.group = Some(Group { last, pending });
+        let of_consumer = |consumer: &Bytes| {
+            let held = made.pending.values().filter(|held| held.0 == *consumer);
+            (consumer.clone(), counted(held.count()))
+        };
+        if counts != made.consumers.iter().map(of_consumer).collect() {
+            return Err(wrong("what is pending differs from its counts by consumer"));
+        }
+        stream.groups.insert(known, made);
     }
     Ok(stream)
 }
 
-fn array(reply: Reply) -> Vec<Reply> {
+/// A group, and what each of its consumers counts.
+fn one_group(
+    client: &mut Client,
+    name: &[u8],
+    group: &[u8],
+    info: &BTreeMap<String, Reply>,
+) -> std::io::Result<(Group, BTreeMap<Bytes, Reply>)> {
+    let requests: [&[&[u8]]; 2] = [
+        &[b"XPENDING", name, group, b"-", b"+", b"100000"],
+        &[b"XINFO", b"CONSUMERS", name, group],
+    ];
+    client.send(&requests.map(request).concat())?;
+    let pending = array(client.reply()?).into_iter().map(|held| {
+        let [at, consumer, _, deliveries] = array(held).try_into().expect("a pending entry");
+        let Reply::Number(deliveries) = deliveries else {
+            panic!("{deliveries:?} is no number")
+        };
+        (id(&bulk(at)), (bulk(consumer), deliveries))
+    });
+    let pending: BTreeMap<_, _> = pending.collect();
+    let consumers = array(client.reply()?).into_iter().map(|consumer| {
+        let consumer = pairs(consumer);
+        (bulk(consumer["name"].clone()), consumer["pending"].clone())
+    });
+    let counts: BTreeMap<Bytes, Reply> = consumers.collect();
+    let made = Group {
+        last: id(&bulk(info["last-delivered-id"].clone())),
+        consumers: counts.keys().cloned().collect(),
+        pending,
+    };
+    Ok((made, counts))
+}
+
+fn counted(len: usize) -> Reply {
+    Reply::Number(i64::try_from(len).unwrap())
+}
+
+pub fn array(reply: Reply) -> Vec<Reply> {
     match reply {
         Reply::Array(replies) => replies,
         other => panic!("{other:?} is no array"),
@@ -192,7 +247,7 @@ fn collection(name: &[u8], kind: &str, words: Vec<Bytes>) -> (Value, usize) {
     }
 }
 
-fn bulk(reply: Reply) -> Bytes {
+pub fn bulk(reply: Reply) -> Bytes {
     match reply {
         Reply::Bulk(Some(bytes)) => bytes,
         other => panic!("{other:?} is no element"),

@@ -1,31 +1,14 @@
 //! System calls of the real server fail: a preloaded library (`shim/io_fault.c`) refuses those that
 //! a rule names, for as long as a file is there.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::preload::library;
 use crate::support::{Reply, Server, arg, request};
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
-
-/// The library, compiled once.
-fn shim() -> &'static Path {
-    static SHIM: OnceLock<PathBuf> = OnceLock::new();
-    SHIM.get_or_init(|| {
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/shim/io_fault.c");
-        let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("io_fault.so");
-        let made = Command::new("cc")
-            .args(["-shared", "-fPIC", "-Wall", "-o", arg(&library), source])
-            .arg("-ldl")
-            .status()
-            .expect("a C compiler, which the linker of Rust needs too");
-        assert!(made.success(), "{made}");
-        library
-    })
-}
 
 /// A server some of whose system calls can be made to fail.
 struct Faulty {
@@ -54,7 +37,7 @@ impl Faulty {
             .map(|(call, part, error)| format!("{call} {part} {error} {}", arg(&switch)))
             .collect();
         let variables = [
-            ("LD_PRELOAD", arg(shim()).to_owned()),
+            ("LD_PRELOAD", arg(&library("io_fault")).to_owned()),
             ("IO_FAULT_RULES", rules.join(";")),
         ];
         // The preloaded library sees no write that goes through a ring.

@@ -1,10 +1,9 @@
 //! How the log's writes become durable, from outside: what INFO and the start's lines say, and what a
 //! start does where the kernel refuses a way (`shim/refuse.c` installs a filter as a container does).
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
+use std::path::Path;
 
+use crate::preload::library;
 use crate::support::{Reply, Server, arg};
 
 const EPERM: i32 = 1;
@@ -12,24 +11,9 @@ const ENOMEM: i32 = 12;
 const ENOSYS: i32 = 38;
 const EOPNOTSUPP: i32 = 95;
 
-/// The library that installs the filter, compiled once.
-fn shim() -> &'static Path {
-    static SHIM: OnceLock<PathBuf> = OnceLock::new();
-    SHIM.get_or_init(|| {
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/shim/refuse.c");
-        let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("refuse.so");
-        let made = Command::new("cc")
-            .args(["-shared", "-fPIC", "-Wall", "-o", arg(&library), source])
-            .status()
-            .expect("a C compiler, which the linker of Rust needs too");
-        assert!(made.success(), "{made}");
-        library
-    })
-}
-
 /// A server that the kernel refuses something, whether it gets ready or not.
 fn refused(data: &Path, refusals: &[(&str, i32)], extra: &[&str]) -> Server {
-    let mut variables = vec![("LD_PRELOAD", arg(shim()).to_owned())];
+    let mut variables = vec![("LD_PRELOAD", arg(&library("refuse")).to_owned())];
     for (what, error) in refusals {
         variables.push((what, error.to_string()));
     }

@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use crate::scripted::{self, LIBRARIES};
 use crate::sketch_model::{self, Sketch};
-use crate::stream_model::Stream;
+use crate::stream_model::{Delivery, Stream};
 use crate::support::Reply;
 
 /// A string of the protocol.
@@ -31,12 +32,14 @@ pub enum Value {
     Zset(BTreeMap<Bytes, i64>),
     Stream(Stream),
     Sketch(Sketch),
+    /// The version of a client's library.
+    Library(Bytes),
 }
 
 impl Value {
     fn is_empty(&self) -> bool {
         match self {
-            Value::String(_) | Value::Stream(_) | Value::Sketch(_) => false,
+            Value::String(_) | Value::Stream(_) | Value::Sketch(_) | Value::Library(_) => false,
             Value::Hash(fields) => fields.is_empty(),
             Value::List(items) => items.is_empty(),
             Value::Set(members) => members.is_empty(),
@@ -56,6 +59,9 @@ impl Value {
             Value::Zset(members) => ("zset", members.len()),
             Value::Stream(stream) => return format!("{stream:?}"),
             Value::Sketch(sketch) => ("sketch", sketch.len()),
+            Value::Library(version) => {
+                return format!("a library of version {}", version.escape_ascii());
+            }
         };
         format!("a {kind} of {len}")
     }
@@ -204,8 +210,26 @@ impl Model {
             }
             [b'X', ..] => self.stream(words),
             b"PFADD" | b"PFMERGE" => self.sketch(words),
+            b"FUNCTION" => self.library(key, rest.first()),
             _ => self.list(words),
         }
+    }
+
+    /// Loads a version of a client's library, or deletes the library.
+    fn library(&mut self, key: &Bytes, version: Option<&Bytes>) -> Reply {
+        let at = (LIBRARIES, key.clone());
+        let Some(version) = version else {
+            return match self.keys.remove(&at) {
+                None => Reply::Error("ERR Library not found".into()),
+                Some(_) => ok(),
+            };
+        };
+        let entry = Entry {
+            value: Value::Library(version.clone()),
+            expires_at_ms: None,
+        };
+        self.keys.insert(at, entry);
+        Reply::Bulk(Some(scripted::library_name(key).into_bytes()))
     }
 
     /// Whole keys to other names and databases.
@@ -361,26 +385,52 @@ impl Model {
                 most.map(|most| stream.trim(most));
                 reply
             }
-            (b"XGROUP", b"CREATE") => made!(self, key, Stream).make_group(),
-            (b"XGROUP", _) => match opened!(self, key, Stream) {
+            (b"XGROUP", b"CREATE") => {
+                let stream = made!(self, key, Stream);
+                let reply = stream.manage(&rest[0], &rest[1], &rest[2..]);
+                reply.expect("a group is made without one")
+            }
+            (b"XGROUP", verb) => match opened!(self, key, Stream) {
                 None => Reply::Error(NO_KEY.into()),
-                Some(stream) => stream.delete_consumer(&rest[2]).unwrap_or_else(|| {
-                    no_group(&format!("consumer group 'g' for key name '{named}'"))
-                }),
+                Some(stream) => {
+                    let group = rest[1].escape_ascii().to_string();
+                    let reply = stream.manage(verb, &rest[1], &rest[2..]);
+                    let text = format!("consumer group '{group}' for key name '{named}'");
+                    reply.unwrap_or_else(|| no_group(&text))
+                }
             },
-            (b"XREADGROUP", consumer) => {
+            (b"XREADGROUP", group) => {
+                let how = Delivery {
+                    consumer: rest[1].clone(),
+                    most: parsed(&rest[2]),
+                    keeps: rest.len() == 3,
+                };
                 let stream = opened!(self, key, Stream);
-                let told =
-                    stream.and_then(|stream| stream.deliver(key, consumer, parsed(&rest[1])));
-                let text =
-                    format!("key '{named}' or consumer group 'g' in XREADGROUP with GROUP option");
-                told.unwrap_or_else(|| no_group(&text))
+                let given = stream.and_then(|stream| stream.deliver(key, &rest[0], &how));
+                let text = format!(
+                    "key '{named}' or consumer group '{}' in XREADGROUP with GROUP option",
+                    group.escape_ascii()
+                );
+                given.unwrap_or_else(|| no_group(&text))
+            }
+            (b"XCLAIM" | b"XAUTOCLAIM", group) => {
+                let stream = opened!(self, key, Stream);
+                let given = stream.and_then(|stream| match words[0].as_slice() {
+                    b"XCLAIM" => stream.claim(&rest[0], &rest[1], &rest[2..]),
+                    _ => {
+                        let most = usize::try_from(parsed(&rest[2])).unwrap();
+                        stream.claim_first(&rest[0], &rest[1], most)
+                    }
+                });
+                let group = group.escape_ascii();
+                let text = format!("key '{named}' or consumer group '{group}'");
+                given.unwrap_or_else(|| no_group(&text))
             }
             (name, _) => match opened!(self, key, Stream) {
                 None => number(0),
                 Some(stream) if name == b"XDEL" => stream.delete(rest),
                 Some(stream) if name == b"XTRIM" => stream.trim(parsed(&rest[1])),
-                Some(stream) => stream.acknowledge(&rest[1..]),
+                Some(stream) => stream.acknowledge(&rest[0], &rest[1..]),
             },
         }
     }

@@ -6,7 +6,7 @@
 //! ones behind for the purge.
 
 use crate::model::{Bytes, SHARED, Words};
-use crate::stream_model::GROUP;
+use crate::scripted;
 use crate::support::{Client, Reply, request};
 
 /// Names of each kind that a client has.
@@ -31,42 +31,67 @@ pub fn names(client: usize) -> Vec<Bytes> {
         .collect()
 }
 
-/// One request, or a transaction of some.
+/// The kinds that most requests are of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mix {
+    /// All types alike.
+    All,
+    /// Streams and functions. The library of [`scripted::runner`] is loaded.
+    Streams,
+}
+
+/// One request, or a transaction of several.
 #[derive(Debug, Clone)]
 pub enum Op {
     One(Words),
     Multi(Vec<Words>),
+    /// A script that runs them.
+    Script(Vec<Words>),
+    /// A function that runs them.
+    Call(Vec<Words>),
 }
 
 impl Op {
-    pub fn draw(rng: &mut fastrand::Rng, client: usize) -> Op {
-        let mut draw = Draw { rng, client };
-        if draw.rng.u8(..5) == 0 {
+    pub fn draw(rng: &mut fastrand::Rng, client: usize, mix: Mix) -> Op {
+        let mut draw = Draw { rng, client, mix };
+        let all = |draw: &mut Draw<'_>| {
             let length = draw.rng.usize(2..6);
-            return Op::Multi((0..length).map(|_| draw.words()).collect());
+            (0..length).map(|_| draw.words()).collect()
+        };
+        match (draw.rng.u8(..40), mix) {
+            (0..8, _) => Op::Multi(all(&mut draw)),
+            (8..12, _) => Op::Script(all(&mut draw)),
+            (12..20, Mix::Streams) => Op::Call(all(&mut draw)),
+            (20, Mix::Streams) => Op::One(draw.library()),
+            _ => Op::One(draw.words()),
         }
-        Op::One(draw.words())
     }
 
     /// The requests in it.
     pub fn parts(&self) -> &[Words] {
         match self {
             Op::One(words) => std::slice::from_ref(words),
-            Op::Multi(all) => all,
+            Op::Multi(all) | Op::Script(all) | Op::Call(all) => all,
         }
     }
 
     pub fn put(&self, out: &mut Vec<u8>) {
-        let mut one = |words: &[&[u8]]| out.extend(request(&as_sent(words)));
-        let is_multi = matches!(self, Op::Multi(_));
-        if is_multi {
-            one(&[b"MULTI"]);
-        }
-        for words in self.parts() {
-            one(&words.iter().map(Vec::as_slice).collect::<Vec<_>>());
-        }
-        if is_multi {
-            one(&[b"EXEC"]);
+        let mut one = |words: &Words| {
+            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            out.extend(request(&words));
+        };
+        let all: Vec<Words> = self.parts().iter().map(as_sent).collect();
+        // A part of the keys is left out: the transaction then finds out that it needs more partitions.
+        let declared = all[0].len() % (all.len() + 1);
+        match self {
+            Op::One(_) => one(&all[0]),
+            Op::Script(_) => one(&scripted::request(&all, false, declared)),
+            Op::Call(_) => one(&scripted::request(&all, true, declared)),
+            Op::Multi(_) => {
+                one(&vec![b"MULTI".to_vec()]);
+                all.iter().for_each(&mut one);
+                one(&vec![b"EXEC".to_vec()]);
+            }
         }
     }
 
@@ -83,31 +108,44 @@ impl Op {
 }
 
 /// The words of a request, of which the key is the first here, as they are sent.
-fn as_sent<'w>(words: &[&'w [u8]]) -> Vec<&'w [u8]> {
-    match words {
-        [b"XGROUP", key, verb, rest @ ..] => [&[b"XGROUP", *verb, *key], rest].concat(),
-        [b"XREADGROUP", key, consumer, most] => vec![
-            b"XREADGROUP",
-            b"GROUP",
-            GROUP,
-            consumer,
-            b"COUNT",
-            most,
-            b"STREAMS",
-            key,
-            b">",
-        ],
-        _ => words.to_vec(),
+fn as_sent(words: &Words) -> Words {
+    let rest = words.get(2..).unwrap_or_default();
+    let put = |fixed: &[&[u8]], rest: &[Bytes]| {
+        let fixed = fixed.iter().map(|word| word.to_vec());
+        fixed.chain(rest.iter().cloned()).collect()
+    };
+    let key = words[1].as_slice();
+    match (words[0].as_slice(), rest) {
+        (b"XGROUP", [verb, rest @ ..]) => put(&[b"XGROUP", verb, key], rest),
+        (b"XREADGROUP", [group, consumer, most, how @ ..]) => {
+            let fixed: [&[u8]; 6] = [b"XREADGROUP", b"GROUP", group, consumer, b"COUNT", most];
+            let stream = [&b"STREAMS"[..], key, b">"].map(<[u8]>::to_vec);
+            put(&fixed, &[how, &stream].concat())
+        }
+        (b"XCLAIM", [group, consumer, rest @ ..]) => {
+            put(&[b"XCLAIM", key, group, consumer, b"0"], rest)
+        }
+        (b"XAUTOCLAIM", [group, consumer, most]) => {
+            let fixed: [&[u8]; 6] = [b"XAUTOCLAIM", key, group, consumer, b"0", b"0-0"];
+            put(&fixed, &[b"COUNT".to_vec(), most.clone()])
+        }
+        (b"FUNCTION", rest) => scripted::manage_library(key, rest.first()),
+        _ => words.clone(),
     }
 }
 
-struct Draw<'a> {
-    rng: &'a mut fastrand::Rng,
+/// The source of a client's requests.
+pub struct Draw<'a> {
+    pub rng: &'a mut fastrand::Rng,
     client: usize,
+    mix: Mix,
 }
 
 impl Draw<'_> {
     fn words(&mut self) -> Words {
+        if self.mix == Mix::Streams && self.rng.u8(..10) < 6 {
+            return self.stream();
+        }
         match self.rng.u8(..100) {
             0..13 => self.string(),
             13..25 => self.hash(),
@@ -121,7 +159,7 @@ impl Draw<'_> {
     }
 
     /// A name for a kind; now and then for any.
-    fn key(&mut self, kind: char) -> Bytes {
+    pub fn key(&mut self, kind: char) -> Bytes {
         let kind = if self.rng.u8(..12) == 0 {
             KINDS[self.rng.usize(..KINDS.len())]
         } else {
@@ -146,7 +184,7 @@ impl Draw<'_> {
             .collect()
     }
 
-    fn value(&mut self) -> Bytes {
+    pub fn value(&mut self) -> Bytes {
         let longest = if self.rng.u8(..20) == 0 { 3000 } else { 30 };
         self.bytes(longest)
     }
@@ -276,65 +314,13 @@ impl Draw<'_> {
         }
     }
 
-    /// The id of an entry, which may be there.
-    fn id(&mut self) -> Bytes {
-        let ms = self.rng.u8(1..4);
-        format!("{ms}-{}", self.rng.u8(..40)).into_bytes()
-    }
-
-    fn stream(&mut self) -> Words {
-        let key = self.key('x');
-        let word = |number: u8| number.to_string().into_bytes();
-        let group = || GROUP.to_vec();
-        let consumer = |draw: &mut Self| vec![b'c', b'0' + draw.rng.u8(..3)];
-        match self.rng.u8(..16) {
-            0..6 => {
-                let mut words = vec![b"XADD".to_vec(), key];
-                if self.rng.u8(..4) == 0 {
-                    words.extend([b"MAXLEN".to_vec(), word(self.rng.u8(..60))]);
-                }
-                // Seldom a later one, so that most ids still ascend.
-                let ms = 1 + self.rng.u8(..40) / 39 + self.rng.u8(..40) / 39;
-                words.push(format!("{ms}-*").into_bytes());
-                for _ in 0..self.rng.usize(1..4) {
-                    let field = format!("field {}", self.rng.u8(..3)).into_bytes();
-                    words.extend([field, self.value()]);
-                }
-                words
-            }
-            6 | 7 => {
-                let mut words = vec![b"XDEL".to_vec(), key];
-                (0..self.rng.usize(1..6)).for_each(|_| words.push(self.id()));
-                words
-            }
-            8 => {
-                let most = word(self.rng.u8(..60));
-                vec![b"XTRIM".to_vec(), key, b"MAXLEN".to_vec(), most]
-            }
-            9 => {
-                let [create, from, make] = [&b"CREATE"[..], b"0", b"MKSTREAM"].map(<[u8]>::to_vec);
-                vec![b"XGROUP".to_vec(), key, create, group(), from, make]
-            }
-            10 => {
-                let name = consumer(self);
-                vec![
-                    b"XGROUP".to_vec(),
-                    key,
-                    b"DELCONSUMER".to_vec(),
-                    group(),
-                    name,
-                ]
-            }
-            11..14 => {
-                let (name, most) = (consumer(self), word(self.rng.u8(1..12)));
-                vec![b"XREADGROUP".to_vec(), key, name, most]
-            }
-            _ => {
-                let mut words = vec![b"XACK".to_vec(), key, group()];
-                (0..self.rng.usize(1..12)).for_each(|_| words.push(self.id()));
-                words
-            }
+    /// Loads the client's library or deletes it.
+    fn library(&mut self) -> Words {
+        let mut words = vec![b"FUNCTION".to_vec(), scripted::library_key(self.client)];
+        if self.rng.u8(..4) > 0 {
+            words.push(self.rng.u8(..).to_string().into_bytes());
         }
+        words
     }
 
     fn sketch(&mut self) -> Words {

@@ -1,6 +1,6 @@
-//! A stream of the model: its entries, and one group with what is pending in it.
+//! A stream of the model: its entries, and its groups with what is pending in them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{Bytes, number, ok, parsed};
 use crate::support::Reply;
@@ -8,21 +8,22 @@ use crate::support::Reply;
 /// An id: milliseconds and a number.
 pub type Id = (i64, i64);
 
-/// The name of the group that streams have, if they have one.
-pub const GROUP: &[u8] = b"g";
+/// The names that groups can have.
+pub const GROUPS: [&[u8]; 2] = [b"g", b"h"];
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stream {
     pub entries: BTreeMap<Id, Vec<Bytes>>,
     /// The id of the last entry that was added.
     pub last: Id,
-    pub group: Option<Group>,
+    pub groups: BTreeMap<Bytes, Group>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Group {
     /// The id of the last entry that was delivered.
     pub last: Id,
+    pub consumers: BTreeSet<Bytes>,
     /// What is not acknowledged: by whom, and how often it was delivered.
     pub pending: BTreeMap<Id, (Bytes, i64)>,
 }
@@ -32,8 +33,17 @@ pub fn id(text: &[u8]) -> Id {
     (parsed(&text[..dash]), parsed(&text[dash + 1..]))
 }
 
-fn text(id: Id) -> Reply {
+pub fn text(id: Id) -> Reply {
     Reply::Bulk(Some(format!("{}-{}", id.0, id.1).into_bytes()))
+}
+
+/// An entry as replies show it; without fields if it was deleted.
+fn shown(id: Id, fields: Option<&Vec<Bytes>>) -> Reply {
+    let fields = fields.map_or(Reply::Bulk(None), |fields| {
+        let words = fields.iter().map(|word| Reply::Bulk(Some(word.clone())));
+        Reply::Array(words.collect())
+    });
+    Reply::Array(vec![text(id), fields])
 }
 
 impl Stream {
@@ -52,7 +62,7 @@ impl Stream {
         text(id)
     }
 
-    /// Keeps so many of the last entries. How many go.
+    /// Keeps the last `most` entries. Returns how many go.
     pub fn trim(&mut self, most: i64) -> Reply {
         let gone = self
             .entries
@@ -69,44 +79,68 @@ impl Stream {
         number(gone.count())
     }
 
-    pub fn make_group(&mut self) -> Reply {
-        if self.group.is_some() {
-            return Reply::Error("BUSYGROUP Consumer Group name already exists".into());
+    /// Runs `XGROUP verb` of a group; `None` without the group.
+    pub fn manage(&mut self, verb: &[u8], name: &Bytes, rest: &[Bytes]) -> Option<Reply> {
+        if verb == b"CREATE" {
+            if self.groups.contains_key(name) {
+                let text = "BUSYGROUP Consumer Group name already exists";
+                return Some(Reply::Error(text.into()));
+            }
+            self.groups.insert(name.clone(), Group::default());
+            return Some(ok());
         }
-        self.group = Some(Group::default());
-        ok()
+        if verb == b"DESTROY" {
+            let gone = self.groups.remove(name);
+            return Some(number(usize::from(gone.is_some())));
+        }
+        let group = self.groups.get_mut(name)?;
+        Some(match verb {
+            b"SETID" => {
+                group.last = id(&rest[0]);
+                ok()
+            }
+            b"CREATECONSUMER" => number(usize::from(group.consumers.insert(rest[0].clone()))),
+            b"DELCONSUMER" => {
+                group.consumers.remove(&rest[0]);
+                let before = group.pending.len();
+                group.pending.retain(|_, held| held.0 != rest[0]);
+                number(before - group.pending.len())
+            }
+            other => panic!("XGROUP {} is not in the model", other.escape_ascii()),
+        })
     }
 
-    /// Delivers so many entries at most; `None` without a group.
-    pub fn deliver(&mut self, key: &[u8], consumer: &[u8], most: i64) -> Option<Reply> {
-        let group = self.group.as_mut()?;
+    /// Delivers `most` new entries; `None` without the group. With `keeps` they become pending.
+    pub fn deliver(&mut self, key: &[u8], name: &Bytes, how: &Delivery) -> Option<Reply> {
+        let group = self.groups.get_mut(name)?;
         let new = self
             .entries
             .iter()
             .filter(|(id, _)| **id > group.last)
-            .take(usize::try_from(most).unwrap());
-        let mut told = Vec::new();
+            .take(usize::try_from(how.most).unwrap());
+        let mut given = Vec::new();
         let mut last = group.last;
         for (id, fields) in new {
             last = *id;
-            group.pending.insert(*id, (consumer.to_vec(), 1));
-            let fields = fields.iter().map(|word| Reply::Bulk(Some(word.clone())));
-            told.push(Reply::Array(vec![
-                text(*id),
-                Reply::Array(fields.collect()),
-            ]));
+            if how.keeps {
+                group.pending.insert(*id, (how.consumer.clone(), 1));
+            }
+            given.push(shown(*id, Some(fields)));
         }
         group.last = last;
-        Some(if told.is_empty() {
-            Reply::Bulk(None)
-        } else {
-            let key = Reply::Bulk(Some(key.to_vec()));
-            Reply::Array(vec![Reply::Array(vec![key, Reply::Array(told)])])
-        })
+        if given.is_empty() {
+            return Some(Reply::Bulk(None));
+        }
+        group.consumers.insert(how.consumer.clone());
+        let key = Reply::Bulk(Some(key.to_vec()));
+        Some(Reply::Array(vec![Reply::Array(vec![
+            key,
+            Reply::Array(given),
+        ])]))
     }
 
-    pub fn acknowledge(&mut self, ids: &[Bytes]) -> Reply {
-        let Some(group) = &mut self.group else {
+    pub fn acknowledge(&mut self, name: &Bytes, ids: &[Bytes]) -> Reply {
+        let Some(group) = self.groups.get_mut(name) else {
             return number(0);
         };
         let gone = ids
@@ -115,11 +149,65 @@ impl Stream {
         number(gone.count())
     }
 
-    /// Removes a consumer; `None` without a group.
-    pub fn delete_consumer(&mut self, consumer: &[u8]) -> Option<Reply> {
-        let pending = &mut self.group.as_mut()?.pending;
-        let before = pending.len();
-        pending.retain(|_, held| held.0 != consumer);
-        Some(number(before - pending.len()))
+    /// Gives pending entries to a consumer; `None` without the group. What was deleted is no longer pending.
+    pub fn claim(&mut self, name: &Bytes, consumer: &Bytes, rest: &[Bytes]) -> Option<Reply> {
+        let group = self.groups.get_mut(name)?;
+        let just_ids = rest.last().is_some_and(|word| word == b"JUSTID");
+        let mut given = Vec::new();
+        for id in rest
+            .iter()
+            .filter(|word| *word != b"JUSTID")
+            .map(|word| id(word))
+        {
+            let Some(fields) = self.entries.get(&id) else {
+                group.pending.remove(&id);
+                continue;
+            };
+            if let Some(held) = group.pending.get_mut(&id) {
+                held.0.clone_from(consumer);
+                held.1 += i64::from(!just_ids);
+                group.consumers.insert(consumer.clone());
+                given.push(if just_ids {
+                    text(id)
+                } else {
+                    shown(id, Some(fields))
+                });
+            }
+        }
+        Some(Reply::Array(given))
     }
+
+    /// Gives the first `most` pending entries to a consumer; `None` without the group.
+    pub fn claim_first(&mut self, name: &Bytes, consumer: &Bytes, most: usize) -> Option<Reply> {
+        let group = self.groups.get_mut(name)?;
+        let mut given = Vec::new();
+        let mut gone = Vec::new();
+        let all: Vec<Id> = group.pending.keys().copied().collect();
+        let (first, rest) = all.split_at(most.min(all.len()));
+        for id in first {
+            let Some(fields) = self.entries.get(id) else {
+                group.pending.remove(id);
+                gone.push(text(*id));
+                continue;
+            };
+            let held = group.pending.get_mut(id).expect("it is pending");
+            *held = (consumer.clone(), held.1 + 1);
+            group.consumers.insert(consumer.clone());
+            given.push(shown(*id, Some(fields)));
+        }
+        let next = rest.first().copied().unwrap_or_default();
+        Some(Reply::Array(vec![
+            text(next),
+            Reply::Array(given),
+            Reply::Array(gone),
+        ]))
+    }
+}
+
+/// A delivery of new entries.
+pub struct Delivery {
+    pub consumer: Bytes,
+    pub most: i64,
+    /// True if the entries become pending (no NOACK).
+    pub keeps: bool,
 }

@@ -208,6 +208,8 @@ pub enum Reply {
     Number(i64),
     Bulk(Option<Vec<u8>>),
     Array(Vec<Reply>),
+    /// A message of RESP3 that answers nothing.
+    Push(Vec<Reply>),
 }
 
 /// A connection.
@@ -223,6 +225,13 @@ impl Client {
         Ok(Client {
             socket: BufReader::new(socket),
         })
+    }
+
+    /// A connection to a database by its number.
+    pub fn connect_to(port: u16, db: u8) -> io::Result<Client> {
+        let mut client = Client::connect(port)?;
+        client.ask(&["SELECT", &db.to_string()])?;
+        Ok(client)
     }
 
     /// Waits at most this long for a reply.
@@ -269,14 +278,25 @@ impl Client {
                     Ok(Reply::Bulk(Some(body)))
                 }
             },
+            "_" => Ok(Reply::Bulk(None)),
+            "%" => {
+                let pairs = usize::try_from(number()?).map_err(|_| bad())?;
+                self.replies(2 * pairs).map(Reply::Array)
+            }
+            ">" => {
+                let len = usize::try_from(number()?).map_err(|_| bad())?;
+                self.replies(len).map(Reply::Push)
+            }
             "*" => match usize::try_from(number()?) {
                 Err(_) => Ok(Reply::Bulk(None)),
-                Ok(len) => Ok(Reply::Array(
-                    (0..len).map(|_| self.reply()).collect::<io::Result<_>>()?,
-                )),
+                Ok(len) => self.replies(len).map(Reply::Array),
             },
             _ => Err(bad()),
         }
+    }
+
+    fn replies(&mut self, len: usize) -> io::Result<Vec<Reply>> {
+        (0..len).map(|_| self.reply()).collect()
     }
 }
 

@@ -1,0 +1,82 @@
+//! Requests as scripts and functions: each runs a list of requests in one transaction, and returns their replies.
+
+use crate::model::{Bytes, Words};
+
+/// The body of both. `keys` and `args` are what the caller passes.
+const RUN: &str = "
+    local replies, at = {}, 1
+    while at <= #args do
+        local words = tonumber(args[at])
+        replies[#replies + 1] = redis.pcall(unpack(args, at + 1, at + words))
+        at = at + words + 1
+    end
+    return replies";
+
+/// The database, of the model alone, that holds the libraries of clients.
+pub const LIBRARIES: u8 = 2;
+
+/// The request that runs `all`; `call`: by the library that [`runner`] loads. Only the first `declared` keys are declared.
+pub fn request(all: &[Words], call: bool, declared: usize) -> Words {
+    let mut words: Words = match call {
+        true => vec![b"FCALL".to_vec(), b"run".to_vec()],
+        false => {
+            let body = format!("local keys, args = KEYS, ARGV {RUN}");
+            vec![b"EVAL".to_vec(), body.into_bytes()]
+        }
+    };
+    let declared = declared.min(all.len());
+    words.push(declared.to_string().into_bytes());
+    words.extend(all[..declared].iter().map(|words| words[1].clone()));
+    for part in all {
+        words.push(part.len().to_string().into_bytes());
+        words.extend_from_slice(part);
+    }
+    words
+}
+
+/// The library with function `run`.
+pub fn runner() -> String {
+    format!("#!lua name=runner\nredis.register_function('run', function(keys, args) {RUN}\n end)")
+}
+
+/// The key of the model that is a client's library.
+pub fn library_key(client: usize) -> Bytes {
+    format!("{client}:f").into_bytes()
+}
+
+/// The client of a library's key.
+fn client_of(key: &[u8]) -> String {
+    String::from_utf8_lossy(&key[..key.len() - 2]).into_owned()
+}
+
+pub fn library_name(key: &[u8]) -> String {
+    format!("lib{}", client_of(key))
+}
+
+/// The request that loads a version of a client's library, or deletes the library.
+pub fn manage_library(key: &[u8], version: Option<&Bytes>) -> Words {
+    let (name, client) = (library_name(key), client_of(key));
+    let words = match version {
+        None => vec!["FUNCTION".to_owned(), "DELETE".to_owned(), name],
+        Some(version) => {
+            let version = String::from_utf8_lossy(version);
+            let code = format!(
+                "#!lua name={name}\nredis.register_function('version{client}', function() return '{version}' end)"
+            );
+            ["FUNCTION", "LOAD", "REPLACE", &code]
+                .map(str::to_owned)
+                .to_vec()
+        }
+    };
+    words.into_iter().map(String::into_bytes).collect()
+}
+
+/// The request that asks a client's library for its version.
+pub fn ask_version(client: usize) -> Words {
+    let words = [
+        "FCALL".to_owned(),
+        format!("version{client}"),
+        "0".to_owned(),
+    ];
+    words.map(String::into_bytes).to_vec()
+}

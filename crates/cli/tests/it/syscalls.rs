@@ -1,0 +1,330 @@
+//! System calls of a real process, each seen before it is made: refused, cut short, or the moment of a kill.
+//!
+//! A preloaded library (`shim/notify.c`) installs a seccomp filter before the program begins, and hands its listener
+//! to a thread here. The kernel then asks this thread about each of the chosen calls, also about those that the
+//! program makes without the C library. It does not ask about the writes of a ring, which are no system calls: where
+//! `io_uring_setup` is refused, the log is written by calls that it does ask about.
+//!
+//! # Why not a library
+//! `seccompiler` has no filters with a listener, and `libseccomp` needs the C library of that name to link. The two
+//! requests to the kernel are the only unsafe code, and the filter is in C as those of the other shims.
+
+#![allow(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::ioctl::{Updater, ioctl, opcode};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::process::{Pid, kill_process};
+
+use crate::preload::library;
+use crate::support::arg;
+
+/// The fate of the call that is struck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// It fails with this error number, once.
+    Fail(i32),
+    /// It and all later ones fail with this error number.
+    FailOn(i32),
+    /// A write does only the first half, rounded down to whole sectors if it has several.
+    Short,
+    /// The process is killed, and the call is not made.
+    Kill,
+    /// Nothing: the calls are counted.
+    Count,
+}
+
+/// The calls that are about a file by its descriptor.
+const ON_FILES: [i64; 11] = [
+    libc::SYS_write,
+    libc::SYS_pwrite64,
+    libc::SYS_pwritev,
+    libc::SYS_pwritev2,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_preadv2,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_ftruncate,
+    libc::SYS_fallocate,
+];
+
+const SECTOR: usize = 4096;
+
+/// The number of times that each call was seen.
+type Seen = Arc<Mutex<BTreeMap<i64, u64>>>;
+
+/// A plan: which call of a process is struck, and how.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Numbers of system calls.
+    pub calls: Vec<i64>,
+    /// A call on a file counts only if the file's path contains this.
+    pub path: String,
+    /// The call that is struck, from 1.
+    pub nth: u64,
+    pub act: Act,
+}
+
+/// The thread that the kernel asks about one process's calls.
+pub struct Supervisor {
+    seen: Seen,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    pub variables: Vec<(&'static str, String)>,
+}
+
+impl Supervisor {
+    /// Waits for one process that is started with [`Supervisor::variables`]. `folder` gets the socket.
+    pub fn start(folder: &Path, plan: Plan) -> Supervisor {
+        let socket = folder.join("notify");
+        let _ = std::fs::remove_file(&socket);
+        let listener = UnixListener::bind(&socket).unwrap();
+        let calls: Vec<String> = plan.calls.iter().map(ToString::to_string).collect();
+        let variables = vec![
+            ("LD_PRELOAD", arg(&library("notify")).to_owned()),
+            ("NOTIFY_SOCKET", arg(&socket).to_owned()),
+            ("NOTIFY_CALLS", calls.join(",")),
+        ];
+        let seen = Seen::default();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let thread = std::thread::spawn({
+            let (seen, is_over) = (seen.clone(), is_over.clone());
+            move || {
+                if let Some(calls) = handed_over(&listener, &is_over) {
+                    Watch { calls, plan, seen }.until(&is_over);
+                }
+            }
+        });
+        Supervisor {
+            seen,
+            is_over,
+            thread: Some(thread),
+            variables,
+        }
+    }
+
+    /// Returns how many of these calls were seen so far.
+    pub fn seen(&self, calls: &[i64]) -> u64 {
+        let seen = self.seen.lock().unwrap();
+        calls.iter().filter_map(|call| seen.get(call)).sum()
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was printed; the test fails by the process that waits for its calls.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Waits a moment until there is something to receive.
+fn is_ready(fd: impl AsFd) -> bool {
+    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+    let wait = Timespec::try_from(Duration::from_millis(50)).unwrap();
+    matches!(poll(&mut fds, Some(&wait)), Ok(1..))
+}
+
+/// The listener that the process sends when it begins.
+fn handed_over(from: &UnixListener, is_over: &AtomicBool) -> Option<OwnedFd> {
+    while !is_ready(from) {
+        if is_over.load(Ordering::Relaxed) {
+            return None;
+        }
+    }
+    let (stream, _) = from.accept().unwrap();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let mut parts = [IoSliceMut::new(&mut byte)];
+    recvmsg(&stream, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC).unwrap();
+    control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    })
+}
+
+/// The calls of one process.
+struct Watch {
+    calls: OwnedFd,
+    plan: Plan,
+    seen: Seen,
+}
+
+/// The answer to a call.
+enum Answer {
+    Make,
+    Fail(i32),
+    Return(i64),
+    None,
+}
+
+impl Watch {
+    fn until(&self, is_over: &AtomicBool) {
+        while !is_over.load(Ordering::Relaxed) {
+            if !is_ready(&self.calls) {
+                continue;
+            }
+            let Some(call) = self.next() else {
+                // The process has ended, or the thread that called has.
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            };
+            let answer = self.judge(&call);
+            self.answer(call.id, answer);
+        }
+    }
+
+    fn next(&self) -> Option<libc::seccomp_notif> {
+        const RECV: u32 = opcode::read_write::<libc::seccomp_notif>(b'!', 0);
+        let mut call = libc::seccomp_notif {
+            id: 0,
+            pid: 0,
+            flags: 0,
+            data: libc::seccomp_data {
+                nr: 0,
+                arch: 0,
+                instruction_pointer: 0,
+                args: [0; 6],
+            },
+        };
+        // SAFETY: the request fills a `seccomp_notif`, which its number says and `call` is. All bit patterns are valid.
+        unsafe { ioctl(&self.calls, Updater::<RECV, _>::new(&mut call)) }.ok()?;
+        Some(call)
+    }
+
+    fn answer(&self, id: u64, answer: Answer) {
+        const SEND: u32 = opcode::read_write::<libc::seccomp_notif_resp>(b'!', 1);
+        let mut response = libc::seccomp_notif_resp {
+            id,
+            val: 0,
+            error: 0,
+            flags: 0,
+        };
+        match answer {
+            Answer::None => return,
+            Answer::Make => response.flags = 1, // SECCOMP_USER_NOTIF_FLAG_CONTINUE
+            Answer::Fail(error) => response.error = -error,
+            Answer::Return(value) => response.val = value,
+        }
+        // SAFETY: the request reads a `seccomp_notif_resp`, which its number says and `response` is.
+        let sent = unsafe { ioctl(&self.calls, Updater::<SEND, _>::new(&mut response)) };
+        // ENOENT: the thread was killed meanwhile, or a signal interrupted the call, which then begins anew.
+        let _ = sent;
+    }
+
+    fn judge(&self, call: &libc::seccomp_notif) -> Answer {
+        if path_of(call).is_some_and(|path| !path.contains(&self.plan.path)) {
+            return Answer::Make;
+        }
+        let number = i64::from(call.data.nr);
+        let mut seen = self.seen.lock().unwrap();
+        *seen.entry(number).or_default() += 1;
+        let nth: u64 = seen.values().sum();
+        drop(seen);
+        let strikes = match self.plan.act {
+            Act::FailOn(_) => nth >= self.plan.nth,
+            _ => nth == self.plan.nth,
+        };
+        match self.plan.act {
+            _ if !strikes => Answer::Make,
+            Act::Count => Answer::Make,
+            Act::Fail(error) | Act::FailOn(error) => Answer::Fail(error),
+            Act::Short => written_short(call).map_or(Answer::Make, Answer::Return),
+            Act::Kill => {
+                let process = process_of(call.pid);
+                let killed = kill_process(process, rustix::process::Signal::KILL);
+                killed.expect("the process waits for the answer");
+                Answer::None
+            }
+        }
+    }
+}
+
+/// The process of a thread.
+fn process_of(thread: u32) -> Pid {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    let process = process.and_then(|text| text.trim().parse().ok());
+    process.and_then(Pid::from_raw).expect("a thread's process")
+}
+
+/// The file that a call is about, if the call is about one.
+fn path_of(call: &libc::seccomp_notif) -> Option<String> {
+    let args = &call.data.args;
+    let text = match i64::from(call.data.nr) {
+        libc::SYS_rename | libc::SYS_mkdir | libc::SYS_unlink => args[0],
+        libc::SYS_openat | libc::SYS_renameat | libc::SYS_renameat2 | libc::SYS_mkdirat => args[1],
+        libc::SYS_unlinkat | libc::SYS_linkat => args[1],
+        number if ON_FILES.contains(&number) => {
+            let link = format!("/proc/{}/fd/{}", call.pid, args[0] & u64::from(u32::MAX));
+            let path = std::fs::read_link(link).unwrap_or_default();
+            return Some(path.to_string_lossy().into_owned());
+        }
+        _ => return None,
+    };
+    // Up to the end of its page: the next one may not be there.
+    let len = usize::try_from(4096 - text % 4096).unwrap();
+    let bytes = memory(call, text, len)?;
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(len);
+    Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
+}
+
+/// Bytes of the process's memory.
+fn memory(call: &libc::seccomp_notif, at: u64, len: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    let memory = File::open(format!("/proc/{}/mem", call.pid)).ok()?;
+    memory.read_exact_at(&mut bytes, at).ok()?;
+    Some(bytes)
+}
+
+/// Does a part of a write in the process's place. Returns its length; `None` if a part would be nothing or all.
+fn written_short(call: &libc::seccomp_notif) -> Option<i64> {
+    let [fd, from, count, at, _, flags] = call.data.args;
+    let bytes = match i64::from(call.data.nr) {
+        libc::SYS_pwrite64 => memory(call, from, usize::try_from(count).ok()?)?,
+        libc::SYS_pwritev | libc::SYS_pwritev2 => {
+            let parts = memory(call, from, 16 * usize::try_from(count).ok()?)?;
+            let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+            let parts = parts.chunks(16).map(|part| {
+                let len = usize::try_from(word(&part[8..])).ok()?;
+                memory(call, word(&part[..8]), len)
+            });
+            parts.collect::<Option<Vec<_>>>()?.concat()
+        }
+        _ => return None,
+    };
+    let half = bytes.len() / 2;
+    let len = if half > SECTOR {
+        half / SECTOR * SECTOR
+    } else {
+        half
+    };
+    if len == 0 {
+        return None;
+    }
+    let path = format!("/proc/{}/fd/{}", call.pid, fd & u64::from(u32::MAX));
+    let file = OpenOptions::new().write(true).open(path).ok()?;
+    file.write_all_at(&bytes[..len], at).ok()?;
+    let is_dsync = i64::from(call.data.nr) == libc::SYS_pwritev2 && flags != 0;
+    if is_dsync {
+        file.sync_data().ok()?;
+    }
+    i64::try_from(len).ok()
+}

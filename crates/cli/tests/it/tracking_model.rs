@@ -1,0 +1,270 @@
+//! A client that caches what it reads, until tracking invalidates it.
+//!
+//! One connection writes; another one, in RESP3, reads and caches. Once a write's reply has come, a PING of the reader
+//! is sent. Before its reply every invalidation of that write has come, and what is still cached is up to date. After a
+//! crash the keys are what the acknowledged writes have made, and those in doubt whole or not at all. The cache is empty
+//! then, as the connection is gone.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::model::{Bytes, Words};
+use crate::scripted;
+use crate::support::{Client, Reply, Server, request};
+
+const KEYS: u64 = 8;
+
+/// The database of the keys: other tests count the keys of the first ones.
+const DATABASE: u8 = 4;
+
+type Values = BTreeMap<Bytes, Bytes>;
+
+/// A change of several keys at once: their new values, or none for a key that goes.
+type Change = Vec<(Bytes, Option<Bytes>)>;
+
+pub struct Tracking {
+    number: u64,
+    rng: fastrand::Rng,
+    values: Values,
+    /// Writes without a reply, in their order.
+    in_doubt: VecDeque<Change>,
+    next: u64,
+    /// Reads that the cache answered, and invalidations that came.
+    pub hits: u64,
+    pub invalidations: u64,
+}
+
+impl Tracking {
+    pub fn new(number: u64, seed: u64) -> Tracking {
+        Tracking {
+            number,
+            rng: fastrand::Rng::with_seed(seed ^ 0x7472_6163 ^ number),
+            values: Values::new(),
+            in_doubt: VecDeque::new(),
+            next: 0,
+            hits: 0,
+            invalidations: 0,
+        }
+    }
+
+    /// Works until the connections break.
+    pub fn work(&mut self, port: u16) {
+        let mut ways = [&[][..], &["NOLOOP"], &["BCAST", "PREFIX", "t"], &["OPTIN"]];
+        self.rng.shuffle(&mut ways);
+        let connected = Client::connect_to(port, DATABASE).and_then(|writer| {
+            let reader = Reader::connect(port, ways[0])?;
+            Ok((writer, reader))
+        });
+        let Ok((mut writer, mut reader)) = connected else {
+            return;
+        };
+        while self.round(&mut writer, &mut reader).is_ok() {}
+        self.invalidations += reader.invalidations;
+    }
+
+    /// Writes a few times and reads meanwhile, and compares the cache at the end.
+    fn round(&mut self, writer: &mut Client, reader: &mut Reader) -> std::io::Result<()> {
+        let writes = self.rng.usize(1..4);
+        for _ in 0..writes {
+            let change = self.change();
+            let bytes = self.encoded(&change);
+            self.in_doubt.push_back(change);
+            writer.send(&bytes)?;
+            // A read that meets the write on its way.
+            for _ in 0..self.rng.usize(..3) {
+                let key = self.key();
+                self.hits += u64::from(reader.read(&key)?);
+            }
+        }
+        while let Some(change) = self.in_doubt.front() {
+            answered(writer, change)?;
+            let change = self.in_doubt.pop_front().expect("it was there");
+            apply(&mut self.values, change);
+        }
+        reader.catch_up()?;
+        for (key, cached) in &reader.cache {
+            let key_text = key.escape_ascii();
+            assert_eq!(
+                cached.as_ref(),
+                self.values.get(key),
+                "{key_text} is cached and was changed; tracking {:?}",
+                reader.way
+            );
+        }
+        let key = self.key();
+        self.hits += u64::from(reader.read(&key)?);
+        assert_eq!(reader.cache[&key].as_ref(), self.values.get(&key), "a read");
+        Ok(())
+    }
+
+    fn key(&mut self) -> Bytes {
+        format!("t{}:{}", self.number, self.rng.u64(..KEYS)).into_bytes()
+    }
+
+    fn change(&mut self) -> Change {
+        let keys = if self.rng.bool() {
+            1
+        } else {
+            self.rng.usize(2..4)
+        };
+        let mut change = BTreeMap::new();
+        for _ in 0..keys {
+            self.next += 1;
+            let value = (self.rng.u8(..5) > 0).then(|| self.next.to_string().into_bytes());
+            change.insert(self.key(), value);
+        }
+        change.into_iter().collect()
+    }
+
+    /// One key by a command, several by a transaction, a script or a function.
+    fn encoded(&mut self, change: &Change) -> Vec<u8> {
+        let words = |words: &Words| {
+            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            request(&words)
+        };
+        let parts = change.iter().map(|(key, value)| match value {
+            Some(value) => vec![b"SET".to_vec(), key.clone(), value.clone()],
+            None => vec![b"DEL".to_vec(), key.clone()],
+        });
+        let parts: Vec<Words> = parts.collect();
+        if parts.len() == 1 {
+            return words(&parts[0]);
+        }
+        words(&scripted::request(
+            &parts,
+            self.rng.bool(),
+            self.rng.usize(..=parts.len()),
+        ))
+    }
+
+    /// Compares a server that has come back with what was written.
+    pub fn check(&mut self, server: &Server) -> Result<(), String> {
+        let mut client =
+            Client::connect_to(server.port(), DATABASE).map_err(|error| error.to_string())?;
+        let mut found = Values::new();
+        for number in 0..KEYS {
+            let key = format!("t{}:{number}", self.number);
+            match client
+                .ask(&["GET", &key])
+                .map_err(|error| error.to_string())?
+            {
+                Reply::Bulk(None) => {}
+                Reply::Bulk(Some(value)) => drop(found.insert(key.into_bytes(), value)),
+                other => return Err(format!("{key} is {other:?}")),
+            }
+        }
+        let in_doubt = std::mem::take(&mut self.in_doubt);
+        let mut values = self.values.clone();
+        for change in in_doubt {
+            if values == found {
+                break;
+            }
+            apply(&mut values, change);
+        }
+        if values != found {
+            return Err(format!("acknowledged {:?}, found {found:?}", self.values));
+        }
+        self.values = found;
+        Ok(())
+    }
+}
+
+fn apply(values: &mut Values, change: Change) {
+    for (key, value) in change {
+        match value {
+            Some(value) => drop(values.insert(key, value)),
+            None => drop(values.remove(&key)),
+        }
+    }
+}
+
+/// Reads the reply to a change, which must not be an error.
+fn answered(writer: &mut Client, change: &Change) -> std::io::Result<()> {
+    let reply = writer.reply()?;
+    let replies = match reply {
+        Reply::Array(replies) => replies,
+        reply => vec![reply],
+    };
+    let good = |reply: &Reply| matches!(reply, Reply::Status(_) | Reply::Number(_));
+    assert!(
+        replies.len() == change.len() && replies.iter().all(good),
+        "{replies:?}"
+    );
+    Ok(())
+}
+
+/// The connection that caches.
+struct Reader {
+    client: Client,
+    way: Vec<String>,
+    /// Values that were read, missing keys included, and not invalidated since.
+    cache: BTreeMap<Bytes, Option<Bytes>>,
+    invalidations: u64,
+}
+
+impl Reader {
+    fn connect(port: u16, way: &[&str]) -> std::io::Result<Reader> {
+        let mut client = Client::connect_to(port, DATABASE)?;
+        client.ask(&["HELLO", "3"])?;
+        let words = [&["CLIENT", "TRACKING", "ON"], way].concat();
+        assert_eq!(client.ask(&words)?, Reply::Status("OK".into()));
+        Ok(Reader {
+            client,
+            way: way.iter().map(|word| (*word).to_owned()).collect(),
+            cache: BTreeMap::new(),
+            invalidations: 0,
+        })
+    }
+
+    /// Reads a key unless it is cached; then it is a hit.
+    fn read(&mut self, key: &Bytes) -> std::io::Result<bool> {
+        if self.cache.contains_key(key) {
+            return Ok(true);
+        }
+        if self.way == ["OPTIN"] {
+            self.client
+                .send(&request(&[b"CLIENT", b"CACHING", b"YES"]))?;
+            assert_eq!(self.reply()?, Reply::Status("OK".into()));
+        }
+        self.client.send(&request(&[b"GET", key]))?;
+        match self.reply()? {
+            Reply::Bulk(value) => drop(self.cache.insert(key.clone(), value)),
+            other => panic!("GET answers {other:?}"),
+        }
+        Ok(false)
+    }
+
+    /// Takes all invalidations that came before now.
+    fn catch_up(&mut self) -> std::io::Result<()> {
+        self.client.send(&request(&[b"PING"]))?;
+        assert_eq!(self.reply()?, Reply::Status("PONG".into()));
+        Ok(())
+    }
+
+    /// The next reply; what comes before it is invalidated.
+    fn reply(&mut self) -> std::io::Result<Reply> {
+        loop {
+            match self.client.reply()? {
+                Reply::Push(message) => self.forget(message),
+                reply => return Ok(reply),
+            }
+        }
+    }
+
+    fn forget(&mut self, message: Vec<Reply>) {
+        let [kind, keys] = message.try_into().expect("a kind and keys");
+        assert_eq!(kind, Reply::Bulk(Some(b"invalidate".to_vec())));
+        self.invalidations += 1;
+        match keys {
+            Reply::Bulk(None) => self.cache.clear(),
+            Reply::Array(keys) => {
+                for key in keys {
+                    let Reply::Bulk(Some(key)) = key else {
+                        panic!("{key:?} is no key");
+                    };
+                    self.cache.remove(&key);
+                }
+            }
+            other => panic!("{other:?} are no keys"),
+        }
+    }
+}
