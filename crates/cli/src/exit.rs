@@ -1,6 +1,5 @@
 //! Errors to exit codes: each family has its own.
 
-use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use perdura_base::error::Family;
@@ -130,7 +129,8 @@ fn told_once(error: &anyhow::Error) -> String {
 /// Whether the reader of the output has closed its end.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
-    io.is_some_and(|io| io.kind() == ErrorKind::BrokenPipe)
+    let inner = io.and_then(std::io::Error::get_ref);
+    inner.is_some_and(|inner| inner.is::<output::ReaderGone>())
 }
 
 /// Whether no file is damaged: what does not hold was printed already.

@@ -1,15 +1,64 @@
 //! All that verbs print. Data on stdout: text or one JSON object. Words for people on stderr, or in the log if there is one.
+//!
+//! No failure of either ends the process by a panic, which the macros of the standard library would do. A stdout that takes
+//! nothing is an error of the verb. A stderr that takes nothing costs words: the verb's work comes first.
 
-use std::io::Write;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use perdura_server::ServerOptions;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
+
+/// The time that words for people wait for a reader of stderr.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes for which there is room in a pipe that can be written.
+const PIPE_BYTES: usize = 4096;
+
+/// The reader of stdout has closed its end: it has what it wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReaderGone;
+
+impl std::fmt::Display for ReaderGone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the reader of stdout has closed its end")
+    }
+}
+
+impl std::error::Error for ReaderGone {}
+
+/// Stdout, whose errors say that they are about it.
+#[derive(Debug, Clone, Copy)]
+pub struct Stdout;
+
+fn about_stdout(error: io::Error) -> io::Error {
+    match error.kind() {
+        ErrorKind::BrokenPipe => io::Error::new(ErrorKind::BrokenPipe, ReaderGone),
+        kind => io::Error::new(kind, format!("writing to stdout: {error}")),
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::stdout().write(bytes).map_err(about_stdout)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().flush().map_err(about_stdout)
+    }
+}
+
+/// Prints bytes on stdout.
+pub fn bytes_as_they_are(bytes: &[u8]) -> Result<()> {
+    Stdout.write_all(bytes)?;
+    Ok(Stdout.flush()?)
+}
 
 /// Prints a value as one JSON object.
 pub fn json(value: &impl Serialize) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", serde_json::to_string_pretty(value)?)?;
-    Ok(())
+    text(&format!("{}\n", serde_json::to_string_pretty(value)?))
 }
 
 /// Prints a value as one line of JSON.
@@ -20,8 +69,12 @@ pub fn json_line(out: &mut impl Write, value: &impl Serialize) -> Result<()> {
 
 /// Prints text as it is.
 pub fn text(text: &str) -> Result<()> {
-    std::io::stdout().lock().write_all(text.as_bytes())?;
-    Ok(())
+    bytes_as_they_are(text.as_bytes())
+}
+
+/// Begins the log of a verb that runs for long.
+pub fn start_log(options: &ServerOptions) -> Result<()> {
+    perdura_logging::start(options.log_level, options.log_format).context("starting the log")
 }
 
 /// Says why the verb fails: in the log if there is one, or else on stderr.
@@ -32,9 +85,50 @@ pub fn error(text: &str) {
     }
 }
 
-/// Prints lines on stderr. One that takes nothing, a full disk or a closed pipe, changes nothing about the verb.
+/// Says what an operator should know although the verb continues: in the log if there is one, or else on stderr.
+pub fn warning(text: &str) {
+    match perdura_logging::is_running() {
+        true => tracing::warn!("{text}"),
+        false => note(&format!("perdura: {text}")),
+    }
+}
+
+/// Prints lines on stderr, unless it takes none.
 pub fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", shown(text));
+    put_on_stderr(&format!("{}\n", shown(text)), PATIENCE);
+}
+
+/// Returns whether people see stderr as the verb runs.
+pub fn has_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Shows on a terminal how far the verb is, in place of what it showed before. A terminal that is stopped is not waited for.
+pub fn progress(text: &str) {
+    put_on_stderr(&format!("\r{text}"), Duration::ZERO);
+}
+
+/// Writes to stderr what it takes. The first text that finds no reader within `patience` is the last one that waits.
+fn put_on_stderr(text: &str, patience: Duration) {
+    static UNREAD: AtomicBool = AtomicBool::new(false);
+    let stderr = io::stderr();
+    for piece in text.as_bytes().chunks(PIPE_BYTES) {
+        let patience = match UNREAD.load(Ordering::Relaxed) {
+            true => Duration::ZERO,
+            false => patience,
+        };
+        let patience = Timespec::try_from(patience).ok();
+        let ready = poll(
+            &mut [PollFd::new(&stderr, PollFlags::OUT)],
+            patience.as_ref(),
+        );
+        let is_unread = ready == Ok(0);
+        UNREAD.store(is_unread, Ordering::Relaxed);
+        // Neither a full disk nor a closed pipe changes anything about the verb.
+        if is_unread || stderr.lock().write_all(piece).is_err() {
+            return;
+        }
+    }
 }
 
 /// Text for a terminal: what would move its cursor or change its colors is escaped. Names and

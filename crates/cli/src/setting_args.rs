@@ -90,6 +90,10 @@ fn take(matches: &ArgMatches, wanted: fn(&Setting) -> bool) -> Given {
     )
 }
 
+fn is_of_log(row: &Setting) -> bool {
+    ["log-level", "log-format"].contains(&row.name)
+}
+
 macro_rules! flags {
     ($(#[$doc:meta])* $name:ident, $wanted:expr) => {
         $(#[$doc])*
@@ -138,12 +142,18 @@ flags!(
 );
 
 flags!(
-    /// How a node of the mirrored log is protected.
+    /// How a node of the mirrored log is protected, and its log on stderr.
     NodeArgs,
     |row| {
         let tls = row.name.starts_with("tls-");
-        tls || row.name == "allow-plaintext"
+        tls || row.name == "allow-plaintext" || is_of_log(row)
     }
+);
+
+flags!(
+    /// How the log on stderr is written.
+    LogArgs,
+    is_of_log
 );
 
 flags!(

@@ -154,7 +154,7 @@ impl Pair {
         (self.configure)(&mut db);
         // As Redis has it: some limits follow from this one.
         db.value_bytes_max = 512 << 20;
-        self.server = Some(Server::start(options, db, |_| {})?);
+        self.server = Some(Server::start(options, db)?);
         await_answer(&self.path(Side::Ours))?;
         let mut wire = self.connect(Side::Ours)?;
         self.call_steps(&mut wire)

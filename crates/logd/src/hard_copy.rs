@@ -5,16 +5,16 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use perdura_base::Result;
+use perdura_base::{Error, Result};
 use perdura_device::Disk;
 use perdura_mirror::Node;
 use perdura_mirror::hard_copy::{Found, HardCopier, HardCopyStats, earlier};
 
-use crate::serve::Say;
+use crate::threads;
 
 /// From the begin of a step to the next one's. With the time that a step takes it is below 50 ms on a disk that
 /// keeps up.
@@ -61,10 +61,10 @@ impl HardCopy {
     ///
     /// # Errors
     /// The disk's; that another node has the directory.
-    pub(crate) fn start(disk: Arc<dyn Disk>, node: Arc<Mutex<Node>>, say: Say) -> Result<HardCopy> {
+    pub(crate) fn start(disk: Arc<dyn Disk>, node: Arc<Mutex<Node>>) -> Result<HardCopy> {
         let name = disk.name();
         let (copier, found) = HardCopier::new(Arc::clone(&disk))?;
-        say_found(&name, &found, &say);
+        say_found(&name, &found);
         node.lock().remember(earlier(disk.as_ref(), &found)?);
         let state = Arc::<Mutex<HardCopyState>>::default();
         let (stop, stopped) = channel();
@@ -72,10 +72,10 @@ impl HardCopy {
             copier,
             node,
             state: Arc::clone(&state),
-            say,
             name,
         };
-        let thread = thread::spawn(move || copying.run(&stopped));
+        let thread = threads::spawn("logd copy", move || copying.run(&stopped));
+        let thread = thread.map_err(|e| Error::io("start", "a thread", e))?;
         Ok(HardCopy {
             state,
             stop,
@@ -96,12 +96,10 @@ impl HardCopy {
 }
 
 /// Says what earlier lives of the node have left.
-fn say_found(name: &str, found: &[Found], say: &Say) {
+fn say_found(name: &str, found: &[Found]) {
     let bytes: u64 = found.iter().map(|found| found.bytes).sum();
     let count = found.len();
-    say(&format!(
-        "Hard copy in {name}: {count} files of earlier lives, {bytes} bytes"
-    ));
+    tracing::info!("Hard copy in {name}: {count} files of earlier lives, {bytes} bytes");
     let troubles = found.iter().filter_map(|found| match &found.ring {
         Err(why) => Some(format!("{}: {why}", found.name)),
         Ok(ring) if ring.torn > 0 => Some(format!(
@@ -110,7 +108,9 @@ fn say_found(name: &str, found: &[Found], say: &Say) {
         )),
         Ok(_) => None,
     });
-    troubles.take(LINES_MAX).for_each(|line| say(&line));
+    troubles
+        .take(LINES_MAX)
+        .for_each(|line| tracing::warn!("{line}"));
 }
 
 /// What the thread has.
@@ -118,7 +118,6 @@ struct Copying {
     copier: HardCopier,
     node: Arc<Mutex<Node>>,
     state: Arc<Mutex<HardCopyState>>,
-    say: Say,
     name: String,
 }
 
@@ -150,17 +149,17 @@ impl Copying {
         let stats = self.copier.stats();
         let mut state = self.state.lock();
         if stats.damaged_rings > state.stats.damaged_rings {
-            (self.say)(&format!(
+            tracing::error!(
                 "The hard copy in {}: a ring does not hold in memory what was appended, and is copied up to there",
                 self.name
-            ));
+            );
         }
         state.stats = stats;
         let Some(why) = why else { return true };
-        (self.say)(&format!(
+        tracing::error!(
             "The hard copy in {} has stopped, and the node goes on: {why}",
             self.name
-        ));
+        );
         state.stopped = Some(why);
         false
     }

@@ -19,6 +19,7 @@ mod peer;
 mod rarely;
 mod serve;
 mod socket;
+mod threads;
 
 pub use client::{Client, unexpected};
 pub use connection::Limits;
@@ -27,4 +28,4 @@ pub use identity::{draw_nonce, machine};
 pub use net::TcpNet;
 pub use peer::PeerOptions;
 pub use rustls::ClientConfig;
-pub use serve::{Logd, LogdOptions, LogdStats, Say, serve};
+pub use serve::{Logd, LogdOptions, LogdStats, serve};

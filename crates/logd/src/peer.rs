@@ -6,7 +6,6 @@
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
 use std::time::Duration;
 
 use perdura_base::{Error, Result, Uuid};
@@ -14,7 +13,7 @@ use perdura_mirror::{Caller, Generation, Identity, Key, NodeInc};
 
 use crate::client::{Client, Ungreeted};
 use crate::net::TcpNet;
-use crate::serve::Say;
+use crate::threads;
 
 /// From one greeting to the next one.
 const EVERY: Duration = Duration::from_secs(2);
@@ -98,6 +97,15 @@ impl Pair {
         })
     }
 
+    /// Takes what a greeting came to, and writes to the log what has changed.
+    fn report(&mut self, found: std::result::Result<Identity, Ungreeted>) {
+        let Some(line) = self.note(found) else { return };
+        match self.seen {
+            Seen::Here(_, None) => tracing::info!("{line}"),
+            _ => tracing::warn!("{line}"),
+        }
+    }
+
     /// Takes what a greeting came to. Returns what is to be said: nothing if nothing has changed.
     fn note(&mut self, found: std::result::Result<Identity, Ungreeted>) -> Option<String> {
         let address = &self.peer.address;
@@ -150,7 +158,7 @@ impl Watch {
     ///
     /// # Errors
     /// [`Error::Usage`] if the two cannot be a mirror.
-    pub(crate) fn start(peer: PeerOptions, key: Key, own: Identity, say: Say) -> Result<Watch> {
+    pub(crate) fn start(peer: PeerOptions, key: Key, own: Identity) -> Result<Watch> {
         let caller = Caller {
             uuid: Uuid([0; 16]),
             generation: Generation(0),
@@ -166,29 +174,28 @@ impl Watch {
         match pair.greet() {
             Ok(found) => match pair.misfit(&found) {
                 Some(why) => return Err(Error::Usage(why)),
-                None => pair.note(Ok(found)).iter().for_each(|line| say(line)),
+                None => pair.report(Ok(found)),
             },
             Err(Ungreeted::Unfit(why)) => {
                 let address = &pair.peer.address;
                 return Err(Error::Usage(format!("the peer {address}: {why}")));
             }
-            Err(Ungreeted::Away(why)) => say(&format!(
-                "Warning: the peer {} is not there yet: {why}. This node goes on, and looks for it",
+            Err(Ungreeted::Away(why)) => tracing::warn!(
+                "The peer {} is not there yet: {why}. This node goes on, and looks for it",
                 pair.peer.address
-            )),
+            ),
         }
         let (stop, stopped) = channel();
-        let thread = thread::Builder::new().name("logd peer".into());
-        let thread = thread.spawn(move || watch(pair, &stopped, &say));
+        let thread = threads::spawn("logd peer", move || watch(pair, &stopped));
         thread.map_err(|e| Error::io("start", "a thread", e))?;
         Ok(Watch(stop))
     }
 }
 
-fn watch(mut pair: Pair, stopped: &Receiver<()>, say: &Say) {
+fn watch(mut pair: Pair, stopped: &Receiver<()>) {
     while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
         let found = pair.greet();
-        pair.note(found).iter().for_each(|line| say(line));
+        pair.report(found);
     }
 }
 

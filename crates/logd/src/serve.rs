@@ -28,6 +28,7 @@ use crate::mapping;
 use crate::peer::{PeerOptions, Watch};
 use crate::rarely::Rarely;
 use crate::socket::{Origin, Socket};
+use crate::threads;
 
 /// How often the service manager is told what the node holds.
 const STATUS_EVERY: Timespec = Timespec {
@@ -111,9 +112,6 @@ impl std::fmt::Display for LogdStats {
     }
 }
 
-/// Says a line to people.
-pub type Say = Arc<dyn Fn(&str) + Send + Sync>;
-
 /// A client's entry.
 struct Client {
     socket: socket2::Socket,
@@ -132,7 +130,6 @@ struct Shared {
     node: Arc<Mutex<Node>>,
     clients: Mutex<Clients>,
     options: LogdOptions,
-    say: Say,
     /// Lines about processes of other users.
     strangers: Mutex<Rarely>,
 }
@@ -154,7 +151,7 @@ impl Logd {
     /// # Errors
     /// [`Error::Usage`] without an address, for TLS without certificates, and for a peer with which it can be no mirror; the system's,
     /// if an address cannot be bound.
-    pub fn start(options: LogdOptions, say: Say) -> Result<Logd> {
+    pub fn start(options: LogdOptions) -> Result<Logd> {
         if options.listen.is_empty() && options.tls_listen.is_empty() {
             let why = "there is no address to listen on";
             return Err(Error::Usage(why.into()));
@@ -197,7 +194,6 @@ impl Logd {
             node: Arc::clone(&node),
             clients: Mutex::default(),
             options,
-            say,
             strangers: Mutex::default(),
         });
         let places: Vec<String> = listeners
@@ -205,7 +201,7 @@ impl Logd {
             .zip(&addresses)
             .map(|(listener, address)| format!("{address}{}", listener.kind()))
             .collect();
-        (shared.say)(&format!(
+        tracing::info!(
             "Node {inc} of machine {machine} (by {known_by}) on {}: up to {} rings of {} bytes, {}",
             places.join(", "),
             shared.options.rings_max,
@@ -214,13 +210,13 @@ impl Logd {
                 true => "with a key",
                 false => "without a key",
             }
-        ));
-        let say = Arc::clone(&shared.say);
-        let hard_copy = disk
-            .map(|disk| HardCopy::start(disk, node, say))
-            .transpose()?;
+        );
+        let hard_copy = disk.map(|disk| HardCopy::start(disk, node)).transpose()?;
         let of_thread = Arc::clone(&shared);
-        let thread = thread::spawn(move || of_thread.accept(&listeners, &stopped));
+        let thread = threads::spawn("logd accept", move || {
+            of_thread.accept(&listeners, &stopped);
+        });
+        let thread = thread.map_err(|e| Error::io("start", "a thread", e))?;
         let mut logd = Logd {
             shared,
             addresses,
@@ -252,8 +248,7 @@ impl Logd {
         let Some(peer) = options.peer.clone() else {
             return Ok(None);
         };
-        let say = Arc::clone(&self.shared.say);
-        Watch::start(peer, options.key.clone(), own, say).map(Some)
+        Watch::start(peer, options.key.clone(), own).map(Some)
     }
 
     /// Where it listens: plain addresses first, then those that speak TLS.
@@ -374,7 +369,7 @@ impl Shared {
                     Ok(arrival) => self.welcome(arrival),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) => {
-                        (self.say)(&format!("A connection could not be accepted: {error}"));
+                        tracing::warn!("A connection could not be accepted: {error}");
                         thread::sleep(ACCEPT_PAUSE);
                     }
                 }
@@ -395,10 +390,10 @@ impl Shared {
     fn welcome(self: &Arc<Self>, arrival: Arrival) {
         if arrival.from == Origin::Here && !local::is_trusted(&arrival.socket) {
             if let Some(before) = self.strangers.lock().take(Instant::now()) {
-                (self.say)(&format!(
+                tracing::warn!(
                     "A process of another user was turned away: memory is for this node's user, and root ({before} before it since \
                      the last such line)"
-                ));
+                );
             }
             return;
         }
@@ -414,10 +409,10 @@ impl Shared {
             let mut all = clients.all.iter();
             let stranger = all.find_map(|(number, client)| (!client.welcome).then_some(*number));
             let Some(stranger) = stranger.and_then(|number| clients.all.remove(&number)) else {
-                (self.say)(&format!(
+                tracing::warn!(
                     "{name} was turned away: there are {} clients, the most",
                     clients.all.len()
-                ));
+                );
                 return;
             };
             end(&stranger.socket);
@@ -431,11 +426,11 @@ impl Shared {
         clients.all.insert(number, client);
         let shared = Arc::clone(self);
         let run = move || shared.run(number, arrival);
-        match thread::Builder::new().name("logd client".into()).spawn(run) {
+        match threads::spawn("logd client", run) {
             Ok(thread) => clients.threads.push(thread),
             Err(error) => {
                 clients.all.remove(&number);
-                (self.say)(&format!("{name} was turned away: {error}"));
+                tracing::warn!("{name} was turned away: {error}");
             }
         }
     }
@@ -447,8 +442,8 @@ impl Shared {
         self.clients.lock().all.remove(&number);
         match served {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => (self.say)(&format!("The connection of {name} ended: {error}")),
-            Err(_) => (self.say)(&format!("The connection of {name} panicked and ended")),
+            Ok(Err(error)) => tracing::warn!("The connection of {name} ended: {error}"),
+            Err(_) => tracing::error!("The connection of {name} panicked and ended"),
         }
     }
 
@@ -481,14 +476,14 @@ fn end(socket: &socket2::Socket) {
 ///
 /// # Errors
 /// As [`Logd::start`]; the system's, if signals cannot be taken.
-pub fn serve(options: LogdOptions, say: Say) -> Result<()> {
+pub fn serve(options: LogdOptions) -> Result<()> {
     let signals = |e| Error::io("take", "signals", e);
     let (mut ours, theirs) = UnixStream::pair().map_err(signals)?;
     for signal in [SIGTERM, SIGINT] {
         let end = theirs.try_clone().map_err(signals)?;
         signal_hook::low_level::pipe::register(signal, end).map_err(signals)?;
     }
-    let logd = Logd::start(options, Arc::clone(&say))?;
+    let logd = Logd::start(options)?;
     tell(&[NotifyState::Ready, NotifyState::Status("Serving")]);
     let mut told = LogdStats::default();
     loop {
@@ -514,7 +509,7 @@ pub fn serve(options: LogdOptions, say: Say) -> Result<()> {
     // The byte of the signal.
     let _ = ours.read(&mut [0]);
     tell(&[NotifyState::Stopping, NotifyState::Status("Ending")]);
-    say("The node ends");
+    tracing::info!("The node ends");
     logd.stop();
     Ok(())
 }

@@ -7,6 +7,7 @@
 //! The macros of `tracing` are used everywhere above the storage crates. A program that embeds the database chooses its own
 //! subscriber or has none; only `perdura`'s long-running verbs call [`start`].
 
+mod capture;
 mod line;
 mod panics;
 mod queue;
@@ -14,6 +15,7 @@ mod settings;
 mod subscriber;
 mod writer;
 
+pub use capture::Capture;
 pub use settings::{LogFormat, LogLevel};
 
 use std::io;

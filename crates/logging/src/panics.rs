@@ -29,3 +29,26 @@ fn reason<'a>(info: &'a PanicHookInfo<'_>) -> &'a str {
     text.or_else(|| payload.downcast_ref::<&str>().copied())
         .unwrap_or("a panic without a text")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Capture;
+
+    #[test]
+    fn a_panic_is_one_line_with_its_thread_and_place() {
+        let before = std::panic::take_hook();
+        report();
+        let log = Capture::default();
+        let crash = || std::panic::catch_unwind(|| panic!("two\nlines"));
+        assert!(log.run(crash).is_err());
+        std::panic::set_hook(before);
+        let lines = log.lines();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(
+            lines[0].contains(" ERROR panic: two\\nlines thread="),
+            "{lines:?}"
+        );
+        assert!(lines[0].contains("panics.rs:"), "{lines:?}");
+    }
+}

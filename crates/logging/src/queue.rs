@@ -98,6 +98,12 @@ impl Queue {
         }
     }
 
+    /// Returns the texts that wait.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        let waiting = self.waiting.lock();
+        waiting.lines.iter().map(|line| line.text.clone()).collect()
+    }
+
     /// Counts a line that the writer has written.
     pub(crate) fn count_written(&self) {
         self.written.fetch_add(1, Ordering::Relaxed);

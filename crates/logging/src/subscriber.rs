@@ -107,18 +107,13 @@ impl Subscriber for Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::Next;
     use tracing::Dispatch;
 
     fn logged(level: LogLevel, format: LogFormat, events: impl Fn(&Lines)) -> Vec<String> {
         let lines = Lines::new(Arc::new(Queue::default()), level, format);
         let dispatch = Dispatch::new(lines.clone());
         tracing::dispatcher::with_default(&dispatch, || events(&lines));
-        let next = || match lines.queue.next(Some(Duration::ZERO)) {
-            Next::Line(line) => Some(line.text),
-            Next::Lost(_) | Next::Nothing => None,
-        };
-        std::iter::from_fn(next).collect()
+        lines.queue.texts()
     }
 
     #[test]

@@ -7,7 +7,6 @@
 use crate::engine::Options;
 use crate::options::ServerOptions;
 use crate::testbed::{Testbed, connection, socket};
-use std::sync::{Arc, Mutex};
 
 macro_rules! recordings {
     ($($browser:literal: $($name:literal)+;)+) => {
@@ -38,8 +37,17 @@ enum Client {
 
 #[test]
 fn what_a_browser_sends_runs_no_command_wherever_it_is_cut() {
+    let log = perdura_logging::Capture::default();
+    let expelled = log.run(send_to_each_client);
+    let lines = log.lines();
+    let told = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
+    assert!(expelled > 80_000, "{expelled}");
+    assert_eq!(told("an HTTP request"), 4, "one line each: {lines:?}");
+}
+
+/// Sends the recordings, cut anywhere. Returns how many connections were expelled.
+fn send_to_each_client() -> usize {
     let (testbed, mut stream, mut expelled) = (Testbed::new(), Some(socket()), 0);
-    let lines = Arc::new(Mutex::new(Vec::new()));
     for client in [
         Client::NeedsNoPassword,
         Client::Stranger,
@@ -51,9 +59,7 @@ fn what_a_browser_sends_runs_no_command_wherever_it_is_cut() {
             requirepass: (!open).then(|| String::from("secret")),
             ..ServerOptions::default()
         };
-        let log = Arc::clone(&lines);
-        let log = Arc::new(move |line: &str| log.lock().expect("a log").push(line.to_owned()));
-        let mut state = testbed.state(server, Options::new(""), log);
+        let mut state = testbed.state(server, Options::new(""));
         for (name, bytes) in RECORDINGS {
             let cuts = (0..=bytes.len()).map(|cut| vec![&bytes[..cut], &bytes[cut..]]);
             for pieces in cuts.chain([bytes.chunks(1).collect()]) {
@@ -82,8 +88,5 @@ fn what_a_browser_sends_runs_no_command_wherever_it_is_cut() {
             }
         }
     }
-    let lines = lines.lock().expect("a log");
-    let told = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
-    assert!(expelled > 80_000, "{expelled}");
-    assert_eq!(told("an HTTP request"), 4, "one line each: {lines:?}");
+    expelled
 }

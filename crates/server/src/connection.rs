@@ -407,9 +407,9 @@ impl Connection {
             self.doomed = true;
             state.stats.output_limit_disconnections += 1;
             let (who, class) = (self.session.who(), if pushed { "pubsub" } else { "normal" });
-            (state.log)(&format!(
+            tracing::warn!(
                 "{who} is disconnected: it has left {unsent} bytes unread (client-output-buffer-limit {class})"
-            ));
+            );
             self.unaccount(state);
         }
     }

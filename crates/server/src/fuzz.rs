@@ -29,7 +29,6 @@ use crate::options::ServerOptions;
 use crate::state::{Stage, State};
 use crate::testbed::{self, Testbed};
 use fastrand::Rng;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// So many inputs meet one server, which is then made anew: settings and users change.
@@ -431,7 +430,7 @@ fn run(seed: u64, inputs: u64, youngest: bool) {
             reply_bytes_max: 1 << 20,
             ..ServerOptions::default()
         };
-        let mut state = around.state(server, options.clone(), Arc::new(|_| {}));
+        let mut state = around.state(server, options.clone());
         state.stage = Stage::Ready(db.clone());
         state.steps = Steps {
             long: 2,

@@ -8,12 +8,15 @@
 //! Polling is edge-triggered: what was announced and not used up is remembered in the connection
 //! and worked off in the next round, so that no client can keep the others waiting.
 
+mod conditions;
 mod log;
 mod memory;
 mod messages;
 mod stuck;
 mod turns;
 mod upkeep;
+
+pub(crate) use conditions::Conditions;
 
 use crate::command::After;
 use crate::command::wait::expire;
@@ -507,11 +510,11 @@ impl EventLoop {
         }
         let status = match &how {
             Ending::Asked { .. } => {
-                (self.state.log)("Ending: no more requests are taken");
+                tracing::info!("Ending: no more requests are taken");
                 String::from("Ending, with a last checkpoint")
             }
             Ending::Failed(why) => {
-                (self.state.log)("Ending: a restart brings back all that was acknowledged");
+                tracing::error!("Ending: a restart brings back all that was acknowledged");
                 format!("Ending, stopped: {why}")
             }
         };
@@ -547,7 +550,7 @@ impl EventLoop {
             return;
         };
         if self.state.stopped.replace(why.clone()).is_none() {
-            (self.state.log)(&format!("The database has stopped: {why}"));
+            tracing::error!("The database has stopped: {why}");
         }
         if self.stopping.is_none() && self.state.options.on_stop == OnStop::Exit {
             self.refuse_blocked(&why);

@@ -6,7 +6,7 @@ use crate::http::{Guard, Http};
 use crate::net::Listener;
 use crate::options::{ServeError, ServerOptions};
 use crate::poll::{Ended, Ending, EventLoop, WAKER};
-use crate::state::{Log, State};
+use crate::state::State;
 use mio::Poll;
 use signal_hook::consts::signal::{SIGINT, SIGTERM};
 use std::net::SocketAddr;
@@ -17,6 +17,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use tracing::dispatcher::{get_default, with_default};
 
 /// How long the threads of a stopped database may take to end.
 const LETTING_GO: Duration = Duration::from_millis(500);
@@ -28,17 +29,13 @@ const EXIT_IMPATIENT: i32 = 1;
 /// The database's directories are locked first: a database that is open elsewhere is an error before
 /// any address is bound. The addresses are bound before the database is opened, so that clients are told how far it is
 /// (`-LOADING`). A first signal ends cleanly, with a checkpoint; a second one at once, which loses
-/// nothing and makes the next start longer. `log` gets a few lines for people.
+/// nothing and makes the next start longer.
 ///
 /// # Errors
 /// Options that expose the database, an address that cannot be bound, a database that does not
 /// open or close, that has stopped after a failure of its disk ([`Error::Stopped`]) or because another
 /// process owns its log ([`Error::Fenced`]).
-pub fn serve(
-    options: ServerOptions,
-    db: Options,
-    log: impl Fn(&str) + Send + Sync + 'static,
-) -> Result<(), ServeError> {
+pub fn serve(options: ServerOptions, db: Options) -> Result<(), ServeError> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     theirs.set_nonblocking(true)?;
@@ -52,7 +49,7 @@ pub fn serve(
     options.check()?;
     // Another process may have the database: then its port is none of this one's business.
     let (disks, locks) = files::open(&db)?;
-    let mut prepared = Prepared::new(options, db.clone(), Arc::new(log), Some(ours))?;
+    let mut prepared = Prepared::new(options, db.clone(), Some(ours))?;
     prepared.event_loop.supervise();
     prepared.open_with(move |progress| Db::open_locked(db, disks, locks, progress));
     prepared.run()
@@ -79,16 +76,12 @@ impl Server {
     /// # Errors
     /// Options that expose the database, a database that is open elsewhere, and addresses that cannot be
     /// bound.
-    pub fn start(
-        options: ServerOptions,
-        db: Options,
-        log: impl Fn(&str) + Send + Sync + 'static,
-    ) -> Result<Server, ServeError> {
+    pub fn start(options: ServerOptions, db: Options) -> Result<Server, ServeError> {
         options.check()?;
         let described = db.clone();
         let (disks, locks) = files::open(&db)?;
         let open = move |progress| Db::open_locked(db, disks, locks, progress);
-        Server::start_prepared(options, described, open, Arc::new(log))
+        Server::start_prepared(options, described, open)
     }
 
     /// Like [`start`](Self::start), for callers that open the database themselves: `open` runs
@@ -100,24 +93,24 @@ impl Server {
         options: ServerOptions,
         value_bytes_max: usize,
         open: impl FnOnce(Arc<Progress>) -> Result<Db, Error> + Send + 'static,
-        log: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Server, ServeError> {
         let mut described = Options::new("");
         described.value_bytes_max = value_bytes_max;
-        Server::start_prepared(options, described, open, Arc::new(log))
+        Server::start_prepared(options, described, open)
     }
 
     fn start_prepared(
         options: ServerOptions,
         database: Options,
         open: impl FnOnce(Arc<Progress>) -> Result<Db, Error> + Send + 'static,
-        log: Log,
     ) -> Result<Server, ServeError> {
-        let prepared = Prepared::new(options, database, log, None)?;
+        let prepared = Prepared::new(options, database, None)?;
         prepared.open_with(open);
         let control = prepared.control.clone();
         let (address, tls_address) = (prepared.address, prepared.tls_address);
-        let thread = thread::spawn(move || prepared.run());
+        // A program may have several servers, each with a log.
+        let log = get_default(Clone::clone);
+        let thread = thread::spawn(move || with_default(&log, || prepared.run()));
         Ok(Server {
             thread,
             control,
@@ -174,7 +167,6 @@ impl Prepared {
     fn new(
         options: ServerOptions,
         database: Options,
-        log: Log,
         signals: Option<UnixStream>,
     ) -> Result<Self, ServeError> {
         options.check()?;
@@ -182,7 +174,7 @@ impl Prepared {
         let address = listeners.iter().find_map(Listener::tcp_address);
         let tls_address = listeners.iter().find_map(Listener::tls_address);
         for listener in &listeners {
-            log(&format!("Listening on {listener}"));
+            tracing::info!("Listening on {listener}");
         }
         let poll = Poll::new()?;
         let gate = Arc::new(Gate::new(mio::Waker::new(poll.registry(), WAKER)?));
@@ -195,7 +187,7 @@ impl Prepared {
         });
         let http = http.transpose()?;
         if let Some(http) = &http {
-            log(&format!("Metrics and status on http://{}/", http.address()));
+            tracing::info!("Metrics and status on http://{}/", http.address());
         }
         let progress = Arc::new(Progress::default());
         let of_tls = options.clone();
@@ -205,7 +197,6 @@ impl Prepared {
             address.map_or(0, |a| a.port()),
             Arc::clone(&progress),
             control.clone(),
-            log,
         );
         state.load_tls(&of_tls).map_err(ServeError::Tls)?;
         state.load_users()?;

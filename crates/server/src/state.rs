@@ -15,6 +15,7 @@ use crate::latency::nanoseconds;
 use crate::notify;
 use crate::options::{ServeError, ServerOptions};
 use crate::pause::Pause;
+use crate::poll::Conditions;
 use crate::pubsub::{Seat, Topics};
 use crate::resp::foreign::Foreign;
 use crate::rounds::Rounds;
@@ -35,9 +36,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// After a line about a foreign protocol the log is silent about them for this long.
 const FOREIGN_SILENCE: Duration = Duration::from_secs(60);
-
-/// The function that gets the server's few lines for people.
-pub(crate) type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Whether there is a database yet.
 pub(crate) enum Stage {
@@ -143,8 +141,8 @@ pub(crate) struct State {
     pub stopped: Option<String>,
     /// Work that a failing disk delays.
     pub delayed: Vec<Delayed>,
-    /// What is wrong with the archive, as told last.
-    pub alarm: Option<String>,
+    /// The conditions that the log reported last.
+    pub conditions: Conditions,
     /// The loop's time, once a round.
     pub now: Instant,
     /// When the server started.
@@ -161,8 +159,6 @@ pub(crate) struct State {
     pub checkpoints: Checkpoints,
     /// Changes of keys since the newest checkpoint.
     pub changes: Changes,
-    /// Where lines for people go.
-    pub log: Log,
     /// How TLS is spoken, if it is.
     tls: Option<Arc<ServerConfig>>,
     /// What CONFIG has to remember.
@@ -235,7 +231,6 @@ impl State {
         port: u16,
         progress: Arc<Progress>,
         control: Control,
-        log: Log,
     ) -> Self {
         let now = Instant::now();
         let notify = notify_classes(&options);
@@ -253,7 +248,7 @@ impl State {
             reached: Reached::new(|_| Epoch(0)),
             stopped: None,
             delayed: Vec::new(),
-            alarm: None,
+            conditions: Conditions::default(),
             now,
             started: now,
             run_id: run_id(),
@@ -262,7 +257,6 @@ impl State {
             opened_at: unix_seconds(),
             checkpoints: Checkpoints::default(),
             changes: Changes::default(),
-            log,
             tls: None,
             config: Config {
                 database,
@@ -404,11 +398,11 @@ impl State {
             ..=1 => String::new(),
             count => format!(" ({count} times since the last line about it)"),
         };
-        (self.log)(&format!(
+        tracing::warn!(
             "Client {id} at {peer} is disconnected: it sent {}{more}. If nobody has mistaken this \
              port for another, a web page or an attacker is trying to send commands",
             foreign.text()
-        ));
+        );
     }
 
     /// The options have changed: what is derived from them follows.

@@ -8,7 +8,7 @@ use crate::options::ServerOptions;
 use crate::poll::WAKER;
 use crate::pubsub::Seat;
 use crate::session::Session;
-use crate::state::{Log, State};
+use crate::state::State;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
@@ -38,9 +38,9 @@ impl Testbed {
     }
 
     /// A server that has no database yet.
-    pub(crate) fn state(&self, server: ServerOptions, database: Options, log: Log) -> State {
+    pub(crate) fn state(&self, server: ServerOptions, database: Options) -> State {
         let (progress, control) = (Arc::new(Progress::default()), self.control.clone());
-        let mut state = State::new(server, database, 0, progress, control, log);
+        let mut state = State::new(server, database, 0, progress, control);
         state.load_users().expect("users");
         state
     }

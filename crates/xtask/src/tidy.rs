@@ -51,6 +51,25 @@ const BANNED: [(&str, &str); 9] = [
     ("RandomState", "a seeded hash"),
 ];
 
+/// Ways to write to stdout and stderr, which no thread that serves may do: a full disk would end it, and a pipe that is not read
+/// would stop it.
+const PRINTS: [&str; 6] = [
+    "println!",
+    "print!",
+    "eprintln!",
+    "eprint!",
+    "stdout()",
+    "stderr()",
+];
+
+/// The files that may: the output of the command line's verbs, the writer of the log, and the programs for developers.
+const PRINTERS: [&str; 4] = [
+    "crates/cli/src/output.rs",
+    "crates/logging/src/writer.rs",
+    "crates/xtask/src/",
+    "crates/differ/src/",
+];
+
 /// Where the boundary to the machine is, and what may be used there.
 const BOUNDARY: [(&str, &[&str]); 3] = [
     ("crates/device/src/file.rs", &["std::fs"]),
@@ -129,6 +148,12 @@ fn judge(name: &str, source: &str, is_test: bool) -> Vec<String> {
                     faults.push(format!("{place}: {call} below the engine; use {instead}"));
                 }
             }
+        } else if !test && may_not_print(name) {
+            for call in PRINTS.into_iter().filter(|call| calls(&code, call)) {
+                faults.push(format!(
+                    "{place}: {call}; use tracing, or cli::output in a verb"
+                ));
+            }
         }
     }
     faults
@@ -146,6 +171,11 @@ fn below_engine(name: &str) -> bool {
     BELOW_ENGINE
         .iter()
         .any(|folder| name.starts_with(&format!("crates/{folder}/src/")))
+}
+
+/// True of what ships in a library or in the command; examples print what they like.
+fn may_not_print(name: &str) -> bool {
+    name.contains("/src/") && !PRINTERS.iter().any(|printer| name.starts_with(printer))
 }
 
 fn allowed(name: &str, call: &str) -> bool {
@@ -210,6 +240,23 @@ mod tests {
             judge("crates/wal/src/x.rs", "fn f() { println!(); }", false).len(),
             1
         );
+    }
+
+    #[test]
+    fn only_the_output_of_verbs_and_the_log_may_print() {
+        let source = "fn f() { eprintln!(\"x\"); }\n";
+        for (name, faults) in [
+            ("crates/server/src/x.rs", 1),
+            ("crates/logd/src/x.rs", 1),
+            ("crates/engine/src/x.rs", 1),
+            ("crates/cli/src/verb/x.rs", 1),
+            ("crates/wal/src/x.rs", 1),
+            ("crates/cli/src/output.rs", 0),
+            ("crates/engine/examples/x.rs", 0),
+        ] {
+            assert_eq!(judge(name, source, false).len(), faults, "{name}");
+            assert_eq!(judge(name, source, true).len(), 0, "{name}");
+        }
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Embedded {
             unix_socket: Some(socket.clone()),
             ..ServerOptions::default()
         };
-        let server = Server::start(options, database, |_| {}).with_context(|| name)?;
+        let server = Server::start(options, database).with_context(|| name)?;
         Ok(Embedded {
             server,
             dir,

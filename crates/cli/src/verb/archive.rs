@@ -109,7 +109,7 @@ impl Which {
 
 /// Says that a backup is passed over for another one.
 pub fn passed_over(id: BackupId, why: &perdura::Error) {
-    eprintln!("perdura: {} does not serve: {why}", id.name());
+    output::warning(&format!("{} does not serve: {why}", id.name()));
 }
 
 /// Opens the archive in a directory to be read.
@@ -227,7 +227,7 @@ fn status(args: &Status) -> Result<()> {
         some.map(|object| object.bytes).sum()
     };
     let ranges = ranges(&store).unwrap_or_else(|error| {
-        eprintln!("perdura: the moments are not known: {error}");
+        output::warning(&format!("the moments are not known: {error}"));
         Vec::new()
     });
     let held = Held {

@@ -16,11 +16,13 @@ use perdura_base::{Epoch, Error};
 use perdura_device::{Clock, SystemClock};
 use perdura_recovery::restore::RestoreProgress;
 use perdura_recovery::virtual_backup::VirtualBackup;
+use perdura_server::settings::Settings;
 use serde::Serialize;
 
 use super::archive::{Which, passed_over};
 use crate::exit::Usage;
 use crate::output;
+use crate::setting_args::LogArgs;
 
 /// How often an agent with nothing to do looks for new runs.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -85,7 +87,8 @@ pub struct Prune {
 ///
 /// Merges the runs that the database adds, and removes what no moment needs which is to be kept, so that the database need not do it:
 /// its setting `archive-merge` is `no` then. The agent needs the archive's directory alone. There is one agent of an archive. It
-/// can be ended at any moment: what it was at is begun again. When the disk fails it says so and tries again.
+/// can be ended at any moment: what it was at is begun again. When the disk fails it says so and tries again. What it does is in its
+/// log, on stderr.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura archive agent --archive /backup/perdura\n  \
@@ -98,6 +101,8 @@ pub struct Run {
     /// Make a virtual backup so often, if something was archived meanwhile [default: none].
     #[arg(long, value_name = "AGE")]
     virtual_every: Option<String>,
+    #[command(flatten)]
+    flags: LogArgs,
 }
 
 fn agent(which: &Which, promised: &Promised, all: bool) -> Result<Agent> {
@@ -221,12 +226,11 @@ impl Virtual {
                 Progress::More => self.running = Some(running),
                 Progress::Done(made) => {
                     let header = made.backup.header;
-                    tell(&format!(
-                        "backup    {}: the state of epoch {}
-",
+                    tracing::info!(
+                        "backup {}: the state of epoch {}",
                         header.id.name(),
                         header.id.end
-                    ));
+                    );
                 }
             }
             return Ok(true);
@@ -255,9 +259,12 @@ impl Virtual {
 }
 
 pub fn run(args: &Run) -> Result<()> {
+    let mut settings = Settings::default();
+    args.flags.0.apply(&mut settings)?;
     let every = args.virtual_every.as_deref().map(parse_age).transpose();
     let every = every.map_err(Usage)?.map(Duration::from_micros);
     let mut agent = agent(&args.which, &args.promised, false)?;
+    output::start_log(&settings.server)?;
     let mut backups = Virtual {
         every,
         next: Instant::now() + every.unwrap_or_default(),
@@ -271,7 +278,7 @@ pub fn run(args: &Run) -> Result<()> {
     loop {
         let step = agent.step(now_us()).and_then(|step| {
             if !at_work {
-                eprintln!("the agent works on the archive in {shown}");
+                tracing::info!("the agent works on the archive in {shown}");
                 at_work = true;
             }
             let more = backups.step(agent.store())?;
@@ -279,6 +286,9 @@ pub fn run(args: &Run) -> Result<()> {
         });
         match step {
             Ok((UpkeepStep::Merger(MergerStep::Idle), false)) => {
+                if !told.is_empty() {
+                    tracing::info!("{shown}: the archive's disk works again");
+                }
                 (pause, told) = (PAUSE, String::new());
                 std::thread::sleep(LOOK_EVERY);
             }
@@ -289,10 +299,7 @@ pub fn run(args: &Run) -> Result<()> {
             Err(error) => {
                 let what = error.to_string();
                 if what != told {
-                    eprintln!(
-                        "{}",
-                        output::shown(&format!("{shown}: {what}; it is tried again"))
-                    );
+                    tracing::warn!("{shown}: {what}; it is tried again");
                     told = what;
                 }
                 std::thread::sleep(pause);
@@ -300,11 +307,6 @@ pub fn run(args: &Run) -> Result<()> {
             }
         }
     }
-}
-
-/// Says what was done, to whoever listens.
-fn tell(line: &str) {
-    drop(output::text(line));
 }
 
 fn say(step: &UpkeepStep) {
@@ -315,18 +317,13 @@ fn say(step: &UpkeepStep) {
             bytes_in,
             bytes_out,
             ..
-        })) => tell(&format!(
-            "merged    {inputs} runs of {bytes_in} bytes: {} of {bytes_out}
-",
+        })) => tracing::info!(
+            "merged {inputs} runs of {bytes_in} bytes: {} of {bytes_out}",
             id.name()
-        )),
-        UpkeepStep::Merger(MergerStep::GivenUp(id, why)) => eprintln!("{}: {why}", id.name()),
+        ),
+        UpkeepStep::Merger(MergerStep::GivenUp(id, why)) => tracing::warn!("{}: {why}", id.name()),
         UpkeepStep::Removed(removed) if *removed != Removed::default() => {
-            tell(&format!(
-                "removed   {} backups, {} runs
-",
-                removed.backups, removed.runs
-            ));
+            tracing::info!("removed {} backups, {} runs", removed.backups, removed.runs);
         }
         UpkeepStep::Merger(MergerStep::Idle | MergerStep::Worked)
         | UpkeepStep::Looked

@@ -1,10 +1,10 @@
 //! `perdura completions`
 
-use std::io::Write;
-
 use anyhow::Result;
 use clap::{Command, Parser};
 use clap_complete::Shell;
+
+use crate::output;
 
 /// Print completions for a shell.
 #[derive(Debug, Parser)]
@@ -19,6 +19,5 @@ pub struct Args {
 pub fn run(args: &Args, mut command: Command) -> Result<()> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut command, "perdura", &mut text);
-    std::io::stdout().write_all(&text)?;
-    Ok(())
+    output::bytes_as_they_are(&text)
 }

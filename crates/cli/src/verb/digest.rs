@@ -38,7 +38,7 @@ pub fn run(args: &Args) -> Result<()> {
     let (restarted, digest) = offline.restart(&args.pool)?;
     let report = restarted.report;
     if let Some(text) = undrained(&offline.anchor, None) {
-        eprintln!("note: {text}");
+        output::note(&format!("note: {text}"));
     }
     if args.json {
         return output::json(&Digest {

@@ -9,6 +9,7 @@ use clap::{Parser, ValueEnum};
 use super::database::ReaderArgs;
 use crate::exit::{Incomplete, Usage};
 use crate::offline::peek;
+use crate::output;
 use crate::transfer::address::Address;
 use crate::transfer::client::Connection;
 use crate::transfer::commands::{put, put_library, put_part, put_string};
@@ -80,7 +81,7 @@ pub fn run(args: &Args) -> Result<()> {
 fn export(mut source: Connection, args: &Args) -> Result<()> {
     let mut read = Read::default();
     let mut commands = Commands {
-        out: BufWriter::with_capacity(1 << 18, std::io::stdout().lock()),
+        out: BufWriter::with_capacity(1 << 18, output::Stdout),
         request: Vec::new(),
         selected: None,
         replace: args.replace,
@@ -96,7 +97,7 @@ fn export(mut source: Connection, args: &Args) -> Result<()> {
         read.libraries
     );
     read.put_left(&mut text);
-    eprint!("{text}");
+    output::note(text.trim_end());
     if read.unsupported.count > 0 {
         return Err(Incomplete.into());
     }

@@ -3,7 +3,6 @@
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -16,6 +15,7 @@ use perdura_server::{readable, unguarded};
 use perdura_wal::block::BLOCK_BYTES_MAX;
 
 use crate::exit::Usage;
+use crate::output;
 use crate::setting_args::NodeArgs;
 
 /// The most rings: a reply names all of a database.
@@ -79,6 +79,12 @@ pub struct Args {
 }
 
 impl Args {
+    fn settings(&self) -> Result<Settings> {
+        let mut settings = Settings::default();
+        self.flags.0.apply(&mut settings)?;
+        Ok(settings)
+    }
+
     fn options(&self) -> Result<LogdOptions> {
         ensure!(
             self.ring >= perdura_base::num::to_u64(BLOCK_BYTES_MAX),
@@ -91,9 +97,7 @@ impl Args {
             (1..=RINGS_MAX).contains(&self.rings_max),
             Usage(format!("--rings-max is 1 to {RINGS_MAX}"))
         );
-        let mut settings = Settings::default();
-        self.flags.0.apply(&mut settings)?;
-        let server = settings.server;
+        let server = self.settings()?.server;
         let key = key(self.key_file.as_deref())?;
         let usual = LogdOptions::default();
         let listen = match (self.listen.is_empty(), server.tls_listen.is_empty()) {
@@ -165,6 +169,7 @@ pub fn key(path: Option<&Path>) -> Result<Key> {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let say = Arc::new(|line: &str| eprintln!("{line}"));
-    Ok(perdura_logd::serve(args.options()?, say)?)
+    let options = args.options()?;
+    output::start_log(&args.settings()?.server)?;
+    Ok(perdura_logd::serve(options)?)
 }

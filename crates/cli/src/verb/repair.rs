@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Result<()> {
         return Err(Usage(why.into()).into());
     }
     if let Some(text) = undrained(&offline.anchor, None) {
-        eprintln!("note: {text}");
+        output::note(&format!("note: {text}"));
     }
     let (method, level) = offline.way("auto", None)?;
     let schedule = Schedule::new(level, threads_or_cores(0));

@@ -73,7 +73,8 @@ fn is_asked(asked: &str, name: &str) -> bool {
 pub fn run(args: &Args) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let begin = Instant::now();
-    let says = |what: &str| eprintln!("{:7.1} s  {what}", begin.elapsed().as_secs_f64());
+    let says =
+        |what: &str| output::note(&format!("{:7.1} s  {what}", begin.elapsed().as_secs_f64()));
     let scale = match args.scale {
         ScaleArg::Small => Scale::SMALL,
         ScaleArg::Full => Scale::FULL,

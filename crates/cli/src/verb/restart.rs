@@ -73,7 +73,7 @@ impl Args {
         self.accept_divergence.then(|| {
             AcceptDivergence::new(move |differs| {
                 if !json {
-                    eprintln!("differs   {}", output::shown(&differs.to_string()));
+                    output::note(&format!("differs   {differs}"));
                 }
             })
         })

@@ -2,7 +2,6 @@
 
 mod sources;
 
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -151,7 +150,7 @@ fn make(args: &Args, plan: &RestorePlan, begun: Instant) -> Result<ReplayReport,
         progress: &progress,
     };
     std::thread::scope(|scope| {
-        if std::io::stderr().is_terminal() && !args.json {
+        if output::has_terminal() && !args.json {
             scope.spawn(|| show(&progress, &is_done, begun));
         }
         let report = match args.buffer_pages {
@@ -178,11 +177,12 @@ fn show(progress: &RestoreProgress, is_done: &AtomicBool, begun: Instant) {
         if pages > 0 {
             #[expect(clippy::cast_precision_loss, reason = "shown to people")]
             let left = seconds * ((expected - pages) as f64) / (pages as f64);
-            eprint!("\r{pages} of about {expected} pages, {left:.0} s left    ");
-            drop(std::io::stderr().flush());
+            output::progress(&format!(
+                "{pages} of about {expected} pages, {left:.0} s left    "
+            ));
         }
     }
-    eprint!("\r                                                            \r");
+    output::progress("                                                            \r");
 }
 
 fn tell(args: &Args, plan: &RestorePlan, replay: &ReplayReport, took: Duration) -> Result<()> {

@@ -8,6 +8,7 @@ use perdura_server::settings::{Settings, file};
 
 use super::database::engine_options;
 use crate::exit::Usage;
+use crate::output;
 use crate::setting_args::AllFlags;
 
 /// The variable that names the file of settings.
@@ -73,7 +74,7 @@ pub fn run(args: &Args) -> Result<()> {
     let (settings, notes) = args.settings()?;
     let database = engine_options(&settings)?;
     let options = settings.server;
-    perdura_logging::start(options.log_level, options.log_format).context("starting the log")?;
+    output::start_log(&options)?;
     for note in notes {
         tracing::warn!("{note}");
     }
@@ -90,5 +91,5 @@ pub fn run(args: &Args) -> Result<()> {
         places.join(", ")
     );
     let data = database.data.display().to_string();
-    perdura_server::serve(options, database, |line| tracing::info!("{line}")).with_context(|| data)
+    perdura_server::serve(options, database).with_context(|| data)
 }

@@ -128,7 +128,7 @@ fn there_is_one_agent_and_one_merger_and_others_are_told_so() {
     let mut said = String::new();
     let stderr = agent.stderr.take().unwrap();
     BufReader::new(stderr).read_line(&mut said).unwrap();
-    assert!(said.starts_with("the agent works on"), "{said}");
+    assert!(said.contains("INFO cli: the agent works on"), "{said}");
     let (code, told) = ended(&merge);
     assert!(code == 1 && told.contains("another agent"), "{told}");
     // The database leaves the merging to it, and takes over when it is gone.

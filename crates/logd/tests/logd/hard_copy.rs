@@ -48,9 +48,7 @@ fn what_is_new_is_on_disk_a_moment_later_and_the_rest_when_the_node_ends() {
             .to_string()
             .contains("hard copy of 19000 bytes, 1 files")
     );
-    let taken = Logd::start(with(&disk), Arc::new(|_: &str| {}))
-        .err()
-        .unwrap();
+    let taken = Logd::start(with(&disk)).err().unwrap();
     assert!(matches!(taken, Error::Locked { .. }), "{taken}");
     writer.ask(&append(1, 0, (19_000, 0), &[8; 500])).unwrap();
     logd.stop();

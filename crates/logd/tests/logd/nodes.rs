@@ -15,7 +15,7 @@ use crate::setup::{
 #[test]
 fn what_was_appended_is_read_by_another_connection_and_gone_with_the_node() {
     let (logd, said) = start(options());
-    assert!(said.0.lock()[0].contains(&logd.inc().to_string()));
+    assert!(said.first().contains(&logd.inc().to_string()));
     let mut writer = client(&logd);
     assert_eq!(writer.identity().inc, logd.inc());
     writer.ask(&open(1, 0, 4096)).unwrap();
@@ -190,8 +190,7 @@ fn addresses_that_cannot_be_listened_on_are_errors_before_anything_runs() {
         listen: logd.addresses().to_vec(),
         ..options()
     };
-    let say = std::sync::Arc::new(|_: &str| {});
-    let why = perdura_logd::Logd::start(taken, say.clone()).err().unwrap();
+    let why = perdura_logd::Logd::start(taken).err().unwrap();
     assert!(why.to_string().contains(&address(&logd)), "{why}");
     for wrong in [
         LogdOptions {
@@ -203,7 +202,7 @@ fn addresses_that_cannot_be_listened_on_are_errors_before_anything_runs() {
             ..options()
         },
     ] {
-        let why = perdura_logd::Logd::start(wrong, say.clone()).err().unwrap();
+        let why = perdura_logd::Logd::start(wrong).err().unwrap();
         assert!(matches!(why, Error::Usage(_)), "{why}");
     }
     logd.stop();

@@ -1,26 +1,30 @@
 //! Nodes in this process, and their clients.
 
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use perdura_base::{Pos, StreamId, Uuid};
 use perdura_logd::{Client, Limits, Logd, LogdOptions, TcpNet};
+use perdura_logging::Capture;
 use perdura_mirror::{Caller, Generation, Held, Key, Reply, Request, RingState};
 
 pub const UUID: Uuid = Uuid([7; 16]);
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a node says to people.
+/// The log of a node.
 #[derive(Clone, Default)]
-pub struct Said(pub Arc<Mutex<Vec<String>>>);
+pub struct Said(Capture);
 
 impl Said {
+    /// Returns the first line.
+    pub fn first(&self) -> String {
+        self.0.lines().swap_remove(0)
+    }
+
     /// Waits until a line has these words.
     pub fn wait_for(&self, words: &str) {
         eventually(words, || {
-            self.0.lock().iter().any(|line| line.contains(words))
+            self.0.lines().iter().any(|line| line.contains(words))
         });
     }
 }
@@ -59,9 +63,8 @@ pub fn impatient() -> Limits {
 
 pub fn start(options: LogdOptions) -> (Logd, Said) {
     let said = Said::default();
-    let lines = said.clone();
-    let say = Arc::new(move |line: &str| lines.0.lock().push(line.to_owned()));
-    (Logd::start(options, say).unwrap(), said)
+    let logd = said.0.run(|| Logd::start(options));
+    (logd.unwrap(), said)
 }
 
 pub fn caller(key: Key) -> Caller {

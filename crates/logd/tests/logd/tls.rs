@@ -65,7 +65,7 @@ fn connect(logd: &Logd, tls: Option<Arc<ClientConfig>>, host: &str) -> Result<Cl
 fn blocks_of_all_sizes_go_over_tls_and_come_back() {
     let papers = Papers::new(&["localhost", "127.0.0.1"]);
     let (logd, said) = start(papers.options());
-    assert!(said.0.lock()[0].contains("(TLS)"));
+    assert!(said.first().contains("(TLS)"));
     for host in ["localhost", "127.0.0.1"] {
         connect(&logd, Some(Arc::clone(&papers.client)), host).unwrap();
     }

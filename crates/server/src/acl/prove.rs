@@ -373,8 +373,8 @@ impl State {
                 Ok(worker) => self.prover.worker.insert(worker).clone(),
                 Err(error) => {
                     // They wait until there is one.
-                    let text = format!("Cannot start the thread that tries passwords: {error}");
-                    return (self.log)(&text);
+                    tracing::error!("Cannot start the thread that tries passwords: {error}");
+                    return;
                 }
             },
         };

@@ -138,7 +138,7 @@ fn play(dir: &Path, way: Way, pieces: &[(usize, Vec<u8>)]) -> Seen {
     let options = options(dir);
     let db = Db::open(options.clone()).expect("a database");
     let around = Testbed::new();
-    let mut state: State = around.state(ServerOptions::default(), options, Arc::new(|_| {}));
+    let mut state: State = around.state(ServerOptions::default(), options);
     state.stage = Stage::Ready(db.clone());
     state.looks_ahead = way != Way::Plainly;
     let mut sockets = Sockets {

@@ -68,10 +68,10 @@ impl Connection {
     #[cold]
     pub(super) fn end_backlog(&mut self, state: &mut State) {
         let (who, bytes) = (self.session.who(), self.input.len());
-        (state.log)(&format!(
+        tracing::warn!(
             "{who} is disconnected: its requests that have not run take {bytes} bytes \
              (client-query-buffer-limit)"
-        ));
+        );
         self.input = Input::default();
         self.doomed = true;
         state.stats.query_limit_disconnections += 1;

@@ -151,7 +151,6 @@ impl Connection {
 mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
-    use std::sync::Arc;
 
     use super::*;
     use crate::engine::{Db, Options};
@@ -167,7 +166,7 @@ mod tests {
         let db = Db::open(Options::new(dir.path())).expect("a database");
         let around = Testbed::new();
         let options = Options::new(dir.path());
-        let mut state = around.state(ServerOptions::default(), options, Arc::new(|_| {}));
+        let mut state = around.state(ServerOptions::default(), options);
         state.stage = Stage::Ready(db.clone());
         let inputs = ["CLIENT KILL ID 2\r\n", "SET k v\r\n", "DBSIZE\r\n"];
         let mut ends = Vec::new();

@@ -72,6 +72,18 @@ const ROWS: &[(&str, &str, Unit, &str)] = &[
         "Connections refused for maxclients.",
     ),
     (
+        "stderr_lines_written",
+        "stderr_lines_written_total",
+        As,
+        "Lines of the log for operators that stderr has taken.",
+    ),
+    (
+        "stderr_lines_lost",
+        "stderr_lines_lost_total",
+        As,
+        "Lines of the log for operators that were lost, because stderr did not take them.",
+    ),
+    (
         "foreign_protocol_connections",
         "connections_foreign_protocol_total",
         As,

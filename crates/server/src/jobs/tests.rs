@@ -10,7 +10,6 @@ use crate::engine::{Db, MemoryUse, Options};
 use crate::options::ServerOptions;
 use crate::state::{Stage, State};
 use crate::testbed::{self, Testbed};
-use std::sync::Arc;
 use tempfile::TempDir;
 
 /// Elements of each collection, and of a step.
@@ -47,7 +46,7 @@ impl Bed {
         options.memory_limit = Some(256 << 20);
         let db = Db::open(options.clone()).expect("a database");
         let around = Testbed::new();
-        let mut state = around.state(ServerOptions::default(), options, Arc::new(|_| {}));
+        let mut state = around.state(ServerOptions::default(), options);
         state.stage = Stage::Ready(db);
         state.steps = STEPS;
         for id in [1, 2] {

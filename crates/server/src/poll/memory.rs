@@ -109,12 +109,12 @@ impl EventLoop {
             return false;
         };
         self.state.stats.evicted_clients += 1;
-        (self.state.log)(&format!(
+        tracing::warn!(
             "{} is disconnected: its buffers take {} bytes, those of all clients {used} of {share} \
              (maxmemory-clients)",
             connection.session.who(),
             connection.accounted(),
-        ));
+        );
         self.close(index, connection);
         true
     }
@@ -228,7 +228,6 @@ mod tests {
     use crate::options::ServerOptions;
     use crate::session::Block;
     use crate::testbed::{Testbed, connection, socket};
-    use std::sync::Arc;
 
     const SHARE: u64 = 8 << 20;
 
@@ -270,7 +269,7 @@ mod tests {
     fn a_client_that_waits_for_the_server_is_not_chosen_and_the_chosen_one_stays() {
         let bed = Testbed::new();
         let database = crate::engine::Options::new("");
-        let mut state = bed.state(ServerOptions::default(), database, Arc::new(|_| {}));
+        let mut state = bed.state(ServerOptions::default(), database);
         let sizes = [500_000, 400_000, 300_000, 200_000, 100_000];
         for (id, bytes) in (1..).zip(sizes) {
             let index = state.connections.reserve();
@@ -295,7 +294,7 @@ mod tests {
     fn a_request_that_was_read_whole_waits_and_a_rest_that_does_not_fit_beside_it_is_not_read() {
         let bed = Testbed::new();
         let database = crate::engine::Options::new("");
-        let mut state = bed.state(ServerOptions::default(), database, Arc::new(|_| {}));
+        let mut state = bed.state(ServerOptions::default(), database);
         let index = state.connections.reserve();
         let mut client = connection(&state, socket(), index, 1);
         client.take(&mut state, b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n");

@@ -29,12 +29,12 @@ impl EventLoop {
                 self.hear_completions(&db)?;
                 self.state.reached = db.reached();
                 for line in db.report().to_string().lines() {
-                    (self.state.log)(line);
+                    tracing::info!("{line}");
                 }
                 for line in log_io_lines(&db) {
-                    (self.state.log)(&line);
+                    tracing::info!("{line}");
                 }
-                (self.state.log)("Ready to accept commands");
+                tracing::info!("Ready to accept commands");
                 self.state.opened_at = unix_seconds();
                 self.state.stage = Stage::Ready(db);
                 self.state.share_memory();

@@ -19,9 +19,9 @@ impl EventLoop {
             if let Some(connection) = self.state.connections.take(index) {
                 let (who, unsent) = (connection.session.who(), connection.replies.unsent());
                 let why = connection.why_unread(&self.state);
-                (self.state.log)(&format!(
+                tracing::warn!(
                     "{who} is disconnected: it has taken none of {unsent} bytes of replies for about 30 s, and {why}"
-                ));
+                );
                 self.close(index, connection);
             }
         }

@@ -2,7 +2,6 @@
 
 use super::{CONNECTIONS, EventLoop, LIGHT_SHARE, TICK};
 use crate::connection::Connection;
-use crate::engine::{Db, Delayed};
 use crate::net::{Listener, Stream};
 use crate::pubsub::Seat;
 use crate::session::Session;
@@ -61,7 +60,7 @@ impl EventLoop {
         let recently = |at: Instant| now.duration_since(at) < Duration::from_secs(1);
         if !self.complained.is_some_and(recently) {
             self.complained = Some(now);
-            (self.state.log)(&format!("Cannot accept a connection: {error}"));
+            tracing::warn!("Cannot accept a connection: {error}");
         }
     }
 
@@ -87,7 +86,7 @@ impl EventLoop {
         let _ = stream.keep_alive(self.state.options.tcp_keepalive_seconds);
         let index = self.state.connections.reserve();
         if let Err(e) = stream.register(self.poll.registry(), Token(CONNECTIONS + index)) {
-            (self.state.log)(&format!("Cannot watch a connection: {e}"));
+            tracing::warn!("Cannot watch a connection: {e}");
             return self.state.connections.release(index);
         }
         self.state.stats.accepted += 1;
@@ -132,50 +131,11 @@ impl EventLoop {
             }
             self.counted = (now, counts);
             self.state.look_at_checkpoints();
-            self.look_for_alarm();
+            self.look_at_conditions();
             self.end_mutual_waits();
             self.close_idle();
             self.rest_idle();
         }
-    }
-
-    /// Says how the view of the log's nodes has changed.
-    fn tell_views(&self) {
-        for line in self.state.db().map(Db::take_views).unwrap_or_default() {
-            (self.state.log)(&format!("The log's nodes: {line}"));
-        }
-    }
-
-    /// Says that the archive is found not to agree with the database, and that it is again.
-    fn look_for_alarm(&mut self) {
-        let Some(now) = self.state.db().map(Db::alarm) else {
-            return;
-        };
-        if now == self.state.alarm {
-            return;
-        }
-        match &now {
-            Some(alarm) => (self.state.log)(&format!("ALARM: the archive: {alarm}")),
-            None => (self.state.log)("No longer an alarm: the archive is proven"),
-        }
-        self.state.alarm = now;
-    }
-
-    /// Says what a failing disk begins to delay, and what it no longer does.
-    fn look_for_delays(&mut self) {
-        let Some(now) = self.state.db().map(Db::delayed) else {
-            return;
-        };
-        let before = std::mem::take(&mut self.state.delayed);
-        let lacks = |list: &[Delayed], work: &str| list.iter().all(|one| one.work != work);
-        for one in now.iter().filter(|one| lacks(&before, &one.work)) {
-            let Delayed { work, error, .. } = one;
-            (self.state.log)(&format!("Delayed and tried again: {work}: {error}"));
-        }
-        for one in before.iter().filter(|one| lacks(&now, &one.work)) {
-            (self.state.log)(&format!("No longer delayed: {}", one.work));
-        }
-        self.state.delayed = now;
     }
 
     /// Closes those that have not begun to speak TLS in time.
@@ -274,11 +234,7 @@ mod tests {
         let listeners = Listener::bind_all(&options).expect("a free port");
         let address = listeners.iter().find_map(Listener::tls_address);
         let bed = Testbed::new();
-        let mut state = bed.state(
-            options.clone(),
-            Options::new("unused"),
-            Arc::new(|_: &str| {}),
-        );
+        let mut state = bed.state(options.clone(), Options::new("unused"));
         state.load_tls(&options).expect("a certificate");
         let poll = Poll::new().expect("a poller");
         let made = EventLoop::new(poll, listeners, None, state, bed.messages);

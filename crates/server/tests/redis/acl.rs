@@ -232,7 +232,7 @@ fn users_survive_in_the_acl_file_and_a_broken_file_changes_nothing() {
     as_user(&running, "bob b").expect(&[("GET b", "nil"), ("GET c", NO_KEY)]);
     std::fs::write(&file, "user x +nosuch\n").expect("a file");
     let data = dir.path().join("db");
-    let error = Server::start(options, super::client::small(&data), |_| {});
+    let error = Server::start(options, super::client::small(&data));
     assert!(matches!(error, Err(ServeError::Users(_))), "{error:?}");
 }
 
@@ -281,7 +281,7 @@ fn users_of_the_configuration_and_the_password_are_one_list() {
         ..local()
     };
     let dir = tempfile::tempdir().expect("a directory");
-    let error = Server::start(exposed, super::client::small(dir.path()), |_| {});
+    let error = Server::start(exposed, super::client::small(dir.path()));
     let error = error.expect_err("default needs no password").to_string();
     assert!(
         error.contains("0.0.0.0:0") && error.contains("password"),

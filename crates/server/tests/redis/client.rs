@@ -39,7 +39,7 @@ pub fn start() -> Running {
 pub fn start_with(options: ServerOptions) -> Running {
     let password = options.requirepass.clone();
     let dir = TempDir::new().expect("a directory");
-    let server = Server::start(options, small(&dir.path().join("data")), |_| {});
+    let server = Server::start(options, small(&dir.path().join("data")));
     let running = Running {
         server: server.expect("a server"),
         _dir: dir,
@@ -106,7 +106,7 @@ pub fn start_gated(gate: std::sync::mpsc::Receiver<()>, password: Option<&str>) 
         requirepass: password.map(String::from),
         ..local()
     };
-    let server = Server::start_with(options, 1 << 20, open, |_| {});
+    let server = Server::start_with(options, 1 << 20, open);
     Running {
         server: server.expect("a server"),
         _dir: dir,

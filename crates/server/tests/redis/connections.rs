@@ -195,7 +195,7 @@ fn a_unix_socket_is_served_and_removed() {
         unix_socket: Some(path.clone()),
         ..local()
     };
-    let error = Server::start(options, small(&dir.path().join("other")), |_| {});
+    let error = Server::start(options, small(&dir.path().join("other")));
     assert!(
         matches!(error, Err(ServeError::Bind { .. })),
         "a living socket is respected"
@@ -217,7 +217,7 @@ fn a_taken_port_and_a_foreign_address_are_start_errors() {
             listen: vec![address],
             ..local()
         };
-        let error = Server::start(options, small(dir.path()), |_| {}).expect_err("refused");
+        let error = Server::start(options, small(dir.path())).expect_err("refused");
         assert!(error.to_string().contains(text), "{error}");
     }
 }
@@ -255,7 +255,7 @@ fn clients_are_told_that_the_database_is_loading() {
 fn a_database_that_does_not_open_ends_the_server() {
     let dir = TempDir::new().expect("a directory");
     let open = |_| Err(perdura_base::Error::Usage(String::from("no such thing")));
-    let server = Server::start_with(local(), 1 << 20, open, |_| {}).expect("bound");
+    let server = Server::start_with(local(), 1 << 20, open).expect("bound");
     let error = server.join().expect_err("not opened");
     assert_eq!(error.to_string(), "no such thing");
     drop(dir);

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 /// A server over the database in a directory, which is made if it is not there.
 pub fn started(dir: &TempDir) -> super::client::Running {
     let data = small(&dir.path().join("data"));
-    let server = Server::start(local(), data, |_| {}).expect("a server");
+    let server = Server::start(local(), data).expect("a server");
     let running = super::client::Running {
         server,
         _dir: TempDir::new().expect("another directory"),
@@ -99,7 +99,7 @@ fn slow(options: ServerOptions) -> Running {
     let dir = TempDir::new().expect("a directory");
     let mut data = small(&dir.path().join("data"));
     data.flush_every = Duration::from_secs(1);
-    let server = Server::start(options, data, |_| {}).expect("a server");
+    let server = Server::start(options, data).expect("a server");
     let running = Running { server, _dir: dir };
     running.wait_until_loaded(None);
     running
@@ -205,7 +205,7 @@ fn with_handle(durability: Durability, flush_every: Duration) -> (Running, Recei
         durability,
         ..local()
     };
-    let server = Server::start_with(stays, 1 << 20, open, |_| {}).expect("a server");
+    let server = Server::start_with(stays, 1 << 20, open).expect("a server");
     let running = Running { server, _dir: dir };
     running.wait_until_loaded(None);
     (running, take)
@@ -264,7 +264,7 @@ fn what_a_stopping_database_acknowledged_is_there_afterwards() {
         give.send(db.clone()).expect("the test waits");
         Ok(db)
     };
-    let server = Server::start_with(local(), 1 << 20, open, |_| {}).expect("a server");
+    let server = Server::start_with(local(), 1 << 20, open).expect("a server");
     let running = Running { server, _dir: dir };
     running.wait_until_loaded(None);
     let clients: Vec<_> = (0..4)

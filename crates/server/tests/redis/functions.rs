@@ -107,8 +107,7 @@ fn libraries_that_cannot_be_are_refused_and_change_nothing() {
 #[test]
 fn libraries_are_there_after_a_restart_and_deleted_ones_are_not() {
     let dir = TempDir::new().expect("a directory");
-    let open =
-        || Server::start(local(), small(&dir.path().join("data")), |_| {}).expect("a server");
+    let open = || Server::start(local(), small(&dir.path().join("data"))).expect("a server");
     let connect = |server: &Server| {
         let address = server.local_addr().expect("an address");
         let mut client = Client::new(TcpStream::connect(address).expect("a connection"));

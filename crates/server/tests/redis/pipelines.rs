@@ -1,10 +1,10 @@
 //! Clients that write all requests before they read a reply.
 
 use super::client::{Client, Running, encode, local, small, start_with};
+use perdura_logging::Capture;
 use perdura_server::{Server, ServerOptions};
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Requests of 1 kB, 20 MB in all: more than the buffers of two sockets hold.
@@ -72,14 +72,10 @@ fn a_pipeline_behind_a_command_that_waits_for_another_client_is_read() {
 
 #[test]
 fn when_buffers_are_full_the_largest_holder_goes_and_the_log_names_it_and_the_setting() {
-    let lines = Arc::new(Mutex::new(Vec::new()));
+    let log = Capture::default();
     let dir = tempfile::TempDir::new().expect("a directory");
-    let log = Arc::clone(&lines);
-    let server = Server::start(
-        ServerOptions { ..local() },
-        small(&dir.path().join("data")),
-        move |line| log.lock().expect("a line").push(String::from(line)),
-    );
+    let data = small(&dir.path().join("data"));
+    let server = log.run(|| Server::start(local(), data));
     let running = Running {
         server: server.expect("a server"),
         _dir: dir,
@@ -108,7 +104,7 @@ fn when_buffers_are_full_the_largest_holder_goes_and_the_log_names_it_and_the_se
         );
     }
     assert_eq!(control.figure("evicted_clients"), 1);
-    let lines = lines.lock().expect("lines");
+    let lines = log.lines();
     let told = lines.iter().find(|line| line.contains("is disconnected"));
     let told = told.expect("a line about it");
     let address = client.socket().local_addr().expect("its address");

@@ -338,8 +338,7 @@ fn the_same_time_and_seed_for_a_script_that_runs_again() {
 #[test]
 fn what_a_script_wrote_is_there_after_a_restart() {
     let dir = TempDir::new().expect("a directory");
-    let open =
-        || Server::start(local(), small(&dir.path().join("data")), |_| {}).expect("a server");
+    let open = || Server::start(local(), small(&dir.path().join("data"))).expect("a server");
     let connect = |server: &Server| {
         let address = server.local_addr().expect("an address");
         let mut client = Client::new(TcpStream::connect(address).expect("a connection"));

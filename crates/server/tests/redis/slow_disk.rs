@@ -142,7 +142,7 @@ fn start() -> (Running, Arc<Gate>) {
     };
     let mut options = local();
     options.enable_debug_command = perdura_server::DebugAccess::Yes;
-    let server = Server::start_with(options, 1 << 20, open, |_| {}).expect("a server");
+    let server = Server::start_with(options, 1 << 20, open).expect("a server");
     let running = Running { server, _dir: dir };
     running.wait_until_loaded(None);
     (running, gate)

@@ -247,7 +247,7 @@ fn files_that_are_no_certificates_are_named() {
     let papers = Papers::new();
     let start = |options: ServerOptions| {
         let db = super::client::small(&papers.path("data"));
-        match Server::start(options, db, |_| {}) {
+        match Server::start(options, db) {
             Err(error @ ServeError::Tls(_)) => error.to_string(),
             other => panic!("it started or failed otherwise: {other:?}"),
         }

@@ -306,7 +306,7 @@ mod tests {
             shares,
             ..LogdOptions::default()
         };
-        let logd = Logd::start(options, Arc::new(|_: &str| {})).unwrap();
+        let logd = Logd::start(options).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let nodes = vec![logd.addresses()[0].to_string()];
         let bench = ShipBench {

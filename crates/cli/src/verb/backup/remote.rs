@@ -1,6 +1,5 @@
 //! Backups that a running server makes and lists.
 
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -52,19 +51,22 @@ pub fn create(address: &Address, json: bool) -> Result<()> {
     let number = server.ask(&[b"BACKUP", b"CREATE"])?.number();
     let number = number.and_then(|number| u64::try_from(number).ok());
     let number = number.context("the server began no backup")?;
-    let shows = std::io::stderr().is_terminal();
+    let shows = output::has_terminal();
     let state = loop {
         let state: State = ask(&mut server, b"STATUS")?;
         if state.ended >= number {
             break state;
         }
         if shows && state.pages > 0 {
-            eprint!("\r{} of {} pages    ", state.pages_done, state.pages);
+            output::progress(&format!(
+                "{} of {} pages    ",
+                state.pages_done, state.pages
+            ));
         }
         std::thread::sleep(ASK_EVERY);
     };
     if shows {
-        eprint!("\r                                        \r");
+        output::progress("                                        \r");
     }
     if let Some(error) = &state.error {
         bail!("{address}: {error}");

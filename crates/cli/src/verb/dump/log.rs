@@ -102,7 +102,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     // Where the log contradicts itself it is shown none the less; the error ends the verb.
     let cut = offline.decide_cut(&scans);
-    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut out = BufWriter::new(output::Stdout);
     let mut unreadable = None;
     for scan in &scans {
         if args.stream.is_some_and(|stream| stream != scan.stream.0) {
@@ -151,7 +151,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     if let Some(text) = undrained(&offline.anchor, cut.as_ref().ok()) {
         match args.json {
-            true => eprintln!("note: {text}"),
+            true => output::note(&format!("note: {text}")),
             false => writeln!(out, "note: {text}")?,
         }
     }

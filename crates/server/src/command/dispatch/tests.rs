@@ -7,7 +7,6 @@ use crate::state::{Stage, State};
 use crate::testbed::{self, Testbed};
 use perdura_base::flaw::{Flaw, arm};
 use std::path::Path;
-use std::sync::Arc;
 
 mod rungs;
 
@@ -42,7 +41,7 @@ fn ready(around: &Testbed, dir: &Path) -> State {
 
 fn opened(around: &Testbed, options: Options) -> State {
     let db = Db::open(options.clone()).expect("a database");
-    let mut state = around.state(ServerOptions::default(), options, Arc::new(|_| {}));
+    let mut state = around.state(ServerOptions::default(), options);
     state.stage = Stage::Ready(db);
     state.load_functions().expect("functions");
     for id in [1, 2] {

@@ -67,6 +67,15 @@ pub(super) struct Quiet {
     pub lines: Vec<String>,
 }
 
+impl Quiet {
+    /// Writes its lines to the server's log.
+    pub(super) fn log(&self) {
+        for line in &self.lines {
+            tracing::info!("{line}");
+        }
+    }
+}
+
 impl Host for Quiet {
     fn call(&mut self, ask: Ask, words: &Words, reply: &mut Vec<u8>) -> Result<(), Halt> {
         match ask {
@@ -213,7 +222,7 @@ impl Functions {
     }
 
     /// Reads all libraries of a database that was opened. Those that do not load are left where they are, and named.
-    pub(super) fn read(db: &Db, runtime: &mut Runtime, log: &dyn Fn(&str)) -> Result<Self, Error> {
+    pub(super) fn read(db: &Db, runtime: &mut Runtime) -> Result<Self, Error> {
         let mut functions = Functions::default();
         let Some(map) = db.find_map(MAP) else {
             return Ok(functions);
@@ -224,12 +233,12 @@ impl Functions {
             let mut quiet = Quiet::default();
             match Library::load(runtime, &text, &mut quiet) {
                 Ok((name, library)) => change.come.push((name, library)),
-                Err(error) => log(&format!(
+                Err(error) => tracing::error!(
                     "The library of functions {} cannot be loaded and is left where it is: {error}",
                     String::from_utf8_lossy(&name)
-                )),
+                ),
             }
-            quiet.lines.iter().for_each(|line| log(line));
+            quiet.log();
         }
         let _none_gone = functions.apply(change, Epoch(0));
         Ok(functions)

@@ -59,17 +59,14 @@ pub(super) fn function(cx: &mut Cx<'_>, args: &Args<'_>) {
 }
 
 /// Loads the libraries of some texts. The error is a reply.
-fn load_all<'t>(
-    cx: &mut Cx<'_>,
-    texts: impl Iterator<Item = &'t [u8]>,
-) -> Result<Vec<(String, Library)>, String> {
+fn load_all<'t>(texts: impl Iterator<Item = &'t [u8]>) -> Result<Vec<(String, Library)>, String> {
     let mut quiet = Quiet::default();
     let mut loaded = Vec::new();
     for text in texts {
         let one = with_runtime(|runtime| Library::load(runtime, text, &mut quiet));
         loaded.push(one.unwrap_or_else(|| Err(String::from("ERR a script runs already")))?);
     }
-    quiet.lines.iter().for_each(|line| (cx.state.log)(line));
+    quiet.log();
     Ok(loaded)
 }
 
@@ -119,7 +116,7 @@ fn load(cx: &mut Cx<'_>, args: &Args<'_>) {
             return cx.out.error(&text);
         }
     }
-    let loaded = match load_all(cx, std::iter::once(text)) {
+    let loaded = match load_all(std::iter::once(text)) {
         Ok(loaded) => loaded,
         Err(error) => return cx.out.error(&error),
     };
@@ -216,7 +213,7 @@ fn restore(cx: &mut Cx<'_>, args: &Args<'_>) {
         }
         Err(_) => return cx.out.error("ERR failed loading functions payload"),
     };
-    let come = match load_all(cx, texts.iter().map(Vec::as_slice)) {
+    let come = match load_all(texts.iter().map(Vec::as_slice)) {
         Ok(come) => come,
         Err(error) => return cx.out.error(&error),
     };

@@ -200,8 +200,7 @@ impl State {
     /// Reads the libraries of functions of the database, which has just been opened.
     pub(crate) fn load_functions(&mut self) -> Result<(), Error> {
         let Some(db) = self.db() else { return Ok(()) };
-        let log = &*self.log;
-        let read = with_runtime(|runtime| Functions::read(db, runtime, log));
+        let read = with_runtime(|runtime| Functions::read(db, runtime));
         if let Some(read) = read {
             self.scripts.functions = read?;
         }

@@ -106,7 +106,7 @@ impl Ran {
             crate::acl::note_of_script(state, denied);
         }
         for line in self.lines {
-            (state.log)(&line);
+            tracing::info!("{line}");
         }
         state.send_held_back(self.messages, epoch.max(state.newest));
     }

@@ -319,7 +319,7 @@ fn save(cx: &mut Cx<'_>) {
     match cx.state.acl.save(path) {
         Ok(()) => cx.out.ok(),
         Err(error) => {
-            (cx.state.log)(&format!("Cannot write {}: {error}", path.display()));
+            tracing::error!("Cannot write {}: {error}", path.display());
             cx.out.error(
                 "ERR There was an error trying to save the ACLs. Please check the server logs for \
                  more information",

@@ -313,7 +313,7 @@ fn rewrite_file(state: &mut State) -> Result<(), String> {
         })
         .collect();
     rewrite(&path, &changes).map_err(|error| {
-        (state.log)(&format!("CONFIG REWRITE of {}: {error}", path.display()));
+        tracing::error!("CONFIG REWRITE of {}: {error}", path.display());
         format!("ERR Rewriting config file: {error}")
     })
 }

@@ -55,7 +55,7 @@ fn debug(cx: &mut Cx<'_>, args: &Args<'_>) {
         }
         (b"log", 3) => {
             let text = String::from_utf8_lossy(args.at(2)).into_owned();
-            (cx.state.log)(&format!("DEBUG LOG: {text}"));
+            tracing::warn!("DEBUG LOG: {text}");
             cx.out.ok();
         }
         (b"step-elements", 3) => step_elements(cx, args.at(2)),

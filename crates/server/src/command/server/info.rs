@@ -432,6 +432,9 @@ fn counters(state: &mut State, to: &mut Fields, all: &Value) {
     );
     to.put("client_query_buffer_limit_disconnections", input);
     to.put("client_output_buffer_limit_disconnections", output);
+    let lines = perdura_logging::figures();
+    to.put("stderr_lines_written", lines.written);
+    to.put("stderr_lines_lost", lines.lost);
     to.put("keyspace_hits", stats.hits);
     to.put("keyspace_misses", stats.misses);
     to.put("pubsub_channels", state.topics.count(Topic::Channel));

@@ -5,18 +5,13 @@ use crate::net::Stream;
 use crate::options::ServerOptions;
 use crate::testbed::{Testbed, connection};
 use mio::Poll;
+use perdura_logging::Capture;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
-
-type Lines = Arc<Mutex<Vec<String>>>;
 
 /// A loop with one client whose socket takes nothing more, and the client's end.
-fn server() -> (EventLoop, UnixStream, Lines) {
-    let lines = Lines::default();
-    let log = Arc::clone(&lines);
+fn server() -> (EventLoop, UnixStream) {
     let bed = Testbed::new();
-    let log = Arc::new(move |line: &str| log.lock().expect("a line").push(String::from(line)));
-    let mut state = bed.state(ServerOptions::default(), Options::new("unused"), log);
+    let mut state = bed.state(ServerOptions::default(), Options::new("unused"));
     let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
     ours.set_nonblocking(true).expect("a socket");
     let stream = Stream::Unix(mio::net::UnixStream::from_std(ours));
@@ -27,7 +22,7 @@ fn server() -> (EventLoop, UnixStream, Lines) {
     state.connections.put(index, client);
     let poll = Poll::new().expect("a poller");
     let server = EventLoop::new(poll, Vec::new(), None, state, bed.messages).expect("a loop");
-    (server, theirs, lines)
+    (server, theirs)
 }
 
 fn change(server: &mut EventLoop, change: impl FnOnce(&mut crate::connection::Connection)) {
@@ -38,14 +33,14 @@ fn change(server: &mut EventLoop, change: impl FnOnce(&mut crate::connection::Co
 
 #[test]
 fn a_client_that_takes_nothing_and_waits_for_its_end_is_disconnected_within_30_s() {
-    let (mut server, _end, lines) = server();
+    let ((mut server, _end), log) = (server(), Capture::default());
     change(&mut server, |client| client.closing = true);
     for look in 0..LOOKS_MAX {
         assert!(server.state.connections.get(0).is_some(), "look {look}");
-        server.end_mutual_waits();
+        log.run(|| server.end_mutual_waits());
     }
     assert!(server.state.connections.get(0).is_none());
-    let lines = lines.lock().expect("lines");
+    let lines = log.lines();
     let [line] = &lines[..] else {
         panic!("{lines:?}")
     };
@@ -56,18 +51,18 @@ fn a_client_that_takes_nothing_and_waits_for_its_end_is_disconnected_within_30_s
 
 #[test]
 fn a_client_that_is_read_or_takes_something_now_and_then_stays() {
-    let (mut server, _end, lines) = server();
+    let ((mut server, _end), log) = (server(), Capture::default());
     for _ in 0..3 * LOOKS_MAX {
-        server.end_mutual_waits();
+        log.run(|| server.end_mutual_waits());
     }
     change(&mut server, |client| client.closing = true);
     for look in 1..3 * LOOKS_MAX {
-        server.end_mutual_waits();
+        log.run(|| server.end_mutual_waits());
         if look % (LOOKS_MAX - 1) == 0 {
             change(&mut server, |client| client.has_taken());
         }
         change(&mut server, |client| client.full = true);
     }
     assert!(server.state.connections.get(0).is_some());
-    assert!(lines.lock().expect("lines").is_empty());
+    assert!(log.lines().is_empty());
 }

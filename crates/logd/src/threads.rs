@@ -1,0 +1,16 @@
+//! Threads of a node. They log where the thread that starts them does: a program may have several nodes, each with a log.
+
+use std::io;
+use std::thread::{Builder, JoinHandle};
+
+use tracing::dispatcher::{get_default, with_default};
+
+/// Starts a thread.
+///
+/// # Errors
+/// The system's, if it has no thread.
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    let log = get_default(Clone::clone);
+    let thread = Builder::new().name(name.into());
+    thread.spawn(move || with_default(&log, run))
+}

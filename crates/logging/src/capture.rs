@@ -1,0 +1,25 @@
+//! The events of some code as lines in memory, for tests of what is logged.
+
+use std::sync::Arc;
+
+use crate::queue::Queue;
+use crate::subscriber::Lines;
+use crate::{LogFormat, LogLevel};
+
+/// Lines in memory.
+#[derive(Clone, Default)]
+pub struct Capture(Arc<Queue>);
+
+impl Capture {
+    /// Runs `f`, whose events become lines here: those of this thread, and of threads that log where their parents do.
+    pub fn run<T>(&self, f: impl FnOnce() -> T) -> T {
+        let lines = Lines::new(Arc::clone(&self.0), LogLevel::Debug, LogFormat::Text);
+        tracing::subscriber::with_default(lines, f)
+    }
+
+    /// Returns all lines so far.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        self.0.texts()
+    }
+}

@@ -1,0 +1,238 @@
+//! Changes of the database's state, each in the log once, when it happens: writes refused and resumed, work that fails and works
+//! again, the archive away and back, alarms, nodes lost and back.
+
+use super::EventLoop;
+use crate::engine::{Db, Delayed};
+use tracing::Level;
+
+/// The conditions that the log has reported.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Conditions {
+    /// Whether the log has no room.
+    log_full: bool,
+    /// Where runs go while there is an archive: `none`, `waiting` or `draining`, as in INFO.
+    backlog: String,
+    /// Runs that wait for the archive.
+    runs: u64,
+    /// The alarm about the archive.
+    alarm: Option<String>,
+}
+
+/// A line of the log.
+type Said = (Level, String);
+
+impl Conditions {
+    fn of(db: &Db) -> Conditions {
+        let stats = db.stats();
+        let backlog = stats.archive.map(|archive| archive.backlog);
+        let backlog = backlog.unwrap_or_default();
+        Conditions {
+            log_full: stats.log.disk_full,
+            backlog: backlog.state.into(),
+            runs: backlog.runs,
+            alarm: db.alarm(),
+        }
+    }
+
+    /// Takes the present conditions over. Returns the lines about those that have changed.
+    fn replace(&mut self, now: Conditions) -> Vec<Said> {
+        let mut lines = Vec::new();
+        if now.log_full != self.log_full {
+            lines.push(match now.log_full {
+                true => (Level::ERROR, "The log has no room: writes are refused and reads go on. Free space on the disk of the log".into()),
+                false => (Level::INFO, "The log has room again: writes resume".into()),
+            });
+        }
+        let is_away = now.backlog == "waiting";
+        if now.backlog != self.backlog {
+            let was_away = self.backlog == "waiting";
+            let had_waited = was_away || self.backlog == "draining";
+            let alarm = now.alarm.clone().unwrap_or_default();
+            match now.backlog.as_str() {
+                "waiting" => lines.push((Level::ERROR, format!("Archive away: {alarm}"))),
+                "draining" if was_away => {
+                    lines.push((
+                        Level::INFO,
+                        format!(
+                            "Archive back: it gets the {} runs that have waited",
+                            now.runs
+                        ),
+                    ));
+                }
+                _ if had_waited => {
+                    lines.push((
+                        Level::INFO,
+                        "Archive back: it has all runs that have waited".into(),
+                    ));
+                }
+                _ => {}
+            }
+        }
+        // What waits for an archive that is away grows, which is no change of state.
+        let of_archive = |alarm: &Option<String>, is_away: bool| alarm.clone().filter(|_| !is_away);
+        let before = of_archive(&self.alarm, self.backlog == "waiting");
+        let alarm = of_archive(&now.alarm, is_away);
+        match (&before, &alarm) {
+            (Some(before), Some(alarm)) if without_numbers(before) == without_numbers(alarm) => {}
+            (_, Some(alarm)) => lines.push((Level::ERROR, format!("ALARM: the archive: {alarm}"))),
+            (Some(_), None) if !is_away => {
+                lines.push((
+                    Level::INFO,
+                    "No longer an alarm: the archive is proven".into(),
+                ));
+            }
+            (Some(_) | None, None) => {}
+        }
+        *self = now;
+        lines
+    }
+}
+
+/// A text without its figures: it is another alarm only if its words are others.
+fn without_numbers(text: &str) -> String {
+    text.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+/// Returns the lines about work that begins to fail, and about work that no longer does.
+fn changes_of_delays(before: &[Delayed], now: &[Delayed]) -> Vec<Said> {
+    let lacks = |list: &[Delayed], work: &str| list.iter().all(|one| one.work != work);
+    let begun = now.iter().filter(|one| lacks(before, &one.work));
+    let begun = begun.map(|Delayed { work, error, .. }| {
+        let line = format!("{} failed and is tried again: {error}", capital(work));
+        (Level::WARN, line)
+    });
+    let ended = before.iter().filter(|one| lacks(now, &one.work));
+    let ended = ended.map(|one| (Level::INFO, format!("{} works again", capital(&one.work))));
+    begun.chain(ended).collect()
+}
+
+/// A text that begins a sentence.
+fn capital(text: &str) -> String {
+    let mut rest = text.chars();
+    let first = rest.next().map(|c| c.to_ascii_uppercase());
+    first.into_iter().chain(rest).collect()
+}
+
+fn say(lines: Vec<Said>) {
+    for (level, line) in lines {
+        match level {
+            Level::ERROR => tracing::error!("{line}"),
+            Level::WARN => tracing::warn!("{line}"),
+            _ => tracing::info!("{line}"),
+        }
+    }
+}
+
+impl EventLoop {
+    /// Reports what has changed of the database's conditions.
+    pub(super) fn look_at_conditions(&mut self) {
+        if let Some(now) = self.state.db().map(Conditions::of) {
+            say(self.state.conditions.replace(now));
+        }
+    }
+
+    /// Reports the work that a failing disk begins to delay, and the work that it no longer does.
+    pub(super) fn look_for_delays(&mut self) {
+        if let Some(now) = self.state.db().map(Db::delayed) {
+            say(changes_of_delays(&self.state.delayed, &now));
+            self.state.delayed = now;
+        }
+    }
+
+    /// Reports how the view of the log's nodes has changed.
+    pub(super) fn tell_views(&self) {
+        for line in self.state.db().map(Db::take_views).unwrap_or_default() {
+            tracing::warn!("The log's nodes: {line}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn archive(backlog: &str, alarm: Option<&str>) -> Conditions {
+        Conditions {
+            backlog: backlog.into(),
+            runs: 3,
+            alarm: alarm.map(Into::into),
+            ..Conditions::default()
+        }
+    }
+
+    #[test]
+    fn each_change_of_state_is_one_line_and_no_change_is_none() {
+        let mut known = Conditions::default();
+        let full = Conditions {
+            log_full: true,
+            ..archive("none", None)
+        };
+        let steps = [
+            (archive("none", None), vec![]),
+            (full.clone(), vec!["ERROR The log has no room"]),
+            (full, vec![]),
+            (
+                archive("none", None),
+                vec!["INFO The log has room again: writes resume"],
+            ),
+            (
+                archive("waiting", Some("the archive is away (no); 1 runs")),
+                vec!["ERROR Archive away: the archive is away"],
+            ),
+            (
+                archive("waiting", Some("the archive is away (no); 2 runs")),
+                vec![],
+            ),
+            (
+                archive("draining", None),
+                vec!["INFO Archive back: it gets the 3 runs"],
+            ),
+            (
+                archive("none", None),
+                vec!["INFO Archive back: it has all runs"],
+            ),
+            (
+                archive("none", Some("4 checkpoints")),
+                vec!["ERROR ALARM: the archive: 4 checkpoints"],
+            ),
+            (archive("none", Some("5 checkpoints")), vec![]),
+            (
+                archive("none", Some("a proof failed")),
+                vec!["ERROR ALARM: the archive: a proof"],
+            ),
+            (archive("none", None), vec!["INFO No longer an alarm"]),
+        ];
+        for (number, (now, wanted)) in steps.into_iter().enumerate() {
+            let said = known.replace(now);
+            let lines: Vec<String> = said
+                .iter()
+                .map(|(level, line)| format!("{level} {line}"))
+                .collect();
+            assert_eq!(lines.len(), wanted.len(), "{number}: {lines:?}");
+            let all = lines
+                .iter()
+                .zip(&wanted)
+                .all(|(line, start)| line.starts_with(start));
+            assert!(all, "{number}: {lines:?}");
+        }
+    }
+
+    #[test]
+    fn work_that_fails_is_reported_once_and_when_it_works_again() {
+        let failing = |attempts| Delayed {
+            work: "a checkpoint".into(),
+            error: "no space".into(),
+            attempts,
+        };
+        let lines = |before: &[Delayed], now: &[Delayed]| {
+            let lines = changes_of_delays(before, now);
+            lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            lines(&[], &[failing(1)]),
+            ["A checkpoint failed and is tried again: no space"]
+        );
+        assert!(lines(&[failing(1)], &[failing(2)]).is_empty());
+        assert_eq!(lines(&[failing(2)], &[]), ["A checkpoint works again"]);
+    }
+}
