@@ -9,7 +9,7 @@ pub(crate) use perdura::{
 };
 
 #[cfg(test)]
-pub(crate) use perdura::{Receipt, Rung};
+pub(crate) use perdura::{Receipt, Rung, UNDECLARED_KEY};
 
 /// An engine's error as a reply, with the code that Redis clients look for.
 pub(crate) fn error_text(error: &Error) -> String {

@@ -4,7 +4,7 @@
 //! requests wait and its replies keep their order. Its keys are watched as those of a WATCH are.
 //! What it has gathered is on its client's account. It ends without a reply if its client is gone.
 
-use crate::acl;
+use crate::acl::{self, User};
 use crate::command::dispatch::{Begun, add_partitions, failed, note_run, run_data};
 use crate::command::steps::{Progress, Step, Work};
 use crate::command::wait::{answer, serve};
@@ -205,7 +205,7 @@ impl State {
         } else {
             // What the client itself hears of its change comes behind its reply.
             self.begin_running(job.seat, connection.session.resp3);
-            let turn = self.try_step(&mut job);
+            let turn = self.try_step(&mut job, &connection.session.user);
             self.end_running();
             turn
         };
@@ -245,7 +245,7 @@ impl State {
         }
     }
 
-    fn try_step(&mut self, job: &mut Job) -> Turn {
+    fn try_step(&mut self, job: &mut Job, user: &User) -> Turn {
         let Stage::Ready(db) = &self.stage else {
             return Turn::Again;
         };
@@ -255,6 +255,7 @@ impl State {
         let mut step = Step::new(self.steps);
         let result = db.try_transact_at(&partitions, self.wall_ms(), |tx| {
             let mut data = Data::new(self, db, tx, job.database);
+            data.run_for(user);
             let stepped = data.step(job.work.as_mut(), (job.begun.command, &args), &mut step)?;
             Ok((stepped, data.finish()?))
         });

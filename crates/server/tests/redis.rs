@@ -4,6 +4,7 @@
 
 mod redis {
     pub mod acl;
+    pub mod acl_keys;
     pub mod blocking;
     pub mod browsers;
     pub mod client;

@@ -407,6 +407,7 @@ impl Executor {
             accounted: 0,
             account_at: ACCOUNT_STEP_BYTES,
             packing: Packing::FULL,
+            names: None,
         }
     }
 

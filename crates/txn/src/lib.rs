@@ -27,6 +27,7 @@
 mod collections;
 mod drafts;
 pub mod executor;
+mod names;
 pub mod ordered;
 mod packing;
 mod sink;
@@ -43,6 +44,7 @@ pub use perdura_heap::{
 };
 
 pub use executor::{Executor, ExecutorOptions, Manner, Ticket};
+pub use names::UNDECLARED_KEY;
 pub use ordered::{CommandCall, Says};
 pub use packing::Packing;
 pub use sink::Sink;

@@ -13,6 +13,7 @@ use perdura_heap::{
 use perdura_wal::Wal;
 use smallvec::SmallVec;
 
+use crate::names::{self, Names};
 use crate::packing::Packing;
 use crate::typed::Typed;
 use crate::verb::{Marks, Verb};
@@ -52,6 +53,8 @@ pub struct Tx<'a> {
     pub(crate) account_at: usize,
     /// The limits of packed collections.
     pub(crate) packing: Packing,
+    /// The keys that it may use, if not all.
+    pub(crate) names: Option<Names>,
 }
 
 impl<'a> Tx<'a> {
@@ -234,6 +237,14 @@ impl<'a> Tx<'a> {
     }
 
     pub(crate) fn place(&self, key: &[u8]) -> Result<(usize, KeyHash)> {
+        if let Some(names) = &self.names {
+            names::check(names, self.geometry.hash(key))?;
+        }
+        self.place_any(key)
+    }
+
+    /// As [`place`](Self::place), for a key that the transaction need not be allowed to use.
+    pub(crate) fn place_any(&self, key: &[u8]) -> Result<(usize, KeyHash)> {
         self.use_pages();
         let hash = self.geometry.hash(key);
         let partition = self.geometry.partition_of(hash);

@@ -54,8 +54,6 @@ pub(crate) struct Selector {
     allowed: Vec<u64>,
     /// Whether commands that are not there yet are allowed too.
     pub future: bool,
-    /// Whether nothing was taken from all commands.
-    pub all_commands: bool,
     /// Of commands that are not allowed, the first arguments with which they are.
     pub first_words: BTreeMap<usize, Vec<Vec<u8>>>,
     /// Whether every key is allowed.
@@ -74,7 +72,6 @@ impl Selector {
         Selector {
             allowed: vec![0; CATALOG.len().div_ceil(64)],
             future: false,
-            all_commands: false,
             first_words: BTreeMap::new(),
             all_keys: false,
             keys: Vec::new(),
@@ -102,7 +99,6 @@ impl Selector {
             self.allowed[number / 64] |= bit;
         } else {
             self.allowed[number / 64] &= !bit;
-            self.all_commands = false;
         }
         self.first_words.remove(&number);
     }
@@ -111,7 +107,6 @@ impl Selector {
     pub(crate) fn change_all(&mut self, allow: bool) {
         self.allowed.fill(if allow { u64::MAX } else { 0 });
         self.future = allow;
-        self.all_commands = allow;
         self.first_words.clear();
     }
 
@@ -126,7 +121,8 @@ impl Selector {
 
     /// Whether it allows whatever there is.
     pub(crate) fn unlimited(&self) -> bool {
-        self.all_commands && self.all_keys && self.all_channels
+        let all_commands = self.future && self.allowed.iter().all(|bits| *bits == u64::MAX);
+        all_commands && self.all_keys && self.all_channels
     }
 
     /// Whether a key may be used so.
@@ -188,13 +184,6 @@ impl Selector {
                 })
             }
         };
-        if entry.name == "sort" && args.len() > 1 {
-            check(0, args.at(1), entry.first)?;
-            return match sort_option(args, b"STORE") {
-                Some(stored) => check(1, args.at(stored), entry.others),
-                None => Ok(()),
-            };
-        }
         let first = entry.key_use(args, true).access();
         for (at, key) in entry.command.key_args(args).enumerate() {
             check(at, key, if at == 0 { first } else { entry.others })?;
@@ -220,24 +209,4 @@ impl Selector {
         }
         Ok(())
     }
-}
-
-/// Where the argument of an option of SORT stands; the last one counts. It reads the options as SORT
-/// itself does, so that what is checked is what is done. (Redis's own list of keys takes the name behind
-/// STORE for an option again.)
-pub(crate) fn sort_option(args: &Args<'_>, name: &[u8]) -> Option<usize> {
-    let (mut at, mut found) = (2, None);
-    while at < args.len() {
-        let word = args.at(at);
-        let takes: usize = match word.to_ascii_uppercase().as_slice() {
-            b"LIMIT" => 2,
-            b"BY" | b"GET" | b"STORE" => 1,
-            _ => 0,
-        };
-        if word.eq_ignore_ascii_case(name) && at + 1 < args.len() {
-            found = Some(at + 1);
-        }
-        at += 1 + takes;
-    }
-    found
 }

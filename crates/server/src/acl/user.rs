@@ -1,9 +1,9 @@
 //! A user: a name, passwords and rules.
 
-use super::catalog::CATALOG;
+use super::catalog::{Access, CATALOG};
 use super::secret::{Mark, Secret};
-use super::selector::{Denied, Selector, sort_option};
-use crate::command::Command;
+use super::selector::{Denied, Selector};
+use crate::command::{Command, Keys};
 use crate::resp::parse::Args;
 use std::sync::Arc;
 
@@ -123,7 +123,10 @@ impl User {
         command: &Command,
         args: &Args<'_>,
     ) -> Result<(), &'static str> {
-        if self.unlimited || !matches!(command.name, "sort" | "sort_ro") {
+        let Keys::Sort(grammar) = command.keys else {
+            return Ok(());
+        };
+        if self.unlimited {
             return Ok(());
         }
         let number = CATALOG.number(command, None);
@@ -131,13 +134,27 @@ impl User {
         if full(&self.root) || self.selectors.iter().any(full) {
             return Ok(());
         }
-        let by = sort_option(args, b"BY").filter(|at| args.at(*at).contains(&b'*'));
-        match (by, sort_option(args, b"GET")) {
-            (Some(by), Some(get)) if get < by => Err("GET"),
-            (Some(_), _) => Err("BY"),
-            (None, Some(_)) => Err("GET"),
-            (None, None) => Ok(()),
+        for found in grammar.walk(args) {
+            match found.word.map(|word| word.name) {
+                Some("BY") if args.at(found.at + 1).contains(&b'*') => return Err("BY"),
+                Some("GET") => return Err("GET"),
+                Some(_) => {}
+                // SORT reads no further either.
+                None => break,
+            }
         }
+        Ok(())
+    }
+
+    /// Returns whether its rules allow every key.
+    pub(crate) fn has_every_key(&self) -> bool {
+        self.root.all_keys && self.selectors.iter().all(|selector| selector.all_keys)
+    }
+
+    /// Returns whether some of its rules allow a key to be used so.
+    pub(crate) fn may_use(&self, key: &[u8], wanted: Access) -> bool {
+        let mut all = std::iter::once(&self.root).chain(&self.selectors);
+        all.any(|selector| selector.allows_key(key, wanted))
     }
 
     /// Whether it may listen to a channel or a pattern.

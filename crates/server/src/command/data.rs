@@ -4,7 +4,8 @@
 use super::event::{Class, Event};
 use super::scripts::ran::Ran;
 use super::steps::{self, Progress, Step, Work};
-use super::{Command, DataFn, Run, Told, flag, notice};
+use super::{Command, DataFn, Keys, Run, Told, flag, notice};
+use crate::acl::User;
 #[cfg(doc)]
 use crate::ahead::AHEAD_KEYS;
 use crate::blocking::{Nothing, Wait};
@@ -121,6 +122,8 @@ pub(crate) struct Data<'a, 'tx> {
     events: Vec<Event>,
     changes: u64,
     errors: u64,
+    /// True if a command may use only keys that it declares.
+    keeps_to_keys: bool,
     /// Whether the client may be kept waiting.
     may_wait: bool,
     /// Whether it has been waiting, and is tried again.
@@ -204,6 +207,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
             events: Vec::new(),
             changes: 0,
             errors: 0,
+            keeps_to_keys: cfg!(debug_assertions),
             may_wait: true,
             is_retry: false,
             later: None,
@@ -211,6 +215,27 @@ impl<'a, 'tx> Data<'a, 'tx> {
             prepared: None,
             ran: None,
         }
+    }
+
+    /// Sets the user whose commands run. For a user who may not use every key, a command that uses an
+    /// undeclared key fails: a bug in its list of keys must not lead around access control.
+    pub(crate) fn run_for(&mut self, user: &User) {
+        self.keeps_to_keys |= !user.has_every_key();
+    }
+
+    /// Does a command's work with only the keys that it declares, if that matters.
+    fn with_keys<R>(
+        &mut self,
+        (command, args): (&Command, &Args<'_>),
+        work: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        if !self.keeps_to_keys || matches!(command.keys, Keys::All) || command.has(flag::SCRIPTS) {
+            return work(self);
+        }
+        self.tx.allow_only(command.key_args(args));
+        let done = work(self);
+        self.tx.allow_all_keys();
+        done
     }
 
     /// The client may not be kept waiting, as within MULTI.
@@ -280,11 +305,11 @@ impl<'a, 'tx> Data<'a, 'tx> {
         };
         // The commands of a script tell of its keys.
         if self.notices == 0 || command.has(flag::SCRIPTS) {
-            return self.run_plainly(run, args, out);
+            return self.with_keys((command, args), |data| data.run_plainly(run, args, out));
         }
         let absent = notice::before(self, self.notices, command, args)?;
         let (start, first) = (out.buf.len(), self.events.len());
-        self.run_plainly(run, args, out)?;
+        self.with_keys((command, args), |data| data.run_plainly(run, args, out))?;
         if self.later.is_none() && out.buf.get(start) != Some(&b'-') {
             let mut events = std::mem::take(&mut self.events);
             notice::after(self, &mut events, first, absent)?;
@@ -347,10 +372,10 @@ impl<'a, 'tx> Data<'a, 'tx> {
         (command, args): (&Command, &Args<'_>),
         step: &mut Step,
     ) -> Result<Result<Progress, Cow<'static, str>>, Error> {
-        let stepped = match work.step(self, args, step) {
-            Ok(Progress::Complete) => self.store(work, (command, args)),
+        let stepped = self.with_keys((command, args), |data| match work.step(data, args, step) {
+            Ok(Progress::Complete) => data.store(work, (command, args)),
             other => other,
-        };
+        });
         match stepped {
             Ok(progress) => Ok(Ok(progress)),
             Err(Stop::Abort(abort)) => Err(abort),

@@ -2,6 +2,7 @@
 
 use super::Group;
 use super::flag::LOADING;
+use super::options::{Role, Word as OptionWord};
 use super::spec::{Command, family};
 use super::table::all;
 use super::{Cx, Keys, SYNTAX, flag};
@@ -260,7 +261,7 @@ fn head(command: &Command, (name, arity): (&str, i8), entry: Option<&Entry>, out
             i64::from(last),
             i64::try_from(step).unwrap_or(0),
         ),
-        Keys::Sort | Keys::Stored { .. } => (1, 1, 1),
+        Keys::Sort(_) | Keys::Stored(_) => (1, 1, 1),
         Keys::Migrate => (3, 3, 1),
         Keys::Counted { dest, .. } => (i64::from(dest), i64::from(dest), i64::from(dest)),
         Keys::None | Keys::All | Keys::Streams { .. } => (0, 0, 0),
@@ -350,7 +351,7 @@ fn key_specs(command: &Command, entry: Option<&Entry>, out: &mut Out<'_>) {
     let mut specs = Vec::new();
     match keys_of(command, entry) {
         Keys::None | Keys::All => {}
-        Keys::Sort => {
+        Keys::Sort(_) => {
             let anywhere = || Spec::new(Begin::Anywhere, ("unknown", Vec::new()));
             specs.push((head, Spec::range(Begin::Index(1), 0, 1, 0)));
             specs.push((head, anywhere()));
@@ -358,13 +359,18 @@ fn key_specs(command: &Command, entry: Option<&Entry>, out: &mut Out<'_>) {
                 specs.push((tail, anywhere()));
             }
         }
-        Keys::Stored { from } => {
+        Keys::Stored(grammar) => {
             specs.push((head, Spec::range(Begin::Index(1), 0, 1, 0)));
-            for word in ["STORE", "STOREDIST"] {
-                specs.push((tail, Spec::range(Begin::Word(word, int(from)), 0, 1, 0)));
+            let targets = grammar
+                .words
+                .iter()
+                .filter(|word| word.role == Role::Target);
+            for OptionWord { name, .. } in targets {
+                let begin = Begin::Word(name, int(grammar.from));
+                specs.push((tail, Spec::range(begin, 0, 1, 0)));
             }
         }
-        Keys::Streams { from } => {
+        Keys::Streams { from, .. } => {
             let begin = Begin::Word("STREAMS", int(from));
             specs.push((head, Spec::range(begin, -1, 1, 2)));
         }

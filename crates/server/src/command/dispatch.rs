@@ -370,7 +370,7 @@ pub(crate) fn add_partitions(
     args: &Args<'_>,
     partitions: &mut PartitionSet,
 ) {
-    if matches!(command.keys, Keys::All | Keys::Sort) {
+    if matches!(command.keys, Keys::All | Keys::Sort(_)) {
         partitions.union(&db.all_partitions());
     }
     for key in command.key_args(args) {
@@ -401,6 +401,7 @@ pub(crate) fn run_data(
         // The engine may run this again: then the first reply never was.
         replies.buf.truncate(start);
         let mut data = Data::new(state, db, tx, session.database);
+        data.run_for(&session.user);
         if begun.vainly >= BEGINNINGS {
             data.hurry();
         }

@@ -18,6 +18,7 @@ pub(crate) mod keys;
 pub(crate) mod lists;
 pub(crate) mod lookup;
 pub(crate) mod notice;
+pub(crate) mod options;
 pub(crate) mod refused;
 pub(crate) mod scripts;
 pub(crate) mod server;

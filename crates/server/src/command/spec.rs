@@ -3,8 +3,8 @@
 //! Every family of commands describes its own in a table of rows; `table` joins them. A row is
 //! all that dispatch, COMMAND, access control and the documents know about a command.
 
+use super::options::{Grammar, Role};
 use super::{DataFn, PlainFn, Run, wrong_arity};
-use crate::acl::selector::sort_option;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 
@@ -49,13 +49,15 @@ pub(crate) enum Keys {
     Range { first: usize, last: i8, step: usize },
     /// Argument `at` says how many follow it; with `dest` the first argument is one too.
     Counted { at: usize, dest: bool },
-    /// Those of SORT: the first argument and the one behind STORE. Its patterns may lead to any
-    /// partition.
-    Sort,
-    /// The first argument and those behind STORE and STOREDIST, which stand at `from` or later.
-    Stored { from: usize },
-    /// The first half of the arguments behind STREAMS, which stands at `from` or later.
-    Streams { from: usize },
+    /// Those of SORT: the first argument and its target. Its patterns may lead to any partition.
+    Sort(&'static Grammar),
+    /// The first argument and the target that an option names.
+    Stored(&'static Grammar),
+    /// The first half of the arguments behind STREAMS, which COMMAND says to look for from `from` on.
+    Streams {
+        grammar: &'static Grammar,
+        from: usize,
+    },
     /// Those of MIGRATE: the third argument or, if that is empty, those behind KEYS.
     Migrate,
     /// All partitions.
@@ -330,8 +332,8 @@ struct Places {
     first: usize,
     end: usize,
     step: usize,
-    /// More keys, behind the others.
-    more: [Option<usize>; 2],
+    /// One more key, behind the others.
+    more: Option<usize>,
 }
 
 impl Iterator for Places {
@@ -348,8 +350,7 @@ impl Iterator for Places {
             self.first += self.step;
             return Some(at);
         }
-        let [first, second] = &mut self.more;
-        first.take().or_else(|| second.take())
+        self.more.take()
     }
 }
 
@@ -358,7 +359,7 @@ const NO_PLACES: Places = Places {
     first: 1,
     end: 1,
     step: 1,
-    more: [None; 2],
+    more: None,
 };
 
 impl Keys {
@@ -391,7 +392,7 @@ impl Keys {
         match self {
             Keys::Counted { at, dest } => {
                 let count = (at < end).then(|| parse_i64(args.at(at))).flatten();
-                let count = count.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+                let count = count.map_or(0, |n| usize::try_from(n).unwrap_or(0));
                 Places {
                     dest: dest && end > 1,
                     first: at + 1,
@@ -399,27 +400,19 @@ impl Keys {
                     ..NO_PLACES
                 }
             }
-            Keys::Sort => Places {
+            Keys::Sort(grammar) | Keys::Stored(grammar) => Places {
                 end: end.min(2),
-                more: [sort_option(args, b"STORE"), None],
+                more: grammar.last(args, Role::Target),
                 ..NO_PLACES
             },
-            Keys::Stored { from } => {
-                let behind = |word| find(word, from).map(|at| at + 1).filter(|at| *at < end);
+            Keys::Streams { grammar, .. } => {
+                let keys = grammar.streams(args);
                 Places {
-                    end: end.min(2),
-                    more: [behind(b"STORE"), behind(b"STOREDIST")],
+                    first: keys.start,
+                    end: keys.end,
                     ..NO_PLACES
                 }
             }
-            Keys::Streams { from } => match find(b"STREAMS", from) {
-                Some(at) => Places {
-                    first: at + 1,
-                    end: at + 1 + (end - at - 1) / 2,
-                    ..NO_PLACES
-                },
-                None => NO_PLACES,
-            },
             Keys::Migrate => match find(b"KEYS", 6).filter(|at| at + 1 < end) {
                 _ if end < 4 => NO_PLACES,
                 None => Places {

@@ -121,12 +121,13 @@ fn attempt(
     let args = narrowed.args();
     let mut partitions = PartitionSet::empty();
     add_partitions(db, waiter.command, &args, &mut partitions);
-    let resp3 = connection.session.resp3;
+    let (resp3, user) = (connection.session.resp3, &connection.session.user);
     let replies = &mut connection.replies;
     let start = replies.buf.len();
     let result = db.transact(&partitions, |tx| {
         replies.buf.truncate(start);
         let mut data = Data::new(state, db, tx, waiter.database);
+        data.run_for(user);
         data.retry();
         match shape_of(data.tx, data.table, key)? {
             Some(shape) if shape == Some(waiter.wait.shape) => {}

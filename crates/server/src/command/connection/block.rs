@@ -256,7 +256,7 @@ fn run_steps(
         }
     };
     let writes = block.writes();
-    let (state, out) = (&*cx.state, &mut cx.out);
+    let (state, session, out) = (&*cx.state, &*cx.session, &mut cx.out);
     let mut ran: Vec<Duration> = Vec::with_capacity(steps.len());
     let mut failed: Vec<(usize, Vec<u8>)> = Vec::new();
     let (outcome, ticket) = db.transact_at(partitions, state.wall_ms(), |tx| {
@@ -267,6 +267,7 @@ fn run_steps(
         tx.expect_rows(writes, block.bytes)?;
         let mut clock = Instant::now();
         let mut data = Data::new(state, db, tx, 0);
+        data.run_for(&session.user);
         data.hurry();
         for (at, ((command, owned), step)) in block.queue.iter().zip(steps).enumerate() {
             if at % AHEAD_KEYS == 0 {

@@ -4,6 +4,7 @@
 use super::{place, place_of, reply_distance, reply_place, unit};
 use crate::command::flag::{DENY_OOM, READ, WRITE};
 use crate::command::lists::integer;
+use crate::command::options::{Grammar, Role, Word, role, word};
 use crate::command::spec::{Command, Keys, ONE, TWO, data};
 use crate::command::zsets::ranges::store;
 use crate::command::{Data, Done, Group, SYNTAX, Stop};
@@ -19,7 +20,7 @@ const STORES: u32 = WRITE | DENY_OOM;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    data("georadius", -6, STORES, Keys::Stored { from: 6 }, georadius).doc(
+    data("georadius", -6, STORES, Keys::Stored(&RADIUS), georadius).doc(
         Group::Geo,
         "3.2.0",
         "Answers or stores the members around a place.",
@@ -33,7 +34,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         "georadiusbymember",
         -5,
         STORES,
-        Keys::Stored { from: 5 },
+        Keys::Stored(&MEMBER),
         georadiusbymember,
     )
     .doc(
@@ -58,6 +59,43 @@ pub(crate) static COMMANDS: &[Command] = &[
     ),
 ];
 
+/// The options: two of commands that may store, seven of all, four of an area, one of GEOSEARCHSTORE.
+const WORDS: [Word; 14] = [
+    role("STORE", Role::Target),
+    role("STOREDIST", Role::Target),
+    word("WITHDIST", 0),
+    word("WITHHASH", 0),
+    word("WITHCOORD", 0),
+    word("ANY", 0),
+    word("ASC", 0),
+    word("DESC", 0),
+    word("COUNT", 1),
+    word("FROMMEMBER", 1),
+    word("FROMLONLAT", 2),
+    word("BYRADIUS", 2),
+    word("BYBOX", 3),
+    word("STOREDIST", 0),
+];
+/// The place of the first option of all commands.
+const ALL: usize = 2;
+/// The place of the first option of an area.
+const AREA: usize = 9;
+
+/// A piece of the options, behind the first arguments.
+const fn grammar(from: usize, begin: usize, end: usize) -> Grammar {
+    Grammar {
+        from,
+        words: WORDS.split_at(end).0.split_at(begin).1,
+    }
+}
+
+static RADIUS: Grammar = grammar(6, 0, AREA);
+static RADIUS_RO: Grammar = grammar(6, ALL, AREA);
+static MEMBER: Grammar = grammar(5, 0, AREA);
+static MEMBER_RO: Grammar = grammar(5, ALL, AREA);
+static SEARCH: Grammar = grammar(2, ALL, WORDS.len() - 1);
+static SEARCH_STORE: Grammar = grammar(3, ALL, WORDS.len());
+
 const NO_MEMBER: &str = "ERR could not decode requested zset member";
 
 /// What the name of a command says.
@@ -77,6 +115,18 @@ impl Named {
         match self {
             Named::Search { stores: true } => 2,
             _ => 1,
+        }
+    }
+
+    /// The options.
+    fn grammar(self) -> &'static Grammar {
+        match self {
+            Named::Radius { stores: true } => &RADIUS,
+            Named::Radius { stores: false } => &RADIUS_RO,
+            Named::Member { stores: true } => &MEMBER,
+            Named::Member { stores: false } => &MEMBER_RO,
+            Named::Search { stores: false } => &SEARCH,
+            Named::Search { stores: true } => &SEARCH_STORE,
         }
     }
 
@@ -142,116 +192,92 @@ impl<'a> Query<'a> {
     /// Reads a request. A member is looked for in `set`; without a set nothing is said about it.
     fn parse(args: &Args<'a>, named: Named, set: Option<&Source<'_>>) -> Result<Query<'a>, Stop> {
         let mut query = Query::default();
-        let mut at = match named {
+        match named {
             Named::Radius { .. } => {
                 query.centre = Some(place(args, 2)?);
                 query.form = Some(circle(args, 4)?);
-                6
             }
-            Named::Member { .. } => {
-                if set.is_some() {
-                    query.centre = Some(place_of(set, args.at(2)).ok_or(NO_MEMBER)?);
-                    query.form = Some(circle(args, 3)?);
-                }
-                5
+            Named::Member { .. } if set.is_some() => {
+                query.centre = Some(place_of(set, args.at(2)).ok_or(NO_MEMBER)?);
+                query.form = Some(circle(args, 3)?);
             }
-            Named::Search { stores: false } => 2,
-            Named::Search { stores: true } => {
-                query.target = Some(Target {
-                    key: args.at(1),
-                    distances: false,
-                });
-                3
-            }
+            Named::Member { .. } | Named::Search { .. } => {}
+        }
+        let grammar = named.grammar();
+        let target = match named {
+            Named::Search { stores } => stores.then_some(1),
+            Named::Radius { .. } | Named::Member { .. } => grammar.last(args, Role::Target),
         };
-        while at < args.len() {
-            at += match query.output(args, at, named)? {
-                0 => query.area(args, at, named, set)?,
-                read => read,
-            };
+        query.target = target.map(|at| Target {
+            key: args.at(at),
+            distances: false,
+        });
+        for found in grammar.walk(args) {
+            let word = found.word.ok_or(SYNTAX)?.name;
+            if !query.output(args, found.at, word)? {
+                query.area(args, found.at, (word, set))?;
+            }
         }
         query.check(args, named)?;
         Ok(query)
     }
 
-    /// Reads an option that says what becomes of the members; returns how many words it has, 0 if it is
-    /// none.
-    fn output(&mut self, args: &Args<'a>, at: usize, named: Named) -> Result<usize, Stop> {
-        let (word, more) = (args.at(at), args.len() - at - 1);
-        let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
-        let old_store = matches!(
-            named,
-            Named::Radius { stores: true } | Named::Member { stores: true }
-        );
-        match () {
-            () if is("WITHDIST") => self.distances = true,
-            () if is("WITHHASH") => self.scores = true,
-            () if is("WITHCOORD") => self.places = true,
-            () if is("ANY") => self.any = true,
-            () if is("ASC") => self.first = Some(First::Nearest),
-            () if is("DESC") => self.first = Some(First::Farthest),
-            () if is("COUNT") && more >= 1 => {
+    /// Reads an option that says what becomes of the members. Returns whether it is one.
+    fn output(&mut self, args: &Args<'a>, at: usize, word: &str) -> Result<bool, Stop> {
+        match word {
+            "WITHDIST" => self.distances = true,
+            "WITHHASH" => self.scores = true,
+            "WITHCOORD" => self.places = true,
+            "ANY" => self.any = true,
+            "ASC" => self.first = Some(First::Nearest),
+            "DESC" => self.first = Some(First::Farthest),
+            "COUNT" => {
                 let count = u64::try_from(integer(args.at(at + 1))?).unwrap_or(0);
                 if count == 0 {
                     return Err("ERR COUNT must be > 0".into());
                 }
                 self.count = Some(count);
-                return Ok(2);
             }
-            () if (is("STORE") || is("STOREDIST")) && more >= 1 && old_store => {
-                self.target = Some(Target {
-                    key: args.at(at + 1),
-                    distances: is("STOREDIST"),
-                });
-                return Ok(2);
-            }
-            () if is("STOREDIST") && named == Named::Search { stores: true } => {
+            // The grammar has found the key, which is that of the last one.
+            "STORE" | "STOREDIST" => {
+                debug_assert!(self.target.is_some());
                 if let Some(target) = &mut self.target {
-                    target.distances = true;
+                    target.distances = word == "STOREDIST";
                 }
             }
-            () => return Ok(0),
+            _ => return Ok(false),
         }
-        Ok(1)
+        Ok(true)
     }
 
-    /// Reads an option that says which area is searched; returns how many words it has.
+    /// Reads an option that says which area is searched. A member is looked for in `set`.
     fn area(
         &mut self,
         args: &Args<'a>,
         at: usize,
-        named: Named,
-        set: Option<&Source<'_>>,
-    ) -> Result<usize, Stop> {
-        let (word, more) = (args.at(at), args.len() - at - 1);
-        let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+        (word, set): (&str, Option<&Source<'_>>),
+    ) -> Done {
         let other_form = |is_box: bool| match &self.form {
             Some((Form::Box { .. }, _)) => !is_box,
             Some((Form::Circle { .. }, _)) => is_box,
             None => false,
         };
-        if !matches!(named, Named::Search { .. }) {
-            return Err(SYNTAX.into());
-        }
-        if is("FROMMEMBER") && more >= 1 && self.from != Some(false) {
-            if set.is_some() {
-                self.centre = Some(place_of(set, args.at(at + 1)).ok_or(NO_MEMBER)?);
+        match word {
+            "FROMMEMBER" if self.from != Some(false) => {
+                if set.is_some() {
+                    self.centre = Some(place_of(set, args.at(at + 1)).ok_or(NO_MEMBER)?);
+                }
+                self.from = Some(true);
             }
-            self.from = Some(true);
-            Ok(2)
-        } else if is("FROMLONLAT") && more >= 2 && self.from != Some(true) {
-            self.centre = Some(place(args, at + 1)?);
-            self.from = Some(false);
-            Ok(3)
-        } else if is("BYRADIUS") && more >= 2 && !other_form(false) {
-            self.form = Some(circle(args, at + 1)?);
-            Ok(3)
-        } else if is("BYBOX") && more >= 3 && !other_form(true) {
-            self.form = Some(rectangle(args, at + 1)?);
-            Ok(4)
-        } else {
-            Err(SYNTAX.into())
+            "FROMLONLAT" if self.from != Some(true) => {
+                self.centre = Some(place(args, at + 1)?);
+                self.from = Some(false);
+            }
+            "BYRADIUS" if !other_form(false) => self.form = Some(circle(args, at + 1)?),
+            "BYBOX" if !other_form(true) => self.form = Some(rectangle(args, at + 1)?),
+            _ => return Err(SYNTAX.into()),
         }
+        Ok(())
     }
 
     /// Refuses what does not go together.

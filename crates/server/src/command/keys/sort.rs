@@ -6,6 +6,7 @@
 use crate::command::data::WRONG_TYPE;
 use crate::command::event::Class;
 use crate::command::flag::{DANGEROUS, DENY_OOM, READ, WRITE};
+use crate::command::options::{Grammar, Role, Word, role, word};
 use crate::command::spec::{Command, Keys, data};
 use crate::command::steps::{Sorted, Walk, Wanted};
 use crate::command::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop};
@@ -19,21 +20,57 @@ use std::cmp::Ordering;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    data("sort", -2, WRITE | DENY_OOM | DANGEROUS, Keys::Sort, sort).doc(
+    data(
+        "sort",
+        -2,
+        WRITE | DENY_OOM | DANGEROUS,
+        Keys::Sort(&STORING),
+        sort,
+    )
+    .doc(
         Group::Generic,
         "1.0.0",
         "Answers or stores the elements of a key in order.",
     ),
-    data("sort_ro", -2, READ | DANGEROUS, Keys::Sort, sort_ro).doc(
+    data(
+        "sort_ro",
+        -2,
+        READ | DANGEROUS,
+        Keys::Sort(&ANSWERING),
+        sort_ro,
+    )
+    .doc(
         Group::Generic,
         "7.0.0",
         "Answers the elements of a key in order.",
     ),
 ];
 
+const WORDS: [Word; 7] = [
+    word("ASC", 0),
+    word("DESC", 0),
+    word("ALPHA", 0),
+    word("LIMIT", 2),
+    role("BY", Role::Pattern),
+    role("GET", Role::Pattern),
+    role("STORE", Role::Target),
+];
+/// The options of SORT.
+static STORING: Grammar = Grammar {
+    from: 2,
+    words: &WORDS,
+};
+/// The options of SORT_RO: all but STORE.
+static ANSWERING: Grammar = Grammar {
+    from: 2,
+    words: WORDS.split_at(WORDS.len() - 1).0,
+};
+
 #[derive(Default)]
 struct Options<'a> {
     by: Option<&'a [u8]>,
+    /// True if some BY named no pattern, so that the elements stay as they are.
+    unsorted: bool,
     gets: Vec<&'a [u8]>,
     limit: Option<(i64, i64)>,
     descending: bool,
@@ -43,35 +80,27 @@ struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    fn parse(args: &Args<'a>, read_only: bool) -> Result<Self, Stop> {
-        let mut options = Options::default();
-        let mut at = 2;
-        while at < args.len() {
-            let (word, left) = (args.at(at), args.len() - at - 1);
-            let number = |n: usize| parse_i64(args.at(at + n)).ok_or(NOT_INTEGER);
-            match () {
-                () if word.eq_ignore_ascii_case(b"ASC") => options.descending = false,
-                () if word.eq_ignore_ascii_case(b"DESC") => options.descending = true,
-                () if word.eq_ignore_ascii_case(b"ALPHA") => options.alpha = true,
-                () if word.eq_ignore_ascii_case(b"LIMIT") && left >= 2 => {
-                    options.limit = Some((number(1)?, number(2)?));
-                    at += 2;
+    fn parse(args: &Args<'a>, grammar: &Grammar) -> Result<Self, Stop> {
+        let mut options = Options {
+            target: grammar.last(args, Role::Target),
+            ..Options::default()
+        };
+        for found in grammar.walk(args) {
+            let number = |n: usize| parse_i64(args.at(found.at + n)).ok_or(NOT_INTEGER);
+            match found.word.ok_or(SYNTAX)?.name {
+                "ASC" => options.descending = false,
+                "DESC" => options.descending = true,
+                "ALPHA" => options.alpha = true,
+                "LIMIT" => options.limit = Some((number(1)?, number(2)?)),
+                "BY" => {
+                    let pattern = args.at(found.at + 1);
+                    options.unsorted |= !pattern.contains(&b'*');
+                    options.by = Some(pattern);
                 }
-                () if word.eq_ignore_ascii_case(b"STORE") && left >= 1 && !read_only => {
-                    options.target = Some(at + 1);
-                    at += 1;
-                }
-                () if word.eq_ignore_ascii_case(b"BY") && left >= 1 => {
-                    options.by = Some(args.at(at + 1));
-                    at += 1;
-                }
-                () if word.eq_ignore_ascii_case(b"GET") && left >= 1 => {
-                    options.gets.push(args.at(at + 1));
-                    at += 1;
-                }
-                () => return Err(SYNTAX.into()),
+                "GET" => options.gets.push(args.at(found.at + 1)),
+                // The grammar has found the target.
+                _ => debug_assert!(options.target.is_some()),
             }
-            at += 1;
         }
         Ok(options)
     }
@@ -105,7 +134,8 @@ fn follow(data: &Data<'_, '_>, pattern: &[u8], element: &[u8]) -> Result<Option<
         None => (behind, None),
     };
     let key = [&pattern[..star], element, suffix].concat();
-    let Some(row) = data.tx.get(data.table, &key)? else {
+    // Access control lets only those use patterns who may read every key.
+    let Some(row) = data.tx.get_found(data.table, &key)? else {
         return Ok(None);
     };
     match field {
@@ -257,12 +287,12 @@ fn in_place(count: usize) -> Vec<Weighed> {
 
 /// `SORT key [BY pattern] [LIMIT offset count] [GET pattern …] [ASC|DESC] [ALPHA] [STORE key]`
 fn sort(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    run(data, args, out, false)
+    run(data, args, out, &STORING)
 }
 
 /// `SORT_RO key [BY pattern] [LIMIT offset count] [GET pattern …] [ASC|DESC] [ALPHA]`
 fn sort_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    run(data, args, out, true)
+    run(data, args, out, &ANSWERING)
 }
 
 /// The work on a large collection that is sorted by nothing but its elements.
@@ -287,14 +317,14 @@ fn in_steps(
     }))
 }
 
-fn run(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, read_only: bool) -> Done {
-    let mut options = Options::parse(args, read_only)?;
+fn run(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, grammar: &Grammar) -> Done {
+    let mut options = Options::parse(args, grammar)?;
     if let Some(work) = in_steps(data, args, &options)? {
         return Err(Stop::Long(Box::new(work)));
     }
     let (shape, elements) = elements(data, args.at(1))?;
     let target = options.target.map(|at| args.at(at));
-    let mut sorted = options.by.is_none_or(|pattern| pattern.contains(&b'*'));
+    let mut sorted = !options.unsorted;
     if !sorted && target.is_some() && shape == Some(Shape::Set) {
         // A set has no order that could be stored.
         (sorted, options.alpha, options.by) = (true, true, None);

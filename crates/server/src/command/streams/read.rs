@@ -9,6 +9,7 @@ use super::{Several, collect, consumer, count, reply_entry, reply_id, shown, str
 use crate::blocking::{Nothing, Wait};
 use crate::command::event::Class;
 use crate::command::flag::{BLOCKING, READ, WRITE};
+use crate::command::options::{Found, Grammar, Role, role, word};
 use crate::command::spec::{Command, data};
 use crate::command::{Data, Done, Group as Family, Keys, SYNTAX, Stop};
 use crate::engine::Shape;
@@ -23,7 +24,10 @@ pub(crate) static COMMANDS: &[Command] = &[
         "xread",
         -4,
         READ | BLOCKING,
-        Keys::Streams { from: 1 },
+        Keys::Streams {
+            grammar: &OPTIONS,
+            from: 1,
+        },
         xread,
     )
     .doc(
@@ -35,7 +39,10 @@ pub(crate) static COMMANDS: &[Command] = &[
         "xreadgroup",
         -7,
         WRITE | BLOCKING,
-        Keys::Streams { from: 4 },
+        Keys::Streams {
+            grammar: &OPTIONS,
+            from: 4,
+        },
         xreadgroup,
     )
     .doc(
@@ -44,6 +51,18 @@ pub(crate) static COMMANDS: &[Command] = &[
         "Delivers what is new in streams to a consumer of a group, once there is something.",
     ),
 ];
+
+/// The options of both commands.
+static OPTIONS: Grammar = Grammar {
+    from: 1,
+    words: &[
+        word("BLOCK", 1),
+        word("COUNT", 1),
+        word("GROUP", 2),
+        word("NOACK", 0),
+        role("STREAMS", Role::Streams),
+    ],
+};
 
 /// What both commands are asked for.
 #[derive(Default)]
@@ -64,45 +83,34 @@ struct Query<'a> {
 impl<'a> Query<'a> {
     fn parse(args: &Args<'a>, has_group: bool) -> Result<Query<'a>, Stop> {
         let mut query = Query::default();
-        let mut at = 1;
-        while at < args.len() {
-            let (word, more) = (args.at(at), args.len() - 1 - at);
-            let is = |known: &[u8]| word.eq_ignore_ascii_case(known);
-            let only_groups = |option: &str| {
-                let text = format!(
-                    "ERR The {option} option is only supported by XREADGROUP. You called XREAD instead."
-                );
-                if has_group {
-                    Ok(())
-                } else {
-                    Err(Stop::from(text))
+        let only_groups = |option: &str| match has_group {
+            true => Ok(()),
+            false => Err(Stop::from(format!(
+                "ERR The {option} option is only supported by XREADGROUP. You called XREAD instead."
+            ))),
+        };
+        for Found { at, word } in OPTIONS.walk(args) {
+            match word.ok_or(SYNTAX)?.name {
+                "BLOCK" => query.block = Some(milliseconds(args.at(at + 1))?),
+                "COUNT" => query.count = count(args.at(at + 1))?,
+                "GROUP" => {
+                    only_groups("GROUP")?;
+                    query.group = Some((args.at(at + 1), args.at(at + 2)));
                 }
-            };
-            if is(b"BLOCK") && more > 0 {
-                at += 1;
-                query.block = Some(milliseconds(args.at(at))?);
-            } else if is(b"COUNT") && more > 0 {
-                at += 1;
-                query.count = count(args.at(at))?;
-            } else if is(b"STREAMS") && more > 0 {
-                query.first = at + 1;
-                if !more.is_multiple_of(2) {
+                "NOACK" => {
+                    only_groups("NOACK")?;
+                    query.is_acknowledged = true;
+                }
+                // STREAMS, where the grammar finds the keys.
+                _ if (args.len() - at - 1).is_multiple_of(2) => {
+                    let keys = OPTIONS.streams(args);
+                    (query.first, query.keys) = (keys.start, keys.len());
+                }
+                _ => {
                     let text = "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.";
                     return Err(text.into());
                 }
-                query.keys = more / 2;
-                break;
-            } else if is(b"GROUP") && more >= 2 {
-                only_groups("GROUP")?;
-                query.group = Some((args.at(at + 1), args.at(at + 2)));
-                at += 2;
-            } else if is(b"NOACK") {
-                only_groups("NOACK")?;
-                query.is_acknowledged = true;
-            } else {
-                return Err(SYNTAX.into());
             }
-            at += 1;
         }
         if query.keys == 0 {
             return Err(SYNTAX.into());

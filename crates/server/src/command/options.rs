@@ -1,0 +1,155 @@
+//! The options of commands that name keys in options: one table for each command, read in one way.
+//!
+//! Access control must judge the keys that the command then uses. So both walk the request with the same
+//! [`Grammar`], and both take a key from where [`Grammar::last`] or [`Grammar::streams`] finds it.
+
+use crate::resp::parse::Args;
+use std::ops::Range;
+
+/// The role of an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It names no key.
+    Plain,
+    /// Its argument is the key that the result goes to. Of several the last one counts.
+    Target,
+    /// Its argument is a pattern that leads to keys.
+    Pattern,
+    /// Keys and then as many other words follow it, up to the end.
+    Streams,
+}
+
+/// An option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Word {
+    /// Its name in upper case.
+    pub name: &'static str,
+    /// How many arguments it takes.
+    pub takes: usize,
+    /// What these are.
+    pub role: Role,
+}
+
+/// An option that names no key.
+pub(crate) const fn word(name: &'static str, takes: usize) -> Word {
+    Word {
+        name,
+        takes,
+        role: Role::Plain,
+    }
+}
+
+/// An option with an argument of a role.
+pub(crate) const fn role(name: &'static str, role: Role) -> Word {
+    Word {
+        name,
+        takes: 1,
+        role,
+    }
+}
+
+/// The options of a command.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Grammar {
+    /// The first argument that may be one.
+    pub from: usize,
+    /// All of them.
+    pub words: &'static [Word],
+}
+
+/// An option of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    /// Its place. Its arguments follow it.
+    pub at: usize,
+    /// The option; `None` if the argument is none, or lacks arguments: the request is wrong.
+    pub word: Option<&'static Word>,
+}
+
+impl Grammar {
+    /// Returns the options of a request in their order.
+    pub(crate) fn walk<'a>(&self, args: &Args<'a>) -> impl Iterator<Item = Found> + use<'a> {
+        let (args, words) = (*args, self.words);
+        let mut next = self.from;
+        std::iter::from_fn(move || {
+            let at = next;
+            if at >= args.len() {
+                return None;
+            }
+            let text = args.at(at);
+            let word = words.iter().find(|word| {
+                let is = text.eq_ignore_ascii_case(word.name.as_bytes());
+                is && at + word.takes < args.len()
+            });
+            next = match word {
+                Some(word) if word.role == Role::Streams => args.len(),
+                // The command stops here; access control judges what may follow.
+                None => at + 1,
+                Some(word) => at + 1 + word.takes,
+            };
+            Some(Found { at, word })
+        })
+    }
+
+    /// Returns where the argument of the last option of a role stands.
+    pub(crate) fn last(&self, args: &Args<'_>, role: Role) -> Option<usize> {
+        self.of(args, role).last()
+    }
+
+    /// Returns where the arguments of the options of a role stand.
+    fn of<'a>(&self, args: &Args<'a>, role: Role) -> impl Iterator<Item = usize> + use<'a> {
+        let is = move |word: &Word| word.role == role;
+        let found = self.walk(args);
+        found.filter_map(move |found| found.word.filter(|word| is(word)).map(|_| found.at + 1))
+    }
+
+    /// Returns where the keys behind STREAMS stand: the first half of the rest.
+    pub(crate) fn streams(&self, args: &Args<'_>) -> Range<usize> {
+        let first = self.last(args, Role::Streams);
+        first.map_or(0..0, |first| first..first + (args.len() - first) / 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resp::parse::OwnedArgs;
+
+    const GRAMMAR: Grammar = Grammar {
+        from: 1,
+        words: &[
+            word("ASC", 0),
+            word("LIMIT", 2),
+            role("STORE", Role::Target),
+            role("STREAMS", Role::Streams),
+        ],
+    };
+
+    fn walked(text: &str) -> (Vec<(usize, bool)>, Option<usize>, Range<usize>) {
+        let owned = OwnedArgs::of(text.split(' ').map(str::as_bytes));
+        let args = owned.args();
+        let walk = GRAMMAR.walk(&args);
+        let walk = walk.map(|found| (found.at, found.word.is_some()));
+        let target = GRAMMAR.last(&args, Role::Target);
+        (walk.collect(), target, GRAMMAR.streams(&args))
+    }
+
+    #[test]
+    fn an_argument_of_an_option_is_no_option() {
+        let (walk, target, _) = walked("sort limit store store store store");
+        assert_eq!(walk, [(1, true), (4, true)]);
+        assert_eq!(target, Some(5));
+        let (walk, target, _) = walked("sort STORE a asc store b");
+        assert_eq!(walk, [(1, true), (3, true), (4, true)]);
+        assert_eq!(target, Some(5), "the last one counts");
+    }
+
+    #[test]
+    fn what_is_no_option_or_lacks_arguments_is_said_so() {
+        assert_eq!(walked("sort asc store").0, [(1, true), (2, false)]);
+        assert_eq!(walked("sort x store b").1, Some(3));
+        assert_eq!(walked("sort streams a b 1 2").2, 2..4);
+        assert_eq!(walked("sort streams a b 1").2, 2..3);
+        assert_eq!(walked("sort").2, 0..0);
+    }
+}
