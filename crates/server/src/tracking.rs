@@ -10,11 +10,16 @@
 //! replies do from which others can learn of the write. One that only makes room in the table rests
 //! on nothing.
 //!
+//! Access control filters invalidations when they are sent. A client hears of no key outside its user's
+//! rules, and in mode BCAST only of keys that the user may read. Redis 7.0 sends all of them. With REDIRECT,
+//! the rules of the client that tracks decide, not those of the receiver.
+//!
 //! What a block of MULTI has read is noted before its changes are told: its client is told of a key
 //! that it has read and then written.
 
 mod table;
 
+use crate::acl::catalog::Access;
 use crate::command::{Command, flag};
 use crate::engine::Epoch;
 use crate::pubsub::Seat;
@@ -27,6 +32,16 @@ use table::Table;
 
 /// Where a client that speaks RESP2 is told, in a subscription.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
+/// A client that has named a key hears of its changes if its rules cover the key, as with WATCH.
+const HAVE: Access = Access {
+    read: false,
+    write: false,
+};
+/// A client that has named a prefix hears names of keys, so its user must be allowed to read them.
+const READ: Access = Access {
+    read: true,
+    write: false,
+};
 /// So many keys are forgotten beside those that are noted, while the table is over its limit.
 const FORGOTTEN_AT_ONCE: usize = 100;
 
@@ -252,7 +267,7 @@ impl State {
             let tracker = self.tracking.clients.get(&reader.id);
             let hears = tracker.is_some_and(|tracker| {
                 let own = tracker.noloop && tracker.seat == writer;
-                tracker.prefixes.is_none() && !own
+                tracker.prefixes.is_none() && !own && self.may_hear(tracker.seat, key, HAVE)
             });
             if hears {
                 self.invalidate(reader.id, Some(&[key]), epoch);
@@ -289,16 +304,28 @@ impl State {
         }
         for (changed, clients) in told {
             for id in clients {
-                let noloop = self.tracking.get(id).is_some_and(|tracker| tracker.noloop);
-                let wanted = changed
-                    .iter()
-                    .filter(|(_, writer)| !noloop || **writer != id);
+                let Some(tracker) = self.tracking.get(id) else {
+                    continue;
+                };
+                let (seat, noloop) = (tracker.seat, tracker.noloop);
+                let wanted = changed.iter().filter(|(key, writer)| {
+                    (!noloop || **writer != id) && self.may_hear(seat, key, READ)
+                });
                 let keys: Vec<&[u8]> = wanted.map(|(key, _)| &**key).collect();
                 if !keys.is_empty() {
                     self.invalidate(id, Some(&keys), epoch);
                 }
             }
         }
+    }
+
+    /// Returns whether the rules of a client's user let it hear of a key. The client that runs hears
+    /// only of what its own command has changed.
+    fn may_hear(&self, seat: Seat, key: &[u8], wanted: Access) -> bool {
+        let connection = self.connections.get(seat.index);
+        let session = connection.map(|other| &other.session);
+        let session = session.filter(|session| session.seat == seat);
+        session.is_none_or(|session| session.user.may_use(key, wanted))
     }
 
     /// Whether a client is still connected.

@@ -122,3 +122,66 @@ fn options_given_twice_count_as_in_redis() {
         ("GET secret:1", "\"kept\""),
     ]);
 }
+
+fn told(client: &mut Client<TcpStream>) -> Vec<String> {
+    client.push(&[b"PING", b"there"]);
+    let mut told = Vec::new();
+    loop {
+        match client.read() {
+            reply if reply == "\"there\"" => return told,
+            reply => told.push(reply),
+        }
+    }
+}
+
+/// A client of the limited user that speaks RESP3 and tracks.
+fn tracking(running: &Running, options: &str) -> Client<TcpStream> {
+    let mut client = running.connect();
+    assert!(client.send("HELLO 3 AUTH u pw").contains("\"proto\": :3"));
+    assert_eq!(client.send(&format!("CLIENT TRACKING ON {options}")), "+OK");
+    client
+}
+
+#[test]
+fn tracking_of_prefixes_tells_no_name_that_a_user_may_not_read() {
+    let running = start();
+    let (mut root, _client) = limited(&running);
+    root.expect(&[("ACL SETUSER u %W~write:*", "+OK")]);
+    let mut all = tracking(&running, "BCAST");
+    let mut named = tracking(&running, "BCAST PREFIX secret: PREFIX a: PREFIX write:");
+    let mut shown = running.connect();
+    let id = shown.send("CLIENT ID")[1..].to_owned();
+    assert!(shown.send("HELLO 3").contains("\"proto\": :3"));
+    let mut redirecting = tracking(&running, &format!("BCAST REDIRECT {id}"));
+    root.expect(&[
+        ("MSET secret:1 x secret:2 y write:1 z", "+OK"),
+        ("DEL secret:2", ":1"),
+        ("SET a:1 x", "+OK"),
+    ]);
+    // A round of the loop tells; one more request of each is a later round.
+    redirecting.expect(&[("PING", "+PONG")]);
+    for client in [&mut all, &mut named, &mut shown] {
+        assert_eq!(told(client), [">[\"invalidate\", [\"a:1\"]]"]);
+    }
+    // The rules of the moment count.
+    root.expect(&[
+        ("ACL SETUSER u resetkeys ~b:*", "+OK"),
+        ("SET a:1 y", "+OK"),
+    ]);
+    for client in [&mut all, &mut named, &mut shown] {
+        assert_eq!(told(client), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_key_that_a_user_may_no_longer_use_is_not_told_either() {
+    let running = start();
+    let (mut root, _client) = limited(&running);
+    let mut reader = tracking(&running, "NOLOOP");
+    reader.expect(&[("MGET a:1 a:2", "[nil, nil]")]);
+    root.expect(&[
+        ("ACL SETUSER u resetkeys ~a:2", "+OK"),
+        ("MSET a:1 x a:2 x", "+OK"),
+    ]);
+    assert_eq!(told(&mut reader), [">[\"invalidate\", [\"a:2\"]]"]);
+}
