@@ -5,6 +5,7 @@
 mod redis {
     pub mod acl;
     pub mod acl_keys;
+    pub mod acl_stored;
     pub mod blocking;
     pub mod browsers;
     pub mod client;

@@ -80,6 +80,8 @@ impl Selector {
             let prefix: &[u8] = match (known.access.read, known.access.write) {
                 (true, false) => b"%R~",
                 (false, true) => b"%W~",
+                // `~*` is another rule: no pattern may follow it.
+                _ if known.pattern == b"*" => b"%RW~",
                 _ => b"~",
             };
             [prefix, &known.pattern].concat()

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Why a file was not taken: all that is wrong with it.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,10 @@ impl Acl {
                 ));
                 continue;
             };
+            if !is_name(name) {
+                wrong.push(format!("{place}:{at}: the user's name has a zero byte."));
+                continue;
+            }
             if !names.insert(name) {
                 let name = String::from_utf8_lossy(name);
                 wrong.push(format!(
@@ -72,15 +77,32 @@ impl Acl {
             let name = words
                 .next()
                 .filter(|name| is_name(name))
-                .unwrap_or_default();
-            if name.is_empty() {
-                return Err(format!("user '{line}': there is no name"));
-            }
+                .ok_or_else(|| format!("user '{line}': there is no name"))?;
             let made = user(name, words, all_channels)
                 .map_err(|error| format!("user '{}': {error}", String::from_utf8_lossy(name)))?;
             self.put(made);
         }
         Ok(())
+    }
+
+    /// Returns all users as lines of the configuration, for [`configure`](Self::configure).
+    ///
+    /// # Errors
+    /// A user that the configuration cannot hold.
+    pub(crate) fn lines(&self) -> Result<Vec<String>, String> {
+        let line = |user: &Arc<User>| {
+            let name = String::from_utf8_lossy(&user.name).into_owned();
+            let line = user.describe();
+            let line =
+                line.ok_or_else(|| format!("a password of user '{name}' is being hashed"))?;
+            String::from_utf8(line).map_err(|_| {
+                format!(
+                    "the rules of user '{name}' have bytes that are no UTF-8, which only an ACL file \
+                     can hold: set 'aclfile' and use ACL SAVE"
+                )
+            })
+        };
+        self.users().map(line).collect()
     }
 
     /// Writes all users to a file.

@@ -56,6 +56,8 @@ const DEFAULT: &[u8] = b"default";
 pub(crate) struct Acl {
     users: BTreeMap<Vec<u8>, Arc<User>>,
     default: Arc<User>,
+    /// True if commands have changed users since the configuration was stored.
+    pub changed: bool,
     /// New passwords that are not on their way to their form at rest.
     fresh: Vec<Arc<Secret>>,
     /// What was denied to whom.
@@ -69,6 +71,7 @@ impl Acl {
         Acl {
             users: BTreeMap::from([(DEFAULT.to_vec(), Arc::clone(&default))]),
             default,
+            changed: false,
             fresh: Vec::new(),
             log: Log::default(),
         }
@@ -138,6 +141,7 @@ impl Acl {
         };
         user.apply(words, all_channels)?;
         self.put(user);
+        self.changed = true;
         Ok(())
     }
 
@@ -148,13 +152,15 @@ impl Acl {
 
     /// Removes a user; `default` stays.
     pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
-        name != DEFAULT && self.users.remove(name).is_some()
+        let removed = name != DEFAULT && self.users.remove(name).is_some();
+        self.changed |= removed;
+        removed
     }
 }
 
-/// Whether a user's name can stand in a file.
+/// Returns whether a file can hold a user's name.
 pub(crate) fn is_name(name: &[u8]) -> bool {
-    !name.iter().any(|b| rules::is_blank(*b) || *b == 0)
+    !name.is_empty() && !name.iter().any(|b| rules::is_blank(*b) || *b == 0)
 }
 
 /// Judges a request of a user that may not do everything. The error is the reply.

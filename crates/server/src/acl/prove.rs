@@ -13,7 +13,7 @@
 //! waits for at most one try of each other address: an address has one check at a time, and those
 //! that were wrong lately come last.
 //!
-//! New passwords are hashed by the same thread. ACL LIST, GETUSER and SAVE wait for that.
+//! New passwords are hashed by the same thread. ACL LIST, GETUSER and SAVE and CONFIG REWRITE wait for that.
 //!
 //! Invariant: a session that `asks` is in `checks`, `overflow` or `unhashed` once; one whose proof is
 //! `held` is in `held` once, with that deadline.
@@ -328,6 +328,9 @@ fn needs<'a>(acl: &Acl, command: &Command, args: &Args<'a>) -> Vec<Need<'a>> {
                 }
                 at += 2;
             }
+        }
+        "config" if args.len() > 1 && args.at(1).eq_ignore_ascii_case(b"rewrite") => {
+            needs.push(Need::Hashed);
         }
         "acl" if args.len() > 1 => match args.at(1).to_ascii_lowercase().as_slice() {
             b"list" | b"getuser" | b"save" => needs.push(Need::Hashed),

@@ -117,6 +117,10 @@ impl User {
                 [b'(', inner @ .., b')'] => {
                     let mut selector = Selector::new(all_channels);
                     for word in blanks(inner) {
+                        // In a file the selector would end with this word.
+                        if word.ends_with(b")") {
+                            return Err(RuleError::Syntax);
+                        }
                         selector.apply(word)?;
                     }
                     self.selectors.push(selector);
@@ -209,7 +213,7 @@ impl Selector {
             }
             _ => return Err(RuleError::Syntax),
         };
-        check_pattern(pattern)?;
+        check_word(pattern)?;
         match self.keys.iter_mut().find(|known| known.pattern == pattern) {
             Some(known) => {
                 known.access.read |= access.read;
@@ -227,7 +231,7 @@ impl Selector {
         if self.all_channels {
             return Err(RuleError::AllChannels);
         }
-        check_pattern(pattern)?;
+        check_word(pattern)?;
         if !self.channels.iter().any(|known| known == pattern) {
             self.channels.push(pattern.to_vec());
         }
@@ -248,6 +252,7 @@ impl Selector {
         if word.is_empty() {
             return Err(RuleError::Syntax);
         }
+        check_word(word)?;
         if !entry.command.words.is_empty() {
             self.change(CATALOG.find(name).ok_or(RuleError::Unknown)?, true);
             return Ok(());
@@ -268,9 +273,9 @@ fn category(name: &[u8]) -> Result<usize, RuleError> {
     category_number(name).ok_or(RuleError::Unknown)
 }
 
-/// A pattern stands between blanks in files.
-fn check_pattern(pattern: &[u8]) -> Result<(), RuleError> {
-    if pattern.iter().any(|b| is_blank(*b) || *b == 0) {
+/// Fails for a word that would be another one, or two, when it is read from a file.
+fn check_word(word: &[u8]) -> Result<(), RuleError> {
+    if word.iter().any(|b| is_blank(*b) || *b == 0) {
         return Err(RuleError::Syntax);
     }
     Ok(())

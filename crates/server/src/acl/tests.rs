@@ -168,3 +168,122 @@ fn a_file_is_taken_whole_or_not_at_all() {
     );
     assert!(acl.user(b"u").is_none());
 }
+
+/// A word of bytes that mean something in rules, and of some that do not.
+fn random_text(rng: &mut fastrand::Rng) -> Vec<u8> {
+    const BYTES: &[u8] = b"aab*?()[]|~&+-@%#<>!:\\\"' \t\n\r\x0b\0\xff";
+    let len = rng.usize(..6);
+    (0..len).map(|_| BYTES[rng.usize(..BYTES.len())]).collect()
+}
+
+/// A rule, mostly a sound one.
+fn random_rule(rng: &mut fastrand::Rng, depth: usize) -> Vec<u8> {
+    let entries: Vec<&str> = CATALOG
+        .iter()
+        .map(|(_, entry)| entry.name.as_str())
+        .collect();
+    let pick = |rng: &mut fastrand::Rng, words: &[&str]| {
+        words[rng.usize(..words.len())].as_bytes().to_vec()
+    };
+    let sign = pick(rng, &["+", "-"]);
+    match rng.u8(..12) {
+        0 if depth == 0 => {
+            let words: Vec<_> = (0..rng.usize(..5)).map(|_| random_rule(rng, 1)).collect();
+            [&b"("[..], &words.join(&b' '), b")"].concat()
+        }
+        0 | 1 => [
+            &sign[..],
+            b"@",
+            catalog::CATEGORIES[rng.usize(..21)].as_bytes(),
+        ]
+        .concat(),
+        2 | 3 => [&sign[..], entries[rng.usize(..entries.len())].as_bytes()].concat(),
+        4 | 5 => {
+            let command = pick(rng, &["get", "select", "set", "config", "eval"]);
+            [&b"+"[..], &command, b"|", &random_text(rng)].concat()
+        }
+        6 | 7 => {
+            let access = pick(rng, &["~", "%R~", "%W~", "%RW~"]);
+            let pattern = if rng.u8(..4) == 0 {
+                b"*".to_vec()
+            } else {
+                random_text(rng)
+            };
+            [access, pattern].concat()
+        }
+        8 => [&b"&"[..], &random_text(rng)].concat(),
+        9 => random_text(rng),
+        _ => pick(
+            rng,
+            &[
+                "on",
+                "off",
+                "nopass",
+                "resetpass",
+                "reset",
+                "clearselectors",
+                "resetkeys",
+                "allkeys",
+                "resetchannels",
+                "allchannels",
+                "allcommands",
+                "nocommands",
+                "+@all",
+                "-@all",
+                "sanitize-payload",
+                "skip-sanitize-payload",
+                "#5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8",
+            ],
+        ),
+    }
+}
+
+/// Users of random names and rules: what is accepted comes back from each kind of file as it was. More of
+/// them with `PERDURA_ACL_USERS`.
+#[test]
+fn every_user_that_is_accepted_comes_back_as_it_was() {
+    let number = |name: &str| std::env::var(name).ok()?.parse().ok();
+    let users: u64 = number("PERDURA_ACL_USERS").unwrap_or(200);
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("users.acl");
+    let mut rng = fastrand::Rng::with_seed(number("PERDURA_FUZZ_SEED").unwrap_or(1));
+    let (mut accepted, mut as_text) = (0, 0);
+    for _ in 0..users {
+        let mut acl = Acl::new();
+        let all_channels = rng.bool();
+        let name = if rng.bool() {
+            b"default".to_vec()
+        } else {
+            random_text(&mut rng)
+        };
+        if !is_name(&name) {
+            continue;
+        }
+        for _ in 0..rng.usize(1..8) {
+            let words: Vec<_> = (0..rng.usize(..4))
+                .map(|_| random_rule(&mut rng, 0))
+                .collect();
+            // A refused request changes nothing.
+            let words = words.iter().map(Vec::as_slice);
+            accepted += u64::from(acl.set_user(&name, words, all_channels).is_ok());
+        }
+        acl.take_fresh().iter().for_each(|secret| secret.hash());
+        acl.save(&path).expect("a file");
+        let shown = || String::from_utf8_lossy(&std::fs::read(&path).expect("a file")).into_owned();
+        // The default of channels at the next start is no part of the user.
+        let mut again = Acl::new();
+        let loaded = again.load(&path, rng.bool());
+        loaded.unwrap_or_else(|error| panic!("{error}: {}", shown()));
+        assert!(again.users().eq(acl.users()), "{}", shown());
+        if let Ok(lines) = acl.lines() {
+            as_text += 1;
+            let mut again = Acl::new();
+            again.configure(&lines, rng.bool()).expect("sound lines");
+            assert!(again.users().eq(acl.users()), "{lines:?}");
+        }
+    }
+    assert!(
+        accepted > users / 2 && as_text > users / 4,
+        "{accepted} {as_text}"
+    );
+}

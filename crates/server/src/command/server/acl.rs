@@ -128,6 +128,9 @@ fn deluser(cx: &mut Cx<'_>, args: &Args<'_>) {
 
 /// `ACL SETUSER name rule …`
 fn setuser(cx: &mut Cx<'_>, args: &Args<'_>) {
+    if args.at(2).is_empty() {
+        return cx.out.error("ERR Usernames can't be empty");
+    }
     if !acl::is_name(args.at(2)) {
         let text = "ERR Usernames can't contain spaces or null characters";
         return cx.out.error(text);

@@ -7,7 +7,7 @@
 
 use crate::acl;
 use crate::command::Group;
-use crate::command::flag::{ADMIN, LOADING};
+use crate::command::flag::{ADMIN, LOADING, PROVES};
 use crate::command::spec::{Command, family};
 use crate::command::{Cx, SYNTAX};
 use crate::glob;
@@ -23,8 +23,14 @@ use crate::state::State;
 use std::collections::BTreeSet;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[family("config", -2, LOADING | ADMIN, WORDS, config)
-    .doc(Group::Server, "2.0.0", "Shows and changes settings.")];
+pub(crate) static COMMANDS: &[Command] =
+    &[
+        family("config", -2, LOADING | ADMIN | PROVES, WORDS, config).doc(
+            Group::Server,
+            "2.0.0",
+            "Shows and changes settings.",
+        ),
+    ];
 
 /// The second words of CONFIG.
 pub(crate) const WORDS: &[(&str, i8)] = &[
@@ -56,7 +62,7 @@ pub(crate) fn config(cx: &mut Cx<'_>, args: &Args<'_>) {
                 "CONFIG GET <pattern> [<pattern> ...]: settings and their values.",
                 "CONFIG SET <name> <value> ...: change settings, all of them or none.",
                 "CONFIG RESETSTAT: count from zero.",
-                "CONFIG REWRITE: write what CONFIG SET has changed into the file.",
+                "CONFIG REWRITE: write what CONFIG SET and ACL have changed into the file.",
             ];
             cx.out.array(lines.len());
             for line in lines {
@@ -278,12 +284,26 @@ fn apply(state: &mut State, changes: &[(String, Target, String)]) -> Result<(), 
     Ok(())
 }
 
-/// Writes what CONFIG SET has changed into the file that the server was started with.
+/// Returns the users as the file is to have them; `None` if it has them, or an ACL file does.
+fn users(state: &State) -> Result<Option<Vec<String>>, String> {
+    // A line of `default` would overrule a new password.
+    let overruled = state.config.changed.contains("requirepass") && !state.options.users.is_empty();
+    if state.options.aclfile.is_some() || !(state.acl.changed || overruled) {
+        return Ok(None);
+    }
+    let lines = state.acl.lines();
+    lines
+        .map(Some)
+        .map_err(|why| format!("ERR Rewriting config file: {why}"))
+}
+
+/// Writes what CONFIG SET and ACL have changed into the file that the server was started with.
 fn rewrite_file(state: &mut State) -> Result<(), String> {
     let Some(path) = state.options.config_file.clone() else {
         return Err("ERR The server is running without a config file".into());
     };
-    let changes: Vec<Change> = state
+    let users = users(state)?;
+    let mut changes: Vec<Change> = state
         .config
         .changed
         .iter()
@@ -312,8 +332,18 @@ fn rewrite_file(state: &mut State) -> Result<(), String> {
             (None, None) => None,
         })
         .collect();
+    changes.extend(users.clone().map(|values| Change {
+        name: "user",
+        other_names: Vec::new(),
+        many: true,
+        values,
+    }));
     rewrite(&path, &changes).map_err(|error| {
         tracing::error!("CONFIG REWRITE of {}: {error}", path.display());
         format!("ERR Rewriting config file: {error}")
-    })
+    })?;
+    if let Some(lines) = users {
+        (state.options.users, state.acl.changed) = (lines, false);
+    }
+    Ok(())
 }
