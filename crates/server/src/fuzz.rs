@@ -18,6 +18,8 @@
 //!
 //! `PERDURA_FUZZ_ONLY=youngest` leaves all commands out but streams, places, estimates, scripts and tracking.
 
+mod limited;
+
 use crate::command::steps::Steps;
 use crate::command::table;
 use crate::command::wait::expire;
