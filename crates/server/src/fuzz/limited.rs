@@ -443,7 +443,7 @@ fn run(seed: u64, inputs: u64) {
             reply_bytes_max: 1 << 20,
             ..ServerOptions::default()
         };
-        let mut state = around.state(server, options.clone(), Arc::new(|_| {}));
+        let mut state = around.state(server, options.clone());
         state.stage = Stage::Ready(db.clone());
         state.load_functions().expect("functions");
         state.steps = Steps {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// A server over `dir` that reads the settings and users there.
 fn served(dir: &Path, options: ServerOptions) -> Server {
-    let server = Server::start(options, small(&dir.join("data")), |_| {});
+    let server = Server::start(options, small(&dir.join("data")));
     server.expect("a server whose users are sound")
 }
 
