@@ -48,6 +48,13 @@ impl PartitionSet {
         debug_assert!(self.len() >= other.len(), "a union has what each set has");
     }
 
+    /// Returns whether both sets have a member in common.
+    #[must_use]
+    pub fn intersects(&self, other: &PartitionSet) -> bool {
+        let mut pairs = self.words.iter().zip(other.words);
+        pairs.any(|(mine, theirs)| mine & theirs != 0)
+    }
+
     /// How many partitions are in the set.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -14,7 +14,7 @@
 mod loads;
 mod requests;
 
-pub use loads::{LOADS, Load, Run};
+pub use loads::{LOADS, Load, MORE_LOADS, Run};
 
 use crate::pair::{Pair, Side};
 use crate::reply::{Body, Reply};

@@ -285,11 +285,12 @@ impl Connection {
                     match execute(state, &mut self.session, &mut self.replies, &args) {
                         After::Continue => {}
                         After::Close => self.closing = true,
-                        After::Block | After::Steps => {
+                        After::Block | After::Steps | After::Beside => {
                             self.blocked = true;
+                            self.under_way = state.beside.bytes_of(self.session.seat);
                             self.run_from = before;
                         }
-                        After::Postpone | After::Behind(_) => {
+                        After::Postpone | After::Behind(_) | After::Held => {
                             self.postponed = true;
                             consumed = before;
                             self.parser.forget_ahead();

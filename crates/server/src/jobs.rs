@@ -163,6 +163,9 @@ impl State {
     /// Whether writes are kept back, and this job is one. The loop must not wait for the disk: the
     /// job does.
     fn keeps_job_back(&self, job: &Job) -> bool {
+        if self.beside.is_busy() && self.is_held(job) {
+            return true;
+        }
         if !job.begun.command.has(flag::WRITE) {
             return false;
         }
@@ -172,6 +175,16 @@ impl State {
             None => return self.pause.until().is_some(),
         }
         true
+    }
+
+    /// Returns whether a job needs a partition that is held for a command beside the loop.
+    #[cold]
+    fn is_held(&self, job: &Job) -> bool {
+        let mut partitions = PartitionSet::empty();
+        if let Some(db) = self.db() {
+            add_partitions(db, job.begun.command, &job.args.args(), &mut partitions);
+        }
+        self.beside.holds(&partitions)
     }
 
     /// Whether some job may take a step now.
@@ -296,9 +309,19 @@ impl State {
         let (told, after) = run_data(self, session, replies, begun, &args);
         self.end_running();
         job.took += began.elapsed();
-        if let After::Behind(bytes) = after {
+        let lacked = match after {
+            After::Behind(bytes) => Some(bytes),
+            After::Held => Some(0),
+            _ => None,
+        };
+        if let Some(bytes) = lacked {
             (job.stale, job.lacked) = (true, bytes);
             self.jobs.queue.push_back(job);
+            return self.connections.put(index, connection);
+        }
+        if after == After::Beside {
+            (connection.gathered, connection.under_way) = (0, self.beside.bytes());
+            connection.account(self);
             return self.connections.put(index, connection);
         }
         if after != After::Steps {

@@ -21,6 +21,7 @@
 
 mod acl;
 mod ahead;
+mod beside;
 mod blocking;
 #[cfg(test)]
 mod browsers;

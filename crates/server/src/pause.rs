@@ -65,7 +65,8 @@ impl State {
         }
     }
 
-    fn let_on(&mut self, seats: Vec<Seat>) {
+    /// Lets clients continue whose requests were postponed.
+    pub(crate) fn let_on(&mut self, seats: Vec<Seat>) {
         for seat in seats {
             let Some(mut connection) = self.connections.take(seat.index) else {
                 continue;

@@ -209,6 +209,7 @@ impl EventLoop {
         ready.clear();
         self.advance_heavy();
         self.advance_jobs();
+        self.state.land();
         let now = Instant::now();
         expire(&mut self.state, now);
         self.state.end_pause(now);
@@ -541,6 +542,7 @@ impl EventLoop {
             Ending::Failed(_) => TICK,
         };
         let elapsed = stopping.since.elapsed();
+        let owed = owed || self.state.beside.is_busy();
         let ends = elapsed >= FAREWELL || (!owed && elapsed >= least);
         ends.then(|| stopping.how.clone())
     }

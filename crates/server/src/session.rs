@@ -34,6 +34,10 @@ pub(crate) struct Block {
     pub queue: Vec<(&'static Command, OwnedArgs)>,
     /// Bytes the queue holds.
     pub bytes: usize,
+    /// The arguments of all its commands, their names included.
+    pub words: usize,
+    /// True if a command is not about data, is a script, or uses a whole database.
+    pub is_wide: bool,
     /// Whether a command could not be queued, so that EXEC will refuse.
     pub broken: bool,
     /// Whether a command may have to wait for a password.

@@ -2,6 +2,7 @@
 
 use crate::acl::Acl;
 use crate::acl::prove::Prover;
+use crate::beside::Beside;
 use crate::blocking::Blocking;
 use crate::changes::Changes;
 use crate::command::lookup::Lookup;
@@ -171,6 +172,8 @@ pub(crate) struct State {
     pub rung_waits: RungWaits,
     /// The clients whose commands go on in steps.
     pub jobs: Jobs,
+    /// The command that runs beside the loop.
+    pub beside: Beside,
     /// What takes steps.
     pub steps: Steps,
     /// Which clients listen to which channels.
@@ -266,6 +269,7 @@ impl State {
             blocking: Blocking::default(),
             rung_waits: RungWaits::default(),
             jobs: Jobs::default(),
+            beside: Beside::default(),
             steps: Steps::default(),
             topics: Topics::default(),
             scripts: Scripts::default(),

@@ -66,6 +66,20 @@ pub fn find<'s>(source: &'s Source<'_>, search: &Search, most: Option<u64>) -> V
     found
 }
 
+/// Returns the number of members that a search looks at; 0 for a small sorted set.
+#[must_use]
+pub fn looked_at(source: &Source<'_>, search: &Search) -> u64 {
+    let Source::Rows(rows) = source else {
+        return 0;
+    };
+    let ranks = search.ranges().map(|scores| {
+        let from = rows.score_point(|score| score < scores.start);
+        let to = rows.score_point(|score| score < scores.end);
+        to.saturating_sub(from)
+    });
+    ranks.sum()
+}
+
 fn collect<'s>(
     entries: impl Iterator<Item = Entry<'s>>,
     end: f64,

@@ -9,7 +9,7 @@ mod combine;
 mod range;
 
 pub use add::{Added, Conditions, add, store};
-pub use combine::{Aggregate, Input, Operation, combine, input};
+pub use combine::{Aggregate, Input, Operation, combine, input, looked_at};
 pub use range::{LexBound, LexRange, ScoreRange};
 
 use std::cmp::Ordering;

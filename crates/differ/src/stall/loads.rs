@@ -4,6 +4,10 @@
 //! a command is about is at `c`, a second one at `d`; elements are numbers in no order, so that the
 //! same ones can be sorted, scored and joined.
 
+mod streams;
+
+pub use streams::MORE_LOADS;
+
 use super::requests::{Requests, fill, line, words};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,17 +1,24 @@
 //! What a data command works on: a transaction, the client's database, and what is to be told
 //! when the transaction has committed.
 
+mod host;
+mod outcome;
+
+pub(crate) use host::Host;
+use host::Server;
+pub(crate) use outcome::Outcome;
+
 use super::event::{Class, Event};
 use super::scripts::ran::Ran;
 use super::steps::{self, Progress, Step, Work};
-use super::{Command, DataFn, Keys, Run, Told, flag, notice};
+use super::{Command, DataFn, Keys, Run, flag, notice};
 use crate::acl::User;
 #[cfg(doc)]
 use crate::ahead::AHEAD_KEYS;
 use crate::blocking::{Nothing, Wait};
 use crate::engine::{
-    Db, Draft, Epoch, Error, Fault, Flushed, Kind, PartitionId, Renewal, RowRef, Shape, Source,
-    TableId, Text, Tx, types,
+    Db, Draft, Error, Fault, Kind, PartitionId, Renewal, RowRef, Shape, Source, TableId, Text, Tx,
+    types,
 };
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
@@ -31,6 +38,8 @@ pub(crate) enum Stop {
     Wait(Wait),
     /// There is so much to read that the command goes on in steps.
     Long(Box<dyn Work>),
+    /// The command is heavy and runs beside the loop. It has written nothing.
+    Beside,
 }
 
 impl From<Error> for Stop {
@@ -77,6 +86,8 @@ pub(crate) enum Later {
     Wait(Box<Wait>),
     /// It goes on in steps.
     Steps(Box<dyn Work>),
+    /// It is to run beside the loop.
+    Beside,
 }
 
 /// A long string that was written before its key is.
@@ -99,7 +110,7 @@ pub(crate) struct Data<'a, 'tx> {
     pub database: u8,
     /// Its table.
     pub table: TableId,
-    state: &'a State,
+    server: Server<'a>,
     db: &'a Db,
     /// New tables of what this transaction has flushed.
     renewal: Option<Box<Renewal>>,
@@ -126,6 +137,8 @@ pub(crate) struct Data<'a, 'tx> {
     keeps_to_keys: bool,
     /// Whether the client may be kept waiting.
     may_wait: bool,
+    /// True if the command may run beside the loop instead.
+    may_leave: bool,
     /// Whether it has been waiting, and is tried again.
     is_retry: bool,
     later: Option<Later>,
@@ -136,55 +149,6 @@ pub(crate) struct Data<'a, 'tx> {
     ran: Option<Box<Ran>>,
 }
 
-/// What a transaction leaves to be done when it has committed.
-#[must_use]
-pub(crate) struct Outcome {
-    hits: u64,
-    misses: u64,
-    errors: u64,
-    events: Vec<Event>,
-    changes: u64,
-    flushed: Option<Flushed>,
-    swapped: u16,
-    ran: Option<Box<Ran>>,
-    emptied: bool,
-    /// Whether the transaction has changed anything.
-    wrote: bool,
-    /// What the client waits for, instead of a reply.
-    pub later: Option<Later>,
-}
-
-impl Outcome {
-    /// The epochs that the replies tell of, of a transaction that has committed in `epoch`.
-    pub(crate) fn told(&self, epoch: Epoch) -> Told {
-        let rests_on = self.ran.as_ref().map(|ran| ran.rests_on);
-        Told {
-            epoch: rests_on.map_or(epoch, |rests_on| rests_on.max(epoch)),
-            written: if self.wrote { epoch } else { Epoch(0) },
-        }
-    }
-
-    /// Counts the lookups, tells of the changes, which are durable with `epoch`, and gives back
-    /// what a flush has emptied.
-    pub(crate) fn settle(self, state: &mut State, epoch: Epoch) {
-        state.stats.hits += self.hits;
-        state.stats.misses += self.misses;
-        state.stats.errors += self.errors;
-        state.changes.add(self.changes);
-        if self.emptied || self.swapped != 0 {
-            state.all_changed(epoch);
-        }
-        state.tell(&self.events, epoch);
-        state.jobs.swapped(self.swapped);
-        if let Some(ran) = self.ran {
-            ran.settle(state, epoch);
-        }
-        if let (Some(flushed), Some(db)) = (self.flushed, state.db()) {
-            db.reclaim_flushed(flushed);
-        }
-    }
-}
-
 impl<'a, 'tx> Data<'a, 'tx> {
     /// What the commands of one transaction work on, beginning with a database.
     pub(crate) fn new(state: &'a State, db: &'a Db, tx: &'a mut Tx<'tx>, database: u8) -> Self {
@@ -193,7 +157,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
             tx,
             database,
             table: db.database(database),
-            state,
+            server: Server::Loop(state),
             db,
             renewal: None,
             swapped: 0,
@@ -209,6 +173,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
             errors: 0,
             keeps_to_keys: cfg!(debug_assertions),
             may_wait: true,
+            may_leave: false,
             is_retry: false,
             later: None,
             running: None,
@@ -249,8 +214,14 @@ impl<'a, 'tx> Data<'a, 'tx> {
     }
 
     /// The server.
+    ///
+    /// # Panics
+    /// Beside the loop, where no script runs.
     pub(crate) fn state(&self) -> &'a State {
-        self.state
+        match self.server {
+            Server::Loop(state) => state,
+            Server::Beside(_) => unreachable!("scripts run on the loop"),
+        }
     }
 
     /// What scripts leave to be done when the transaction has committed.
@@ -280,12 +251,12 @@ impl<'a, 'tx> Data<'a, 'tx> {
 
     /// The most bytes of a sketch that is kept as runs.
     pub(crate) fn sparse_sketch_bytes_max(&self) -> u64 {
-        self.state.options.hll_sparse_bytes_max
+        self.server.sparse_sketch_bytes_max()
     }
 
     /// Whether to go through so many elements in steps.
     pub(crate) fn is_long(&self, elements: u64) -> bool {
-        elements > self.state.steps.long
+        elements > self.server.long()
     }
 
     /// Whether the command has ended without a reply.
@@ -327,6 +298,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
         let start = out.buf.len();
         self.running = Some(run);
         let done = match run(self, args, out) {
+            // A block holds up the loop as much as a command does.
+            Err(Stop::Long(_)) if !self.may_wait && self.may_leave => Err(Stop::Beside),
             Err(Stop::Long(mut work)) if !self.may_wait => {
                 out.buf.truncate(start);
                 // The command has counted what it looked up.
@@ -356,6 +329,11 @@ impl<'a, 'tx> Data<'a, 'tx> {
                 }
                 Ok(())
             }
+            Err(Stop::Beside) => {
+                out.buf.truncate(start);
+                self.later = Some(Later::Beside);
+                Ok(())
+            }
             Err(Stop::Long(work)) => {
                 out.buf.truncate(start);
                 self.later = Some(Later::Steps(work));
@@ -383,7 +361,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
                 self.errors += 1;
                 Ok(Err(text))
             }
-            Err(Stop::Wait(_) | Stop::Long(_)) => Ok(Ok(Progress::Changed)),
+            Err(Stop::Wait(_) | Stop::Long(_) | Stop::Beside) => Ok(Ok(Progress::Changed)),
         }
     }
 
@@ -467,7 +445,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
     /// Fetches the next keys that the command will use, [`AHEAD_KEYS`] at most: a hint, to be given
     /// again when so many have been used.
     pub(crate) fn look_ahead<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
-        if self.state.looks_ahead {
+        if self.server.looks_ahead() {
             self.tx.look_ahead(self.table, keys);
         }
     }
@@ -507,7 +485,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         if keys > 0 {
             self.changes += keys;
             let table = self.table_of(database);
-            for key in self.state.watches.keys_of(database) {
+            for key in self.state().watches.keys_of(database) {
                 if self.tx.peek(table, key)?.is_some() {
                     self.touched(database, key);
                 }
@@ -521,7 +499,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
 
     /// Tells WATCH and waiting clients that two databases are about to change places.
     fn tell_swapped(&mut self, first: u8, second: u8) -> Result<(), Error> {
-        let (watches, blocking) = (&self.state.watches, &self.state.blocking);
+        let state = self.state();
+        let (watches, blocking) = (&state.watches, &state.blocking);
         let tables = [first, second].map(|database| self.table_of(database));
         for database in [first, second] {
             for key in watches.keys_of(database) {

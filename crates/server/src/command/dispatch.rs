@@ -14,11 +14,12 @@
 
 use super::{After, Command, Cx, Data, Effects, Keys, Later, Run, Told, flag};
 use crate::acl;
+use crate::beside::Single;
 use crate::engine::{Attempt, Db, Error, PartitionSet, error_text};
 use crate::loading;
 use crate::replies::Replies;
 use crate::resp::foreign::Foreign;
-use crate::resp::parse::Args;
+use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
 use crate::session::{Mute, Session};
 use crate::state::{Stage, State};
@@ -42,7 +43,8 @@ pub(crate) fn execute(
     }
     let checked = check(state, session, found.map(|(_, command)| command), args);
     if let Ok(command) = checked
-        && (state.keeps_back(session, command, args)
+        && (state.waits_for_landing(session, command, args)
+            || state.keeps_back(session, command, args)
             || (session.may_prove(command) && acl::prove::gate(state, session, command, args)))
     {
         return After::Postpone;
@@ -160,8 +162,8 @@ fn consume(
         start <= replies.buf.len(),
         "what was replied before this request stays"
     );
-    if let After::Behind(bytes) = after {
-        return keep_back(state, session, replies, start, bytes);
+    if matches!(after, After::Behind(_) | After::Held) {
+        return keep_back(state, session, replies, start, after);
     }
     session.spent = Duration::ZERO;
     state.newest = state.newest.max(epoch);
@@ -173,17 +175,17 @@ fn consume(
         session,
         replies.buf.get(start..).unwrap_or(&[]),
         // A command that goes on in steps is counted when it has ended.
-        (counted, ran.filter(|_| after != After::Steps)),
+        (counted, ran.filter(|_| !after.goes_on())),
         args,
     );
     // One that waits is answered later: until then it stays as quiet as it wants to be.
-    if session.mute != Mute::No && !matches!(after, After::Block | After::Steps) {
+    if session.mute != Mute::No && after != After::Block && !after.goes_on() {
         hush(session, replies, start, &pushed);
     }
     if let Some(command) = ran {
         super::server::monitor::feed(state, session, command, args);
         state.note_reads(session, command, args);
-        if after != After::Steps {
+        if !after.goes_on() {
             session.end_caching(command);
         }
     }
@@ -194,21 +196,25 @@ fn consume(
     after
 }
 
-/// Takes back what was noted of a request that the log has no room for yet.
+/// Takes back what was noted of a request that the log has no room for yet, or that is to run beside the
+/// loop where another one runs.
 #[cold]
 fn keep_back(
     state: &mut State,
     session: &mut Session,
     replies: &mut Replies,
     start: usize,
-    bytes: usize,
+    after: After,
 ) -> After {
     replies.buf.truncate(start);
     // Its time counts for its client's turn, and for its limit if it runs a script.
     session.spent += state.tick();
     state.stats.commands -= 1;
     state.end_running();
-    state.keep_back_for_log(session.seat, bytes);
+    match after {
+        After::Behind(bytes) => state.keep_back_for_log(session.seat, bytes),
+        _ => state.beside.keep(session.seat),
+    }
     After::Postpone
 }
 
@@ -395,15 +401,22 @@ pub(crate) fn run_data(
     };
     let mut partitions = PartitionSet::empty();
     add_partitions(db, command, args, &mut partitions);
+    if begun.vainly == 0 && state.has_many_arguments(command, args) {
+        return leave(state, session, begun, args, partitions);
+    }
     let start = replies.buf.len();
-    let mut kept = Vec::new();
+    let (mut kept, mut held) = (Vec::new(), None);
     let result = db.try_transact_at(&partitions, state.wall_ms(), |tx| {
         // The engine may run this again: then the first reply never was.
         replies.buf.truncate(start);
         let mut data = Data::new(state, db, tx, session.database);
         data.run_for(&session.user);
-        if begun.vainly >= BEGINNINGS {
+        let is_last = begun.vainly >= BEGINNINGS;
+        if is_last {
             data.hurry();
+        }
+        if (is_last || begun.vainly == 0) && !command.has(flag::SCRIPTS) {
+            data.may_leave();
         }
         let done = data.run(
             command,
@@ -417,6 +430,7 @@ pub(crate) fn run_data(
             }
         }
         done?;
+        held = data.leaves().then(|| data.tx.latched().collect());
         data.finish()
     });
     match result {
@@ -442,6 +456,9 @@ pub(crate) fn run_data(
                     state.add_job(session, begun, args, work);
                     (Told::NOTHING, After::Steps)
                 }
+                Some(Later::Beside) => {
+                    leave(state, session, begun, args, held.unwrap_or(partitions))
+                }
             }
         }
         Err(error) => {
@@ -454,6 +471,26 @@ pub(crate) fn run_data(
             (Told::NOTHING, After::Continue)
         }
     }
+}
+
+/// Runs a command beside the loop, or has it wait for the one that does.
+#[cold]
+fn leave(
+    state: &mut State,
+    session: &Session,
+    begun: Begun,
+    args: &Args<'_>,
+    held: PartitionSet,
+) -> (Told, After) {
+    if state.beside.is_busy() {
+        return (Told::NOTHING, After::Held);
+    }
+    let load = Single {
+        command: begun.command,
+        args: OwnedArgs::copy(args),
+    };
+    state.run_beside(session, session.database, held, Box::new(load));
+    (Told::NOTHING, After::Beside)
 }
 
 /// Replies with an engine's error, and remembers if the engine has stopped.

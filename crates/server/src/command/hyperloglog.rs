@@ -10,6 +10,7 @@ use super::{Cx, Data, Done, Group, Stop};
 use crate::engine::types::hll::{self, Damaged, Form, GROUP_BYTES, Raised, Union};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
+use perdura_base::num::to_u64;
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -120,6 +121,9 @@ impl Edit {
     }
 }
 
+/// Elements that take as long as a sketch.
+const SKETCH_COST: u64 = 128;
+
 /// `PFADD key [element …]`
 fn pfadd(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let (key, sparse_max) = (args.at(1), data.sparse_sketch_bytes_max());
@@ -158,6 +162,7 @@ fn pfcount(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     if args.len() == 2 {
         return count_one(data, args.at(1), out);
     }
+    data.heavy(to_u64(args.len()) * SKETCH_COST)?;
     let union = union(data, args)?.0;
     out.integer(union.count().cast_signed());
     Ok(())
@@ -204,6 +209,7 @@ fn union(data: &mut Data<'_, '_>, args: &Args<'_>) -> Result<(Union, bool), Stop
 /// `PFMERGE destination [source …]`
 fn pfmerge(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let (key, sparse_max) = (args.at(1), data.sparse_sketch_bytes_max());
+    data.heavy(to_u64(args.len()) * SKETCH_COST)?;
     let (union, dense) = union(data, args)?;
     let sketch = sketch(data, key)?;
     let expiry = sketch.as_ref().and_then(|sketch| sketch.expiry);

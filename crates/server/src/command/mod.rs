@@ -67,8 +67,12 @@ pub(crate) enum After {
     Block,
     /// Runs nothing more until the command has gone on in steps to its end.
     Steps,
+    /// Runs nothing more until the command has ended beside the loop.
+    Beside,
     /// Nothing has happened: the same request is to be run again later.
     Postpone,
+    /// Nothing has happened: the same request is to be run again when the command beside the loop has landed.
+    Held,
     /// Nothing has happened: the same request is to be run again when the log has room for so many
     /// bytes.
     Behind(usize),
@@ -76,6 +80,13 @@ pub(crate) enum After {
     Expel(Foreign),
     /// The whole server ends, with a checkpoint or without.
     Shutdown { checkpoint: bool },
+}
+
+impl After {
+    /// Returns whether the command is still running, and replies later.
+    pub(crate) fn goes_on(self) -> bool {
+        matches!(self, After::Steps | After::Beside)
+    }
 }
 
 /// What a plain command works on.

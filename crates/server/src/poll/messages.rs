@@ -44,6 +44,10 @@ impl EventLoop {
             }
             Message::Opened(Err(error)) => return Err(error.into()),
             Message::Stop { checkpoint } => self.stop(Ending::Asked { checkpoint }),
+            // The keys of all partitions are counted.
+            Message::Figures(sender) if self.state.beside.is_busy() => {
+                self.state.beside.keep_figures(sender);
+            }
             // The thread that asked may have given up.
             Message::Figures(sender) => drop(sender.send(everything(&mut self.state))),
             Message::Proved(proved) => self.state.proved(&proved),

@@ -187,6 +187,19 @@ impl<'a> Stream<'a> {
         }
     }
 
+    /// Returns a bound on the entries from one id to another one, both included.
+    #[must_use]
+    pub fn at_most(&self, (from, to): (Id, Id)) -> u64 {
+        if from > to || self.head.length == 0 {
+            return 0;
+        }
+        let nodes = self
+            .names_up_to(&rows::node(to))
+            .saturating_sub(self.node_of(from));
+        let entries = (nodes + 1).saturating_mul(node::NODE_ENTRIES_MAX.into());
+        entries.min(self.head.length)
+    }
+
     /// Whether there is an entry of an id.
     ///
     /// # Errors

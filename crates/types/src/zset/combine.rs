@@ -1,6 +1,7 @@
 //! What several sorted sets have together: unions, intersections and differences. A plain set is a
 //! sorted set whose scores are all 1.
 
+use perdura_base::num::to_u64;
 use std::collections::HashMap;
 use std::collections::hash_map;
 
@@ -45,6 +46,25 @@ pub fn input<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<In
         shape,
         weight: 1.0,
     }))
+}
+
+/// Returns about how many elements [`combine`] looks at.
+#[must_use]
+pub fn looked_at(inputs: &[Option<Input<'_>>], operation: Operation) -> u64 {
+    let lens = || {
+        inputs
+            .iter()
+            .map(|input| input.as_ref().map_or(0, |input| input.source.len()))
+    };
+    match operation {
+        Operation::Union => lens().sum(),
+        Operation::Intersection => lens()
+            .min()
+            .unwrap_or(0)
+            .saturating_mul(to_u64(inputs.len())),
+        Operation::Difference if lens().next() == Some(0) => 0,
+        Operation::Difference => lens().sum(),
+    }
 }
 
 /// How sets are put together.

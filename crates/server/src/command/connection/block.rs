@@ -12,12 +12,13 @@
 
 use crate::acl;
 use crate::ahead::AHEAD_KEYS;
+use crate::beside::Load;
 use crate::command::Group;
 use crate::command::dispatch::{add_partitions, failed};
 use crate::command::flag::{FAST, IMMEDIATE, LOADING, PROVES};
 use crate::command::spec::{Command, plain};
-use crate::command::{Cx, Data, Effects, Run, flag};
-use crate::engine::PartitionSet;
+use crate::command::{After, Cx, Data, Effects, Keys, Run, flag};
+use crate::engine::{Error, PartitionSet};
 use crate::replies::Replies;
 use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
@@ -25,6 +26,7 @@ use crate::session::{Block, Session};
 use crate::state::{Stage, State, unix_ms};
 use crate::stats::Counted;
 use crate::watch;
+use perdura_base::num::to_u64;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -68,6 +70,9 @@ pub(crate) fn enqueue(
         return out.error("ERR Command not allowed inside a transaction");
     }
     block.proves |= command.has(PROVES);
+    block.words += args.len();
+    let is_narrow = matches!(command.run, Run::Data(_)) && !matches!(command.keys, Keys::All);
+    block.is_wide |= !is_narrow || command.has(flag::SCRIPTS);
     let owned = OwnedArgs::copy(args);
     block.bytes += owned.bytes() + QUEUED_BYTES;
     if block.bytes > state.options.query_bytes_max {
@@ -120,6 +125,11 @@ pub(crate) fn discard(cx: &mut Cx<'_>, _: &Args<'_>) {
     }
 }
 
+/// Returns whether a block has more arguments than a round of the loop should handle.
+fn is_long(state: &State, block: &Block) -> bool {
+    !block.broken && !block.is_wide && to_u64(block.words) > state.steps.long
+}
+
 /// What the first step learned about one command.
 struct Step {
     database: u8,
@@ -130,6 +140,11 @@ struct Step {
 
 /// `EXEC`
 pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
+    let next = cx.session.block.as_ref();
+    if cx.state.beside.is_busy() && next.is_some_and(|block| is_long(cx.state, block)) {
+        cx.effects.after = After::Held;
+        return;
+    }
     let Some(block) = cx.session.block.take() else {
         return cx.out.error("ERR EXEC without MULTI");
     };
@@ -185,8 +200,18 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
     {
         cx.state.scripts.enter(cx.session, cx.state.now);
     }
+    let ready = Ready {
+        block,
+        steps,
+        aside,
+        ran: Vec::new(),
+        failed: Vec::new(),
+    };
+    if is_long(cx.state, &ready.block) && matches!(cx.state.stage, Stage::Ready(_)) {
+        return leave(cx, ready, partitions);
+    }
     let start = cx.out.buf.len();
-    if let Err(error) = run_steps(cx, &block, &steps, &aside, &partitions) {
+    if let Err(error) = run_steps(cx, ready, partitions) {
         cx.out.buf.truncate(start);
         cx.effects.held_back.clear();
         // The block did not happen, and neither did its SELECT.
@@ -210,99 +235,187 @@ fn run_plain(cx: &mut Cx<'_>, aside: &mut Vec<u8>, run: crate::command::PlainFn,
     cx.out.resp3 = cx.session.resp3;
 }
 
-/// Counts the commands of the block, with how long each took and what those replied that failed.
-fn count_steps(state: &mut State, block: &Block, ran: &[Duration], failed: &[(usize, Vec<u8>)]) {
-    let times = state.options.latency_tracking;
-    let mut failed = failed.iter().peekable();
-    for (at, ((command, owned), took)) in block.queue.iter().zip(ran).enumerate() {
-        let error = failed.next_if(|(failed, _)| *failed == at);
-        let Some((slot, _)) = state.lookup.find_slot(command.name.as_bytes()) else {
-            continue;
-        };
-        let reply = error.map_or(&b"+"[..], |(_, reply)| reply);
-        let counted = Counted::new(slot, command, &owned.args());
-        state.stats.by_command.ran(counted, *took, reply, times);
+/// A block whose plain commands have run.
+struct Ready {
+    block: Block,
+    steps: Vec<Step>,
+    /// The replies of the plain commands.
+    aside: Vec<u8>,
+    /// The time of each command when the block ran last, and the replies of those that failed.
+    ran: Vec<Duration>,
+    failed: Vec<(usize, Vec<u8>)>,
+}
+
+/// Why the transaction of a block ended early.
+enum Ended {
+    Failed(Error),
+    /// A command is heavy: the block runs beside the loop.
+    Leaves(PartitionSet),
+}
+
+impl From<Error> for Ended {
+    fn from(error: Error) -> Self {
+        Ended::Failed(error)
     }
 }
 
-/// Shows the commands of the block to monitors.
-fn show_steps(cx: &mut Cx<'_>, block: &Block) {
-    for (command, owned) in &block.queue {
-        crate::command::server::monitor::feed(cx.state, cx.session, command, &owned.args());
-    }
-}
-
-fn run_steps(
-    cx: &mut Cx<'_>,
-    block: &Block,
-    steps: &[Step],
-    aside: &[u8],
-    partitions: &PartitionSet,
-) -> perdura_base::Result<()> {
-    let start = cx.out.buf.len();
-    let plain_only = block
-        .queue
-        .iter()
-        .all(|(command, _)| matches!(command.run, Run::Plain(_)));
-    let db = match &cx.state.stage {
-        Stage::Ready(db) if !plain_only => db,
-        _ => {
-            cx.out.array(steps.len());
-            cx.out.buf.extend_from_slice(aside);
-            let held_back = std::mem::take(&mut cx.effects.held_back);
-            cx.state.send_held_back(held_back, cx.state.newest);
-            show_steps(cx, block);
-            return Ok(());
-        }
-    };
-    let writes = block.writes();
-    let (state, session, out) = (&*cx.state, &*cx.session, &mut cx.out);
-    let mut ran: Vec<Duration> = Vec::with_capacity(steps.len());
-    let mut failed: Vec<(usize, Vec<u8>)> = Vec::new();
-    let (outcome, ticket) = db.transact_at(partitions, state.wall_ms(), |tx| {
-        out.buf.truncate(start);
-        out.array(steps.len());
-        ran.clear();
-        failed.clear();
-        tx.expect_rows(writes, block.bytes)?;
+impl Ready {
+    /// Runs the data commands within a transaction, and puts all replies together.
+    fn run(&mut self, data: &mut Data<'_, '_>, out: &mut Vec<u8>) -> Result<(), Ended> {
+        let start = out.len();
+        self.ran.clear();
+        self.failed.clear();
+        data.tx.expect_rows(self.block.writes(), self.block.bytes)?;
+        Out::new(out, false).array(self.steps.len());
         let mut clock = Instant::now();
-        let mut data = Data::new(state, db, tx, 0);
-        data.run_for(&session.user);
         data.hurry();
-        for (at, ((command, owned), step)) in block.queue.iter().zip(steps).enumerate() {
+        for (at, ((command, owned), step)) in self.block.queue.iter().zip(&self.steps).enumerate() {
             if at % AHEAD_KEYS == 0 {
-                data.look_ahead(block.keys_from(at));
+                data.look_ahead(self.block.keys_from(at));
             }
-            let begin = out.buf.len();
+            let begin = out.len();
             match (command.run, &step.reply) {
-                (_, Some(reply)) => out.buf.extend_from_slice(&aside[reply.clone()]),
+                (_, Some(reply)) => out.extend_from_slice(&self.aside[reply.clone()]),
                 (Run::Data(_), None) => {
                     data.select(step.database);
-                    let mut reply = Out::new(out.buf, step.resp3);
+                    let mut reply = Out::new(out, step.resp3);
                     data.run(command, &owned.args(), &mut reply)?;
                 }
                 (Run::Plain(_), None) => {}
             }
-            data.check_reply(out.buf.len() - start)?;
+            if data.leaves() {
+                return Err(Ended::Leaves(data.tx.latched().collect()));
+            }
+            data.check_reply(out.len() - start)?;
             let now = Instant::now();
-            ran.push(now.saturating_duration_since(clock));
+            self.ran.push(now.saturating_duration_since(clock));
             clock = now;
-            if out.buf.get(begin) == Some(&b'-') {
-                failed.push((ran.len() - 1, out.buf[begin..].to_vec()));
+            if out.get(begin) == Some(&b'-') {
+                self.failed.push((at, out[begin..].to_vec()));
             }
         }
-        data.finish()
-    })?;
+        Ok(())
+    }
+
+    /// Counts the commands of the block, with how long each took and what those replied that failed.
+    fn count_steps(&self, state: &mut State) {
+        let times = state.options.latency_tracking;
+        let mut failed = self.failed.iter().peekable();
+        let mut found: Option<(&Command, usize)> = None;
+        for (at, ((command, owned), took)) in self.block.queue.iter().zip(&self.ran).enumerate() {
+            let error = failed.next_if(|(failed, _)| *failed == at);
+            // Long blocks have the same command again and again.
+            if found.is_none_or(|(known, _)| !std::ptr::eq(known, *command)) {
+                let slot = state.lookup.find_slot(command.name.as_bytes());
+                found = slot.map(|(slot, _)| (*command, slot));
+            }
+            let Some((_, slot)) = found else {
+                continue;
+            };
+            let reply = error.map_or(&b"+"[..], |(_, reply)| reply);
+            let counted = Counted::new(slot, command, &owned.args());
+            state.stats.by_command.ran(counted, *took, reply, times);
+        }
+    }
+
+    /// Shows the commands of the block to monitors.
+    fn show_steps(&self, state: &mut State, session: &Session) {
+        for (command, owned) in &self.block.queue {
+            crate::command::server::monitor::feed(state, session, command, &owned.args());
+        }
+    }
+}
+
+/// A block that runs beside the loop.
+struct Long {
+    ready: Ready,
+    exec: &'static Command,
+    word: OwnedArgs,
+}
+
+impl Load for Long {
+    fn run(&mut self, data: &mut Data<'_, '_>, out: &mut Out<'_>) -> Result<(), Error> {
+        match self.ready.run(data, out.buf) {
+            Ok(()) | Err(Ended::Leaves(_)) => Ok(()),
+            Err(Ended::Failed(error)) => Err(error),
+        }
+    }
+
+    fn request(&self) -> (&'static Command, Args<'_>) {
+        (self.exec, self.word.args())
+    }
+
+    fn count(&mut self, state: &mut State, session: &Session) {
+        for (command, owned) in &self.ready.block.queue {
+            state.note_reads(session, command, &owned.args());
+        }
+        self.ready.count_steps(state);
+        self.ready.show_steps(state, session);
+    }
+
+    fn bytes(&self) -> usize {
+        self.ready.block.bytes
+    }
+}
+
+/// Runs a block beside the loop.
+fn leave(cx: &mut Cx<'_>, ready: Ready, held: PartitionSet) {
+    let Some((_, exec)) = cx.state.lookup.find_slot(b"exec") else {
+        return;
+    };
+    let word = OwnedArgs::of(std::iter::once(&b"EXEC"[..]));
+    let database = cx.session.database;
+    let load = Box::new(Long { ready, exec, word });
+    cx.state.run_beside(cx.session, database, held, load);
+    cx.effects.after = After::Beside;
+}
+
+fn run_steps(cx: &mut Cx<'_>, mut ready: Ready, partitions: PartitionSet) -> Result<(), Error> {
+    let start = cx.out.buf.len();
+    let mut queue = ready.block.queue.iter();
+    let plain_only = queue.all(|(command, _)| matches!(command.run, Run::Plain(_)));
+    let db = match &cx.state.stage {
+        Stage::Ready(db) if !plain_only => db,
+        _ => {
+            cx.out.array(ready.steps.len());
+            cx.out.buf.extend_from_slice(&ready.aside);
+            let held_back = std::mem::take(&mut cx.effects.held_back);
+            cx.state.send_held_back(held_back, cx.state.newest);
+            ready.show_steps(cx.state, cx.session);
+            return Ok(());
+        }
+    };
+    let may_leave = !ready.block.is_wide && !cx.state.beside.is_busy();
+    let (state, session, out) = (&*cx.state, &*cx.session, &mut cx.out);
+    let done = db.transact_at(&partitions, state.wall_ms(), |tx| {
+        out.buf.truncate(start);
+        let mut data = Data::new(state, db, tx, 0);
+        data.run_for(&session.user);
+        if may_leave {
+            data.may_leave();
+        }
+        ready.run(&mut data, out.buf)?;
+        Ok(data.finish()?)
+    });
+    let (outcome, ticket) = match done {
+        Ok(done) => done,
+        Err(Ended::Failed(error)) => return Err(error),
+        Err(Ended::Leaves(held)) => {
+            cx.out.buf.truncate(start);
+            leave(cx, ready, held);
+            return Ok(());
+        }
+    };
     let told = outcome.told(ticket.epoch);
-    for (command, owned) in &block.queue {
+    for (command, owned) in &ready.block.queue {
         cx.state.note_reads(cx.session, command, &owned.args());
     }
     outcome.settle(cx.state, ticket.epoch);
     let held_back = std::mem::take(&mut cx.effects.held_back);
     cx.state
         .send_held_back(held_back, ticket.epoch.max(cx.state.newest));
-    count_steps(cx.state, block, &ran, &failed);
-    show_steps(cx, block);
+    ready.count_steps(cx.state);
+    ready.show_steps(cx.state, cx.session);
     cx.effects.epoch = cx.effects.epoch.max(told.epoch);
     cx.effects.written = cx.effects.written.max(told.written);
     Ok(())

@@ -307,12 +307,17 @@ impl<'a> Query<'a> {
         Ok(())
     }
 
+    /// The area, once it is known.
+    fn search(&self) -> Option<Search> {
+        let ((form, unit), centre) = (self.form?, self.centre?);
+        Some(Search { centre, form, unit })
+    }
+
     /// The members in the area, those first that are wanted first.
     fn find<'s>(&self, set: &'s Source<'_>) -> Vec<Found<'s>> {
-        let (Some(centre), Some((form, unit))) = (self.centre, self.form) else {
+        let Some(search) = self.search() else {
             return Vec::new();
         };
-        let search = Search { centre, form, unit };
         let mut found = geo::find(set, &search, self.count.filter(|_| self.any));
         let wanted = self.count.map_or(found.len(), to_usize).min(found.len());
         // Who wants some wants the nearest ones.
@@ -353,6 +358,11 @@ fn search(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, named: Na
     let (start, max) = (out.buf.len(), data.reply_bytes_max);
     let set = data.collection(args.at(named.source()), Shape::Zset)?;
     let query = Query::parse(args, named, set.as_ref())?;
+    if let (Some(set), Some(search)) = (&set, query.search()) {
+        let looked = geo::looked_at(set, &search);
+        let most = query.count.filter(|_| query.any).unwrap_or(u64::MAX);
+        data.heavy(looked.min(most))?;
+    }
     let found = set.as_ref().map_or_else(Vec::new, |set| query.find(set));
     let Some(target) = query.target else {
         out.array(found.len());

@@ -7,6 +7,7 @@ use crate::glob;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
+use perdura_base::num::to_u64;
 
 /// Reads a cursor as C's `strtoul` does: signs count, and nothing is zero.
 pub(crate) fn parse_cursor(arg: &[u8]) -> Result<u64, Stop> {
@@ -100,6 +101,7 @@ pub(crate) fn scan_elements(
         return Ok(());
     };
     let options = ScanOptions::parse(args, 3, false)?;
+    data.heavy(to_u64(options.count).min(source.len()))?;
     let start = out.buf.len();
     let (mut found, next) = source.scan(cursor, options.count);
     out.array(2);

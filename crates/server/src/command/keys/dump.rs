@@ -10,6 +10,7 @@ use crate::engine::{End, Kind, Shape};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
+use perdura_base::num::to_u64;
 use perdura_rdb::{Error, Value, dump, parse_dump};
 
 /// The commands of this module.
@@ -48,12 +49,14 @@ fn dump_key(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     if let Some(row) = data.tx.get(data.table, args.at(1))?
         && row.kind().shape() == Some(Shape::Stream)
     {
+        data.heavy_in(args.at(1), u64::MAX)?;
         match streams::dump::taken(data, args.at(1))? {
             Some(stream) => out.bulk(&dump(&Value::Stream(stream))),
             None => out.null(),
         }
         return Ok(());
     }
+    data.heavy_in(args.at(1), u64::MAX)?;
     let mut value = Value::String(Vec::new());
     let there = visit(data.tx, data.table, args.at(1), |part| {
         match (part, &mut value) {
@@ -83,6 +86,9 @@ fn dump_key(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     }
     Ok(())
 }
+
+/// Bytes that an element of a payload has, about.
+const ELEMENT_BYTES: usize = 8;
 
 /// What RESTORE is asked for beside the payload.
 #[derive(Debug, Clone, Copy)]
@@ -201,6 +207,9 @@ fn restore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
         return Err(Stop::Long(Box::new(work)));
     }
     let payload = args.at(3);
+    if payload.first().is_some_and(|kind| *kind != 0) {
+        data.heavy(to_u64(payload.len() / ELEMENT_BYTES))?;
+    }
     let value = parse_dump(payload).map_err(|error| refusal(&error, payload))?;
     let now = data.tx.now_ms();
     let expiry = terms.expiry_ms(now);

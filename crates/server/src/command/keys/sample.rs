@@ -16,6 +16,12 @@ pub(crate) fn reply(
     parts: usize,
     mut each: impl FnMut(&mut Out<'_>, &Entry<'_>),
 ) -> Done {
+    let draws = count.unsigned_abs();
+    data.heavy(if count >= 0 {
+        draws.min(source.len())
+    } else {
+        draws
+    })?;
     let start = out.buf.len();
     let nested = out.resp3 && parts > 1;
     let mut one = |out: &mut Out<'_>, entry: &Entry<'_>| {

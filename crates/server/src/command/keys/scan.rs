@@ -16,6 +16,7 @@ use crate::glob;
 use crate::number::push_u64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
+use perdura_base::num::to_u64;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
@@ -43,6 +44,9 @@ const STRIDE: usize = 1024;
 fn scan(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let mut cursor = parse_cursor(args.at(1))?;
     let options = ScanOptions::parse(args, 2, true)?;
+    if data.is_long(to_u64(options.count)) {
+        data.heavy(to_u64(options.count).min(data.tx.len(data.table)?))?;
+    }
     let (mut looked, mut count) = (0, 0usize);
     let mut places = scan_places(options.count);
     let mut found = Vec::new();

@@ -322,6 +322,7 @@ fn run(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, grammar: &Gr
     if let Some(work) = in_steps(data, args, &options)? {
         return Err(Stop::Long(Box::new(work)));
     }
+    data.heavy_in(args.at(1), u64::MAX)?;
     let (shape, elements) = elements(data, args.at(1))?;
     let target = options.target.map(|at| args.at(at));
     let mut sorted = !options.unsorted;

@@ -14,6 +14,7 @@ use crate::engine::types::number::parse_i64;
 use crate::engine::{End, Shape};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
+use perdura_base::num::to_u64;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
@@ -133,6 +134,7 @@ fn push(
     {
         return Err(Stop::Long(Box::new(work)));
     }
+    data.heavy(to_u64(args.len()))?;
     let items = args.from(2);
     let len = list::push(data.tx, data.table, key, end, items, only_existing)?;
     if len > 0 {
@@ -177,6 +179,7 @@ fn pop(
         }
         _ => return Err(wrong_arity(name).into()),
     };
+    data.heavy_in(key, count.unwrap_or(1))?;
     let popped = list::pop(data.tx, data.table, key, end, count.unwrap_or(1))?;
     let Some((items, left)) = popped else {
         if count.is_some() {
@@ -274,6 +277,7 @@ fn linsert(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     if !before && !word.eq_ignore_ascii_case(b"AFTER") {
         return Err(SYNTAX.into());
     }
+    data.heavy_in(key, u64::MAX)?;
     let place = (args.at(3), before);
     match list::insert(data.tx, data.table, key, place, args.at(4))? {
         None => out.integer(0),
@@ -289,6 +293,9 @@ fn linsert(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
 /// `LTRIM key start stop`
 fn ltrim(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let (from, to) = (integer(args.at(2))?, integer(args.at(3))?);
+    let len = data.rows_of(args.at(1))?;
+    let stretch = list::stretch(from, to, len);
+    data.heavy(len - (stretch.1 - stretch.0))?;
     if let Some(left) = list::trim(data.tx, data.table, args.at(1), from, to)? {
         shrunk(data, Class::List, "ltrim", args.at(1), left);
     }
@@ -299,6 +306,7 @@ fn ltrim(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
 /// `LREM key count item`
 fn lrem(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let count = integer(args.at(2))?;
+    data.heavy_in(args.at(1), u64::MAX)?;
     let (removed, left) = list::remove(data.tx, data.table, args.at(1), count, args.at(3))?;
     if removed > 0 {
         shrunk(data, Class::List, "lrem", args.at(1), left);
@@ -336,6 +344,7 @@ fn lpos(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
             return Err(SYNTAX.into());
         }
     }
+    data.heavy_in(args.at(1), if looked == 0 { u64::MAX } else { looked })?;
     let found = data
         .collection(args.at(1), Shape::List)?
         .map(|list| list::positions(&list, args.at(2), rank, count.unwrap_or(1), looked));

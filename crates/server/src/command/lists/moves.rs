@@ -173,6 +173,7 @@ pub(crate) fn pop_several(
 ) -> Result<bool, Stop> {
     let end = end(several.word)?;
     for key in several.keys.clone().map(|at| args.at(at)) {
+        data.heavy_in(key, several.count)?;
         let Some((items, left)) = list::pop(data.tx, data.table, key, end, several.count)? else {
             continue;
         };

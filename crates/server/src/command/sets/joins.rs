@@ -11,6 +11,7 @@ use crate::engine::types::set::{self, Join};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
+use perdura_base::num::to_u64;
 
 const fn joins(name: &'static str, run: DataFn, summary: &'static str) -> Command {
     data(name, -2, READ, EACH, run).doc(Group::Set, "1.0.0", summary)
@@ -63,6 +64,7 @@ fn reply_join(data: &Data<'_, '_>, args: &Args<'_>, join: Join, out: &mut Out<'_
     if let Some(work) = Joining::new(data, &sets, (join, Joined::Replied), keys) {
         return Err(Stop::Long(Box::new(work)));
     }
+    data.heavy(looked_at(&sets))?;
     // How many there are is known only behind the last one, and the count goes before the first.
     let (mut count, mut members) = (0, Vec::new());
     let mut inner = Out::new(&mut members, out.resp3);
@@ -88,6 +90,7 @@ fn store_join(
     if let Some(work) = Joining::new(data, &sets, (join, Joined::Stored(event)), keys) {
         return Err(Stop::Long(Box::new(work)));
     }
+    data.heavy(looked_at(&sets))?;
     set::join(&sets, join, u64::MAX, |member| {
         members.push(&member);
         Ok(())
@@ -96,6 +99,11 @@ fn store_join(
     store(data, args.at(1), event, &members)?;
     out.count(u64::try_from(members.len()).unwrap_or(u64::MAX));
     Ok(())
+}
+
+/// Returns a bound on the members that a join looks at.
+fn looked_at(sets: &[Option<Source<'_>>]) -> u64 {
+    sets.iter().flatten().map(Source::len).sum()
 }
 
 /// Puts a set in the place of what a key holds, or nothing.
@@ -171,6 +179,12 @@ pub(crate) fn sintercard(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out
     let sets = sources(data, args.from(2).take(keys))?;
     let max = if limit == 0 { u64::MAX } else { limit };
     let mut count = 0;
+    let least = sets
+        .iter()
+        .map(|set| set.as_ref().map_or(0, Source::len))
+        .min();
+    let looked = least.unwrap_or(0).saturating_mul(to_u64(sets.len()));
+    data.heavy(looked)?;
     set::join(&sets, Join::Intersection, max, |_| {
         count += 1;
         Ok(())

@@ -144,6 +144,7 @@ pub(crate) fn spop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) 
         return Ok(());
     };
     let few = count.unwrap_or(1).min(set.len());
+    data.heavy(few)?;
     data.tx.expect_removals(to_usize(few))?;
     let Some(set) = set::source(data.tx, data.table, key)? else {
         return Ok(());

@@ -4,8 +4,9 @@
 //! *job* (see [`crate::jobs`]) and waits like one that waits for a key, so its later requests wait,
 //! too. In each round of the loop a job takes one step, in a transaction that is committed at the
 //! end of the step. That the steps together see one moment is ensured by watching the keys that
-//! are read: if one was changed, the command begins again, and after a few vain beginnings it runs
-//! in one round. Within MULTI it always does: by the same code, in one step without a limit.
+//! are read: if one was changed, the command begins again. After three attempts it runs in one
+//! transaction beside the loop ([`crate::beside`]), as it does within MULTI: by the same code, in one
+//! step without a limit.
 
 mod building;
 mod copying;

@@ -190,6 +190,9 @@ fn xadd(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         Some(found) => found,
         None => Writing::open_or_make(data.tx, data.table, key, None)?,
     };
+    if let Some(trim) = &options.trim {
+        data.heavy(above(data, &writing, trim)?)?;
+    }
     writing.add(data.tx, id, &fields)?;
     data.changed(Class::Stream, "xadd", key);
     if let Some(trim) = &options.trim
@@ -202,6 +205,20 @@ fn xadd(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     Ok(())
 }
 
+/// Returns a bound on the entries that are trimmed.
+fn above(data: &Data<'_, '_>, writing: &Writing, trim: &Trim) -> Result<u64, Stop> {
+    let all = match trim.threshold {
+        Threshold::Length(max) => writing.head.length.saturating_sub(max),
+        Threshold::Id(min) if min <= writing.head.first => 0,
+        Threshold::Id(min) => writing.stream(data.tx)?.at_most((Id::MIN, min)),
+    };
+    Ok(if trim.limit > 0 {
+        all.min(trim.limit)
+    } else {
+        all
+    })
+}
+
 /// `XTRIM key MAXLEN|MINID [=|~] threshold [LIMIT count]`
 fn xtrim(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let options = options(args, false)?;
@@ -210,6 +227,7 @@ fn xtrim(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         Writing::open(data.tx, data.table, args.at(1))?,
         &options.trim,
     ) {
+        data.heavy(above(data, &writing, trim)?)?;
         trimmed = writing.trim(data.tx, trim)?;
         writing.finish(data.tx)?;
     }

@@ -254,6 +254,7 @@ fn xautoclaim(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Do
         at += 1;
     }
     let found = find(data, args)?;
+    data.heavy(count.saturating_mul(LOOKED_FOR_ONE).min(found.1.pending))?;
     let mut claiming = Claiming::new(data, args, out, found, claim);
     let mut left = count.saturating_mul(LOOKED_FOR_ONE);
     let (mut next, mut deleted) = (Some(from), Several::new(out));

@@ -112,6 +112,7 @@ fn xgroup(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     if is("destroy") {
         out.count(u64::from(group.is_some()));
         if let Some(group) = group {
+            data.heavy(group.pending)?;
             writing.destroy_group(data.tx, name, &group)?;
             data.changed(Class::Stream, "xgroup-destroy", key);
         }
@@ -141,6 +142,7 @@ fn xgroup(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
                 out.count(1);
             }
             (false, Some(consumer)) => {
+                data.heavy(consumer.pending)?;
                 out.count(consumer.pending);
                 writing.delete_consumer(data.tx, &mut group, &consumer)?;
                 data.changed(Class::Stream, "xgroup-delconsumer", key);

@@ -162,6 +162,12 @@ fn of_stream(data: &Data<'_, '_>, stream: &Stream<'_>, args: &Args<'_>, out: &mu
 
 /// The entries and the groups, `count` of each list; 0: all.
 fn in_full(data: &Data<'_, '_>, stream: &Stream<'_>, count: u64, out: &mut Out<'_>) -> Done {
+    let head = stream.head();
+    data.heavy(if count == 0 {
+        head.length
+    } else {
+        count.min(head.length)
+    })?;
     out.bulk(b"entries");
     let mut entries = Several::new(out);
     collect(

@@ -97,7 +97,14 @@ fn xpending(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     };
     match query {
         None => summary(&stream, &group, out),
-        Some(query) => list(&stream, &group, &query, (data.tx.now_ms(), out)),
+        Some(query) => {
+            let most = match query.idle_min {
+                None => query.count,
+                Some(_) => u64::MAX,
+            };
+            data.heavy(most.min(group.pending))?;
+            list(&stream, &group, &query, (data.tx.now_ms(), out))
+        }
     }
 }
 

@@ -53,6 +53,8 @@ fn range(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, reverse: b
         return Ok(());
     }
     let mut several = Several::new(out);
+    let most = stream.at_most((from, to));
+    data.heavy(max.map_or(most, |max| max.min(most)))?;
     let how = (max.unwrap_or(0), reverse);
     collect(data, &stream, (from, to), how, &mut several)?;
     several.reply(out);

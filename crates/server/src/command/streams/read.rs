@@ -14,7 +14,7 @@ use crate::command::spec::{Command, data};
 use crate::command::{Data, Done, Group as Family, Keys, SYNTAX, Stop};
 use crate::engine::Shape;
 use crate::engine::types::number::parse_i64;
-use crate::engine::types::stream::{Consumer, Group, Id, Writing};
+use crate::engine::types::stream::{Consumer, Group, Id, Stream, Writing};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 
@@ -208,6 +208,7 @@ fn xread(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         };
         let mut entries = Several::new(out);
         if let Some(from) = after.next() {
+            data.heavy(few(query.count, stream.at_most((from, Id::MAX))))?;
             collect(
                 data,
                 &stream,
@@ -253,6 +254,8 @@ fn xreadgroup(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Do
             }
             id => strict_id(id, 0)?,
         };
+        let most = due(&writing.stream(data.tx)?, &group, (after, consumer_name))?;
+        data.heavy(few(query.count, most))?;
         asked.push((key, writing, group, after));
     }
     let mut answers = Answers {
@@ -318,6 +321,21 @@ fn xreadgroup(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Do
         return Ok(());
     }
     query.wait(vec![b">"[..].into(); query.keys], out)
+}
+
+/// Returns a bound on the entries that a consumer gets: new ones, or those behind an id that are pending.
+fn due(stream: &Stream<'_>, group: &Group, (after, consumer): (Id, &[u8])) -> Result<u64, Stop> {
+    if after != Id::MAX {
+        let consumer = stream.consumer(group, consumer)?;
+        return Ok(consumer.map_or(0, |consumer| consumer.pending));
+    }
+    let new = group.last.next().map(|from| (from, Id::MAX));
+    Ok(new.map_or(0, |new| stream.at_most(new)))
+}
+
+/// Returns a count, of which 0 is no limit, or `most` if that is less.
+fn few(count: u64, most: u64) -> u64 {
+    if count == 0 { most } else { count.min(most) }
 }
 
 fn no_group(data: &Data<'_, '_>, key: &[u8], group: &[u8]) -> Stop {

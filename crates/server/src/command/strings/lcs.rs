@@ -7,6 +7,7 @@ use crate::command::{Data, Done, Group, NOT_INTEGER, SYNTAX};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
+use perdura_base::num::to_u64;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[data("lcs", -3, READ, TWO, lcs).doc(
@@ -71,6 +72,9 @@ struct Options {
     len_min: i64,
 }
 
+/// Cells that take as long as an element of another command.
+const CELLS: usize = 64;
+
 /// `LCS key1 key2 [LEN] [IDX] [MINMATCHLEN n] [WITHMATCHLEN]`
 fn lcs(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let mut values = [Vec::new(), Vec::new()];
@@ -109,6 +113,7 @@ fn lcs(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         let text = "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len";
         return Err(text.into());
     }
+    data.heavy(to_u64(a.len().saturating_mul(b.len()) / CELLS))?;
     let lengths = Lengths::of(&a, &b);
     let total = u64::from(lengths.at(a.len(), b.len()));
     if options.len {

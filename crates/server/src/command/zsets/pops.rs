@@ -57,6 +57,7 @@ fn pop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, end: End) ->
         }
         _ => return Err(SYNTAX.into()),
     };
+    data.heavy_in(key, count.unwrap_or(1))?;
     let popped = zset::pop(data.tx, data.table, key, end, count.unwrap_or(1))?;
     let Some((members, left)) = popped.filter(|(members, _)| !members.is_empty()) else {
         out.array(0);
@@ -127,6 +128,7 @@ pub(crate) fn pop_several(
 ) -> Result<bool, Stop> {
     let end = end(several.word).ok_or(SYNTAX)?;
     for key in several.keys.clone().map(|at| args.at(at)) {
+        data.heavy_in(key, several.count)?;
         let Some((members, left)) = zset::pop(data.tx, data.table, key, end, several.count)? else {
             continue;
         };

@@ -401,6 +401,7 @@ fn remove(
         out.integer(0);
         return Ok(());
     };
+    data.heavy(to - from)?;
     let (removed, left) = zset::remove_ranks(data.tx, data.table, key, from, to)?;
     shrunk(data, Class::SortedSet, event, key, left);
     out.count(removed);

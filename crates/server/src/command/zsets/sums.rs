@@ -151,6 +151,7 @@ fn combine(
             input.weight = *weight;
         }
     }
+    data.heavy(zset::looked_at(&inputs, operation))?;
     let found = zset::combine(&inputs, operation, options.aggregate, options.limit);
     let there = inputs.iter().flatten().count();
     drop(inputs);

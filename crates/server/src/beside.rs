@@ -1,0 +1,400 @@
+//! Commands that run beside the loop.
+//!
+//! A command that is about to look at or change very many elements, and cannot do that in steps, would hold
+//! up all clients if the loop ran it. A thread runs it instead, as one transaction like any other, with the
+//! latches of its partitions. MULTI blocks that are long, or have such a command, run in the same way.
+//!
+//! Meanwhile the loop postpones requests for keys of these partitions, so it never waits for a latch.
+//! Observers hear of the changes on the loop, when the command has landed. Until then its partitions stay
+//! held: a client that reads a changed key, or that watches one, comes before the command or behind all
+//! that it has changed. One command runs beside the loop at a time; a second one is postponed.
+
+use crate::acl::User;
+use crate::command::data::{Host, Outcome};
+use crate::command::dispatch::{add_partitions, failed, note_run};
+use crate::command::server::info::{Fields, everything};
+use crate::command::wait::{answer, serve};
+use crate::command::{Command, Data, Told, flag};
+use crate::engine::{Attempt, Db, Error, PartitionSet, Ticket};
+use crate::pubsub::Seat;
+use crate::resp::parse::{Args, OwnedArgs};
+use crate::resp::reply::Out;
+use crate::session::Session;
+use crate::state::{Stage, State};
+use perdura_base::num::to_u64;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// Arguments that a command may have beside its elements.
+const OPTIONS: u64 = 16;
+/// The time between two looks at the room in the log.
+const LOG_WAIT: Duration = Duration::from_millis(1);
+/// Commands that latch partitions which they do not name.
+const WHOLE: [&str; 4] = ["debug", "function", "info", "memory"];
+
+/// A command or a block that runs beside the loop.
+pub(crate) trait Load: Send {
+    /// Runs within a transaction, perhaps several times, and writes the reply.
+    fn run(&mut self, data: &mut Data<'_, '_>, out: &mut Out<'_>) -> Result<(), Error>;
+
+    /// The command and its arguments, for statistics and the slow log.
+    fn request(&self) -> (&'static Command, Args<'_>);
+
+    /// Counts what it has run, when it has landed.
+    fn count(&mut self, _: &mut State, _: &Session) {}
+
+    /// Bytes that it holds.
+    fn bytes(&self) -> usize;
+}
+
+/// One command.
+pub(crate) struct Single {
+    /// The command.
+    pub command: &'static Command,
+    /// Its arguments.
+    pub args: OwnedArgs,
+}
+
+impl Load for Single {
+    fn run(&mut self, data: &mut Data<'_, '_>, out: &mut Out<'_>) -> Result<(), Error> {
+        data.run(self.command, &self.args.args(), out)
+    }
+
+    fn request(&self) -> (&'static Command, Args<'_>) {
+        (self.command, self.args.args())
+    }
+
+    fn count(&mut self, state: &mut State, session: &Session) {
+        state.note_reads(session, self.command, &self.args.args());
+    }
+
+    fn bytes(&self) -> usize {
+        self.args.bytes()
+    }
+}
+
+/// A load with all that the thread needs to run it.
+struct Order {
+    load: Box<dyn Load>,
+    db: Db,
+    host: Host,
+    database: u8,
+    partitions: PartitionSet,
+    user: Arc<User>,
+    resp3: bool,
+    now_ms: u64,
+}
+
+/// A load that has run.
+struct Landed {
+    load: Box<dyn Load>,
+    result: Result<(Outcome, Ticket), Error>,
+    reply: Vec<u8>,
+    took: Duration,
+}
+
+impl Order {
+    fn run(mut self) -> Landed {
+        let (began, mut reply) = (Instant::now(), Vec::new());
+        let result = loop {
+            match self.attempt(&mut reply) {
+                Ok(Attempt::Committed(outcome, ticket)) => break Ok((outcome, ticket)),
+                Ok(Attempt::Behind { bytes }) => self.wait_for_log(bytes),
+                Err(error) => break Err(error),
+            }
+        };
+        Landed {
+            load: self.load,
+            result,
+            reply,
+            took: began.elapsed(),
+        }
+    }
+
+    fn attempt(&mut self, reply: &mut Vec<u8>) -> Result<Attempt<Outcome>, Error> {
+        let (load, resp3) = (&mut self.load, self.resp3);
+        self.db
+            .try_transact_at(&self.partitions, self.now_ms, |tx| {
+                reply.clear();
+                let mut data = Data::beside(&self.host, &self.db, tx, self.database);
+                data.run_for(&self.user);
+                load.run(&mut data, &mut Out::new(reply, resp3))?;
+                data.finish()
+            })
+    }
+
+    /// Waits until the log has room for the bytes: the command does not begin before.
+    fn wait_for_log(&self, bytes: usize) {
+        while self.db.is_behind(bytes) {
+            self.db.nudge();
+            std::thread::sleep(LOG_WAIT);
+        }
+    }
+}
+
+/// The command that runs beside the loop.
+struct Flight {
+    seat: Seat,
+    resp3: bool,
+    held: PartitionSet,
+    bytes: usize,
+}
+
+/// The thread, and what runs in it.
+#[derive(Default)]
+pub(crate) struct Beside {
+    thread: Option<(Sender<Order>, Receiver<Landed>)>,
+    flight: Option<Flight>,
+    /// A load that ran on the loop, because no thread could be begun.
+    landed: Option<Landed>,
+    /// The clients whose requests are postponed.
+    kept: Vec<Seat>,
+    /// Requests for figures that came meanwhile.
+    figures: Vec<oneshot::Sender<Fields>>,
+}
+
+impl Beside {
+    /// True if a command runs beside the loop.
+    #[inline]
+    pub(crate) fn is_busy(&self) -> bool {
+        self.flight.is_some()
+    }
+
+    /// Returns whether one of these partitions is held.
+    pub(crate) fn holds(&self, partitions: &PartitionSet) -> bool {
+        let flight = self.flight.as_ref();
+        flight.is_some_and(|flight| flight.held.intersects(partitions))
+    }
+
+    /// Postpones a client's request until the command has landed.
+    pub(crate) fn keep(&mut self, seat: Seat) {
+        self.kept.push(seat);
+    }
+
+    /// Answers a request for all figures when the command has landed.
+    pub(crate) fn keep_figures(&mut self, sender: oneshot::Sender<Fields>) {
+        self.figures.push(sender);
+    }
+
+    /// Returns the bytes that the command beside the loop holds.
+    pub(crate) fn bytes(&self) -> usize {
+        self.flight.as_ref().map_or(0, |flight| flight.bytes)
+    }
+
+    /// Returns the same if it is this client's command; else 0.
+    pub(crate) fn bytes_of(&self, seat: Seat) -> usize {
+        let flight = self.flight.as_ref().filter(|flight| flight.seat == seat);
+        flight.map_or(0, |flight| flight.bytes)
+    }
+
+    fn next_landed(&mut self) -> Option<Result<Landed, ()>> {
+        if let Some(landed) = self.landed.take() {
+            return Some(Ok(landed));
+        }
+        let (_, landed) = self.thread.as_ref()?;
+        match landed.try_recv() {
+            Ok(landed) => Some(Ok(landed)),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => {
+                self.thread = None;
+                Some(Err(()))
+            }
+        }
+    }
+}
+
+impl State {
+    /// Runs a load of a client beside the loop; none may run there yet. The transaction has latched `held`
+    /// when it found that it is long.
+    pub(crate) fn run_beside(
+        &mut self,
+        session: &Session,
+        database: u8,
+        held: PartitionSet,
+        load: Box<dyn Load>,
+    ) {
+        let Stage::Ready(db) = &self.stage else {
+            return;
+        };
+        debug_assert!(!self.beside.is_busy(), "one command at a time");
+        let order = Order {
+            load,
+            db: db.clone(),
+            host: Host::of(self),
+            database,
+            partitions: held,
+            user: Arc::clone(&session.user),
+            resp3: session.resp3,
+            now_ms: self.wall_ms(),
+        };
+        self.beside.flight = Some(Flight {
+            seat: session.seat,
+            resp3: session.resp3,
+            held,
+            bytes: order.load.bytes(),
+        });
+        if self.beside.thread.is_none() {
+            self.beside.thread = self.begin_thread();
+        }
+        let refused = match &self.beside.thread {
+            Some((orders, _)) => orders.send(order).err().map(|refused| refused.0),
+            None => Some(order),
+        };
+        self.beside.landed = refused.map(Order::run);
+    }
+
+    /// Begins the thread. Without it commands run on the loop.
+    fn begin_thread(&self) -> Option<(Sender<Order>, Receiver<Landed>)> {
+        let ((orders, taken), (given, landed)) = (channel::<Order>(), channel());
+        let gate = Arc::clone(&self.control.gate);
+        let thread = std::thread::Builder::new().name("perdura-beside".into());
+        let run = move || {
+            for order in taken {
+                if given.send(order.run()).is_err() {
+                    return;
+                }
+                gate.wake();
+            }
+        };
+        thread.spawn(run).ok().map(|_| (orders, landed))
+    }
+
+    /// Returns whether a request names keys of a partition that is held for a command beside the loop.
+    /// Such a request is postponed.
+    #[inline]
+    pub(crate) fn waits_for_landing(
+        &mut self,
+        session: &Session,
+        command: &'static Command,
+        args: &Args<'_>,
+    ) -> bool {
+        self.beside.is_busy() && self.comes_behind(session, command, args)
+    }
+
+    #[cold]
+    fn comes_behind(
+        &mut self,
+        session: &Session,
+        command: &'static Command,
+        args: &Args<'_>,
+    ) -> bool {
+        let Some(db) = self.db() else { return false };
+        let mut partitions = PartitionSet::empty();
+        match &session.block {
+            Some(block) if command.name == "exec" => {
+                for (command, owned) in &block.queue {
+                    add_partitions(db, command, &owned.args(), &mut partitions);
+                }
+            }
+            Some(_) if !command.has(flag::IMMEDIATE) => return false,
+            _ => add_partitions(db, command, args, &mut partitions),
+        }
+        // A client that begins to track keys would miss those that are changing.
+        let tracks = command.name == "client"
+            && args.len() > 1
+            && args.at(1).eq_ignore_ascii_case(b"TRACKING");
+        let waits = tracks || WHOLE.contains(&command.name) || self.beside.holds(&partitions);
+        if waits {
+            self.beside.keep(session.seat);
+        }
+        waits
+    }
+
+    /// Ends the command beside the loop if its thread is done: tells observers, replies, and lets those run
+    /// whose requests were postponed.
+    pub(crate) fn land(&mut self) {
+        if !self.beside.is_busy() {
+            return;
+        }
+        let Some(landed) = self.beside.next_landed() else {
+            return;
+        };
+        let Some(flight) = self.beside.flight.take() else {
+            return;
+        };
+        self.start_clock();
+        match landed {
+            Ok(landed) => self.settle_landed(&flight, landed),
+            Err(()) => {
+                super::command::wait::answer_blocked(self, flight.seat, Told::NOTHING, |out| {
+                    out.error("ERR the command has failed, and nothing of it is left")
+                })
+            }
+        }
+        serve(self);
+        let kept = std::mem::take(&mut self.beside.kept);
+        self.let_on(kept);
+        for sender in std::mem::take(&mut self.beside.figures) {
+            // The thread that asked may have given up.
+            drop(sender.send(everything(self)));
+        }
+    }
+
+    fn settle_landed(&mut self, flight: &Flight, landed: Landed) {
+        let Landed {
+            mut load,
+            result,
+            reply,
+            took,
+        } = landed;
+        self.begin_running(flight.seat, flight.resp3);
+        let result = result.map(|(outcome, ticket)| {
+            let told = outcome.told(ticket.epoch);
+            outcome.settle(self, ticket.epoch);
+            self.newest = self.newest.max(told.epoch);
+            told
+        });
+        self.end_running();
+        let index = flight.seat.index;
+        let Some(mut connection) = self.connections.take(index) else {
+            return;
+        };
+        if connection.session.seat != flight.seat || connection.closing || connection.doomed {
+            return self.connections.put(index, connection);
+        }
+        let start = connection.replies.buf.len();
+        let mut out = Out::new(&mut connection.replies.buf, flight.resp3);
+        let told = match result {
+            Ok(told) => {
+                out.append(reply);
+                told
+            }
+            Err(error) => {
+                failed(self, &error, &mut out);
+                Told::NOTHING
+            }
+        };
+        (connection.gathered, connection.under_way) = (0, 0);
+        load.count(self, &connection.session);
+        let (command, args) = load.request();
+        let replied = connection.replies.buf.get(start..).unwrap_or(&[]);
+        note_run(self, &connection.session, (command, &args), (replied, took));
+        connection.session.end_caching(command);
+        answer(self, &mut connection, start, told);
+        self.seal_own(&mut connection.session, &mut connection.replies);
+        connection.account(self);
+        self.connections.put(index, connection);
+        self.touch(index);
+        discard(load);
+    }
+
+    /// Returns whether a command should run beside the loop because of the number of its arguments.
+    pub(crate) fn has_many_arguments(&self, command: &Command, args: &Args<'_>) -> bool {
+        // Items for a new list are pushed in steps.
+        let pushes = matches!(command.name, "lpush" | "rpush");
+        let stays = command.has(flag::SCRIPTS) || command.has(flag::BLOCKING);
+        to_u64(args.len()) > self.steps.long.saturating_add(OPTIONS) && !pushes && !stays
+    }
+}
+
+/// Frees what a long load holds, which takes long too.
+fn discard(load: Box<dyn Load>) {
+    const AT_ONCE: usize = 1 << 20;
+    if load.bytes() > AT_ONCE {
+        let thread = std::thread::Builder::new().name("perdura-free".into());
+        // Without a thread the load is freed here.
+        let _ = thread.spawn(move || drop(load));
+    }
+}

@@ -1,0 +1,140 @@
+//! The two places where a data command runs: the loop, and the thread beside it.
+
+use super::{Data, Done, Later, Stop};
+use crate::engine::{Db, Packing, Tx};
+use crate::state::State;
+use std::cell::Cell;
+
+/// The settings of the server that a command beside the loop needs, as they were when the command left.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Host {
+    packing: Packing,
+    value_bytes_max: usize,
+    reply_bytes_max: usize,
+    sparse_sketch_bytes_max: u64,
+    long: u64,
+    looks_ahead: bool,
+    interest: bool,
+    notices: u16,
+}
+
+impl Host {
+    /// The server as it is now.
+    pub(crate) fn of(state: &State) -> Self {
+        Host {
+            packing: state.packing,
+            value_bytes_max: state.value_bytes_max,
+            reply_bytes_max: state.options.reply_bytes_max,
+            sparse_sketch_bytes_max: state.options.hll_sparse_bytes_max,
+            long: state.steps.long,
+            looks_ahead: state.looks_ahead,
+            interest: state.interest(),
+            notices: state.notices(),
+        }
+    }
+}
+
+/// The place where a command runs.
+#[derive(Clone, Copy)]
+pub(super) enum Server<'a> {
+    Loop(&'a State),
+    Beside(&'a Host),
+}
+
+impl Server<'_> {
+    /// The most elements that a round of the loop goes through.
+    pub(super) fn long(&self) -> u64 {
+        match self {
+            Server::Loop(state) => state.steps.long,
+            Server::Beside(host) => host.long,
+        }
+    }
+
+    /// True if keys are fetched before they are used.
+    pub(super) fn looks_ahead(&self) -> bool {
+        match self {
+            Server::Loop(state) => state.looks_ahead,
+            Server::Beside(host) => host.looks_ahead,
+        }
+    }
+
+    /// The most bytes of a sketch that is kept as runs.
+    pub(super) fn sparse_sketch_bytes_max(&self) -> u64 {
+        match self {
+            Server::Loop(state) => state.options.hll_sparse_bytes_max,
+            Server::Beside(host) => host.sparse_sketch_bytes_max,
+        }
+    }
+}
+
+impl<'a, 'tx> Data<'a, 'tx> {
+    /// Fails in the same way if a command is about to go through `most` elements of a key's collection, or
+    /// through all if there are fewer.
+    pub(crate) fn heavy_in(&self, key: &[u8], most: u64) -> Done {
+        if !self.may_leave || !self.is_long(most.saturating_mul(2)) {
+            return Ok(());
+        }
+        self.heavy(self.rows_of(key)?.min(most))
+    }
+
+    /// Returns the number of rows of a key's collection; 0 if that is packed.
+    pub(crate) fn rows_of(&self, key: &[u8]) -> Result<u64, Stop> {
+        let row = self.tx.peek(self.table, key)?;
+        let Some(home) = row.and_then(|row| row.home()) else {
+            return Ok(0);
+        };
+        Ok(self.tx.elements(self.table, home)?.len())
+    }
+
+    /// Makes the data of a command beside the loop, which never waits for a key.
+    pub(crate) fn beside(host: &'a Host, db: &'a Db, tx: &'a mut Tx<'tx>, database: u8) -> Self {
+        tx.set_packing(host.packing);
+        Data {
+            tx,
+            database,
+            table: db.database(database),
+            server: Server::Beside(host),
+            db,
+            renewal: None,
+            swapped: 0,
+            emptied: false,
+            value_bytes_max: host.value_bytes_max,
+            reply_bytes_max: host.reply_bytes_max,
+            hits: Cell::new(0),
+            misses: Cell::new(0),
+            interest: host.interest,
+            notices: host.notices,
+            events: Vec::new(),
+            changes: 0,
+            errors: 0,
+            may_wait: false,
+            may_leave: false,
+            is_retry: false,
+            later: None,
+            running: None,
+            prepared: None,
+            ran: None,
+            keeps_to_keys: cfg!(debug_assertions),
+        }
+    }
+
+    /// The command may run beside the loop.
+    pub(crate) fn may_leave(&mut self) {
+        self.may_leave = true;
+    }
+
+    /// True if the command is to run beside the loop.
+    pub(crate) fn leaves(&self) -> bool {
+        matches!(self.later, Some(Later::Beside))
+    }
+
+    /// Fails if a command that is about to go through this number of elements should run beside the loop.
+    /// The command has written nothing yet.
+    pub(crate) fn heavy(&self, elements: u64) -> Done {
+        // What changes takes longer than what is read.
+        match self.may_leave && self.is_long(elements.saturating_mul(2)) {
+            true => Err(Stop::Beside),
+            false => Ok(()),
+        }
+    }
+}

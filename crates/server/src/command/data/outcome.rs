@@ -1,0 +1,56 @@
+//! The rest of a command behind its transaction: what observers hear, and what a flush gives back.
+
+use super::{Event, Later};
+use crate::command::Told;
+use crate::command::scripts::ran::Ran;
+use crate::engine::{Epoch, Flushed};
+use crate::state::State;
+
+/// What a transaction leaves to be done when it has committed.
+#[must_use]
+pub(crate) struct Outcome {
+    pub(super) hits: u64,
+    pub(super) misses: u64,
+    pub(super) errors: u64,
+    pub(super) events: Vec<Event>,
+    pub(super) changes: u64,
+    pub(super) flushed: Option<Flushed>,
+    pub(super) swapped: u16,
+    pub(super) ran: Option<Box<Ran>>,
+    pub(super) emptied: bool,
+    /// Whether the transaction has changed anything.
+    pub(super) wrote: bool,
+    /// What the client waits for, instead of a reply.
+    pub later: Option<Later>,
+}
+
+impl Outcome {
+    /// The epochs that the replies tell of, of a transaction that has committed in `epoch`.
+    pub(crate) fn told(&self, epoch: Epoch) -> Told {
+        let rests_on = self.ran.as_ref().map(|ran| ran.rests_on);
+        Told {
+            epoch: rests_on.map_or(epoch, |rests_on| rests_on.max(epoch)),
+            written: if self.wrote { epoch } else { Epoch(0) },
+        }
+    }
+
+    /// Counts the lookups, tells of the changes, which are durable with `epoch`, and gives back
+    /// what a flush has emptied.
+    pub(crate) fn settle(self, state: &mut State, epoch: Epoch) {
+        state.stats.hits += self.hits;
+        state.stats.misses += self.misses;
+        state.stats.errors += self.errors;
+        state.changes.add(self.changes);
+        if self.emptied || self.swapped != 0 {
+            state.all_changed(epoch);
+        }
+        state.tell(&self.events, epoch);
+        state.jobs.swapped(self.swapped);
+        if let Some(ran) = self.ran {
+            ran.settle(state, epoch);
+        }
+        if let (Some(flushed), Some(db)) = (self.flushed, state.db()) {
+            db.reclaim_flushed(flushed);
+        }
+    }
+}
