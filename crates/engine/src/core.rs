@@ -3,7 +3,7 @@
 //! order that its seed chooses.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -79,6 +79,8 @@ pub struct Core {
     /// Partitions still to pass without finding a page to free.
     pub(crate) reclaim_left: AtomicU32,
     pub(crate) purge_next: AtomicU32,
+    /// True while the purge rests.
+    pub(crate) purge_held: AtomicBool,
     /// The indexes of flushed tables, to be dropped by the purge.
     pub(crate) flushed: Mutex<Vec<DetachedTable>>,
     pub(crate) expired: OnceLock<ExpiredListener>,
@@ -132,6 +134,7 @@ impl Core {
             report: resumed.report,
             reclaim_left: AtomicU32::new(0),
             purge_next: AtomicU32::new(0),
+            purge_held: AtomicBool::new(false),
             flushed: Mutex::default(),
             expired: OnceLock::new(),
             nodes: None,

@@ -24,6 +24,9 @@ impl Core {
     /// # Errors
     /// A full log or a stopped database; nothing is lost by trying later.
     pub fn purge_step(&self) -> Result<usize> {
+        if self.purge_held.load(Ordering::SeqCst) {
+            return Ok(0);
+        }
         self.heap().settle_drafts();
         let dropped = self.drop_flushed() + self.forget_dropped()?;
         let partitions = u32::from(self.heap().geometry().partitions);
@@ -88,6 +91,11 @@ impl Core {
             );
         }
         Ok(removed + freed + dropped)
+    }
+
+    /// Stops the purge or lets it continue. A stopped purge appends nothing to the log, once the step that runs has ended.
+    pub fn hold_purge(&self, held: bool) {
+        self.purge_held.store(held, Ordering::SeqCst);
     }
 
     /// Drops the indexes of some tables that were flushed, because a thread that flushes millions of

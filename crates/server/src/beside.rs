@@ -11,7 +11,7 @@
 
 use crate::acl::User;
 use crate::command::data::{Host, Outcome};
-use crate::command::dispatch::{add_partitions, failed, note_run};
+use crate::command::dispatch::{add_partitions, failed, note_run, told_by};
 use crate::command::server::info::{Fields, everything};
 use crate::command::wait::{answer, serve};
 use crate::command::{Command, Data, Told, flag};
@@ -291,11 +291,14 @@ impl State {
             Some(_) if !command.has(flag::IMMEDIATE) => return false,
             _ => add_partitions(db, command, args, &mut partitions),
         }
-        // A client that begins to track keys would miss those that are changing.
-        let tracks = command.name == "client"
+        // A client that begins to track keys would miss those that are changing. A pause begins when nothing writes.
+        let concerns_all = [&b"TRACKING"[..], b"PAUSE"];
+        let concerned = command.name == "client"
             && args.len() > 1
-            && args.at(1).eq_ignore_ascii_case(b"TRACKING");
-        let waits = tracks || WHOLE.contains(&command.name) || self.beside.holds(&partitions);
+            && concerns_all
+                .iter()
+                .any(|word| args.at(1).eq_ignore_ascii_case(word));
+        let waits = concerned || WHOLE.contains(&command.name) || self.beside.holds(&partitions);
         if waits {
             self.beside.keep(session.seat);
         }
@@ -341,7 +344,7 @@ impl State {
         } = landed;
         self.begin_running(flight.seat, flight.resp3);
         let result = result.map(|(outcome, ticket)| {
-            let told = outcome.told(ticket.epoch);
+            let told = outcome.told(ticket.epoch, self.reached);
             outcome.settle(self, ticket.epoch);
             self.newest = self.newest.max(told.epoch);
             told
@@ -363,7 +366,7 @@ impl State {
             }
             Err(error) => {
                 failed(self, &error, &mut out);
-                Told::NOTHING
+                told_by(self, &error)
             }
         };
         (connection.gathered, connection.under_way) = (0, 0);

@@ -7,6 +7,9 @@
 //! served by the same function that would have served it at once, in a separate transaction,
 //! and its reply waits for the disk like any other.
 //!
+//! A key that is gone, or that holds something else, is ready as well: the waiting of some clients ends with it
+//! ([`Wait::gone`]).
+//!
 //! Invariant: a client in `clients` is in `keys` under each of its keys, and in `deadlines` if it
 //! has one. No other client is.
 
@@ -43,6 +46,8 @@ pub(crate) struct Wait {
     pub timeout: Option<Duration>,
     /// The reply where no client may wait.
     pub nothing: Nothing,
+    /// The error that ends the waiting when one of the keys no longer holds this shape. Without an error the client waits on.
+    pub gone: Option<&'static str>,
 }
 
 /// The time that a blocking command may wait: seconds, perhaps with a fraction. 0 is without a limit.
@@ -118,8 +123,13 @@ impl Waiter {
     }
 }
 
-/// Clients by the order in which they came.
-type Queue = BTreeMap<u64, u64>;
+/// The clients that wait for one key, by the order in which they came.
+#[derive(Debug, Default)]
+struct Queue {
+    all: BTreeMap<u64, u64>,
+    /// Those of them whose waiting ends with the key.
+    ending: BTreeMap<u64, u64>,
+}
 
 /// All clients that wait for a key.
 #[derive(Debug, Default)]
@@ -131,6 +141,8 @@ pub(crate) struct Blocking {
     /// The same, to be looked up.
     noted: HashSet<(u8, Box<[u8]>)>,
     tickets: u64,
+    /// The number of clients with [`Wait::gone`].
+    ending: usize,
 }
 
 impl Blocking {
@@ -185,14 +197,17 @@ impl Blocking {
     /// Has a client wait again, in its old place.
     pub(crate) fn put_back(&mut self, waiter: Waiter) {
         let id = waiter.seat.id;
+        let ends = waiter.wait.gone.is_some();
+        self.ending += usize::from(ends);
         let keys = self.keys.entry(waiter.database).or_default();
         for key in waiter.keys() {
-            match keys.get_mut(key) {
-                Some(queue) => {
-                    queue.insert(waiter.ticket, id);
-                }
-                None => {
-                    keys.insert(key.into(), Queue::from([(waiter.ticket, id)]));
+            if !keys.contains_key(key) {
+                keys.insert(key.into(), Queue::default());
+            }
+            if let Some(queue) = keys.get_mut(key) {
+                queue.all.insert(waiter.ticket, id);
+                if ends {
+                    queue.ending.insert(waiter.ticket, id);
                 }
             }
         }
@@ -203,11 +218,13 @@ impl Blocking {
     /// A client that waits no more.
     pub(crate) fn take(&mut self, id: u64) -> Option<Waiter> {
         let waiter = self.clients.remove(&id)?;
+        self.ending -= usize::from(waiter.wait.gone.is_some());
         if let Some(keys) = self.keys.get_mut(&waiter.database) {
             for key in waiter.keys() {
                 let emptied = keys.get_mut(key).is_some_and(|queue| {
-                    queue.remove(&waiter.ticket);
-                    queue.is_empty()
+                    queue.all.remove(&waiter.ticket);
+                    queue.ending.remove(&waiter.ticket);
+                    queue.all.is_empty()
                 });
                 if emptied {
                     keys.remove(key);
@@ -251,8 +268,19 @@ impl Blocking {
     /// The next client that waits for a key, behind the one with this ticket.
     pub(crate) fn next_waiter(&self, database: u8, key: &[u8], after: u64) -> Option<(u64, u64)> {
         let queue = self.keys.get(&database)?.get(key)?;
-        let (ticket, id) = queue.range(after + 1..).next()?;
+        let (ticket, id) = queue.all.range(after + 1..).next()?;
         Some((*ticket, *id))
+    }
+
+    /// Returns whether the waiting of any client ends with its key.
+    pub(crate) fn any_ends(&self) -> bool {
+        self.ending > 0
+    }
+
+    /// Returns the first client whose waiting ends with this key.
+    pub(crate) fn next_ending(&self, database: u8, key: &[u8]) -> Option<u64> {
+        let queue = self.keys.get(&database)?.get(key)?;
+        queue.ending.values().next().copied()
     }
 
     /// The earliest deadline.
@@ -281,6 +309,7 @@ mod tests {
             paired: Vec::new(),
             timeout,
             nothing: Nothing::NullArray,
+            gone: None,
         }
     }
 

@@ -3,13 +3,13 @@
 pub(crate) use perdura::types::{self, Fault, Source};
 pub(crate) use perdura::{
     Attempt, Db, Delayed, Draft, Durability, End, Epoch, Error, Flushed, Kind, MemoryUse, Options,
-    Packing, PartitionId, PartitionSet, Progress, Reached, Renewal, RowRef, Shape,
+    Packing, PartitionId, PartitionSet, Progress, Reached, Renewal, RowRef, Rung, Shape,
     TEXT_KEY_BYTES_MAX, TEXT_PAGE_BYTES, TableId, Text, Ticket, Tx, ValueCursor, files,
     scan_places,
 };
 
 #[cfg(test)]
-pub(crate) use perdura::{Receipt, Rung, UNDECLARED_KEY};
+pub(crate) use perdura::{Receipt, UNDECLARED_KEY};
 
 /// An engine's error as a reply, with the code that Redis clients look for.
 pub(crate) fn error_text(error: &Error) -> String {

@@ -5,7 +5,7 @@
 //! What it has gathered is on its client's account. It ends without a reply if its client is gone.
 
 use crate::acl::{self, User};
-use crate::command::dispatch::{Begun, add_partitions, failed, note_run, run_data};
+use crate::command::dispatch::{Begun, add_partitions, failed, note_run, run_data, told_by};
 use crate::command::steps::{Progress, Step, Work};
 use crate::command::wait::{answer, serve};
 use crate::command::{After, Data, Told, flag};
@@ -280,16 +280,19 @@ impl State {
             }
             Ok(Attempt::Committed((Ok(Progress::Changed), _), _)) => Turn::Again,
             Ok(Attempt::Committed((Ok(Progress::Complete), outcome), ticket)) => {
-                let told = outcome.told(ticket.epoch);
+                let told = outcome.told(ticket.epoch, self.reached);
                 outcome.settle(self, ticket.epoch);
                 Turn::Ended(Ok(()), told)
             }
             Ok(Attempt::Committed((Err(text), outcome), ticket)) => {
-                let told = outcome.told(ticket.epoch);
+                let told = outcome.told(ticket.epoch, self.reached);
                 outcome.settle(self, ticket.epoch);
                 Turn::Ended(Err(Failure::Text(text)), told)
             }
-            Err(error) => Turn::Ended(Err(Failure::Engine(error)), Told::NOTHING),
+            Err(error) => {
+                let told = told_by(self, &error);
+                Turn::Ended(Err(Failure::Engine(error)), told)
+            }
         }
     }
 

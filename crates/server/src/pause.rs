@@ -2,7 +2,13 @@
 //!
 //! A request that is kept back stays unread in its connection's input, and nothing of it has
 //! happened. When the pause ends, its connection is run again from there.
+//!
+//! During CLIENT PAUSE nothing is appended to the log. The purge rests. Commands that write in steps take no step (`jobs`), and
+//! clients that wait for a key are not served (`command::wait`). The copy of a directory that is in use (docs/operations.md)
+//! rests on that.
 
+use crate::acl::catalog::CATALOG;
+use crate::command::wait::serve;
 use crate::command::{Command, flag};
 use crate::engine::{Db, Tx};
 use crate::pubsub::Seat;
@@ -43,6 +49,9 @@ impl Pause {
 impl State {
     /// Keeps back writes, or everything. Of two pauses the longer time and the wider kind hold.
     pub(crate) fn pause(&mut self, until: Instant, all: bool) {
+        if let Some(db) = self.db() {
+            db.hold_purge(true);
+        }
         let pause = &mut self.pause;
         pause.all |= all;
         pause.until = Some(pause.until.map_or(until, |before| before.max(until)));
@@ -52,6 +61,9 @@ impl State {
     pub(crate) fn unpause(&mut self) {
         self.pause.until = None;
         self.pause.all = false;
+        if let Some(db) = self.db() {
+            db.hold_purge(false);
+        }
         let kept = std::mem::take(&mut self.pause.kept);
         self.let_on(kept);
     }
@@ -84,6 +96,7 @@ impl State {
     pub(crate) fn end_pause(&mut self, now: Instant) {
         if self.pause.until.is_some_and(|until| until <= now) {
             self.unpause();
+            serve(self);
         }
     }
 
@@ -102,7 +115,7 @@ impl State {
     ) -> bool {
         if command.has(flag::WRITE) || command.name == "exec" {
             let bytes = log_bytes(session, command, args);
-            let behind = |db: &&Db| may_write(session, command) && db.is_behind(bytes);
+            let behind = |db: &&Db| may_write(session, command, args) && db.is_behind(bytes);
             if let Some(db) = self.db().filter(behind) {
                 // The loop must not wait for the disk: this client does.
                 db.nudge();
@@ -110,7 +123,7 @@ impl State {
                 return true;
             }
         }
-        if self.pause.until.is_none() || !(self.pause.all || may_write(session, command)) {
+        if self.pause.until.is_none() || !(self.pause.all || may_write(session, command, args)) {
             return false;
         }
         session.in_pause = true;
@@ -119,16 +132,22 @@ impl State {
     }
 }
 
-fn may_write(session: &Session, command: &Command) -> bool {
-    let writes = |command: &Command| {
-        let scripts = command.has(flag::SCRIPTS) && !command.has(flag::READ);
-        scripts
-            || command.has(flag::WRITE)
-            || matches!(command.name, "publish" | "spublish" | "pfcount")
-    };
+fn may_write(session: &Session, command: &Command, args: &Args<'_>) -> bool {
     let block = session.block.as_ref();
-    let queued = || block.is_some_and(|b| b.queue.iter().any(|(command, _)| writes(command)));
-    writes(command) || (command.name == "exec" && queued())
+    let queued = || {
+        let mut queue = block.into_iter().flat_map(|block| &block.queue);
+        queue.any(|(command, owned)| writes(command, &owned.args()))
+    };
+    writes(command, args) || (command.name == "exec" && queued())
+}
+
+/// Returns whether Redis holds a request in a pause of writes: one that writes, or that a replica may have to repeat.
+fn writes(command: &Command, args: &Args<'_>) -> bool {
+    let scripts = command.has(flag::SCRIPTS) && !command.has(flag::READ);
+    scripts
+        || command.has(flag::WRITE)
+        || matches!(command.name, "publish" | "spublish" | "pfcount")
+        || (!command.words.is_empty() && CATALOG.entry(command, args).is_write())
 }
 
 /// About what a command asks of the log, bytes.

@@ -109,12 +109,13 @@ impl State {
         }
     }
 
-    /// Tells of keys that were removed because their time was over. For WATCH and for clients that
-    /// wait they had gone before.
+    /// Tells of keys that were removed because their time was over. For WATCH they had gone before.
+    /// The caller serves the clients that waited.
     pub(crate) fn tell_expired(&mut self, keys: Vec<(u8, Vec<u8>)>, epoch: Epoch) {
         let publishes = self.notify & notify::class::EXPIRED != 0 && self.publishes_events();
         for (database, key) in keys {
             self.key_changed(&key, epoch);
+            self.blocking.touch(database, &key);
             if !publishes {
                 continue;
             }
@@ -128,7 +129,7 @@ impl State {
     /// Whether any client hears of keys that have expired.
     pub(crate) fn hears_expired(&self) -> bool {
         let publishes = self.notify & notify::class::EXPIRED != 0 && self.publishes_events();
-        publishes || !self.tracking.is_empty()
+        publishes || !self.tracking.is_empty() || self.blocking.any_ends()
     }
 
     /// Sends a message to all clients that listen to a channel, by its name or by a pattern. Returns to

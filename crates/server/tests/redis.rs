@@ -21,6 +21,7 @@ mod redis {
     pub mod limits;
     pub mod lists;
     pub mod passwords;
+    pub mod pause;
     pub mod pipelines;
     pub mod places;
     pub mod pubsub;

@@ -115,6 +115,11 @@ impl Entry {
         if first { self.uses.0 } else { self.uses.1 }
     }
 
+    /// Returns whether Redis counts it among the commands that write.
+    pub(crate) fn is_write(&self) -> bool {
+        self.categories & bit("write") != 0
+    }
+
     /// Whether it is in a category.
     pub(crate) fn is_in(&self, category: usize) -> bool {
         self.categories & (1 << category) != 0

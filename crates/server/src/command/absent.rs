@@ -4,7 +4,7 @@
 //! would bring a module in is refused.
 
 use super::refused::modules;
-use super::spec::{Command, family};
+use super::spec::{Command, family, flag::APART};
 use super::{Cx, Group};
 use crate::resp::parse::Args;
 
@@ -18,7 +18,7 @@ const MODULE_WORDS: &[(&str, i8)] = &[
 ];
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[family("module", -2, 0, MODULE_WORDS, module).doc(
+pub(crate) static COMMANDS: &[Command] = &[family("module", -2, APART, MODULE_WORDS, module).doc(
     Group::Server,
     "4.0.0",
     "Answers that there are no modules.",

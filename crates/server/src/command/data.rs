@@ -485,7 +485,9 @@ impl<'a, 'tx> Data<'a, 'tx> {
         if keys > 0 {
             self.changes += keys;
             let table = self.table_of(database);
-            for key in self.state().watches.keys_of(database) {
+            let state = self.state();
+            let observed = state.watches.keys_of(database);
+            for key in observed.chain(state.blocking.keys_of(database)) {
                 if self.tx.peek(table, key)?.is_some() {
                     self.touched(database, key);
                 }
@@ -552,7 +554,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
             swapped: self.swapped,
             ran: self.ran,
             emptied: self.emptied,
-            wrote: self.tx.has_written(),
+            wrote: self.tx.has_written() || self.changes > 0,
             later: self.later,
         })
     }

@@ -1,7 +1,7 @@
 //! COMMAND: the table of commands, as clients ask for it.
 
 use super::Group;
-use super::flag::LOADING;
+use super::flag::{APART, LOADING};
 use super::options::{Role, Word as OptionWord};
 use super::spec::{Command, family};
 use super::table::all;
@@ -13,11 +13,8 @@ use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[family("command", -1, LOADING, WORDS, command).doc(
-    Group::Server,
-    "2.8.13",
-    "Describes the commands.",
-)];
+pub(crate) static COMMANDS: &[Command] = &[family("command", -1, LOADING | APART, WORDS, command)
+    .doc(Group::Server, "2.8.13", "Describes the commands.")];
 
 /// The second words of COMMAND.
 pub(crate) const WORDS: &[(&str, i8)] = &[

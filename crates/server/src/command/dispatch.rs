@@ -129,6 +129,7 @@ fn carry_out(
                 in_block: false,
             };
             run(&mut cx, args);
+            cx.rest_on_writes(command);
             cx.effects
         }
     }
@@ -442,11 +443,18 @@ pub(crate) fn run_data(
             let (seat, database) = (session.seat, session.database);
             match outcome.later.take() {
                 None => {
-                    let told = outcome.told(ticket.epoch);
+                    let told = outcome.told(ticket.epoch, state.reached);
                     outcome.settle(state, ticket.epoch);
                     (told, After::Continue)
                 }
                 Some(Later::Wait(wait)) => {
+                    let gate = &state.control.gate;
+                    if wait.gone.is_some() && !gate.hears_expired() {
+                        // The purge may have removed the key since: the next look comes after the purge has been asked to
+                        // report.
+                        gate.hear_expired(true);
+                        return run_data(state, session, replies, begun, args);
+                    }
                     outcome.settle(state, ticket.epoch);
                     let wait = (*wait, ticket.epoch);
                     state.blocking.add(seat, database, command, args, wait);
@@ -468,8 +476,17 @@ pub(crate) fn run_data(
                 &error,
                 &mut Out::new(&mut replies.buf, session.resp3),
             );
-            (Told::NOTHING, After::Continue)
+            (told_by(state, &error), After::Continue)
         }
+    }
+}
+
+/// Returns the epochs that the reply to an engine's error rests on. The refusal of a reply for its size shows data, and no
+/// transaction is left that has an epoch. Other errors describe the engine's state and must not wait for the disk.
+pub(crate) fn told_by(state: &State, error: &Error) -> Told {
+    match error {
+        Error::Usage(_) if state.stopped.is_none() => Told::read(state.newest),
+        _ => Told::NOTHING,
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) enum Class {
     SortedSet,
     /// Streams.
     Stream,
+    /// The time of a key was over when it was written, so that it was removed at once.
+    Expired,
     /// A key has appeared.
     New,
     /// A key was looked up in vain; it has not changed.
@@ -39,6 +41,7 @@ impl Class {
             Class::Hash => class::HASH,
             Class::SortedSet => class::ZSET,
             Class::Stream => class::STREAM,
+            Class::Expired => class::EXPIRED,
             Class::New => class::NEW,
             Class::Miss => class::MISS,
             Class::Quiet => 0,

@@ -4,7 +4,7 @@
 //! checks what it finds. The arithmetic is in [`crate::engine::types::hll`].
 
 use super::event::Class;
-use super::flag::{ADMIN, DENY_OOM, FAST, READ, WRITE};
+use super::flag::{ADMIN, APART, DENY_OOM, FAST, READ, WRITE};
 use super::spec::{Command, EACH, ONE, SECOND, data, plain};
 use super::{Cx, Data, Done, Group, Stop};
 use crate::engine::types::hll::{self, Damaged, Form, GROUP_BYTES, Raised, Union};
@@ -36,7 +36,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         "2.8.9",
         "Puts estimated counts together.",
     ),
-    plain("pfselftest", 1, ADMIN, pfselftest).doc(
+    plain("pfselftest", 1, ADMIN | APART, pfselftest).doc(
         Group::HyperLogLog,
         "2.8.9",
         "Tests the estimates.",

@@ -183,6 +183,16 @@ impl Effects {
 }
 
 impl Cx<'_> {
+    /// Makes the reply rest on all writes so far, unless the command shows no data. Errors and counts that come
+    /// from memory show a write as much as a value does.
+    #[inline]
+    pub(crate) fn rest_on_writes(&mut self, command: &Command) {
+        // No reply that waits would ever leave a stopped database.
+        if !command.has(flag::APART) && self.state.stopped.is_none() {
+            self.effects.epoch = self.effects.epoch.max(self.state.newest);
+        }
+    }
+
     /// Keeps a push among the replies if the command's reply is to be dropped. CLIENT REPLY
     /// drops replies, never the pushes among them.
     pub(crate) fn keep_push(&mut self, from: usize) {

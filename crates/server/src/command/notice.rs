@@ -86,7 +86,9 @@ pub(crate) fn after(
         if (was_there && !moved) || told.contains(&(database, key)) {
             continue;
         }
-        if data.tx.peek(data.table_of(database), key)?.is_some() {
+        let is_there = data.tx.peek(data.table_of(database), key)?.is_some();
+        let gone_at_once = || own[at..].iter().any(|later| later.class == Class::Expired);
+        if is_there || gone_at_once() {
             told.insert((database, key));
             // The name that a key leaves is told of after the one that it takes has appeared.
             let place = match change.name {

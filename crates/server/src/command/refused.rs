@@ -1,7 +1,7 @@
 //! Commands of Redis that are not here. They are known by name, so that a client reads why and
 //! not that it has mistyped something, and so that rules of access may name them.
 
-use super::spec::{Command, plain};
+use super::spec::{Command, flag::APART, plain};
 use super::{Cx, Group, Keys, PlainFn};
 use crate::resp::parse::Args;
 
@@ -16,7 +16,7 @@ const fn row(
     group: Group,
     since: &'static str,
 ) -> Command {
-    plain(name, arity, 0, run).doc(group, since, "Refused: this is not here.")
+    plain(name, arity, APART, run).doc(group, since, "Refused: this is not here.")
 }
 
 fn refuse(cx: &mut Cx<'_>, args: &Args<'_>, why: &str) {

@@ -38,6 +38,9 @@ pub(crate) mod flag {
     pub(crate) const PROVES: u32 = 4096;
     /// Runs scripts.
     pub(crate) const SCRIPTS: u32 = 8192;
+    /// Runs outside of transactions and shows no data, or says itself what its reply rests on. The replies of all others that
+    /// run outside rest on every write so far.
+    pub(crate) const APART: u32 = 1 << 14;
 }
 
 /// Which arguments are keys, and so which partitions a command needs.

@@ -1,7 +1,7 @@
 //! Serves clients that wait for a key, and ends the waiting of those whose time is over.
 
 use super::data::Outcome;
-use super::dispatch::{add_partitions, failed, hush};
+use super::dispatch::{add_partitions, failed, hush, told_by};
 use super::{Data, Run, Told};
 use crate::acl;
 use crate::blocking::Waiter;
@@ -25,8 +25,11 @@ enum Try {
 }
 
 /// Tries all clients that wait for keys that have changed. What serving one of them changes may serve
-/// more.
+/// more. During CLIENT PAUSE they wait on, because serving one may write.
 pub(crate) fn serve(state: &mut State) {
+    if state.pause.until().is_some() {
+        return;
+    }
     while let Some((database, key)) = state.blocking.next_ready() {
         let mut after = 0;
         while let Some((ticket, id)) = state.blocking.next_waiter(database, &key, after) {
@@ -35,7 +38,45 @@ pub(crate) fn serve(state: &mut State) {
                 break;
             }
         }
+        end_with(state, database, &key);
     }
+}
+
+/// Ends the waiting of those that do not wait on when this key is gone or holds something else.
+fn end_with(state: &mut State, database: u8, key: &[u8]) {
+    let Some(mut next) = state.blocking.next_ending(database, key) else {
+        return;
+    };
+    let Some((held, epoch)) = look(state, database, key) else {
+        return;
+    };
+    // All of them wait for the same shape: a stream.
+    let waits = |waiter: &Waiter| held == Some(Some(waiter.wait.shape));
+    while !state.blocking.get(next).is_none_or(waits) {
+        if let Some(waiter) = state.blocking.take(next) {
+            end(state, &waiter, key, epoch);
+        }
+        match state.blocking.next_ending(database, key) {
+            Some(id) => next = id,
+            None => return,
+        }
+    }
+}
+
+/// Ends the waiting of a client because of what its key holds as of `epoch`.
+fn end(state: &mut State, waiter: &Waiter, key: &[u8], epoch: Epoch) {
+    let index = waiter.seat.index;
+    if let Some(mut connection) = state.connections.take(index) {
+        let denied =
+            connection.session.seat == waiter.seat && denied(state, &mut connection, waiter, key);
+        state.connections.put(index, connection);
+        if denied {
+            return state.touch(index);
+        }
+    }
+    state.stats.errors += 1;
+    let told = Told::read(epoch.max(waiter.epoch));
+    release_as(state, waiter, told, waiter.wait.gone);
 }
 
 fn retry(state: &mut State, id: u64, key: &[u8]) -> Try {
@@ -46,9 +87,9 @@ fn retry(state: &mut State, id: u64, key: &[u8]) -> Try {
     };
     let wanted = waiter.wait.shape;
     match look(state, waiter.database, key) {
-        Some(Some(shape)) if shape == Some(wanted) => {}
-        Some(Some(_)) => return Try::Passed,
-        Some(None) => return Try::Gone,
+        Some((Some(shape), _)) if shape == Some(wanted) => {}
+        Some((Some(_), _)) => return Try::Passed,
+        Some((None, _)) => return Try::Gone,
         None => {}
     }
     let Some(waiter) = state.blocking.take(id) else {
@@ -79,12 +120,12 @@ fn retry(state: &mut State, id: u64, key: &[u8]) -> Try {
     tried
 }
 
-/// What a key holds now; `None` if the database cannot say.
-fn look(state: &State, database: u8, key: &[u8]) -> Option<Option<Option<Shape>>> {
+/// Returns the shape of what a key holds now, and the epoch that this rests on; `None` if the database cannot say.
+fn look(state: &State, database: u8, key: &[u8]) -> Option<(Option<Option<Shape>>, Epoch)> {
     let db = state.db()?;
     let partitions = std::iter::once(db.partition_of(key)).collect();
     let looked = db.transact(&partitions, |tx| shape_of(tx, db.database(database), key));
-    looked.ok().map(|(shape, _)| shape)
+    looked.ok().map(|(shape, ticket)| (shape, ticket.epoch))
 }
 
 /// Judges a client that waited once more: its rules may have changed since. One that may not have
@@ -150,13 +191,13 @@ fn attempt(
             return (tried, None);
         }
         Ok(((_, Some(outcome)), ticket)) => {
-            let told = outcome.told(ticket.epoch);
+            let told = outcome.told(ticket.epoch, state.reached);
             (told, Some((outcome, ticket.epoch)))
         }
         Err(error) => {
             replies.buf.truncate(start);
             failed(state, &error, &mut Out::new(&mut replies.buf, resp3));
-            (Told::NOTHING, None)
+            (told_by(state, &error), None)
         }
     };
     state.newest = state.newest.max(told.epoch);
@@ -210,7 +251,10 @@ pub(crate) fn unblock(state: &mut State, id: u64, error: Option<&str>) -> bool {
 }
 
 fn release(state: &mut State, waiter: &Waiter, error: Option<&str>) {
-    let told = Told::read(waiter.epoch);
+    release_as(state, waiter, Told::read(waiter.epoch), error);
+}
+
+fn release_as(state: &mut State, waiter: &Waiter, told: Told, error: Option<&str>) {
     answer_blocked(state, waiter.seat, told, |out| match error {
         Some(text) => out.error(text),
         None => out.null_array(),

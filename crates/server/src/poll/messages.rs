@@ -3,7 +3,7 @@
 use super::{Ending, EventLoop};
 use crate::command::Told;
 use crate::command::server::info::everything;
-use crate::command::wait::answer;
+use crate::command::wait::{answer, serve};
 use crate::control::Message;
 use crate::engine::{Db, error_text};
 use crate::options::ServeError;
@@ -36,6 +36,7 @@ impl EventLoop {
                 }
                 tracing::info!("Ready to accept commands");
                 self.state.opened_at = unix_seconds();
+                db.hold_purge(self.state.pause.until().is_some());
                 self.state.stage = Stage::Ready(db);
                 self.state.share_memory();
                 self.state.note_accesses();
@@ -51,7 +52,13 @@ impl EventLoop {
             // The thread that asked may have given up.
             Message::Figures(sender) => drop(sender.send(everything(&mut self.state))),
             Message::Proved(proved) => self.state.proved(&proved),
-            Message::Expired { keys, epoch } => self.state.tell_expired(keys, epoch),
+            Message::Expired { keys, epoch } => {
+                self.state.tell_expired(keys, epoch);
+                // What lands serves them, too, and may hold the latches until then.
+                if !self.state.beside.is_busy() {
+                    serve(&mut self.state);
+                }
+            }
             Message::Saved { client, result } => {
                 self.state.saving = None;
                 let found = self

@@ -45,6 +45,28 @@ fn a_group_that_goes_ends_the_waiting_of_its_consumers() {
 }
 
 #[test]
+fn a_consumer_is_told_when_its_stream_has_expired() {
+    let running = start();
+    let mut other = running.connect();
+    for expiry in ["PEXPIRE s 150", "EXPIRE s 1"] {
+        other.expect(&[("XGROUP CREATE s g $ MKSTREAM", "+OK")]);
+        let mut waiter = running.waiting("XREADGROUP GROUP g a BLOCK 0 STREAMS s >");
+        other.expect(&[(expiry, ":1")]);
+        assert_eq!(waiter.read(), "-UNBLOCKED the stream key no longer exists");
+    }
+    // The time is set before the client begins to wait.
+    for _ in 0..20 {
+        other.expect(&[
+            ("XGROUP CREATE s g $ MKSTREAM", "+OK"),
+            ("PEXPIRE s 30", ":1"),
+        ]);
+        let told = other.send("XREADGROUP GROUP g a BLOCK 0 STREAMS s >");
+        let gone = "-UNBLOCKED the stream key no longer exists";
+        assert!(told == gone || told.starts_with("-NOGROUP"), "{told}");
+    }
+}
+
+#[test]
 fn nobody_waits_in_a_block_and_no_longer_than_asked() {
     let running = start();
     let mut client = running.connect();

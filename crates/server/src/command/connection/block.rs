@@ -14,10 +14,10 @@ use crate::acl;
 use crate::ahead::AHEAD_KEYS;
 use crate::beside::Load;
 use crate::command::Group;
-use crate::command::dispatch::{add_partitions, failed};
-use crate::command::flag::{FAST, IMMEDIATE, LOADING, PROVES};
+use crate::command::dispatch::{add_partitions, failed, told_by};
+use crate::command::flag::{APART, FAST, IMMEDIATE, LOADING, PROVES};
 use crate::command::spec::{Command, plain};
-use crate::command::{After, Cx, Data, Effects, Keys, Run, flag};
+use crate::command::{After, Cx, Data, Effects, Keys, PlainFn, Run, flag};
 use crate::engine::{Error, PartitionSet};
 use crate::replies::Replies;
 use crate::resp::parse::{Args, OwnedArgs};
@@ -32,17 +32,17 @@ use std::time::{Duration, Instant};
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    plain("discard", 1, LOADING | IMMEDIATE | FAST, discard).doc(
+    plain("discard", 1, LOADING | IMMEDIATE | FAST | APART, discard).doc(
         Group::Transactions,
         "2.0.0",
         "Drops the block that MULTI began.",
     ),
-    plain("exec", 1, LOADING | IMMEDIATE | PROVES, exec).doc(
+    plain("exec", 1, LOADING | IMMEDIATE | PROVES | APART, exec).doc(
         Group::Transactions,
         "1.2.0",
         "Runs the block that MULTI began, as one transaction.",
     ),
-    plain("multi", 1, LOADING | IMMEDIATE | FAST, multi).doc(
+    plain("multi", 1, LOADING | IMMEDIATE | FAST | APART, multi).doc(
         Group::Transactions,
         "1.2.0",
         "Begins a block of commands.",
@@ -177,7 +177,7 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
             }
             Run::Plain(run) => {
                 let start = aside.len();
-                run_plain(cx, &mut aside, run, &owned.args());
+                run_plain(cx, &mut aside, (command, run), &owned.args());
                 Some(start..aside.len())
             }
             Run::Data(_) => {
@@ -216,11 +216,17 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
         cx.effects.held_back.clear();
         // The block did not happen, and neither did its SELECT.
         (cx.session.database, cx.session.resp3) = before;
+        cx.effects.epoch = cx.effects.epoch.max(told_by(cx.state, &error).epoch);
         failed(cx.state, &error, &mut cx.out);
     }
 }
 
-fn run_plain(cx: &mut Cx<'_>, aside: &mut Vec<u8>, run: crate::command::PlainFn, args: &Args<'_>) {
+fn run_plain(
+    cx: &mut Cx<'_>,
+    aside: &mut Vec<u8>,
+    (command, run): (&Command, PlainFn),
+    args: &Args<'_>,
+) {
     let out = Out::new(aside, cx.session.resp3);
     let mut inner = Cx {
         state: cx.state,
@@ -230,6 +236,7 @@ fn run_plain(cx: &mut Cx<'_>, aside: &mut Vec<u8>, run: crate::command::PlainFn,
         in_block: true,
     };
     run(&mut inner, args);
+    inner.rest_on_writes(command);
     let effects = inner.effects;
     cx.effects.add(effects);
     cx.out.resp3 = cx.session.resp3;
@@ -406,7 +413,8 @@ fn run_steps(cx: &mut Cx<'_>, mut ready: Ready, partitions: PartitionSet) -> Res
             return Ok(());
         }
     };
-    let told = outcome.told(ticket.epoch);
+    let told = outcome.told(ticket.epoch, cx.state.reached);
+    cx.state.newest = cx.state.newest.max(told.epoch);
     for (command, owned) in &ready.block.queue {
         cx.state.note_reads(cx.session, command, &owned.args());
     }

@@ -3,7 +3,7 @@
 use crate::acl;
 use crate::command::Group;
 use crate::command::connection::client::check_name;
-use crate::command::flag::{FAST, IMMEDIATE, LOADING, NO_AUTH, PROVES};
+use crate::command::flag::{APART, FAST, IMMEDIATE, LOADING, NO_AUTH, PROVES};
 use crate::command::spec::{Command, plain};
 use crate::command::{Cx, SYNTAX};
 use crate::number::parse_i64;
@@ -11,17 +11,29 @@ use crate::resp::parse::Args;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    plain("auth", -2, LOADING | NO_AUTH | FAST | PROVES, auth).doc(
+    plain("auth", -2, LOADING | NO_AUTH | FAST | PROVES | APART, auth).doc(
         Group::Connection,
         "1.0.0",
         "Proves who the client is.",
     ),
-    plain("hello", -1, LOADING | NO_AUTH | FAST | PROVES, hello).doc(
+    plain(
+        "hello",
+        -1,
+        LOADING | NO_AUTH | FAST | PROVES | APART,
+        hello,
+    )
+    .doc(
         Group::Connection,
         "6.0.0",
         "Chooses the protocol and tells about the server.",
     ),
-    plain("reset", 1, LOADING | NO_AUTH | IMMEDIATE | FAST, reset).doc(
+    plain(
+        "reset",
+        1,
+        LOADING | NO_AUTH | IMMEDIATE | FAST | APART,
+        reset,
+    )
+    .doc(
         Group::Connection,
         "6.2.0",
         "Brings the connection to its first state.",

@@ -3,7 +3,7 @@
 //! SUBSCRIBE answers once for each name, in the form in which messages come, so that a client
 //! reads one stream of them.
 
-use crate::command::flag::{FAST, LOADING, PUBSUB};
+use crate::command::flag::{APART, FAST, LOADING, PUBSUB};
 use crate::command::spec::{Command, family, plain};
 use crate::command::{Cx, Group};
 use crate::glob;
@@ -22,7 +22,7 @@ const WORDS: &[(&str, i8)] = &[
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    plain("psubscribe", -2, LOADING | PUBSUB, |cx, args| {
+    plain("psubscribe", -2, LOADING | PUBSUB | APART, |cx, args| {
         subscribe(cx, args, Topic::Pattern)
     })
     .doc(
@@ -30,16 +30,16 @@ pub(crate) static COMMANDS: &[Command] = &[
         "2.0.0",
         "Listens to the channels that match patterns.",
     ),
-    plain("publish", 3, LOADING | PUBSUB | FAST, |cx, args| {
+    plain("publish", 3, LOADING | PUBSUB | FAST | APART, |cx, args| {
         publish(cx, args, Topic::Channel)
     })
     .doc(Group::Pubsub, "2.0.0", "Sends a message to a channel."),
-    family("pubsub", -2, LOADING | PUBSUB, WORDS, pubsub).doc(
+    family("pubsub", -2, LOADING | PUBSUB | APART, WORDS, pubsub).doc(
         Group::Pubsub,
         "2.8.0",
         "Tells who listens to what.",
     ),
-    plain("punsubscribe", -1, LOADING | PUBSUB, |cx, args| {
+    plain("punsubscribe", -1, LOADING | PUBSUB | APART, |cx, args| {
         unsubscribe(cx, args, Topic::Pattern)
     })
     .doc(
@@ -47,23 +47,26 @@ pub(crate) static COMMANDS: &[Command] = &[
         "2.0.0",
         "Listens no more to patterns, or to any.",
     ),
-    plain("spublish", 3, LOADING | PUBSUB | FAST, |cx, args| {
-        publish(cx, args, Topic::Shard)
-    })
+    plain(
+        "spublish",
+        3,
+        LOADING | PUBSUB | FAST | APART,
+        |cx, args| publish(cx, args, Topic::Shard),
+    )
     .doc(
         Group::Pubsub,
         "7.0.0",
         "Sends a message to a shard channel.",
     ),
-    plain("ssubscribe", -2, LOADING | PUBSUB, |cx, args| {
+    plain("ssubscribe", -2, LOADING | PUBSUB | APART, |cx, args| {
         subscribe(cx, args, Topic::Shard)
     })
     .doc(Group::Pubsub, "7.0.0", "Listens to shard channels."),
-    plain("subscribe", -2, LOADING | PUBSUB, |cx, args| {
+    plain("subscribe", -2, LOADING | PUBSUB | APART, |cx, args| {
         subscribe(cx, args, Topic::Channel)
     })
     .doc(Group::Pubsub, "2.0.0", "Listens to channels."),
-    plain("sunsubscribe", -1, LOADING | PUBSUB, |cx, args| {
+    plain("sunsubscribe", -1, LOADING | PUBSUB | APART, |cx, args| {
         unsubscribe(cx, args, Topic::Shard)
     })
     .doc(
@@ -71,7 +74,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         "7.0.0",
         "Listens no more to shard channels, or to any.",
     ),
-    plain("unsubscribe", -1, LOADING | PUBSUB, |cx, args| {
+    plain("unsubscribe", -1, LOADING | PUBSUB | APART, |cx, args| {
         unsubscribe(cx, args, Topic::Channel)
     })
     .doc(

@@ -3,21 +3,21 @@
 use crate::command::Cx;
 use crate::command::Group;
 use crate::command::dispatch::failed;
-use crate::command::flag::{FAST, IMMEDIATE, LOADING};
+use crate::command::flag::{APART, FAST, IMMEDIATE, LOADING};
 use crate::command::spec::{Command, EACH, plain};
 use crate::engine::Error;
 use crate::resp::parse::Args;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    plain("unwatch", 1, LOADING | FAST, unwatch).doc(
+    plain("unwatch", 1, LOADING | FAST | APART, unwatch).doc(
         Group::Transactions,
         "2.2.0",
         "Watches no key any more.",
     ),
     Command {
         keys: EACH,
-        ..plain("watch", -2, LOADING | IMMEDIATE | FAST, watch)
+        ..plain("watch", -2, LOADING | IMMEDIATE | FAST | APART, watch)
     }
     .doc(
         Group::Transactions,

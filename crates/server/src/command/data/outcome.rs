@@ -3,7 +3,7 @@
 use super::{Event, Later};
 use crate::command::Told;
 use crate::command::scripts::ran::Ran;
-use crate::engine::{Epoch, Flushed};
+use crate::engine::{Epoch, Flushed, Reached, Rung};
 use crate::state::State;
 
 /// What a transaction leaves to be done when it has committed.
@@ -18,19 +18,25 @@ pub(crate) struct Outcome {
     pub(super) swapped: u16,
     pub(super) ran: Option<Box<Ran>>,
     pub(super) emptied: bool,
-    /// Whether the transaction has changed anything.
+    /// True if the transaction has written anything, be it what was there already.
     pub(super) wrote: bool,
     /// What the client waits for, instead of a reply.
     pub later: Option<Later>,
 }
 
 impl Outcome {
-    /// The epochs that the replies tell of, of a transaction that has committed in `epoch`.
-    pub(crate) fn told(&self, epoch: Epoch) -> Told {
+    /// Returns the epochs that the replies rest on, of a transaction that has committed in `epoch`. If what it wrote was
+    /// there already, that is as old as the newest write of its partitions, or older than this life of the database.
+    pub(crate) fn told(&self, epoch: Epoch, reached: Reached) -> Told {
         let rests_on = self.ran.as_ref().map(|ran| ran.rests_on);
+        let written = match epoch {
+            _ if !self.wrote => Epoch(0),
+            Epoch(0) => reached.at(Rung::Disk),
+            epoch => epoch,
+        };
         Told {
             epoch: rests_on.map_or(epoch, |rests_on| rests_on.max(epoch)),
-            written: if self.wrote { epoch } else { Epoch(0) },
+            written,
         }
     }
 

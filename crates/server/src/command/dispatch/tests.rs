@@ -1,14 +1,17 @@
 //! What a command leaves beside its reply, looked at before the loop has heard of the disk. Seeded bugs show that these tests
 //! would notice.
 
-use crate::engine::{Db, Durability, Options};
+use crate::engine::{Db, Durability, Options, Ticket};
 use crate::options::ServerOptions;
 use crate::state::{Stage, State};
 use crate::testbed::{self, Testbed};
 use perdura_base::flaw::{Flaw, arm};
 use std::path::Path;
 
+mod dead;
+mod gone;
 mod rungs;
+mod unsynced;
 
 /// Sends a line and says how durable what the client is owed then must become; `None` if that may leave.
 fn send(state: &mut State, client: usize, line: &str) -> Option<Durability> {
@@ -21,15 +24,108 @@ fn send(state: &mut State, client: usize, line: &str) -> Option<Durability> {
 
 /// Sends words and returns what the client is owed then.
 fn ask(state: &mut State, client: usize, words: &[&str]) -> String {
-    let mut request = format!("*{}\r\n", words.len());
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    call(state, client, &words).0
+}
+
+/// Sends words and returns what the client is owed then, and how durable that must become.
+fn call(state: &mut State, client: usize, words: &[&[u8]]) -> (String, Option<Durability>) {
+    let mut request = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
-        request += &format!("${}\r\n{word}\r\n", word.len());
+        request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        request.extend_from_slice(word);
+        request.extend_from_slice(b"\r\n");
     }
     let mut connection = state.connections.take(client).expect("a client");
-    connection.take(state, request.as_bytes());
+    connection.take(state, &request);
+    state.connections.put(client, connection);
+    owed(state, client)
+}
+
+/// Takes what a client is owed, and how durable that must become.
+fn owed(state: &mut State, client: usize) -> (String, Option<Durability>) {
+    let mut connection = state.connections.take(client).expect("a client");
     let replies = std::mem::take(&mut connection.replies);
     state.connections.put(client, connection);
-    String::from_utf8_lossy(&replies.buf).into_owned()
+    let text = String::from_utf8_lossy(&replies.buf).into_owned();
+    (text, replies.waits_for())
+}
+
+/// A library of functions, of the name `mine`.
+const LIBRARY: &str = "#!lua name=mine\n\
+    redis.register_function('gone', function(keys) redis.call('DEL', keys[1]) end)\n\
+    redis.register_function{function_name='f', callback=function() return 7 end, flags={'no-writes'}}";
+
+/// Returns a word of a request. `$dump` is a payload of RESTORE, and `$functions` one of FUNCTION RESTORE. `$sha` is a script
+/// that deletes the stream `s`. `$mine`, `$changed` and `$yours` are libraries. Any other name is a key, of which it is the dump.
+fn word_of(state: &mut State, client: usize, word: &str) -> Vec<u8> {
+    let Some(name) = word.strip_prefix('$').filter(|name| !name.is_empty()) else {
+        return word.as_bytes().to_vec();
+    };
+    match name {
+        "dump" => perdura_rdb::dump(&perdura_rdb::Value::String(b"value".to_vec())),
+        "functions" => perdura_rdb::dump_functions(std::iter::once(LIBRARY.as_bytes())),
+        "mine" => LIBRARY.into(),
+        "changed" => LIBRARY.replace("'f'", "'g'").into(),
+        "yours" => LIBRARY
+            .replace("mine", "yours")
+            .replace("'f'", "'g'")
+            .replace("'gone'", "'went'")
+            .into(),
+        "sha" => {
+            let reply = ask(state, client, &["SCRIPT", "LOAD", "redis.call('DEL','s')"]);
+            reply.lines().nth(1).expect("a name").into()
+        }
+        key => {
+            let mut connection = state.connections.take(client).expect("a client");
+            connection.take(state, format!("DUMP {key}\r\n").as_bytes());
+            state.connections.put(client, connection);
+            finish_jobs(state);
+            let mut connection = state.connections.take(client).expect("a client");
+            let reply = std::mem::take(&mut connection.replies).buf;
+            state.connections.put(client, connection);
+            let start = reply
+                .iter()
+                .position(|byte| *byte == b'\n')
+                .expect("a length")
+                + 1;
+            reply[start..reply.len() - 2].to_vec()
+        }
+    }
+}
+
+fn finish_jobs(state: &mut State) {
+    // One that the log has no room for waits its turn.
+    while !state.jobs.is_empty() {
+        state.step_job();
+    }
+}
+
+/// A client that has just come.
+fn newcomer(state: &mut State) -> usize {
+    let index = state.connections.reserve();
+    let id = 1000 + state.stats.accepted;
+    state.stats.accepted += 1;
+    let connection = testbed::connection(state, testbed::socket(), index, id);
+    state.connections.put(index, connection);
+    index
+}
+
+/// A client that goes, whatever it waits for.
+fn leave(state: &mut State, client: usize) {
+    let mut connection = state.connections.take(client).expect("a client");
+    state.forget(&mut connection.session);
+    state.connections.release(client);
+}
+
+/// Makes all that was written durable, and lets replies leave that rest on it. What is written later is not.
+fn sync(state: &mut State) {
+    let db = state.db().expect("a database").clone();
+    db.wait(Ticket {
+        epoch: state.newest,
+    })
+    .expect("it becomes durable");
+    state.reached = db.reached();
 }
 
 /// A server with a database and two clients, which runs no loop.

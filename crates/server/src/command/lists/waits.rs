@@ -86,6 +86,7 @@ fn shift_or_wait(
         paired: Vec::new(),
         timeout,
         nothing: Nothing::Null,
+        gone: None,
     }))
 }
 
@@ -124,6 +125,7 @@ fn pop_or_wait(
         paired: Vec::new(),
         timeout,
         nothing: Nothing::NullArray,
+        gone: None,
     }))
 }
 
@@ -156,6 +158,7 @@ fn wait(several: &FromSeveral<'_>, shape: Shape, timeout: Option<Duration>) -> S
         paired: Vec::new(),
         timeout,
         nothing: Nothing::NullArray,
+        gone: None,
     })
 }
 

@@ -1,6 +1,7 @@
 //! FCALL and FCALL_RO.
 
 use super::eval::{May, WRITES, carry_out, count_keys};
+use super::functions::Functions;
 use crate::command::{Data, Done, Stop};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
@@ -15,8 +16,16 @@ pub(super) fn fcall_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'
     call(data, args, out, true)
 }
 
-fn call(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, reads: bool) -> Done {
+/// The functions. Every reply that follows shows which there are, so it rests on their newest change.
+fn known<'a>(data: &mut Data<'a, '_>) -> &'a Functions {
     let functions = &data.state().scripts.functions;
+    let ran = data.ran();
+    ran.rests_on = ran.rests_on.max(functions.changed);
+    functions
+}
+
+fn call(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, reads: bool) -> Done {
+    let functions = known(data);
     let name = String::from_utf8_lossy(args.at(1));
     let (library, function) = functions.find(&name).ok_or("ERR Function not found")?;
     let keys = count_keys(args).map_err(|stop| match stop {
@@ -30,8 +39,6 @@ fn call(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, reads: bool
         return Err(Stop::from(WRITES));
     }
     let may = May::of(Some(function.flags), reads);
-    // The reply tells of the library, too.
-    data.ran().rests_on = functions.changed;
     carry_out(
         data,
         args,

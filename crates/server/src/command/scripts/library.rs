@@ -40,7 +40,6 @@ pub(super) fn function(cx: &mut Cx<'_>, args: &Args<'_>) {
             let libraries = cx.state.scripts.functions.libraries();
             let payload = dump_functions(libraries.map(|(_, library)| &*library.text));
             cx.out.bulk(&payload);
-            cx.effects.epoch = cx.state.scripts.functions.changed;
         }
         b"restore" => restore(cx, args),
         b"kill" => cx.out.error(NOT_BUSY),
@@ -169,15 +168,16 @@ fn flush(cx: &mut Cx<'_>, args: &Args<'_>) {
         _ => return wrong_count(cx, args),
     }
     let gone = all_names(cx);
-    if gone.is_empty()
-        || commit(
-            cx,
-            Change {
-                gone,
-                ..Change::default()
-            },
-        )
-    {
+    if gone.is_empty() {
+        // They are gone with the newest change.
+        cx.effects.written = cx.state.scripts.functions.changed;
+        return cx.out.ok();
+    }
+    let change = Change {
+        gone,
+        ..Change::default()
+    };
+    if commit(cx, change) {
         cx.out.ok();
     }
 }
@@ -258,7 +258,6 @@ fn list(cx: &mut Cx<'_>, args: &Args<'_>) {
         .libraries()
         .filter(|(name, _)| wanted(name))
         .collect();
-    cx.effects.epoch = functions.changed;
     cx.out.array(chosen.len());
     for (name, library) in chosen {
         cx.out.map(if code { 4 } else { 3 });

@@ -102,7 +102,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         "7.0.0",
         "Keeps libraries of functions, and says what they are.",
     ),
-    family("script", -2, 0, script::WORDS, script::script).doc(
+    family("script", -2, flag::APART, script::WORDS, script::script).doc(
         Group::Scripting,
         "2.6.0",
         "Keeps scripts, and says which are kept.",

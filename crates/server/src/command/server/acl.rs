@@ -4,7 +4,7 @@ use crate::acl::catalog::{CATEGORIES, category_number};
 use crate::acl::selector::Selector;
 use crate::acl::{self, CATALOG, Reason, User};
 use crate::command::Group;
-use crate::command::flag::{ADMIN, LOADING, PROVES};
+use crate::command::flag::{ADMIN, APART, LOADING, PROVES};
 use crate::command::spec::{Command, family};
 use crate::command::{Cx, NOT_INTEGER, wrong_arity};
 use crate::number::parse_i64;
@@ -12,12 +12,14 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[family("acl", -2, LOADING | ADMIN | PROVES, WORDS, acl)
-    .doc(
-        Group::Server,
-        "6.0.0",
-        "Shows and changes users and what they may do.",
-    )];
+pub(crate) static COMMANDS: &[Command] =
+    &[
+        family("acl", -2, LOADING | ADMIN | PROVES | APART, WORDS, acl).doc(
+            Group::Server,
+            "6.0.0",
+            "Shows and changes users and what they may do.",
+        ),
+    ];
 
 /// The second words of ACL.
 const WORDS: &[(&str, i8)] = &[

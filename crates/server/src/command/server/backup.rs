@@ -1,7 +1,7 @@
 //! BACKUP: a copy of the newest image in the archive. Redis has no such command.
 
 use crate::command::dispatch::failed;
-use crate::command::flag::ADMIN;
+use crate::command::flag::{ADMIN, APART};
 use crate::command::spec::{Command, family};
 use crate::command::{Cx, Group};
 use crate::resp::parse::Args;
@@ -9,7 +9,7 @@ use crate::resp::parse::Args;
 const WORDS: &[(&str, i8)] = &[("create", 2), ("help", 2), ("list", 2), ("status", 2)];
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[family("backup", -2, ADMIN, WORDS, backup).doc(
+pub(crate) static COMMANDS: &[Command] = &[family("backup", -2, ADMIN | APART, WORDS, backup).doc(
     Group::Server,
     "7.2.0",
     "Makes a backup in the archive.",

@@ -7,7 +7,7 @@
 
 use crate::acl;
 use crate::command::Group;
-use crate::command::flag::{ADMIN, LOADING, PROVES};
+use crate::command::flag::{ADMIN, APART, LOADING, PROVES};
 use crate::command::spec::{Command, family};
 use crate::command::{Cx, SYNTAX};
 use crate::glob;
@@ -23,14 +23,14 @@ use crate::state::State;
 use std::collections::BTreeSet;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] =
-    &[
-        family("config", -2, LOADING | ADMIN | PROVES, WORDS, config).doc(
-            Group::Server,
-            "2.0.0",
-            "Shows and changes settings.",
-        ),
-    ];
+pub(crate) static COMMANDS: &[Command] = &[family(
+    "config",
+    -2,
+    LOADING | ADMIN | APART | PROVES,
+    WORDS,
+    config,
+)
+.doc(Group::Server, "2.0.0", "Shows and changes settings.")];
 
 /// The second words of CONFIG.
 pub(crate) const WORDS: &[(&str, i8)] = &[

@@ -10,7 +10,7 @@ use super::{stats, system};
 use crate::command::Cx;
 use crate::command::Group;
 use crate::command::connection::hello::REDIS_VERSION;
-use crate::command::flag::{DANGEROUS, LOADING};
+use crate::command::flag::{APART, DANGEROUS, LOADING};
 use crate::command::scripts::runtime_bytes;
 use crate::command::server::keyspace;
 use crate::command::spec::{Command, plain};
@@ -23,11 +23,8 @@ use serde_json::Value;
 use std::fmt::{Display, Write};
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[plain("info", -1, LOADING | DANGEROUS, info).doc(
-    Group::Server,
-    "1.0.0",
-    "Figures of the server.",
-)];
+pub(crate) static COMMANDS: &[Command] = &[plain("info", -1, LOADING | DANGEROUS | APART, info)
+    .doc(Group::Server, "1.0.0", "Figures of the server.")];
 
 /// Whether a section is shown without being asked for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -16,7 +16,7 @@ pub(crate) mod waitdur;
 use super::Group;
 use super::connection::hello::REDIS_VERSION;
 use super::dispatch::failed;
-use super::flag::{ADMIN, FAST, IMMEDIATE, LOADING, NO_AUTH, NO_MULTI};
+use super::flag::{ADMIN, APART, FAST, IMMEDIATE, LOADING, NO_AUTH, NO_MULTI};
 use super::spec::{Command, plain};
 use super::strings::integer_arg;
 use super::{After, Cx, SYNTAX, wrong_arity};
@@ -28,45 +28,51 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    plain("bgsave", -1, ADMIN, bgsave).doc(Group::Server, "1.0.0", "Begins a checkpoint."),
-    plain("bgrewriteaof", 1, ADMIN | NO_MULTI, bgrewriteaof).doc(
+    plain("bgsave", -1, ADMIN | APART, bgsave).doc(Group::Server, "1.0.0", "Begins a checkpoint."),
+    plain("bgrewriteaof", 1, ADMIN | NO_MULTI | APART, bgrewriteaof).doc(
         Group::Server,
         "1.0.0",
         "Begins a checkpoint, behind which the log is cut.",
     ),
-    plain("echo", 2, FAST, echo).doc(Group::Connection, "1.0.0", "Answers its argument."),
-    plain("lastsave", 1, LOADING | FAST, lastsave).doc(
+    plain("echo", 2, FAST | APART, echo).doc(Group::Connection, "1.0.0", "Answers its argument."),
+    plain("lastsave", 1, LOADING | FAST | APART, lastsave).doc(
         Group::Server,
         "1.0.0",
         "When the newest checkpoint ended.",
     ),
-    plain("lolwut", -1, FAST, lolwut).doc(Group::Server, "5.0.0", "Answers the version."),
-    plain("ping", -1, FAST, ping).doc(
+    plain("lolwut", -1, FAST | APART, lolwut).doc(Group::Server, "5.0.0", "Answers the version."),
+    plain("ping", -1, FAST | APART, ping).doc(
         Group::Connection,
         "1.0.0",
         "Answers, so that one knows that somebody is there.",
     ),
-    plain("quit", -1, LOADING | NO_AUTH | IMMEDIATE | FAST, quit).doc(
-        Group::Connection,
-        "1.0.0",
-        "Ends the connection.",
-    ),
-    plain("save", 1, ADMIN | NO_MULTI, save).doc(
+    plain(
+        "quit",
+        -1,
+        LOADING | NO_AUTH | IMMEDIATE | FAST | APART,
+        quit,
+    )
+    .doc(Group::Connection, "1.0.0", "Ends the connection."),
+    plain("save", 1, ADMIN | NO_MULTI | APART, save).doc(
         Group::Server,
         "1.0.0",
         "Takes a checkpoint and waits for it.",
     ),
-    plain("select", 2, LOADING | FAST, select).doc(
+    plain("select", 2, LOADING | FAST | APART, select).doc(
         Group::Connection,
         "1.0.0",
         "Chooses a database.",
     ),
-    plain("shutdown", -1, LOADING | NO_MULTI | ADMIN, shutdown).doc(
+    plain("shutdown", -1, LOADING | NO_MULTI | ADMIN | APART, shutdown).doc(
         Group::Server,
         "1.0.0",
         "Ends the server.",
     ),
-    plain("time", 1, LOADING | FAST, time).doc(Group::Server, "2.6.0", "The server's time."),
+    plain("time", 1, LOADING | FAST | APART, time).doc(
+        Group::Server,
+        "2.6.0",
+        "The server's time.",
+    ),
 ];
 
 /// `PING [text]`

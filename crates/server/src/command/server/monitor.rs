@@ -1,6 +1,6 @@
 //! MONITOR: a client that is shown every command that runs.
 
-use crate::command::flag::{ADMIN, LOADING};
+use crate::command::flag::{ADMIN, APART, LOADING};
 use crate::command::spec::{Command, flag, plain};
 use crate::command::{Cx, Group};
 use crate::engine::Epoch;
@@ -12,11 +12,8 @@ use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[plain("monitor", 1, LOADING | ADMIN, monitor).doc(
-    Group::Server,
-    "1.0.0",
-    "Shows every command that runs.",
-)];
+pub(crate) static COMMANDS: &[Command] = &[plain("monitor", 1, LOADING | ADMIN | APART, monitor)
+    .doc(Group::Server, "1.0.0", "Shows every command that runs.")];
 
 /// `MONITOR`
 fn monitor(cx: &mut Cx<'_>, _: &Args<'_>) {
@@ -73,7 +70,8 @@ fn show(state: &mut State, session: &Session, command: &Command, args: &Args<'_>
     }
 }
 
-/// Shows the commands that the script has run which was shown last.
+/// Shows the commands that the script has run which was shown last. Which they are follows from what the script has read;
+/// a request shows only that a client has sent it.
 fn show_inside(state: &mut State) {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -81,7 +79,7 @@ fn show_inside(state: &mut State) {
     for shown in state.scripts.take_shown() {
         let line = format!("{}.{:06} {shown}", now.as_secs(), now.subsec_micros());
         for seat in state.monitors.clone() {
-            state.append(seat, |out| out.simple(&line), Epoch(0));
+            state.append(seat, |out| out.simple(&line), state.newest);
         }
     }
 }

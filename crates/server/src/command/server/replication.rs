@@ -1,7 +1,7 @@
 //! Commands about other servers: there are none. What Redis answers a server without replicas and
 //! without a cluster is answered here, and what would change that is refused.
 
-use crate::command::flag::{ADMIN, FAST, LOADING};
+use crate::command::flag::{ADMIN, APART, FAST, LOADING};
 use crate::command::spec::{Command, plain};
 use crate::command::{Cx, Group, NOT_INTEGER};
 use crate::engine::Durability;
@@ -11,51 +11,51 @@ use std::time::Duration;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    plain("asking", 1, FAST, no_cluster).doc(Group::Connection, "3.0.0", NO_CLUSTER_DOC),
-    plain("cluster", -2, LOADING, no_cluster).doc(Group::Server, "3.0.0", NO_CLUSTER_DOC),
-    plain("failover", -1, ADMIN, failover).doc(
+    plain("asking", 1, FAST | APART, no_cluster).doc(Group::Connection, "3.0.0", NO_CLUSTER_DOC),
+    plain("cluster", -2, LOADING | APART, no_cluster).doc(Group::Server, "3.0.0", NO_CLUSTER_DOC),
+    plain("failover", -1, ADMIN | APART, failover).doc(
         Group::Server,
         "6.2.0",
         "Refused: there are no replicas.",
     ),
-    plain("psync", -3, ADMIN, no_replicas).doc(Group::Server, "2.8.0", NO_REPLICAS_DOC),
-    plain("readonly", 1, LOADING | FAST, no_cluster).doc(
+    plain("psync", -3, ADMIN | APART, no_replicas).doc(Group::Server, "2.8.0", NO_REPLICAS_DOC),
+    plain("readonly", 1, LOADING | FAST | APART, no_cluster).doc(
         Group::Connection,
         "3.0.0",
         NO_CLUSTER_DOC,
     ),
-    plain("readwrite", 1, LOADING | FAST, no_cluster).doc(
+    plain("readwrite", 1, LOADING | FAST | APART, no_cluster).doc(
         Group::Connection,
         "3.0.0",
         NO_CLUSTER_DOC,
     ),
-    plain("replconf", -1, LOADING | ADMIN, no_replicas).doc(
+    plain("replconf", -1, LOADING | ADMIN | APART, no_replicas).doc(
         Group::Server,
         "3.0.0",
         NO_REPLICAS_DOC,
     ),
-    plain("replicaof", 3, ADMIN, replicaof).doc(
+    plain("replicaof", 3, ADMIN | APART, replicaof).doc(
         Group::Server,
         "5.0.0",
         "NO ONE is accepted; anything else is refused.",
     ),
-    plain("role", 1, LOADING | FAST, role).doc(
+    plain("role", 1, LOADING | FAST | APART, role).doc(
         Group::Server,
         "2.8.12",
         "Says that it is a master without replicas.",
     ),
-    plain("slaveof", 3, ADMIN, replicaof).doc(
+    plain("slaveof", 3, ADMIN | APART, replicaof).doc(
         Group::Server,
         "1.0.0",
         "NO ONE is accepted; anything else is refused.",
     ),
-    plain("sync", 1, ADMIN, no_replicas).doc(Group::Server, "1.0.0", NO_REPLICAS_DOC),
-    plain("wait", 3, 0, wait).doc(
+    plain("sync", 1, ADMIN | APART, no_replicas).doc(Group::Server, "1.0.0", NO_REPLICAS_DOC),
+    plain("wait", 3, APART, wait).doc(
         Group::Generic,
         "3.0.0",
         "Answers 0 replicas, once all before it is durable.",
     ),
-    plain("waitaof", 4, 0, waitaof).doc(
+    plain("waitaof", 4, APART, waitaof).doc(
         Group::Generic,
         "7.2.0",
         "Waits until what was written is on the disk, also for `mem` clients.",

@@ -1,6 +1,6 @@
 //! SLOWLOG and LATENCY: what took long.
 
-use crate::command::flag::{ADMIN, LOADING};
+use crate::command::flag::{ADMIN, APART, LOADING};
 use crate::command::spec::{Command, family};
 use crate::command::{Cx, Group};
 use crate::latency::Figures;
@@ -26,16 +26,22 @@ const LATENCY_WORDS: &[(&str, i8)] = &[
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    family("latency", -2, LOADING | ADMIN, LATENCY_WORDS, latency).doc(
-        Group::Server,
-        "2.8.13",
-        "Tells how long commands take.",
-    ),
-    family("slowlog", -2, LOADING | ADMIN, SLOWLOG_WORDS, slowlog).doc(
-        Group::Server,
-        "2.2.12",
-        "Tells which commands were slow.",
-    ),
+    family(
+        "latency",
+        -2,
+        LOADING | ADMIN | APART,
+        LATENCY_WORDS,
+        latency,
+    )
+    .doc(Group::Server, "2.8.13", "Tells how long commands take."),
+    family(
+        "slowlog",
+        -2,
+        LOADING | ADMIN | APART,
+        SLOWLOG_WORDS,
+        slowlog,
+    )
+    .doc(Group::Server, "2.2.12", "Tells which commands were slow."),
 ];
 
 fn length(len: usize) -> u64 {

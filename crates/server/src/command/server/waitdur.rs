@@ -2,7 +2,7 @@
 
 use super::replication::parse_timeout;
 use crate::command::connection::client::NO_DURABILITY;
-use crate::command::spec::{Command, plain};
+use crate::command::spec::{Command, flag::APART, plain};
 use crate::command::wait::answer_blocked;
 use crate::command::{After, Cx, Group, Told};
 use crate::engine::Durability;
@@ -13,7 +13,7 @@ use crate::state::State;
 use std::time::Instant;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[plain("waitdur", 3, 0, waitdur).doc(
+pub(crate) static COMMANDS: &[Command] = &[plain("waitdur", 3, APART, waitdur).doc(
     Group::Generic,
     "7.2.0",
     "Waits until what this client has written and read is durable at a rung.",

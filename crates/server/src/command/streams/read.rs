@@ -52,6 +52,9 @@ pub(crate) static COMMANDS: &[Command] = &[
     ),
 ];
 
+/// Redis's text for XREADGROUP when its stream is deleted or replaced.
+const STREAM_GONE: &str = "UNBLOCKED the stream key no longer exists";
+
 /// The options of both commands.
 static OPTIONS: Grammar = Grammar {
     from: 1,
@@ -141,6 +144,7 @@ impl<'a> Query<'a> {
                 paired: ids,
                 timeout,
                 nothing: Nothing::NullArray,
+                gone: self.group.map(|_| STREAM_GONE),
             })),
         }
     }

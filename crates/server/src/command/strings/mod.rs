@@ -119,9 +119,11 @@ fn write(
 ) -> Done {
     let key = args.at(1);
     if expiry.is_some_and(|at| at <= data.tx.now_ms()) {
-        if data.tx.delete(data.table, key)? {
-            data.changed(Class::Generic, "del", key);
-        }
+        // Observers see what Redis lets them see: a key that is written, and gone at once.
+        data.tx.delete(data.table, key)?;
+        data.changed(Class::String, "set", key);
+        data.changed(Class::Generic, "expire", key);
+        data.changed(Class::Expired, "expired", key);
         return Ok(());
     }
     put(data, (args, value), expiry, out)?;

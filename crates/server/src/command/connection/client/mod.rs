@@ -7,7 +7,7 @@ mod tracking;
 
 pub(crate) use list::line;
 
-use crate::command::flag::LOADING;
+use crate::command::flag::{APART, LOADING};
 use crate::command::spec::{Command, family};
 use crate::command::{Cx, Group, NOT_INTEGER, SYNTAX, wait};
 use crate::engine::Durability;
@@ -40,11 +40,12 @@ pub(crate) const WORDS: &[(&str, i8)] = &[
 ];
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[family("client", -2, LOADING, WORDS, client).doc(
-    Group::Connection,
-    "2.4.0",
-    "Names, lists and ends connections.",
-)];
+pub(crate) static COMMANDS: &[Command] = &[family("client", -2, LOADING | APART, WORDS, client)
+    .doc(
+        Group::Connection,
+        "2.4.0",
+        "Names, lists and ends connections.",
+    )];
 
 /// `CLIENT word …`
 fn client(cx: &mut Cx<'_>, args: &Args<'_>) {
