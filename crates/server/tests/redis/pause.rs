@@ -5,10 +5,10 @@ use perdura_server::{DebugAccess, ServerOptions};
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long the document has an operator wait before the copy.
-const SETTLED: Duration = Duration::from_millis(1200);
+/// How long the files of the log must stay the same for all that was begun before the pause to have ended.
+const QUIET: Duration = Duration::from_millis(700);
 const EXPIRING: u64 = 200;
 const MEMBERS: usize = 20_000;
 
@@ -22,6 +22,21 @@ fn log(running: &Running) -> BTreeMap<PathBuf, Vec<u8>> {
     files
         .map(|path| (path.clone(), std::fs::read(path).expect("a file")))
         .collect()
+}
+
+/// The files of the log once nothing of what was begun before is left.
+fn settled_log(running: &Running) -> BTreeMap<PathBuf, Vec<u8>> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut before = log(running);
+    loop {
+        std::thread::sleep(QUIET);
+        let now = log(running);
+        if now == before {
+            return now;
+        }
+        assert!(Instant::now() < deadline, "the log still changes");
+        before = now;
+    }
 }
 
 fn differences(
@@ -90,8 +105,7 @@ fn the_log_does_not_change_in_a_pause_of_writes() {
         ("CLIENT PAUSE 60000 WRITE", "+QUEUED"),
         ("EXEC", "[:1, \"1-1\", :1, nil, +OK]"),
     ]);
-    std::thread::sleep(SETTLED);
-    let before = log(&running);
+    let before = settled_log(&running);
     push(&mut block, "EXEC");
     let held = [
         ("FUNCTION DELETE mine", "-ERR Library not found"),
@@ -111,7 +125,7 @@ fn the_log_does_not_change_in_a_pause_of_writes() {
         ("EVAL_RO return(redis.call('EXISTS','source')) 0", ":1"),
     ]);
     assert_eq!(client.figure("expired_keys"), 0, "the purge rests");
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(QUIET);
     let changed = differences(&before, &log(&running));
     assert!(changed.is_empty(), "{changed:?} changed in the pause");
     client.expect(&[("CLIENT UNPAUSE", "+OK"), ("DEBUG STEP-ELEMENTS 0", "+OK")]);
