@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need beside Rust: mkfs.ext4, mount and perl for the power-cut test, iproute2 for
+# Installs what the tests need beside Rust: mkfs.ext4, mkfs.xfs, mount and perl for the power-cut tests, iproute2 for
 # the documents' sessions, a C++ compiler for Luau, Redis 7.0 and a Python of
 # which virtual environments can be made to compare with and to be a client.
 # Does nothing if all of it is there.
@@ -7,6 +7,7 @@ set -euo pipefail
 
 missing=()
 command -v mkfs.ext4 >/dev/null || [ -x /usr/sbin/mkfs.ext4 ] || missing+=(e2fsprogs)
+command -v mkfs.xfs >/dev/null || [ -x /usr/sbin/mkfs.xfs ] || missing+=(xfsprogs)
 command -v mount >/dev/null || missing+=(mount)
 command -v ip >/dev/null || [ -x /usr/sbin/ip ] || missing+=(iproute2)
 command -v perl >/dev/null || missing+=(perl-base)

@@ -10,6 +10,7 @@
 #   PERDURA_ARCHIVE_RUNS=90000 scripts/test.sh                            a million crashes of database and archive
 #   PERDURA_MIRROR_RUNS=1000000 scripts/test.sh                           more crash runs of the log in nodes
 #   PERDURA_MIRROR_ROUNDS=200 scripts/test.sh                             more failures of nodes and of links to them
+#   PERDURA_SECTOR_ROUNDS=50 scripts/test.sh                              more power cuts of a disk that loses sectors
 #   PERDURA_KILL_MODEL_ROUNDS=132 scripts/test.sh                        more kills under groups, scripts and tracking
 #   PERDURA_FAULT_CASES=100000 scripts/test.sh                            every system call of a session fails once (hours)
 #   PERDURA_KILL_TABLES_ROUNDS=20 scripts/test.sh                         more kills of TPC-C

@@ -8,10 +8,10 @@
 //! then the power is cut.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::clients::Clients;
+use crate::mounts::{Kind, Mounted, cannot_run, command, format};
 use crate::support::{Server, arg, ended, number_from_env, signal};
 
 /// `_IOR('X', 125, u32)`: EXT4_IOC_SHUTDOWN; flag 2 is "without flushing the log".
@@ -21,63 +21,10 @@ const CUT: &str = r#"
     ioctl($root, 0x8004587d, $flags) or die "ioctl: $!";
 "#;
 
-/// A mounted file system in a file; unmounted when dropped.
-struct Loop<'a> {
-    file: &'a Path,
-    mount: &'a Path,
-}
-
-impl<'a> Loop<'a> {
-    fn make(file: &'a Path, mount: &'a Path) -> Result<Loop<'a>, String> {
-        std::fs::create_dir(mount).map_err(|error| error.to_string())?;
-        let image = std::fs::File::create(file).map_err(|error| error.to_string())?;
-        image
-            .set_len(256 << 20)
-            .map_err(|error| error.to_string())?;
-        command("mkfs.ext4", &["-q", "-F", arg(file)])?;
-        let made = Loop { file, mount };
-        made.mount()?;
-        Ok(made)
-    }
-
-    fn mount(&self) -> Result<(), String> {
-        command("mount", &["-o", "loop", arg(self.file), arg(self.mount)])
-    }
-
-    fn cut(&self) -> Result<(), String> {
-        command("perl", &["-e", CUT, arg(self.mount)])
-    }
-
-    /// After a cut: the journal is replayed by the mount, as after a real one.
-    fn come_back(&self) -> Result<(), String> {
-        // The kernel may still be ending what the killed server had in flight.
-        for _ in 0..200 {
-            if command("umount", &[arg(self.mount)]).is_ok() {
-                return self.mount();
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        command("umount", &[arg(self.mount)])?;
-        self.mount()
-    }
-}
-
-impl Drop for Loop<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.mount).output();
-    }
-}
-
-fn command(program: &str, args: &[&str]) -> Result<(), String> {
-    let output = Command::new(program).args(args).output();
-    let output = output.map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(format!(
-        "{program}: {}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    ))
+/// Makes and mounts an ext4 in a file.
+fn made<'a>(file: &'a Path, at: &'a Path) -> Result<Mounted<'a>, String> {
+    format(file, Kind::Ext4, 256)?;
+    Mounted::new(file, at)
 }
 
 /// Waits until no thread of the process runs or is in a system call.
@@ -118,14 +65,9 @@ fn cut_power(log_io: &str, rounds: u64) {
     let seed = number_from_env("PERDURA_POWERCUT_SEED", 1);
     let dir = tempfile::tempdir().unwrap();
     let (file, mount) = (dir.path().join("disk"), dir.path().join("mount"));
-    let disk = match Loop::make(&file, &mount) {
+    let disk = match made(&file, &mount) {
         Ok(disk) => disk,
-        Err(why) => {
-            let required = std::env::var_os("PERDURA_REQUIRE_POWERCUT").is_some();
-            assert!(!required, "no power can be cut here: {why}");
-            eprintln!("NOT TESTED: power cuts need root, loop devices and ext4 here: {why}");
-            return;
-        }
+        Err(why) => return cannot_run("power cuts", "root, loop devices and ext4", &why),
     };
     let data = mount.join("db");
     let extra = [
@@ -145,10 +87,12 @@ fn cut_power(log_io: &str, rounds: u64) {
         clients.work(server, Duration::from_millis(500), |server| {
             signal(server.pid(), rustix::process::Signal::STOP);
             await_stopped(server.pid());
-            disk.cut().unwrap();
+            command("perl", &["-e", CUT, arg(&mount)]).unwrap();
             server.kill();
         });
-        disk.come_back().unwrap();
+        // The journal is replayed by the mount, as after a real cut.
+        disk.unmount().unwrap();
+        disk.mount().unwrap();
     }
     let server = Server::start(&data, &extra);
     if let Err(wrong) = clients.check(&server) {

@@ -10,21 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::mounts::{cannot_run, command};
 use crate::support::{Client, Reply, Server, arg};
 
 const MIB: u64 = 1 << 20;
 /// Bytes of a block of the file system.
 const BLOCK: u64 = 4096;
-
-fn run(program: &str, args: &[&str]) -> Result<String, String> {
-    let output = Command::new(program).args(args).output();
-    let output = output.map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{program}: {}", said.trim()))
-}
 
 /// The file system, mounted, and the memory that its file lies in.
 struct Thin {
@@ -41,16 +32,16 @@ impl Thin {
         for made in [&thin.memory, &thin.mount] {
             std::fs::create_dir(made).map_err(|error| error.to_string())?;
         }
-        run(
+        command(
             "mount",
             &["-t", "tmpfs", "-o", "size=160m", "none", arg(&thin.memory)],
         )?;
         let file = std::fs::File::create(thin.file()).map_err(|error| error.to_string())?;
         file.set_len(128 * MIB).map_err(|error| error.to_string())?;
-        run("mkfs.ext4", &["-q", "-F", "-b", "4096", arg(&thin.file())])?;
+        command("mkfs.ext4", &["-q", "-F", "-b", "4096", arg(&thin.file())])?;
         // All of it has its memory, journal and tables too: only what is punched has to grow.
-        run("fallocate", &["-l", "128MiB", arg(&thin.file())])?;
-        run(
+        command("fallocate", &["-l", "128MiB", arg(&thin.file())])?;
+        command(
             "mount",
             &["-o", "loop,nodiscard", arg(&thin.file()), arg(&thin.mount)],
         )?;
@@ -68,7 +59,7 @@ impl Thin {
     /// Gives back the memory under the last half of a file that holds zeros there.
     fn punch(&self, path: &Path) {
         let half = std::fs::metadata(path).unwrap().len() / BLOCK / 2;
-        let extents = run("filefrag", &["-v", "-s", arg(path)]).unwrap();
+        let extents = command("filefrag", &["-v", "-s", arg(path)]).unwrap();
         let (file, mut punched) = (self.file(), 0);
         for line in extents.lines() {
             let numbers: Vec<u64> = line
@@ -85,7 +76,7 @@ impl Thin {
             let (offset, blocks) = ((at + skipped) * BLOCK, to + 1 - from - skipped);
             let (offset, length) = (offset.to_string(), (blocks * BLOCK).to_string());
             let hole = ["-p", "-o", &offset, "-l", &length];
-            run("fallocate", &[&hole[..], &[arg(&file)]].concat()).unwrap();
+            command("fallocate", &[&hole[..], &[arg(&file)]].concat()).unwrap();
             punched += blocks;
         }
         assert_eq!(punched, half, "{extents}");
@@ -140,12 +131,7 @@ fn overwrite_without_space(log_io: &str) {
     let dir = tempfile::tempdir().unwrap();
     let thin = match Thin::make(dir.path()) {
         Ok(thin) => thin,
-        Err(why) => {
-            let required = std::env::var_os("PERDURA_REQUIRE_POWERCUT").is_some();
-            assert!(!required, "no thin disk can be made here: {why}");
-            eprintln!("NOT TESTED: thin disks need root, loop devices, tmpfs and ext4 here: {why}");
-            return;
-        }
+        Err(why) => return cannot_run("thin disks", "root, loop devices, tmpfs and ext4", &why),
     };
     let data = thin.mount.join("db");
     let extra = ["--partitions", "16", "--log-io", log_io];
