@@ -82,12 +82,6 @@ impl Builder {
         self
     }
 
-    /// Sets how many commands there are for one whose frame has a hash of its effects; 0: none has.
-    pub fn hash_every(mut self, commands: u64) -> Builder {
-        self.options.typed.hash_every = commands;
-        self
-    }
-
     /// Goes on where the replay of a log does something else than its calls did before the crash, because a procedure is
     /// not deterministic or its text has changed: the new result stands from there on. `hear` gets each record that
     /// differs. A checkpoint ends the open, so that the next one needs none of this.

@@ -55,13 +55,12 @@ struct World {
 
 impl World {
     fn run(&self, mut f: impl FnMut(&mut Cx<'_, '_>) -> Result<(), Error>) -> Result<(), Error> {
-        // As commands run: their effects are not noted.
+        // Commands: their effects are noted and hashed.
         let manner = Manner {
             now_ms: 0,
             says: Says::Command(CommandCall {
                 procedure: 1,
                 args: &[],
-                hashed: false,
                 strict: true,
             }),
         };

@@ -430,7 +430,7 @@ impl Executor {
         mut guards: Guards<'_>,
         (logged, stream): (&PartitionSet, StreamId),
         (undo, group): (&Undo, &mut GroupBuilder),
-        (typed, frame, manner): (&Typed, &mut Vec<u8>, &Manner<'_>),
+        (typed, frame, manner): (&mut Typed, &mut Vec<u8>, &Manner<'_>),
     ) -> Ticket {
         // Declared after the guards, so that a panic stops the log before it releases the latches.
         let fuse = Fuse::new(&self.sink);

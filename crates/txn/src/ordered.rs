@@ -38,7 +38,8 @@ impl<'a> Says<'a> {
     pub(crate) fn notes_effects(&self) -> bool {
         match self {
             Says::Effects => true,
-            Says::Command(call) => call.hashed,
+            // The frame has a hash of them.
+            Says::Command(_) => true,
             Says::Replayed { effects, .. } => *effects,
         }
     }
@@ -90,8 +91,6 @@ pub struct CommandCall<'a> {
     pub procedure: u32,
     /// Its arguments, encoded.
     pub args: &'a [u8],
-    /// Whether the frame has a hash of the effects, which a replay compares.
-    pub hashed: bool,
     /// Whether a call that cannot be a command is refused. Else the log gets its effects.
     pub strict: bool,
 }
@@ -139,7 +138,7 @@ pub(crate) fn partitions(places: &Places) -> PartitionSet {
 /// Encodes the frame; the payload is appended to `out`.
 pub(crate) fn encode(
     places: &Places,
-    typed: &Typed,
+    typed: &mut Typed,
     (says, now_ms): (&Says<'_>, u64),
     out: &mut Vec<u8>,
 ) -> FrameKind {
@@ -150,12 +149,11 @@ pub(crate) fn encode(
     );
     match says {
         Says::Command(call) => {
-            let effects_hash = call.hashed.then(|| typed.effects_hash());
             let command = CommandFrame {
                 procedure: call.procedure,
                 time_ms: now_ms,
                 args: call.args,
-                effects_hash,
+                effects_hash: Some(typed.effects_hash()),
             };
             encode_command(out, places, &command);
             FrameKind::Command

@@ -86,6 +86,8 @@ pub(crate) struct Typed {
     pub homes: PartitionSet,
     effects: Vec<Noted>,
     bytes: Vec<u8>,
+    /// Scratch for the effects that are hashed.
+    hashed: Vec<u8>,
     row_ids: SmallVec<[(PartitionId, u64); 2]>,
 }
 
@@ -153,6 +155,7 @@ impl Typed {
             homes: PartitionSet::empty(),
             effects: Vec::new(),
             bytes: Vec::new(),
+            hashed: Vec::new(),
             row_ids: SmallVec::new(),
         }
     }
@@ -184,18 +187,22 @@ impl Typed {
         }
     }
 
-    /// A hash of the effects: equal for equal changes in the same order.
-    pub fn effects_hash(&self) -> u64 {
+    /// Returns a hash of the effects: equal for equal changes in the same order.
+    pub fn effects_hash(&mut self) -> u64 {
         // Homes instead of parts: a replay may know more partitions than changed.
         let all: SmallVec<[Part; 8]> = self.homes.iter().map(|id| (id, 1)).collect();
-        let mut bytes = Vec::new();
-        self.encode_effects(&all, &mut bytes);
-        hash64(0, &bytes)
+        let mut encoded = std::mem::take(&mut self.hashed);
+        encoded.clear();
+        self.encode_effects(&all, &mut encoded);
+        let hash = hash64(0, &encoded);
+        self.hashed = encoded;
+        hash
     }
 
     /// Bytes of buffers held.
     pub fn bytes_held(&self) -> usize {
-        self.bytes.capacity() + self.effects.capacity() * size_of::<Noted>()
+        let noted = self.effects.capacity() * size_of::<Noted>();
+        self.bytes.capacity() + self.hashed.capacity() + noted
     }
 
     fn note_columns(
@@ -446,7 +453,7 @@ impl Tx<'_> {
 
     /// Returns a hash of the effects noted so far: equal for the same changes in the same order.
     #[must_use]
-    pub fn effects_hash(&self) -> u64 {
+    pub fn effects_hash(&mut self) -> u64 {
         self.typed.effects_hash()
     }
 

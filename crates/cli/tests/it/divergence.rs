@@ -26,8 +26,7 @@ fn crashed(dir: &Path) {
         .table::<Vote>()
         .table::<VotesByPhone>()
         .procedure(vote)
-        .log(LogForm::Command)
-        .hash_every(1);
+        .log(LogForm::Command);
     let db = db.open().unwrap();
     for phone in [1, 2, 3] {
         db.call(vote, (phone, 1, 2)).unwrap();

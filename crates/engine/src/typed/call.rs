@@ -40,7 +40,6 @@ impl Core {
             Says::Command(CommandCall {
                 procedure,
                 args: &encoded,
-                hashed: typed.is_hashed(),
                 strict: typed.options.strict,
             })
         } else {

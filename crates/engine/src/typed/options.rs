@@ -50,8 +50,6 @@ pub struct TypedOptions {
     /// For measuring, on disks that the caller supplies: frames of effects are cut to so many bytes, so that
     /// what is logged can never be replayed.
     pub effects_bytes_max: Option<usize>,
-    /// The log has a hash of the effects of every so many commands; 0: of none.
-    pub hash_every: u64,
     /// Whether a call that cannot be logged as a command is refused.
     pub strict: bool,
 }
@@ -66,7 +64,6 @@ impl Default for TypedOptions {
             log: LogForm::default(),
             form: ValueForm::default(),
             effects_bytes_max: None,
-            hash_every: 64,
             strict: false,
         }
     }

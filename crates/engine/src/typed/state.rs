@@ -2,7 +2,6 @@
 //! procedures numbered.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
@@ -27,7 +26,6 @@ pub(crate) struct TypedState {
     pub registry: Registry,
     /// By name: the number that commands name, and the hash of the text.
     procedures: HashMap<&'static str, (u32, u64)>,
-    calls: AtomicU64,
     /// Dropped tables that the catalog still names.
     pub dropped: Mutex<Vec<Dropped>>,
 }
@@ -39,7 +37,6 @@ impl TypedState {
             registry: registry_of(heap, None)?,
             options: options.clone(),
             procedures: HashMap::new(),
-            calls: AtomicU64::new(0),
             dropped: Mutex::new(dropped_of(heap)?.into_values().collect()),
         })
     }
@@ -58,16 +55,6 @@ impl TypedState {
                 P::NAME
             ))),
         }
-    }
-
-    /// Whether the next command's frame has a hash of its effects.
-    pub fn is_hashed(&self) -> bool {
-        let every = self.options.hash_every;
-        every > 0
-            && self
-                .calls
-                .fetch_add(1, Ordering::Relaxed)
-                .is_multiple_of(every)
     }
 
     /// The declared tables that the catalog does not have.

@@ -1,6 +1,7 @@
 //! Replays that do something else than the log says: they stop the restart, and `accept_divergence` goes on.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use perdura::typed::{AcceptDivergence, Registered};
@@ -61,6 +62,44 @@ procedure! {
         cx.modify::<Account>(to, |payee| payee.balance += amount + 1)?;
         Ok(0)
     }
+}
+
+/// Calls of `rarely_random` that have run.
+static RUNS: AtomicU64 = AtomicU64::new(0);
+
+procedure! {
+    /// Adds one, and for amount 7 a number that no other run gets.
+    pub fn rarely_random(cx, id: u64, amount: i64) -> (), on [Account(id)] {
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        let extra = if amount == 7 { 1000 + run.cast_signed() } else { 0 };
+        cx.modify::<Account>(id, |account| account.balance += 1 + extra)?;
+        Ok(())
+    }
+}
+
+#[test]
+fn a_procedure_that_is_random_in_one_call_of_a_hundred_stops_the_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = || {
+        builder(dir.path(), LogForm::Command)
+            .procedure(rarely_random)
+            .into_options()
+    };
+    let db = Db::open(options()).unwrap();
+    fill(&db).unwrap();
+    for call in 0..100 {
+        // A row that no other call changes, so that its difference shows nowhere else.
+        let args = if call == 57 { (2, 7) } else { (1, 1) };
+        db.call(rarely_random, args).unwrap();
+    }
+    let acknowledged = balance(&db, 2);
+    db.abandon();
+    let why = refusal(options());
+    assert!(why.contains("rarely_random"), "{why}");
+    assert!(why.contains("effects with the hash"), "{why}");
+    let (db, heard) = accepting(options());
+    assert_eq!(heard.len(), 1, "one call differed: {heard:?}");
+    assert_ne!(balance(&db, 2), acknowledged);
 }
 
 fn options(path: &Path) -> Options {

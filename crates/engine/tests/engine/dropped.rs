@@ -47,7 +47,6 @@ fn builder(path: &Path, log: LogForm) -> Builder {
         .procedure(take)
         .log(log)
         .value_form(ValueForm::Columns)
-        .hash_every(1)
 }
 
 fn fill(db: &Db) -> Result<()> {

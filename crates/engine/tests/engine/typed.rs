@@ -113,7 +113,6 @@ pub(crate) fn builder(path: &Path, log: LogForm) -> Builder {
         .procedure(annotate)
         .procedure(panics)
         .log(log)
-        .hash_every(1)
 }
 
 pub(crate) const ACCOUNTS: u64 = 24;

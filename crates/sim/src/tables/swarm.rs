@@ -189,7 +189,6 @@ impl Swarm {
                 form => form,
             },
             form: pick(rng, &ValueForm::ALL),
-            hash_every: pick(rng, &[1, 1, 1, 1, 1, 1, 0, 2]),
             strict: self.strict && !self.all_pages,
             ..TypedOptions::default()
         };
