@@ -52,7 +52,7 @@ impl Order {
 pub struct IndexDeclaration {
     /// Its name.
     pub name: &'static str,
-    /// Whether at most one row of a partition has the same columns.
+    /// True if at most one row of the table has the same columns.
     pub unique: bool,
     /// Its columns and their types.
     pub columns: &'static [(&'static str, Type)],
@@ -139,6 +139,12 @@ impl Declaration {
             index.columns.len() <= INDEX_COLUMNS_MAX,
             "an index has at most 8 columns"
         );
+        assert!(
+            !index.unique || self.keeps_unique(index),
+            "a unique index contains the first key column, or its table is `replicated`: rows are \
+             compared within one partition, and the first key column decides the partition. Add \
+             that column to the index, or declare a plain `index`"
+        );
         let mut at = 0;
         while at < index.columns.len() {
             let (name, kind) = index.columns[at];
@@ -153,6 +159,15 @@ impl Declaration {
             );
             at += 1;
         }
+    }
+
+    /// Returns whether rows with the same columns of an index always lie in one partition, where a
+    /// verb can compare them.
+    const fn keeps_unique(&self, index: &IndexDeclaration) -> bool {
+        if self.replicated {
+            return true;
+        }
+        !self.key.is_empty() && position(index.columns, self.key[0].0).is_some()
     }
 
     /// The layout of values.

@@ -38,6 +38,16 @@
 /// # fn main() { let _ = <Account as perdura_table::Table>::NAME; }
 /// ```
 ///
+/// A `unique index` must contain the first key column, or the table must be `replicated`. Rows are compared
+/// within one partition, so no other index can be kept unique:
+///
+/// ```compile_fail,E0080
+/// perdura_table::table! {
+///     struct User in "users" { key(id: u64), email: String; unique index by_email(email: String) }
+/// }
+/// # fn main() { let _ = <User as perdura_table::Table>::NAME; }
+/// ```
+///
 /// The first key column decides the partition of a row. A table without `key(...)` numbers its rows:
 /// see [`RowId`](crate::RowId). An index repeats the types of its columns, which are checked.
 #[macro_export]

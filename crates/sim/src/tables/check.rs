@@ -311,7 +311,7 @@ fn orders(cx: &Cx<'_, '_>, rows: &Rows) -> Result<Check, Abort> {
         .and(same(
             "by tag",
             &by_tag,
-            all().map(|row| ((row.tag, at(&row)), row)),
+            all().map(|row| ((row.branch, row.tag, row.number), row)),
         ));
     if let Some(first) = all().next() {
         let found: Vec<Order> = cx.rows::<Order>(first.branch).collect()?;

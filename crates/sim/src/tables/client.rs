@@ -48,8 +48,7 @@ impl World {
         let now_ms = self.clock.wall_us() / 1000;
         let before = World::numbers(self.core());
         let ended = attempt(|| call.make(self.core()));
-        let partitions = self.swarm.options.partitions;
-        let mut view = View::new(&self.oracle, partitions);
+        let mut view = View::new(&self.oracle);
         let given = match &ended {
             Ended::Committed(reply, _) => Some(reply),
             _ => None,
@@ -165,7 +164,7 @@ impl World {
                 }
             })
         });
-        let mut view = View::new(&self.oracle, self.swarm.options.partitions);
+        let mut view = View::new(&self.oracle);
         let given = match &ended {
             Ended::Committed(ids, _) => Some(ids.as_slice()),
             _ => None,

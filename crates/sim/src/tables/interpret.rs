@@ -23,7 +23,6 @@ pub(crate) enum Refusal {
 /// The rows as a transaction sees them while it runs.
 pub(crate) struct View<'a> {
     oracle: &'a Oracle,
-    partitions: u16,
     own: BTreeMap<Key, Option<Row>>,
     /// Whose rows were read.
     pub read: Vec<Key>,
@@ -31,10 +30,9 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub fn new(oracle: &'a Oracle, partitions: u16) -> View<'a> {
+    pub fn new(oracle: &'a Oracle) -> View<'a> {
         View {
             oracle,
-            partitions,
             own: BTreeMap::new(),
             read: Vec::new(),
             ids: Vec::new(),
@@ -109,15 +107,14 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether another order in the partition of a branch has this tag.
+    /// Returns whether another order of the branch has this tag.
     pub fn tag_is_taken(&mut self, order: &Order) -> bool {
-        let partitions = u32::from(self.partitions);
-        let keys = self.keys(Key::Order(0, 0)..=Key::Order(u32::MAX, u64::MAX));
+        let branch = order.branch;
+        let keys = self.keys(Key::Order(branch, 0)..=Key::Order(branch, u64::MAX));
         keys.into_iter().any(|key| match self.get(key) {
             Some(Row::Order(other)) => {
-                let is_other = (other.branch, other.number) != (order.branch, order.number);
-                let is_near = other.branch % partitions == order.branch % partitions;
-                is_other && is_near && other.tag == order.tag
+                debug_assert_eq!(other.branch, branch, "keys are in order");
+                other.number != order.number && other.tag == order.tag
             }
             _ => false,
         })

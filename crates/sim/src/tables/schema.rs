@@ -14,7 +14,7 @@ table! {
 }
 
 table! {
-    /// An order of a branch: ordered, with a unique index within the branch's partition.
+    /// An order of a branch: ordered, with tags that are unique within a branch.
     pub struct Order in "orders", order = ordered {
         key(branch: u32, number: u64),
         item: u16,
@@ -22,7 +22,7 @@ table! {
         amount: i64,
         note: Vec<u8>;
         index by_item(item: u16);
-        unique index by_tag(tag: u64)
+        unique index by_tag(branch: u32, tag: u64)
     }
 }
 

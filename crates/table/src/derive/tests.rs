@@ -18,7 +18,7 @@ fn the_index_key_of_a_row_is_the_prefix_of_its_columns() {
     Prefix::<(String, u16)>::put(&("hi", 258), &mut expected);
     assert_eq!(of_index(Example::by_note.index()), expected);
     expected.clear();
-    Prefix::<(i64,)>::put(&-2, &mut expected);
+    Prefix::<(u16, i64)>::put(&(258, -2), &mut expected);
     assert_eq!(of_index(Example::by_balance.index()), expected);
 }
 

@@ -1,10 +1,13 @@
 //! What a program declares, against what the catalog has.
 
-use super::{Column, Index, Schema};
+use super::{Column, Index, Indexed, Schema};
 
 impl Schema {
-    /// Says in what the schema of a program differs from this one, which is the database's; `None` if
-    /// it does not. Names the first column, index or option that differs, and both sides.
+    /// Returns how the schema of a program differs from this one, which is the database's. The text
+    /// names the first column, index or option that differs, and both sides.
+    ///
+    /// Earlier versions took unique indexes that a partition cannot keep unique. A program declares
+    /// such an index as a plain one now, and the two are no difference.
     #[must_use]
     pub fn differs(&self, program: &Schema) -> Option<String> {
         let fault = options(self, program)
@@ -12,10 +15,24 @@ impl Schema {
             .or_else(|| columns("column", &self.columns, &program.columns))
             .or_else(|| indexes(self, program));
         debug_assert!(
-            fault.is_some() || self == program,
+            fault.is_some() || self.as_kept() == program.as_kept(),
             "schemas without a difference are equal"
         );
         fault
+    }
+
+    /// Returns the schema without the word `unique` where no partition can keep it.
+    fn as_kept(&self) -> Schema {
+        let mut kept = self.clone();
+        for index in &mut kept.indexes {
+            index.unique &= self.keeps_unique(index);
+        }
+        kept
+    }
+
+    /// Returns whether rows with the same columns of an index always lie in one partition.
+    fn keeps_unique(&self, index: &Index) -> bool {
+        self.replicated || !self.is_keyless() && index.columns.contains(&Indexed::Key(0))
     }
 }
 
@@ -76,7 +93,8 @@ fn indexes(database: &Schema, program: &Schema) -> Option<String> {
     let text = |schema: &Schema, index: &Index| {
         let names = index.columns.iter().map(|at| schema.column_name(*at));
         let names = names.collect::<Vec<_>>().join(", ");
-        let unique = if index.unique { "unique " } else { "" };
+        let is_unique = index.unique && schema.keeps_unique(index);
+        let unique = if is_unique { "unique " } else { "" };
         format!("{unique}index {}({names})", index.name)
     };
     for at in 0..database.indexes.len().max(program.indexes.len()) {

@@ -7,7 +7,7 @@ crate::table! {
     pub(crate) struct Example in "examples", order = ordered {
         key(bank: u16, owner: String), flag: bool, note: String, balance: i64, tag: Vec<u8>;
         index by_note(note: String, bank: u16);
-        unique index by_balance(balance: i64)
+        unique index by_balance(bank: u16, balance: i64)
     }
 }
 
@@ -197,6 +197,34 @@ fn a_difference_of_schemas_is_named_with_both_sides() {
         "addressing is key in the database and page in the program"
     );
     assert!(mine.differs(Event::schema()).unwrap().contains("name is"));
+}
+
+#[test]
+fn a_unique_index_that_an_earlier_version_took_opens_as_a_plain_one() {
+    use crate::declare::{Declaration, IndexDeclaration};
+    const BALANCE: (&str, crate::types::Type) = ("balance", <i64 as crate::ColumnType>::TYPE);
+    const fn index(unique: bool) -> IndexDeclaration {
+        IndexDeclaration {
+            name: "by_balance",
+            unique,
+            columns: &[BALANCE],
+        }
+    }
+    // No program can declare it now, but a catalog may have it.
+    const OLD: Declaration = Declaration {
+        indexes: &[index(true)],
+        ..Example::DECLARATION
+    };
+    const NEW: Declaration = Declaration {
+        indexes: &[index(false)],
+        ..Example::DECLARATION
+    };
+    let (old, new) = (Schema::new(&OLD), Schema::new(&NEW));
+    assert_eq!(old.differs(&new), None);
+    assert!(Example::schema().differs(&new).is_some());
+    let replicated = |declaration: &Declaration| Schema::new(&declaration.in_all_partitions());
+    let fault = replicated(&OLD).differs(&replicated(&NEW)).unwrap();
+    assert!(fault.contains("unique index by_balance"), "{fault}");
 }
 
 #[test]

@@ -17,8 +17,14 @@ table! {
 
 table! {
     pub struct User in "users" {
-        key(name: String), mail: String, age: Option<u8>;
-        unique index by_mail(mail: String)
+        key(name: String), mail: String, age: Option<u8>
+    }
+}
+
+table! {
+    pub struct Seat in "seats" {
+        key(room: u32, number: u32), guest: String, paid: bool;
+        unique index by_guest(guest: String, room: u32)
     }
 }
 
@@ -59,6 +65,7 @@ impl World {
         for schema in [
             Account::schema(),
             User::schema(),
+            Seat::schema(),
             Item::schema(),
             Job::schema(),
         ] {
