@@ -14,6 +14,7 @@ use perdura_device::{Disk, SystemClock};
 use perdura_heap::{Geometry, Heap, MemoryAccount};
 use perdura_page::{PageKind, layout};
 use perdura_recovery::disks::{Demand, Disks, Locks, Opening, Paths};
+use perdura_recovery::found::find;
 use perdura_recovery::restart::{RestartOptions, Restarted, restart};
 use perdura_recovery::restore::THREADS_A_CORE;
 use perdura_recovery::verify::log_begin;
@@ -301,6 +302,21 @@ fn stopped(error: Error) -> anyhow::Error {
             .context("this verb works on a stopped database: stop the server first"),
         other => other.into(),
     }
+}
+
+/// Returns the anchor of the database in these directories; `None` if there is no database yet.
+///
+/// # Errors
+/// Those of [`find`]: a directory of other files, a database whose anchor is missing or damaged.
+pub fn look(paths: &Paths) -> Result<Option<Anchor>> {
+    if !paths.data.is_dir() {
+        return Ok(None);
+    }
+    let disk = |dir: &PathBuf| Arc::new(ReadDisk::open(dir)) as Arc<dyn Disk>;
+    let logs: Vec<_> = paths.logs.iter().map(disk).collect();
+    let found = find(&ReadDisk::open(&paths.data), &logs);
+    let found = found.with_context(|| paths.data.display().to_string())?;
+    Ok(found.map(|(_, anchor, _)| anchor))
 }
 
 /// The anchor of the database in a directory, if there is one that can be read.

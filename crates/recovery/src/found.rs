@@ -109,14 +109,28 @@ fn without_anchor(data: &dyn Disk, sign: &str) -> Error {
     )
 }
 
-/// Refuses a database of another format, if the directory says which it is.
-///
-/// # Errors
-/// [`Error::Version`]; [`Error::Foreign`] for a file that is none of ours.
-pub fn check_version(data: &dyn Disk) -> Result<()> {
+/// The text of a `VERSION` file, judged.
+enum Version {
+    /// No such file, or the version of this build.
+    Ours,
+    /// Another version.
+    Other(u16),
+    /// The mark of a database that was never finished, or a text of another program.
+    Foreign(String),
+    /// A text so short that damage may have made it of a version.
+    Garbled(String),
+}
+
+/// Bytes of a text that may be a damaged version. The mark of an unfinished database is longer, so no
+/// damaged byte makes a version of it.
+const GARBLED_BYTES_MAX: usize = 24;
+/// The first word of the mark of an unfinished database.
+const UNFINISHED: &str = "unfinished";
+
+fn read_version(data: &dyn Disk) -> Result<Version> {
     let file = match data.open(VERSION_PATH, Access::Buffered) {
         Ok(file) => file,
-        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) if error.is_not_found() => return Ok(Version::Ours),
         Err(error) => return Err(error),
     };
     let mut bytes = vec![0; 128];
@@ -124,27 +138,83 @@ pub fn check_version(data: &dyn Disk) -> Result<()> {
     let text = bytes[..got].trim_ascii();
     let version = std::str::from_utf8(text).ok();
     let version = version.and_then(|text| text.strip_prefix("perdura ")?.parse::<u16>().ok());
-    match version {
-        Some(FORMAT_VERSION) => Ok(()),
-        Some(found) => Err(Error::Version {
+    let shown = || format!("\"{}\"", text.escape_ascii());
+    let is_cut_mark = !text.is_empty() && UNFINISHED.as_bytes().starts_with(text);
+    Ok(match version {
+        Some(FORMAT_VERSION) => Version::Ours,
+        Some(other) => Version::Other(other),
+        None if got <= GARBLED_BYTES_MAX
+            && !is_cut_mark
+            && !text.starts_with(UNFINISHED.as_bytes()) =>
+        {
+            Version::Garbled(shown())
+        }
+        None => Version::Foreign(shown()),
+    })
+}
+
+/// Refuses a database of another format, if the directory says which it is.
+///
+/// # Errors
+/// [`Error::Version`]; [`Error::Foreign`] for a file of another program.
+fn check_version(data: &dyn Disk) -> Result<()> {
+    match read_version(data)? {
+        Version::Ours => Ok(()),
+        Version::Other(found) => Err(Error::Version {
             file: format!("{}/{VERSION_PATH}", data.name()),
             found,
             supported: FORMAT_VERSION,
         }),
-        None => Err(Error::Foreign {
-            file: format!("{}/{VERSION_PATH}", data.name()),
-            why: format!("it says \"{}\"", text.escape_ascii()),
-        }),
+        Version::Foreign(text) | Version::Garbled(text) => Err(foreign_version(data, &text)),
     }
 }
 
-/// Names the format's version in a new database, and in one that has lost the file.
+fn foreign_version(data: &dyn Disk, text: &str) -> Error {
+    Error::Foreign {
+        file: format!("{}/{VERSION_PATH}", data.name()),
+        why: format!("it says {text}"),
+    }
+}
+
+/// Returns the anchor of the database and what is wrong beside it. The anchor names the format's version
+/// under a checksum, so a `VERSION` file that disagrees with a readable anchor is damaged, and a note.
 ///
 /// # Errors
-/// As [`check_version`] if the file is there; the disk's.
+/// [`Error::Version`] and [`Error::Foreign`] if no anchor can be read, or the database was never finished.
+pub(crate) fn open_versioned_anchor(
+    data: &dyn Disk,
+) -> Result<Option<(AnchorFile, Anchor, Vec<String>)>> {
+    let opened = open_anchor(data);
+    let Ok(Some((file, anchor, mut notes))) = opened else {
+        check_version(data)?;
+        return opened;
+    };
+    let said = match read_version(data)? {
+        Version::Ours => return Ok(Some((file, anchor, notes))),
+        Version::Foreign(text) => return Err(foreign_version(data, &text)),
+        Version::Other(number) => format!("version {number}"),
+        Version::Garbled(text) => text,
+    };
+    notes.push(format!(
+        "{VERSION_PATH} says {said}, the anchor version {FORMAT_VERSION}: the file is damaged, and \
+         nothing is lost; the next start writes it again"
+    ));
+    Ok(Some((file, anchor, notes)))
+}
+
+/// Names the format's version in a new database, and in one whose file is lost or damaged.
+///
+/// # Errors
+/// [`Error::Version`] and [`Error::Foreign`] as for an opening; the disk's.
 pub fn write_version(disk: &dyn Disk) -> Result<()> {
     if disk.list("")?.iter().any(|name| name == VERSION_PATH) {
-        return check_version(disk);
+        if matches!(read_version(disk)?, Version::Ours) {
+            return Ok(());
+        }
+        // Without an anchor that is readable nothing else says the version.
+        if !matches!(open_versioned_anchor(disk), Ok(Some(_))) {
+            return check_version(disk);
+        }
     }
     let tmp = "VERSION.tmp";
     let file = disk.create(tmp, Access::Buffered).or_else(|_| {
@@ -169,7 +239,11 @@ pub fn mark_unfinished(disk: &dyn Disk, verb: &str) -> Result<()> {
         });
     }
     let file = disk.create(VERSION_PATH, Access::Buffered)?;
-    let text = format!("unfinished: {verb} was interrupted, delete this directory\n");
+    let text = format!("{UNFINISHED}: {verb} was interrupted, delete this directory\n");
+    assert!(
+        text.len() > GARBLED_BYTES_MAX,
+        "the mark is longer than any damaged version"
+    );
     file.write_at(0, text.as_bytes())?;
     file.sync()?;
     disk.sync_dir("")
@@ -196,10 +270,11 @@ pub fn find(
         for log in logs {
             refuse_log_without_anchor(data, log.as_ref())?;
         }
+        // A new database that was never finished may have its mark alone, or part of it.
+        check_version(data)?;
         return Ok(None);
     }
-    check_version(data)?;
-    open_anchor(data)
+    open_versioned_anchor(data)
 }
 
 /// Whether a file or directory is not there, or something else is in its place.

@@ -26,7 +26,7 @@ use crate::anchor::{Anchor, open_anchor};
 use crate::anchor_cell::AnchorCell;
 use crate::close::{ckpt_floor, first_epoch};
 use crate::disks::Disks;
-use crate::found::check_version;
+use crate::found::open_versioned_anchor;
 use crate::image::{Directory, Places, pages_path};
 use crate::mended::MendedLog;
 use crate::ordered::{OrderedPlayer, Second, second_pass};
@@ -39,7 +39,7 @@ use crate::window::ExecutorWindow;
 
 /// A database that opens, or what is left of one that does not.
 pub enum Condition {
-    /// It opens as it is.
+    /// It opens as it is; [`whole`] reads it for a copy.
     Whole,
     /// It is refused, and this much can be had.
     Salvaged(Box<Salvaged>),
@@ -134,8 +134,7 @@ pub fn salvage(
         }
         Err(error) => error,
     };
-    check_version(options.disks.data.as_ref())?;
-    let Some((_, anchor, _)) = open_anchor(options.disks.data.as_ref())? else {
+    let Some((_, anchor, _)) = open_versioned_anchor(options.disks.data.as_ref())? else {
         return Err(refused);
     };
     if !anchor.scheme.has_tables() {
@@ -160,7 +159,7 @@ pub fn salvage(
     };
     for plan in plans(&mended.disks.logs, &anchor)? {
         mended.ordered = players();
-        match carry_out(&mended, &anchor, plan, &refused) {
+        match carry_out(&mended, &anchor, plan, &refused.to_string()) {
             Ok(salvaged) if is_usable(&salvaged.catalog) => {
                 return Ok(Condition::Salvaged(Box::new(salvaged)));
             }
@@ -172,6 +171,36 @@ pub fn salvage(
         }
     }
     Err(refused)
+}
+
+/// Reads a database that opens as it is, so that [`build`] makes a new one with the same rows. Its player of ordered
+/// frames has not begun.
+///
+/// # Errors
+/// As a restart; [`Error::Usage`] if there is no database, or one without tables.
+pub fn whole(options: &RestartOptions<'_>) -> Result<Salvaged> {
+    assert!(options.dry_run, "salvage changes nothing");
+    let anchor = match open_versioned_anchor(options.disks.data.as_ref())? {
+        Some((_, anchor, _)) if anchor.scheme.has_tables() => anchor,
+        Some(_) | None => {
+            let dir = options.disks.data.name();
+            return Err(Error::Usage(format!(
+                "there are no tables to copy in {dir}"
+            )));
+        }
+    };
+    let plan = Plan {
+        anchor: anchor.clone(),
+        image_alone: false,
+        log: Vec::new(),
+        intact_us: anchor.vouched.wall_us,
+    };
+    let salvaged = carry_out(options, &anchor, plan, "no")?;
+    assert!(
+        salvaged.missing.pages.is_empty(),
+        "a database that opens has all its pages"
+    );
+    Ok(salvaged)
 }
 
 /// One way to a state: an anchor as it would be had the database ended there.
@@ -393,7 +422,7 @@ fn carry_out(
     options: &RestartOptions<'_>,
     anchor: &Anchor,
     plan: Plan,
-    refused: &Error,
+    refused: &str,
 ) -> Result<Salvaged> {
     let tolerance = Tolerance::LostPages;
     let without_log;
@@ -452,7 +481,7 @@ fn carry_out(
     };
     Ok(Salvaged {
         missing: Missing {
-            refused: refused.to_string(),
+            refused: refused.to_owned(),
             intact_epoch: cut.durable.0,
             intact_at: moment(plan.intact_us),
             image: image.slot.map_or("none".into(), |slot| slot.to_string()),

@@ -23,7 +23,7 @@ use crate::anchor::Anchor;
 use crate::archived::check_archive;
 use crate::close::durable_end;
 use crate::component::{Component, Contract};
-use crate::found::find;
+use crate::found::{VERSION_PATH, find};
 use crate::given::check_given;
 use crate::image::{ImageFile, PageSummer, Places, disk_of, pages_path, read_directory};
 use crate::losses::AcceptedLoss;
@@ -215,16 +215,19 @@ impl Checked<'_> {
         };
         for note in notes {
             // An update that was interrupted between the copies is no damage.
-            if note.starts_with("anchor copy") {
-                let (file, what) = ("anchor".to_owned(), format!("{note}; {other}"));
-                found.problems.push(Problem {
-                    file,
-                    offset: None,
-                    what,
-                });
+            let (file, what) = if note.starts_with("anchor copy") {
+                ("anchor", format!("{note}; {other}"))
+            } else if note.starts_with(VERSION_PATH) {
+                (VERSION_PATH, note.clone())
             } else {
                 found.notes.push(note.clone());
-            }
+                continue;
+            };
+            found.problems.push(Problem {
+                file: file.to_owned(),
+                offset: None,
+                what,
+            });
         }
     }
 

@@ -84,6 +84,10 @@ pub(crate) struct OpenSegment {
     pub(crate) id: SegmentId,
     pub(crate) file: Arc<dyn File>,
     pub(crate) header_fault: Option<String>,
+    /// Its file has not the exact size. That is an error unless the log never came to the segment.
+    pub(crate) size_fault: Option<Error>,
+    /// A block behind the log's end lies in it.
+    has_late_block: bool,
     /// Its header says that the stream continued in a next segment.
     pub(crate) followed: bool,
     pub(crate) span: Span,
@@ -190,6 +194,7 @@ pub fn scan_stream(
     }
     scanner.out.valid_end = pos;
     scanner.beyond(lives.open, pos)?;
+    scanner.check_sizes(lives.open, pos)?;
     Ok(out)
 }
 
@@ -238,7 +243,8 @@ pub(crate) fn open_segments(
             }
             opened => opened?,
         };
-        let span = check_span(lives.segments, id, life, file.as_ref())?;
+        let span = span_of(lives.segments, id, life)?;
+        let size_fault = check_size(id, &span, file.len()?).err();
         let got = file.read_at(0, &mut header)?;
         let checked = check_header(id, &lives.uuid, &header[..got]);
         let followed = *checked.as_ref().unwrap_or(&false);
@@ -247,6 +253,8 @@ pub(crate) fn open_segments(
             id,
             file,
             header_fault,
+            size_fault,
+            has_late_block: false,
             followed,
             span,
         });
@@ -254,23 +262,25 @@ pub(crate) fn open_segments(
     Ok(segments)
 }
 
-/// The sizes of a life's segments determine where each segment begins and how long its file is. A file has that
-/// length for as long as it has a segment's name.
-fn check_span(sizes: SegmentSizes, id: SegmentId, life: Pos, file: &dyn File) -> Result<Span> {
+/// Returns where a segment begins and how long its file is, which the sizes of a life's segments determine.
+fn span_of(sizes: SegmentSizes, id: SegmentId, life: Pos) -> Result<Span> {
     let span = (life <= id.start).then(|| sizes.span_at(life, id.start));
-    let Some(span) = span.filter(|span| span.start == id.start) else {
-        return Err(Error::corrupt(
+    span.filter(|span| span.start == id.start).ok_or_else(|| {
+        Error::corrupt(
             id.path(),
             0,
             format!("the start of a segment of the life that began at {life}"),
             format!("position {}", id.start),
             "The file was put here or renamed by something else. Take it away, or restore the \
              file that was here from a backup.",
-        ));
-    };
-    let len = file.len()?;
+        )
+    })
+}
+
+/// Fails if a file has not the length of its segment: it has that length for as long as it has a segment's name.
+fn check_size(id: SegmentId, span: &Span, len: u64) -> Result<()> {
     if len == span.bytes {
-        return Ok(span);
+        return Ok(());
     }
     Err(Error::corrupt(
         id.path(),
@@ -381,7 +391,7 @@ impl Scanner<'_> {
             match self.block_at(inc, pos)? {
                 Ok((header, segment)) => {
                     self.doubt_header(segment);
-                    self.note_beyond(end, &header);
+                    self.note_beyond(end, &header, segment);
                     pos = header.end();
                     reach = pos;
                 }
@@ -397,14 +407,35 @@ impl Scanner<'_> {
             .map(|segment| segment.id.start)
             .collect();
         for start in later {
-            if let Ok((header, _)) = self.block_at(inc, start)? {
-                self.note_beyond(end, &header);
+            if let Ok((header, segment)) = self.block_at(inc, start)? {
+                self.note_beyond(end, &header, segment);
             }
         }
         Ok(())
     }
 
-    fn note_beyond(&mut self, end: Pos, header: &BlockHeader) {
+    /// Fails if a segment of another size may have held blocks. The newest life's segments behind the log's end are
+    /// made ahead, so one that the log never came to is empty, and by its damage nothing is lost.
+    fn check_sizes(&mut self, open: Incarnation, end: Pos) -> Result<()> {
+        for segment in &mut self.out.segments {
+            let Some(fault) = segment.size_fault.take() else {
+                continue;
+            };
+            let is_ahead = segment.id.incarnation == open && segment.id.start > end;
+            if !is_ahead || segment.has_late_block {
+                return Err(fault);
+            }
+            assert!(end < segment.span.start, "the log ends before the segment");
+            self.out.notes.push(format!(
+                "{} has not its exact size; the log ends before it, at {end}, so nothing is lost",
+                segment.id.path()
+            ));
+        }
+        Ok(())
+    }
+
+    fn note_beyond(&mut self, end: Pos, header: &BlockHeader, segment: usize) {
+        self.out.segments[segment].has_late_block = true;
         self.out.evidence.note(header);
         let reach = match armed(Flaw::HoleForDamage) {
             true => 0,

@@ -7,7 +7,7 @@ use perdura_server::settings::Settings;
 
 use crate::exit::Usage;
 use crate::nodes;
-use crate::offline::peek;
+use crate::offline::look;
 use crate::setting_args::Given;
 pub use crate::setting_args::{DatabaseArgs, ReaderArgs};
 
@@ -51,7 +51,7 @@ fn options_of(given: &Given, data: PathBuf) -> Result<perdura::Options> {
 /// anchor; a wish for something else is refused rather than ignored.
 pub fn engine_options(settings: &Settings) -> Result<perdura::Options> {
     let mut options = settings.database.clone();
-    if let Some(anchor) = peek(&options.data) {
+    if let Some(anchor) = look(&options.paths())? {
         let given = |name: &str| settings.is_given(name);
         fixed("streams", given, options.streams, anchor.streams)?;
         fixed(

@@ -12,7 +12,7 @@ use perdura_base::Uuid;
 use perdura_device::{Clock, Disk, FileDisk, SystemClock};
 use perdura_recovery::Disks;
 use perdura_recovery::found::{mark_finished, mark_unfinished};
-use perdura_recovery::salvage::{Condition, Missing, Salvaged, build, salvage};
+use perdura_recovery::salvage::{Condition, Missing, Salvaged, build, salvage, whole};
 use perdura_recovery::{LogMemory, RestartOptions, Schedule, Tail, undrained};
 use serde::Serialize;
 
@@ -25,8 +25,9 @@ use crate::programs::player;
 ///
 /// Opens the database up to the last epoch that is intact and lists what is missing: which streams
 /// lack which epochs, from when to when, and which pages are in no image. With --accept-loss the rest
-/// is written to --to as a database of its own, which `serve` opens. The damaged directory is only
-/// read, never changed: keep it until the new one is known to hold what is needed.
+/// is written to --to as a new database, which `serve` opens. A database that is whole needs no
+/// --accept-loss: --to gets all of it. The damaged directory is only read, never changed: keep it until
+/// the new one is known to hold what is needed.
 ///
 /// Exit code 0 if the database opens as it is, or the new one was made; 3 if something is missing and
 /// was not accepted, or nothing can be saved.
@@ -70,19 +71,28 @@ pub fn run(args: &Args) -> Result<()> {
     let (method, level) = offline.way("auto", None)?;
     let schedule = Schedule::new(level, threads_or_cores(0));
     let options = offline.restart_options(method, &schedule);
-    let salvaged =
-        match salvage(&options, &names_databases, &|| Some(player(None))).with_context(dir)? {
-            Condition::Whole => {
-                let told = Told {
-                    opens: true,
-                    missing: None,
-                    made: None,
-                };
-                let text = "whole     the database opens as it is; there is nothing to repair\n";
-                return tell(args, &told, text);
+    let salvaged = match salvage(&options, &names_databases, &|| Some(player(None)))
+        .with_context(dir)?
+    {
+        Condition::Whole => {
+            let mut text =
+                "whole     the database opens as it is; there is nothing to repair\n".to_owned();
+            if let Some(to) = &args.to {
+                // A script that asked for a new database goes on with it.
+                let unused = offline.restart_options(method, &schedule);
+                let copied = whole(&unused).with_context(dir)?;
+                make(&unused, copied, to).with_context(|| to.display().to_string())?;
+                text += &format!("made      {}\n", to.display());
             }
-            Condition::Salvaged(salvaged) => *salvaged,
-        };
+            let told = Told {
+                opens: true,
+                missing: None,
+                made: args.to.as_ref().map(|to| to.display().to_string()),
+            };
+            return tell(args, &told, &text);
+        }
+        Condition::Salvaged(salvaged) => *salvaged,
+    };
     let missing = salvaged.missing.clone();
     let text = describe(&missing);
     let accepted = args.to.as_ref().filter(|_| args.accept_loss);

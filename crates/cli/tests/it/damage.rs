@@ -99,6 +99,10 @@ fn a_directory_of_other_files_is_refused_by_name() {
 fn a_database_of_another_version_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let data = database(dir.path());
+    // A newer anchor is not readable here: only the file says the version.
+    for at in [20, 64 * 1024 + 20] {
+        flip(&data.join("anchor"), at);
+    }
     std::fs::write(data.join("VERSION"), "perdura 2\n").unwrap();
     refuses(
         &data,
@@ -113,6 +117,44 @@ fn a_database_of_another_version_is_refused() {
     }
     std::fs::write(data.join("VERSION"), "something else\n").unwrap();
     refuses(&data, &["VERSION", "does not belong"]);
+}
+
+/// A single wrong byte once made `verify`, `serve` and `repair` refuse a database that was whole.
+#[test]
+fn a_damaged_version_beside_a_whole_anchor_loses_nothing_and_is_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = database(dir.path());
+    let version = data.join("VERSION");
+    let whole = std::fs::read(&version).unwrap();
+    for at in 0..whole.len() {
+        for bit in [0x01, 0x80] {
+            let mut bad = whole.clone();
+            bad[at] ^= bit;
+            std::fs::write(&version, &bad).unwrap();
+            let (code, text) = ended(&["restart", "--dry-run", "--data", arg(&data)]);
+            assert_eq!(code, 0, "byte {at} is {:#x}: {text}", bad[at]);
+        }
+    }
+    for bad in [&b"perdura \xff\n"[..], b"perdura 2\n", b"per", b""] {
+        std::fs::write(&version, bad).unwrap();
+        let (code, text) = ended(&["verify", "--data", arg(&data)]);
+        assert_eq!(code, 0, "{text}");
+        let said = "DAMAGED   VERSION: VERSION says";
+        assert!(text.contains(said), "{text}");
+        assert_eq!(ended(&["verify", "--strict", "--data", arg(&data)]).0, 3);
+        let (code, text) = ended(&["repair", "--data", arg(&data)]);
+        assert_eq!(code, 0, "{text}");
+    }
+    serves(&data);
+    assert_eq!(std::fs::read(&version).unwrap(), whole);
+    // The mark of a database that was never finished is no damage.
+    for mark in [
+        "unfinished: perdura repair was interrupted, delete this directory\n",
+        "unfin",
+    ] {
+        std::fs::write(&version, mark).unwrap();
+        refuses(&data, &["VERSION", "does not belong"]);
+    }
 }
 
 #[test]
@@ -213,6 +255,84 @@ fn segments(data: &Path) -> Vec<PathBuf> {
     segments
 }
 
+/// A cut file of a segment that the log had not come to once gave exit code 3 and "acknowledged transactions in it may
+/// be missing".
+#[test]
+fn an_empty_next_segment_of_any_size_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = database(dir.path());
+    let next = segments(&data).pop().unwrap();
+    let whole = std::fs::read(&next).unwrap();
+    assert!(
+        whole[4096..].iter().all(|byte| *byte == 0),
+        "no block is in the newest segment"
+    );
+    for len in [0, 48, 4096, whole.len() / 2] {
+        std::fs::write(&next, &whole[..len]).unwrap();
+        let (code, text) = ended(&["verify", "--data", arg(&data)]);
+        assert_eq!(code, 0, "{len} bytes: {text}");
+        assert!(text.contains("nothing is lost"), "{text}");
+    }
+    serves(&data);
+}
+
+#[test]
+fn a_cut_segment_that_the_log_has_come_to_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = database(dir.path());
+    let used = segments(&data);
+    let used = &used[used.len() - 2];
+    let whole = std::fs::read(used).unwrap();
+    // Its blocks are all there, but nothing says so.
+    std::fs::write(used, &whole[..whole.len() / 2]).unwrap();
+    refuses(&data, &["exact size", "may be missing"]);
+}
+
+/// Repair of a whole database once made nothing and ended with 0. A script then served an empty directory.
+#[test]
+fn repair_of_a_whole_database_makes_the_new_one_that_was_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = database(dir.path());
+    for more in [&[][..], &["--accept-loss"]] {
+        let new = dir.path().join(format!("new{}", more.len()));
+        let to = ["repair", "--data", arg(&data), "--to", arg(&new)];
+        let (code, text) = ended(&[&to[..], more].concat());
+        assert_eq!(code, 0, "{text}");
+        assert!(text.contains("whole") && text.contains("made"), "{text}");
+        let digests = [&data, &new].map(|dir| ended(&["digest", "--data", arg(dir)]).1);
+        assert_eq!(digests[0], digests[1]);
+        serves(&new);
+    }
+    serves(&data);
+}
+
+/// `serve` once complained of the number of log directories, with exit code 2.
+#[test]
+fn a_missing_anchor_is_named_whatever_the_directories_of_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("db");
+    let logs = [dir.path().join("log1"), dir.path().join("log2")];
+    let log_dirs = ["--log-dir", arg(&logs[0]), "--log-dir", arg(&logs[1])];
+    let server = Server::start(&data, &[&["--streams", "2"], &log_dirs[..]].concat());
+    server.ask(&["SET", "key", "value"]);
+    server.kill();
+    let away = dir.path().join("away");
+    std::fs::rename(data.join("anchor"), &away).unwrap();
+    for streams in [&["--streams", "2"][..], &[]] {
+        let server = Server::spawn(&data, &[streams, &log_dirs[..]].concat());
+        let (status, text) = server.wait();
+        assert_eq!(status.code(), Some(3), "{text}");
+        assert!(
+            text.contains("anchor") && text.contains("no such file"),
+            "{text}"
+        );
+    }
+    let verify = [&["verify", "--data", arg(&data)], &log_dirs[..]].concat();
+    assert_eq!(ended(&verify).0, 3);
+    std::fs::rename(&away, data.join("anchor")).unwrap();
+    assert_eq!(ended(&verify).0, 0);
+}
+
 /// The file and offset of a position in the log.
 fn locate(data: &Path, pos: u64) -> (PathBuf, u64) {
     let start = |path: &PathBuf| -> u64 {
@@ -307,7 +427,10 @@ fn foreign_and_stale_files_are_refused_alike_and_their_bytes_stay_off_the_termin
     let theirs = std::fs::read(&segments(&other)[0]).unwrap();
     let told = swap(&segments(&data)[0], &theirs);
     assert!(told.contains("belongs to database"), "{told}");
-    let told = swap(&data.join("VERSION"), b"\x1b[2Jhello\x07\xff");
+    let told = swap(
+        &data.join("VERSION"),
+        b"\x1b[2Jhello\x07\xff, which is no damaged version",
+    );
     assert!(told.contains("\\x1b[2Jhello\\x07\\xff"), "{told}");
     serves(&data);
 }

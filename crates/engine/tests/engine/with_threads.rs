@@ -106,7 +106,9 @@ fn another_version_and_wrong_settings_are_refused_with_their_name() {
         ..options(&dir)
     };
     assert!(matches!(Db::open(odd), Err(Error::Usage(text)) if text.contains("partitions")));
-    std::fs::write(dir.path().join("data/VERSION"), "perdura 9\n").unwrap();
+    let version = dir.path().join("data/VERSION");
+    std::fs::write(&version, "perdura 9\n").unwrap();
+    std::fs::write(dir.path().join("data/anchor"), vec![0; 8192]).unwrap();
     assert!(matches!(
         Db::open(options(&dir)),
         Err(Error::Version { found: 9, .. })

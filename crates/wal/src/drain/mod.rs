@@ -130,8 +130,12 @@ impl DrainLife {
             open_start: vec![self.start; usize::from(self.streams)],
             vouched: perdura_base::Epoch(0),
         };
-        let segments = open_segments(disk, &lives, self.stream)?;
-        for segment in &segments {
+        let mut segments = open_segments(disk, &lives, self.stream)?;
+        for segment in &mut segments {
+            // A drain may have to write into it.
+            if let Some(fault) = segment.size_fault.take() {
+                return Err(fault);
+            }
             if let Some(fault) = segment.header_fault.as_ref().filter(|why| is_foreign(why)) {
                 return Err(Error::Foreign {
                     file: segment.id.path(),
