@@ -13,7 +13,7 @@ use perdura_heap::ahead::AHEAD_KEYS;
 use perdura_heap::{DetachedTable, Heap};
 use perdura_recovery::disks::Disks;
 use perdura_recovery::indexing::ReadCatalog;
-use perdura_recovery::vouch::take_over;
+use perdura_recovery::vouch::mark_clean;
 use perdura_recovery::{
     AnchorCell, Catalog, CheckpointProgress, CheckpointStats, Checkpoints, ComponentKind, Progress,
     RestartReport, flush_all, vouch,
@@ -529,15 +529,7 @@ impl Core {
     /// # Errors
     /// [`perdura_base::Error::Stopped`] with what the anchor's disk said.
     pub fn mark_clean(&self) -> Result<()> {
-        let marked = self.anchor.update_running(&self.wal, |record| {
-            take_over(record, &self.wal);
-            record.clean = true;
-        });
-        if let Err(error) = marked {
-            // Refused for want of space, it would come into force later, whatever happens meanwhile.
-            self.wal.stop("anchor", &error);
-        }
-        self.wal.check()
+        mark_clean(&self.anchor, &self.wal)
     }
 
     /// Makes the restart's own record durable and the anchor vouch for it, before anything of this life

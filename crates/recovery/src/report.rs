@@ -19,12 +19,24 @@ pub const PHASES: [&str; 5] = ["start", "load", "index", "replay", "done"];
 pub struct Progress {
     phase: AtomicU8,
     done: AtomicU64,
+    /// Bytes that are known of. Each job adds its bytes when it finds them.
     total: AtomicU64,
+    /// Bytes that the anchor makes likely, before any job has looked.
+    expected: AtomicU64,
+    /// The highest percentage that was shown.
+    shown: AtomicU8,
 }
 
 impl Progress {
     pub(crate) fn enter(&self, phase: u8) {
         self.phase.store(phase, Ordering::Relaxed);
+    }
+
+    /// Expects `bytes` more, which the caller has from the anchor.
+    pub(crate) fn expect(&self, bytes: u64) {
+        let done = self.loaded_bytes();
+        self.expected
+            .store(done.saturating_add(bytes), Ordering::Relaxed);
     }
 
     pub(crate) fn add_total(&self, bytes: u64) {
@@ -48,13 +60,15 @@ impl Progress {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Bytes of image and log there are, as far as known.
+    /// Returns the bytes of image and log: those that were found, or more if more are expected.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
-        self.total.load(Ordering::Relaxed)
+        let found = self.total.load(Ordering::Relaxed);
+        found.max(self.expected.load(Ordering::Relaxed))
     }
 
-    /// Percent of the bytes known so far, 0 to 100.
+    /// Returns the percentage of the bytes that is done, 0 to 100. It never falls, also where more bytes are
+    /// found than were expected.
     #[must_use]
     pub fn percent(&self) -> u8 {
         if self.phase() == "done" {
@@ -62,7 +76,10 @@ impl Progress {
         }
         let total = self.total_bytes().max(1);
         let percent = (self.loaded_bytes().min(total) * 100) / total;
-        u8::try_from(percent.min(99)).unwrap_or(99)
+        let percent = u8::try_from(percent.min(99)).unwrap_or(99);
+        self.shown
+            .fetch_max(percent, Ordering::Relaxed)
+            .max(percent)
     }
 
     /// Returns the seconds left at the rate of the `elapsed` time; `None` before there is a rate.
@@ -340,6 +357,27 @@ mod tests {
         assert_eq!(rate(3_000_000, 0.002), " (1500 MB/s)");
         assert_eq!(rate(3_000_000, 0.0), "");
         assert_eq!(rate(3_000_000, f64::NAN), "");
+    }
+
+    /// A client once saw 99 % of the image, then 2 % of image and log.
+    #[test]
+    fn the_percentage_never_falls_and_counts_the_log_from_the_start() {
+        let progress = Progress::default();
+        progress.expect(1000);
+        progress.add_total(100);
+        progress.add_done(100);
+        assert_eq!(progress.percent(), 10, "the log is expected");
+        progress.add_total(900);
+        progress.add_done(500);
+        assert_eq!(progress.percent(), 60);
+        // A damaged page: the restart reads more of the log, and plans again.
+        progress.add_total(9000);
+        assert_eq!(progress.percent(), 60);
+        progress.expect(3000);
+        progress.add_done(9000);
+        assert!(progress.percent() >= 95);
+        progress.enter(4);
+        assert_eq!(progress.percent(), 100);
     }
 
     #[test]

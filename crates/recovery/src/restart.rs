@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
-use perdura_base::{Error, Incarnation, Result};
+use perdura_base::{Error, Incarnation, Pos, Result};
 use perdura_device::Clock;
 use perdura_heap::Heap;
 use perdura_wal::anchor::AnchorFile;
@@ -301,9 +301,10 @@ pub(crate) fn load(
             }
             planned => planned?,
         };
-        options
-            .progress
-            .add_total(image.pages * to_u64(perdura_base::limits::PAGE_BYTES));
+        let image_bytes = image.pages * to_u64(perdura_base::limits::PAGE_BYTES);
+        let progress = options.progress.as_ref();
+        progress.expect(image_bytes + likely_log_bytes(anchor, &image.begin));
+        progress.add_total(image_bytes);
         let log = Streams::new(&options.disks.logs, anchor, &image.begin)
             .accepting_loss(options.tail.may_lack(anchor));
         let means = Means {
@@ -375,6 +376,16 @@ fn indexing<'a>(
 fn seconds_since(clock: &dyn Clock, since_ns: u64) -> f64 {
     let ns = clock.mono_ns().saturating_sub(since_ns);
     std::time::Duration::from_nanos(ns).as_secs_f64()
+}
+
+/// Returns how many bytes of the log a restart is likely to read: those that the anchor vouches for, once for each pass.
+fn likely_log_bytes(anchor: &Anchor, begin: &[Pos]) -> u64 {
+    let ends = anchor.vouched.ends.iter().zip(begin);
+    let bytes: u64 = ends.map(|(end, from)| end.0.saturating_sub(from.0)).sum();
+    match anchor.families.is_empty() {
+        true => bytes,
+        false => bytes.saturating_mul(2),
+    }
 }
 
 fn begin_report(

@@ -109,8 +109,7 @@ impl VirtualBackup {
             )));
         }
         let writer = BackupWriter::create(Arc::clone(store.disk()), &store.backups_dir(), header)?;
-        let expected = plan.backup.pages();
-        progress.begin(expected);
+        progress.begin(plan.backup.pages(), plan.backup.header().chunks.partitions);
         let making = Making {
             merging: Merging::new(BackupSink::new(writer), header.id.k, plan.image_number()?),
             next: PartitionId(0),
@@ -208,7 +207,7 @@ impl VirtualBackup {
                 .merging
                 .advance(&self.plan, &mut open, &self.progress)?
             {
-                let part = making.merging.end(open)?;
+                let part = making.merging.end(open, &self.progress)?;
                 self.summary.applied += part.applied;
                 self.summary.taken_out += part.taken_out;
                 self.summary.skipped += part.skipped;

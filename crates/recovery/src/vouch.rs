@@ -31,8 +31,25 @@ pub fn vouch(anchor: &AnchorCell, wal: &Wal) -> Result<bool> {
         .map(|_| true)
 }
 
+/// Marks the anchor clean and makes it vouch for the log's exact end. The caller has checkpointed and flushed,
+/// and nothing runs.
+///
+/// # Errors
+/// [`perdura_base::Error::Stopped`] with what the anchor's disk said.
+pub fn mark_clean(anchor: &AnchorCell, wal: &Wal) -> Result<()> {
+    let marked = anchor.update_running(wal, |record| {
+        take_over(record, wal);
+        record.clean = true;
+    });
+    if let Err(error) = marked {
+        // Refused for want of space, it would come into force later, whatever happens meanwhile.
+        wal.stop("anchor", &error);
+    }
+    wal.check()
+}
+
 /// Puts what is durable now into the record.
-pub fn take_over(record: &mut History, wal: &Wal) {
+fn take_over(record: &mut History, wal: &Wal) {
     let durable = wal.durable_end(match armed(Flaw::VouchedOnMirror) {
         true => Rung::Mirror,
         false => Rung::Disk,

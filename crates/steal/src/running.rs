@@ -10,6 +10,7 @@ use perdura_heap::Heap;
 use perdura_recovery::restart::{RestartOptions, Restarted};
 use perdura_recovery::resume::{Checkpoints, LogMemory, flush_all, resume};
 use perdura_recovery::tree::RestartedTree;
+use perdura_recovery::vouch::mark_clean;
 use perdura_recovery::{AnchorCell, CheckpointProgress, CheckpointStats, RestartReport, vouch};
 use perdura_wal::{FlushProgress, Rung, Scheme, Wal};
 
@@ -193,6 +194,16 @@ impl Running {
     /// See [`checkpoint_step`](Self::checkpoint_step).
     pub fn checkpoint_now(&self) -> Result<()> {
         self.checkpoints.now()
+    }
+
+    /// Ends the database with a checkpoint and an anchor that is marked clean. No transaction runs.
+    ///
+    /// # Errors
+    /// See [`checkpoint_step`](Self::checkpoint_step) and [`mark_clean`].
+    pub fn close(&self) -> Result<()> {
+        self.checkpoint_now()?;
+        self.flush_all()?;
+        mark_clean(&self.anchor, &self.wal)
     }
 
     /// Figures of the checkpointer.

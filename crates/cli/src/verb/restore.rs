@@ -171,18 +171,26 @@ fn make(args: &Args, plan: &RestorePlan, begun: Instant) -> Result<ReplayReport,
 fn show(progress: &RestoreProgress, is_done: &AtomicBool, begun: Instant) {
     while !is_done.load(Ordering::SeqCst) {
         std::thread::sleep(Duration::from_millis(200));
-        let pages = progress.pages.load(Ordering::Relaxed);
-        let expected = progress.expected.load(Ordering::Relaxed).max(pages);
-        let seconds = begun.elapsed().as_secs_f64();
-        if pages > 0 {
-            #[expect(clippy::cast_precision_loss, reason = "shown to people")]
-            let left = seconds * ((expected - pages) as f64) / (pages as f64);
-            output::progress(&format!(
-                "{pages} of about {expected} pages, {left:.0} s left    "
-            ));
+        let text = progress_text(progress, begun.elapsed());
+        if !text.is_empty() {
+            output::progress(&format!("{text}    "));
         }
     }
     output::progress("                                                            \r");
+}
+
+/// Returns a line on how far a restore is; empty before its first page.
+fn progress_text(progress: &RestoreProgress, took: Duration) -> String {
+    let pages = progress.pages();
+    match progress.expected() {
+        _ if pages == 0 => String::new(),
+        None => format!("{pages} pages"),
+        Some(expected) => {
+            let left = took.as_millis() * u128::from(expected.saturating_sub(pages));
+            let seconds = (left / u128::from(pages)).div_ceil(1000);
+            format!("{pages} of about {expected} pages, {seconds} s left")
+        }
+    }
 }
 
 fn tell(args: &Args, plan: &RestorePlan, replay: &ReplayReport, took: Duration) -> Result<()> {
@@ -251,4 +259,18 @@ fn tell(args: &Args, plan: &RestorePlan, replay: &ReplayReport, took: Duration) 
         );
     }
     output::text(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perdura_recovery::restore::RestoreProgress;
+
+    #[test]
+    fn the_line_says_nothing_of_an_end_that_is_not_known() {
+        assert_eq!(
+            progress_text(&RestoreProgress::default(), Duration::from_secs(1)),
+            ""
+        );
+    }
 }

@@ -173,6 +173,7 @@ fn every_legal_way_to_restart_gives_what_was_committed() {
         assert_eq!(code, 0, "{text}");
         let again = crashed.report(&[]);
         assert_eq!(again["digest"], crashed.digest);
+        assert_eq!(again["clean"], true, "it was closed: {again}");
         assert!(again["checkpoint"].as_u64() > auto["checkpoint"].as_u64());
     }
 }

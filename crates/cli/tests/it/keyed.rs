@@ -232,6 +232,11 @@ fn every_method_restarts_a_crashed_tree_to_what_was_committed_and_a_dry_restart_
         let again = crashed.report(&["restart", "--dry-run"]);
         assert_eq!(again["digest"], crashed.digest, "{again}");
         assert_eq!(again["records"]["undone"], 0, "{again}");
+        assert_eq!(again["clean"], true, "it was closed: {again}");
+        assert_eq!(
+            again["tree"]["operations"], 0,
+            "the checkpoint has all: {again}"
+        );
         assert!(again["checkpoint"].as_u64() > auto["checkpoint"].as_u64());
     }
 }

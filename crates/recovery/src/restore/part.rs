@@ -1,11 +1,10 @@
 //! One partition's merge join: the backup's pages and the runs' records, each in their order, become pages.
 
-use std::sync::atomic::Ordering;
-
 use perdura_archive::backup::{PageEntry, READ_PAGES, Section};
 use perdura_archive::{Merged, PageAt, RunRecord, Scope, Updates};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
+use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Error, PageId, PartitionId, Result, Useq};
 use perdura_device::AlignedBuf;
 use perdura_page::layout;
@@ -153,7 +152,7 @@ impl<S: PageSink> Merging<S> {
     ) -> Result<Part> {
         let mut open = self.begin(plan, partition)?;
         while self.advance(plan, &mut open, progress)? {}
-        self.end(open)
+        self.end(open, progress)
     }
 
     /// Begins a partition. All of them are of one plan.
@@ -205,14 +204,15 @@ impl<S: PageSink> Merging<S> {
             open.nth += 1;
         }
         if self.make(plan, (id, local), base, open)? {
-            progress.pages.fetch_add(1, Ordering::Relaxed);
+            progress.add_page();
         }
         Ok(true)
     }
 
     /// Ends a partition that has no more pages.
-    pub(crate) fn end(&mut self, open: PartMerge) -> Result<Part> {
+    pub(crate) fn end(&mut self, open: PartMerge, progress: &RestoreProgress) -> Result<Part> {
         let mut part = open.part;
+        progress.finish_partition(to_u64(part.entries.len()));
         self.spare = open.records.merged;
         if !part.is_changed() {
             part.sidecar = open.section.sidecar;

@@ -32,7 +32,7 @@ pub fn restart(
         ..StealOptions::new(scheme, slot_bytes)
     };
     let opened = Steal::open(env, options)?.context("the anchor is gone")?;
-    opened.checkpoint_now()?;
+    opened.close()?;
     let mut report = with_digest(opened.report().clone(), opened.digest());
     report.rows = taken_slots(opened.heap());
     Ok(report)

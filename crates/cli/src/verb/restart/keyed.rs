@@ -27,7 +27,7 @@ pub fn restart(
         ..pool.keyed(scheme)
     };
     let opened = Keyed::open(env, options)?.context("the anchor is gone")?;
-    opened.checkpoint_now()?;
+    opened.close()?;
     let contents = contents(opened.tree(), opened.wal().eosl(Rung::Disk))?;
     let mut report = with_digest(opened.report().clone(), contents.digest);
     report.rows = contents.rows;
