@@ -66,7 +66,7 @@ enum Verb {
 
 fn main() -> std::process::ExitCode {
     let _flush = perdura_logging::FlushAtEnd;
-    let verb = Cli::parse().verb;
+    let verb = Cli::parse_from(setting_args::joined(std::env::args_os())).verb;
     let remedy = match verb {
         Verb::Backup(_) | Verb::Archive(_) | Verb::Restore(_) => exit::Remedy::Archive,
         _ => exit::Remedy::Database,

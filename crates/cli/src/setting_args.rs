@@ -1,5 +1,7 @@
 //! Flags made from the table of settings, for the verbs that take some of them.
 
+use std::ffi::{OsStr, OsString};
+
 use anyhow::Result;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
@@ -42,6 +44,36 @@ fn hint(kind: Kind) -> &'static str {
         Kind::Time { .. } => "; a time is a whole number with us, ms, s, m or h",
         _ => "",
     }
+}
+
+/// Returns the command line with `--name yes` and `--name no` of a yes-or-no setting joined by `=`. Such a flag may also
+/// be alone, and the parser would otherwise take the word for something else.
+pub fn joined(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut out: Vec<OsString> = Vec::new();
+    let mut is_over = false;
+    for arg in args {
+        let is_word = |word: &str| Kind::Bool.canonical(word).is_ok();
+        match (out.last_mut(), arg.to_str()) {
+            (Some(flag), Some(word)) if !is_over && is_yes_or_no(flag) && is_word(word) => {
+                flag.push("=");
+                flag.push(word);
+                continue;
+            }
+            _ => {}
+        }
+        is_over |= arg == "--";
+        out.push(arg);
+    }
+    out
+}
+
+/// Returns whether an argument is the flag of a yes-or-no setting, without a value.
+fn is_yes_or_no(arg: &OsStr) -> bool {
+    let name = arg.to_str().and_then(|text| text.strip_prefix("--"));
+    name.is_some_and(|name| {
+        let mut rows = SETTINGS.iter().filter(|row| row.kind == Kind::Bool);
+        rows.any(|row| row.name == name)
+    })
 }
 
 fn add(command: Command, wanted: fn(&Setting) -> bool) -> Command {
@@ -161,3 +193,38 @@ flags!(
     NodeClientArgs,
     |row| ["tls-cert-file", "tls-key-file", "tls-ca-cert-file"].contains(&row.name)
 );
+
+#[cfg(test)]
+mod tests {
+    use super::joined;
+
+    fn shown(line: &str) -> String {
+        let args = joined(line.split(' ').map(Into::into));
+        let args: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
+        args.join(" ")
+    }
+
+    #[test]
+    fn a_yes_or_no_flag_takes_its_word_with_and_without_an_equals_sign() {
+        for (given, parsed) in [
+            ("serve --archive-merge no", "serve --archive-merge=no"),
+            (
+                "serve --archive-merge=no --data d",
+                "serve --archive-merge=no --data d",
+            ),
+            (
+                "serve --archive-merge --data no",
+                "serve --archive-merge --data no",
+            ),
+            (
+                "serve --archive-merge YES no",
+                "serve --archive-merge=YES no",
+            ),
+            ("serve --archive-merge maybe", "serve --archive-merge maybe"),
+            ("serve -- --archive-merge no", "serve -- --archive-merge no"),
+            ("serve --port no", "serve --port no"),
+        ] {
+            assert_eq!(shown(given), parsed);
+        }
+    }
+}
