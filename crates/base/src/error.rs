@@ -39,6 +39,14 @@ impl fmt::Display for Corruption {
     }
 }
 
+/// The source of an input/output error: a FIFO, a socket or a device has the name of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it is {kind}, not a regular file; move it away")]
+pub struct NotRegular {
+    /// What was found, with its article.
+    pub kind: &'static str,
+}
+
 /// An error of any core crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -273,13 +281,18 @@ impl Error {
         matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Whether a directory was found instead of a file, or a file instead of a directory.
+    /// Whether a directory was found instead of a file, or a file instead of a directory, or what is neither.
     #[must_use]
     pub fn is_of_another_kind(&self) -> bool {
-        matches!(self, Error::Io { source, .. } if matches!(
+        let Error::Io { source, .. } = self else {
+            return false;
+        };
+        let inner = source.get_ref();
+        let is_dir = matches!(
             source.kind(),
             io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory
-        ))
+        );
+        is_dir || inner.is_some_and(|inner| inner.is::<NotRegular>())
     }
 
     /// Whether an operation failed with an input/output error (`EIO`).

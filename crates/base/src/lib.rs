@@ -14,7 +14,7 @@ pub mod moment;
 pub mod num;
 pub mod partset;
 
-pub use error::{Corruption, Error, Result};
+pub use error::{Corruption, Error, NotRegular, Result};
 pub use ids::{
     CkptEpoch, Epoch, Gsn, ImageSlot, Incarnation, PageId, PartitionId, Pid, Pos, SlotId, StreamId,
     TableId, TxnId, Useq, Uuid,

@@ -6,14 +6,14 @@
 use std::any::Any;
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Result};
-use perdura_device::{Access, ReadDir, ReadFile, ReadOnly, read_ahead};
+use perdura_device::{Access, ReadDir, ReadFile, ReadOnly, open_regular, read_ahead};
 
 /// How long to wait for the lock of a server that may have been killed just now.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
@@ -50,18 +50,13 @@ impl ReadDir for ReadDisk {
         let full = self.full(path);
         let name = full.display().to_string();
         let named = |source| Error::io("open", name.clone(), source);
-        let cached = fs::File::open(&full).map_err(named)?;
-        if cached.metadata().map_err(named)?.is_dir() {
-            return Err(named(io::Error::from_raw_os_error(libc::EISDIR)));
-        }
+        let mut options = OpenOptions::new();
+        options.read(true);
+        let cached = open_regular(&options, 0, &full).map_err(named)?;
         // Without direct I/O reads go through the cache, which is only a matter of speed.
         let around = match access {
             Access::Buffered => None,
-            Access::Direct => OpenOptions::new()
-                .read(true)
-                .custom_flags(libc::O_DIRECT)
-                .open(&full)
-                .ok(),
+            Access::Direct => open_regular(&options, libc::O_DIRECT, &full).ok(),
         };
         Ok(OpenFile {
             path: path.to_owned(),
@@ -89,7 +84,7 @@ impl ReadDir for ReadDisk {
     fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
         let full = self.full(path);
         let named = |source| Error::io("lock", full.display().to_string(), source);
-        let file = match fs::File::open(&full) {
+        let file = match open_regular(OpenOptions::new().read(true), 0, &full) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Box::new(())),
             Err(error) => return Err(named(error)),

@@ -13,33 +13,30 @@
 //! * A directory that [`Disk::make_dir`] has returned is durable: its parents are synced.
 //! * A sync is issued once: a failure is reported, never retried.
 
+mod real;
+mod regular;
+
 use std::any::Any;
 use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
-use std::io::{self, IoSlice};
-use std::num::NonZeroU64;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
-use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::{Error, Result};
-use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
-use rustix::io::{Errno, ReadWriteFlags, pwritev, pwritev2};
 
 use crate::durable::{DurableQueue, WaitQueue};
-use crate::path::{bytes_u64, check_dir, check_file};
+use crate::path::{check_dir, check_file};
 use crate::probe::{self, LogIo, LogWay, LogWayReport};
 use crate::publish::publish;
 use crate::ring::RingQueue;
-use crate::{Access, AlignedBuf, Disk, File, Locks, Through, WriteCache};
+use crate::{Access, Disk, File, Locks, Through, WriteCache};
 
-/// Zeros are written from a buffer of this many bytes.
-const ZEROS_BYTES: usize = 64 << 10;
-/// One write takes it so many times, and ends at a multiple of what that is.
-const ZEROS_PER_WRITE: u64 = 16;
+pub use real::read_ahead;
+use real::{RealFile, refuses_direct};
+pub use regular::{open_regular, read_input};
 
 /// A disk that is a directory.
 #[derive(Debug)]
@@ -104,29 +101,19 @@ impl FileDisk {
 
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(0o600);
-        let buffered = options
-            .clone()
-            .create_new(create)
-            .open(&full)
-            .map_err(named)?;
-        if buffered.metadata().map_err(named)?.is_dir() {
-            return Err(named(io::Error::from_raw_os_error(libc::EISDIR)));
-        }
+        let mut creating = options.clone();
+        creating.create_new(create);
+        let buffered = open_regular(&creating, 0, &full).map_err(named)?;
         let around = match access {
             Access::Buffered => None,
-            Access::Direct => match options.custom_flags(libc::O_DIRECT).open(&full) {
+            Access::Direct => match open_regular(&options, libc::O_DIRECT, &full) {
                 Ok(file) => Some(file),
                 Err(e) if refuses_direct(&e) => None,
                 Err(e) => return Err(named(e)),
             },
         };
-        Ok(Arc::new(RealFile {
-            path: path.to_owned(),
-            full: full.display().to_string(),
-            direct_works: AtomicBool::new(around.is_some()),
-            around,
-            buffered,
-        }))
+        let full = full.display().to_string();
+        Ok(Arc::new(RealFile::new(path, full, buffered, around)))
     }
 
     /// Creates `dir` and the parents it lacks, each made durable in its parent.
@@ -156,10 +143,6 @@ fn sync_directory(dir: &Path) -> Result<()> {
     fs::File::open(dir)
         .and_then(|handle| handle.sync_all())
         .map_err(|e| Error::io("sync directory", dir.display().to_string(), e))
-}
-
-fn refuses_direct(e: &io::Error) -> bool {
-    matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP))
 }
 
 impl Disk for FileDisk {
@@ -217,14 +200,9 @@ impl Disk for FileDisk {
         check_file(path)?;
         let full = self.full(path);
         let named = |source| Error::io("lock", full.display().to_string(), source);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&full)
-            .map_err(named)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = open_regular(options.mode(0o600), 0, &full).map_err(named)?;
         match file.try_lock() {
             Ok(()) => Ok(Box::new(Arc::new(OwnedFd::from(file)))),
             Err(TryLockError::WouldBlock) => Err(Error::Locked { dir: self.name() }),
@@ -284,240 +262,16 @@ impl Disk for FileDisk {
     }
 }
 
-/// Has the kernel read a part of a file into its cache, without waiting; see [`File::will_read`].
-pub fn read_ahead(file: &fs::File, offset: u64, len: u64) {
-    if let Some(len) = NonZeroU64::new(len) {
-        // A file system that takes no advice reads as it would without.
-        let _ = fadvise(file, offset, Some(len), Advice::WillNeed);
-    }
-}
-
-/// One open file, with its direct descriptor if the file system has direct I/O.
-struct RealFile {
-    path: String,
-    full: String,
-    around: Option<fs::File>,
-    direct_works: AtomicBool,
-    buffered: fs::File,
-}
-
-impl RealFile {
-    fn error(&self, op: &'static str, source: io::Error) -> Error {
-        Error::io(op, self.full.as_str(), source)
-    }
-
-    /// The descriptor for one access, and whether it is the direct one.
-    fn route(&self, offset: u64, buf: &[u8]) -> (&fs::File, bool) {
-        let sector = bytes_u64(SECTOR_BYTES);
-        let aligned = offset.is_multiple_of(sector)
-            && buf.len().is_multiple_of(SECTOR_BYTES)
-            && buf.as_ptr().addr().is_multiple_of(SECTOR_BYTES);
-        debug_assert!(
-            self.around.is_some() || !self.is_direct(),
-            "direct I/O needs its descriptor"
-        );
-        match &self.around {
-            Some(around) if aligned && self.is_direct() => (around, true),
-            _ => (&self.buffered, false),
-        }
-    }
-
-    /// Whether the access is to be tried again: interrupted, or refused by direct I/O alone.
-    fn try_again(&self, direct: bool, e: &io::Error) -> bool {
-        if direct && refuses_direct(e) {
-            assert!(
-                self.around.is_some(),
-                "a direct access went around the cache"
-            );
-            self.direct_works.store(false, Ordering::Relaxed);
-            return true;
-        }
-        e.kind() == io::ErrorKind::Interrupted
-    }
-
-    fn length(&self) -> io::Result<u64> {
-        Ok(self.buffered.metadata()?.len())
-    }
-
-    fn reserve(&self, from: u64, to: u64) -> io::Result<()> {
-        assert!(from < to, "a file grows from {from} to {to}");
-        loop {
-            match fallocate(&self.buffered, FallocateFlags::empty(), from, to - from) {
-                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-    }
-
-    fn write_all(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut done = 0;
-        while done < data.len() {
-            let at = offset + bytes_u64(done);
-            let rest = &data[done..];
-            let (file, direct) = self.route(at, rest);
-            match file.write_at(rest, at) {
-                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero)),
-                Ok(n) => {
-                    assert!(n <= rest.len(), "{n} bytes were written of {}", rest.len());
-                    done += n;
-                }
-                Err(e) if self.try_again(direct, &e) => {}
-                Err(e) => return Err(e),
-            }
-        }
-        assert_eq!(done, data.len(), "a write is whole or an error");
-        Ok(())
-    }
-
-    /// One write that returns when it is durable. A short one is an error: what it wrote is not known to
-    /// be durable.
-    fn write_through(
-        &self,
-        direct: BorrowedFd<'_>,
-        offset: u64,
-        parts: &[&[u8]],
-    ) -> io::Result<()> {
-        let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
-        let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        let written = loop {
-            match pwritev2(direct, &slices, offset, ReadWriteFlags::DSYNC) {
-                Err(Errno::INTR) => {}
-                other => break other?,
-            }
-        };
-        assert!(written <= bytes, "{written} bytes were written of {bytes}");
-        if written != bytes {
-            let what = format!("the device wrote {written} of {bytes} bytes");
-            return Err(io::Error::new(io::ErrorKind::WriteZero, what));
-        }
-        Ok(())
-    }
-
-    /// Writes one small buffer many times over: what a process allocates to make a segment it may keep.
-    fn write_zeros(&self, from: u64, to: u64) -> io::Result<()> {
-        let zeros = AlignedBuf::zeroed(ZEROS_BYTES);
-        let piece = bytes_u64(ZEROS_BYTES) * ZEROS_PER_WRITE;
-        let mut at = from;
-        while at < to {
-            let end = to.min((at / piece + 1) * piece);
-            let mut parts = Vec::new();
-            let mut left = usize::try_from(end - at).unwrap_or(ZEROS_BYTES);
-            while left > 0 {
-                let part = &zeros[..left.min(ZEROS_BYTES)];
-                parts.push(IoSlice::new(part));
-                left -= part.len();
-            }
-            let last = parts.last().expect("a piece has bytes");
-            let (file, direct) = self.route(at, last);
-            match pwritev(file, &parts, at) {
-                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero)),
-                Ok(n) => at += bytes_u64(n),
-                Err(e) if self.try_again(direct, &e.into()) => {}
-                Err(e) => return Err(e.into()),
-            }
-            assert!(at <= end, "a piece ends at {end}, and {at} is written");
-        }
-        assert_eq!(at, to.max(from), "all zeros are written");
-        Ok(())
-    }
-}
-
-impl File for RealFile {
-    fn len(&self) -> Result<u64> {
-        self.length().map_err(|e| self.error("stat", e))
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let mut done = 0;
-        while done < buf.len() {
-            let at = offset + bytes_u64(done);
-            let rest = &mut buf[done..];
-            let (file, direct) = self.route(at, rest);
-            match file.read_at(rest, at) {
-                Ok(0) => break,
-                Ok(n) => {
-                    assert!(n <= rest.len(), "{n} bytes were read into {}", rest.len());
-                    done += n;
-                }
-                Err(e) if self.try_again(direct, &e) => {}
-                Err(e) => return Err(self.error("read", e)),
-            }
-        }
-        Ok(done)
-    }
-
-    fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.write_all(offset, data)
-            .map_err(|e| self.error("write", e))
-    }
-
-    fn will_read(&self, offset: u64, len: u64) {
-        read_ahead(&self.buffered, offset, len);
-    }
-
-    fn allocate(&self, len: u64) -> Result<()> {
-        let old = self.len()?;
-        if len <= old {
-            return Ok(());
-        }
-        // The reservation makes a full disk fail before a long write of zeros, not after it.
-        let grown = self
-            .reserve(old, len)
-            .and_then(|()| self.write_zeros(old, len));
-        grown.map_err(|e| {
-            // The first failure is the one to report; a truncation that fails as well leaves a
-            // longer file of zeros, which the next allocation accepts.
-            let _ = self.buffered.set_len(old);
-            self.error("allocate", e)
-        })
-    }
-
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.buffered
-            .set_len(len)
-            .map_err(|e| self.error("resize", e))
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.buffered.sync_data().map_err(|e| self.error("sync", e))
-    }
-
-    fn write_durable(&self, offset: u64, parts: &[&[u8]], through: Through) -> Result<()> {
-        match (through, self.direct_fd()) {
-            (Through::Dsync, Some(direct)) => self
-                .write_through(direct, offset, parts)
-                .map_err(|e| self.error("write", e)),
-            _ => {
-                let mut at = offset;
-                for part in parts {
-                    self.write_at(at, part)?;
-                    at += bytes_u64(part.len());
-                }
-                self.sync()
-            }
-        }
-    }
-
-    fn direct_fd(&self) -> Option<BorrowedFd<'_>> {
-        let direct = self.around.as_ref().filter(|_| self.is_direct());
-        direct.map(AsFd::as_fd)
-    }
-
-    fn path(&self) -> &str {
-        &self.path
-    }
-
-    fn is_direct(&self) -> bool {
-        self.direct_works.load(Ordering::Relaxed)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use perdura_base::limits::SECTOR_BYTES;
+
+    use super::real::{ZEROS_BYTES, ZEROS_PER_WRITE};
     use super::*;
+    use crate::AlignedBuf;
+    use crate::path::bytes_u64;
 
     #[test]
     fn directories_and_files_are_private() {

@@ -51,7 +51,7 @@ use perdura_base::Result;
 pub use aligned::AlignedBuf;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use durable::{Completed, DurableQueue, DurableWrite, Part, WaitQueue};
-pub use file::{FileDisk, read_ahead};
+pub use file::{FileDisk, open_regular, read_ahead, read_input};
 pub use folder::Folder;
 pub use mem::MemDisk;
 pub use model::ModelDisk;

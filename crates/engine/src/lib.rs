@@ -155,7 +155,7 @@ pub use options::{CoreOptions, Options};
 pub use perdura_archive::Generation;
 pub use perdura_archive::retention::{self, Retention};
 pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId};
-pub use perdura_device::{LogIo, LogWay, LogWayReport};
+pub use perdura_device::{LogIo, LogWay, LogWayReport, open_regular, read_input};
 pub use perdura_heap::{
     CollectionId, Draft, Elements, End, Home, Kind, MemoryAccount, MemoryUse, OrphanLimits, RowRef,
     Shape, SnapshotMode, Text, ValueCursor, scan_places,

@@ -6,11 +6,11 @@ use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use rustls::ServerConfig;
-use socket2::{SockRef, TcpKeepalive};
+use socket2::{Domain, SockAddr, SockRef, TcpKeepalive, Type};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) enum Listener {
     /// TCP whose clients speak TLS.
     Tls(TcpListener),
     /// A Unix socket, whose file is removed at the end.
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener, SocketFile),
 }
 
 impl std::fmt::Display for Listener {
@@ -43,16 +43,7 @@ impl std::fmt::Display for Listener {
                     ""
                 })
             }
-            Listener::Unix(_, path) => write!(f, "{}", path.display()),
-        }
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Listener::Unix(_, path) = self {
-            // The file may be gone already; that is what we want.
-            let _ = fs::remove_file(path);
+            Listener::Unix(_, file) => write!(f, "{}", file.path.display()),
         }
     }
 }
@@ -75,11 +66,12 @@ impl Listener {
         }
         if let Some(path) = &options.unix_socket {
             let address = || path.display().to_string();
-            let listener = bind_unix(path).map_err(|source| ServeError::Bind {
+            let bound = bind_unix(path).map_err(|source| ServeError::Bind {
                 address: address(),
                 source,
-            })?;
-            all.push(Listener::Unix(listener, path.clone()));
+            });
+            let (listener, file) = bound?;
+            all.push(Listener::Unix(listener, file));
         }
         Ok(all)
     }
@@ -120,9 +112,9 @@ impl Listener {
                 };
                 Ok((stream, peer.to_string(), local))
             }
-            Listener::Unix(listener, path) => {
+            Listener::Unix(listener, file) => {
                 let (stream, _) = listener.accept()?;
-                let name = format!("{}:0", path.display());
+                let name = format!("{}:0", file.path.display());
                 Ok((Stream::Unix(stream), name.clone(), name))
             }
         }
@@ -139,22 +131,62 @@ impl Listener {
     }
 }
 
-/// A socket file left by a server that died is replaced; one that answers is respected.
-fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+/// The file of a Unix socket that this process listens on. It is removed with this value, unless
+/// another file has its name by then.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    /// Device and inode.
+    id: (u64, u64),
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let found = fs::symlink_metadata(&self.path);
+        if found.is_ok_and(|found| (found.dev(), found.ino()) == self.id) {
+            // The file may be gone by now, which is as good.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Binds a Unix socket. Replaces the file of a socket that no process listens on, which a killed
+/// server leaves.
+fn bind_unix(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let listener = match UnixListener::bind(path) {
         Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
-            match std::os::unix::net::UnixStream::connect(path) {
-                Err(refused) if refused.kind() == io::ErrorKind::ConnectionRefused => {
-                    fs::remove_file(path)?;
-                    UnixListener::bind(path)?
-                }
-                _ => return Err(e),
-            }
+            refuse_used(path)?;
+            fs::remove_file(path)?;
+            UnixListener::bind(path)?
         }
         other => other?,
     };
+    let found = fs::symlink_metadata(path)?;
+    let file = SocketFile {
+        path: path.to_path_buf(),
+        id: (found.dev(), found.ino()),
+    };
     fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
-    Ok(listener)
+    Ok((listener, file))
+}
+
+/// Fails unless the file is a socket that no process listens on. A connection to a file of another kind
+/// is refused, too, so the kind comes first.
+fn refuse_used(path: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        let why =
+            "there is a file of this name that is not a socket; move it away, or give another name";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+    }
+    let probe = socket2::Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+    match probe.connect(&SockAddr::unix(path)?) {
+        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+        // A listener whose queue is full answers that it would block.
+        _ => {
+            let why = "another process listens on it";
+            Err(io::Error::new(io::ErrorKind::AddrInUse, why))
+        }
+    }
 }
 
 /// A connected socket.
@@ -273,6 +305,60 @@ impl Write for Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_unix_socket_replaces_only_a_socket_that_no_process_listens_on() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("sock");
+        let refused = |path: &Path| bind_unix(path).expect_err("the name is taken").to_string();
+        fs::write(&path, "precious").expect("a file");
+        assert!(refused(&path).contains("not a socket"));
+        assert_eq!(fs::read(&path).expect("it is there"), b"precious");
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).expect("a link");
+        assert!(refused(&link).contains("not a socket"));
+        assert!(link.is_symlink());
+        assert!(refused(dir.path()).contains("not a socket"));
+
+        fs::remove_file(&path).expect("a file");
+        let listening = bind_unix(&path).expect("the name is free");
+        assert!(refused(&path).contains("another process listens"));
+        drop(listening);
+        assert!(!path.exists(), "the file goes with its listener");
+
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("the name is free"));
+        assert!(path.exists(), "a killed server leaves its file");
+        let (listener, file) = bind_unix(&path).expect("a dead socket is replaced");
+        drop(listener);
+        fs::remove_file(&path).expect("a file");
+        fs::write(&path, "another's").expect("a file");
+        drop(file);
+        assert!(path.exists(), "another file of the same name stays");
+    }
+
+    #[test]
+    fn a_full_queue_of_a_unix_socket_is_no_dead_one() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("sock");
+        let address = SockAddr::unix(&path).expect("a path");
+        let listener = socket2::Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+        listener.bind(&address).expect("the name is free");
+        listener.listen(0).expect("a socket");
+        let waits: Vec<_> = (0..4)
+            .map(|_| {
+                let client = socket2::Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None);
+                let client = client.expect("a socket");
+                let _full_at_last = client.connect(&address);
+                client
+            })
+            .collect();
+        let refused = bind_unix(&path).expect_err("a process listens");
+        assert!(
+            refused.to_string().contains("another process listens"),
+            "{refused}"
+        );
+        assert_eq!(waits.len(), 4);
+    }
 
     #[test]
     fn a_connection_is_kept_alive_unless_the_setting_says_never() {

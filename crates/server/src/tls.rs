@@ -19,6 +19,7 @@
 //! Resumption: clients of a database keep their connections, and a cache is memory that
 //! strangers could fill. Passwords on key files: keep the file readable by the server alone.
 
+use crate::engine::read_input;
 use mio::net::TcpStream;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -29,6 +30,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// A longer file holds neither certificates nor a key.
+const PEM_BYTES_MAX: usize = 16 << 20;
 /// The longest handshake.
 pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
 /// The most bytes a client may send before its handshake is done.
@@ -135,7 +138,13 @@ fn mismatch(cert: &Path, key: &Path, error: &rustls::Error) -> String {
 }
 
 fn secret(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| format!("{}: {error}", path.display()))
+    PrivateKeyDer::from_pem_slice(&pem(path)?)
+        .map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Reads a file of certificates or a key, which may be a pipe.
+fn pem(path: &Path) -> Result<Vec<u8>, String> {
+    read_input(path, PEM_BYTES_MAX).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn roots(path: &Path) -> Result<RootCertStore, String> {
@@ -149,9 +158,7 @@ fn roots(path: &Path) -> Result<RootCertStore, String> {
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let all: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)
-        .map_err(|error| format!("{}: {error}", path.display()))?
-        .collect();
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem(path)?).collect();
     let all = all.map_err(|error| format!("{}: {error}", path.display()))?;
     if all.is_empty() {
         return Err(format!("{}: holds no certificate", path.display()));

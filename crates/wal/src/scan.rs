@@ -237,7 +237,7 @@ pub(crate) fn open_segments(
                     id.path(),
                     0,
                     "a log segment",
-                    "a directory",
+                    "what is not a regular file",
                     "Acknowledged transactions in it are missing. Restore the file from a backup.",
                 ));
             }

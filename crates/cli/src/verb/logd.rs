@@ -1,13 +1,12 @@
 //! `perdura logd`
 
-use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use perdura_device::FileDisk;
+use perdura_device::{FileDisk, read_input};
 use perdura_logd::{LogdOptions, PeerOptions, TcpNet};
 use perdura_mirror::Key;
 use perdura_server::settings::{Settings, units};
@@ -23,7 +22,7 @@ const RINGS_MAX: usize = 4096;
 /// How long a thread of a node that spins looks for the next frame.
 const SPIN: Duration = Duration::from_micros(200);
 /// More than the longest key.
-const KEY_FILE_BYTES_MAX: u64 = 64 * 1024;
+const KEY_FILE_BYTES_MAX: usize = 64 * 1024;
 
 /// Keep the newest bytes of databases' logs in this machine's memory: a node of the mirrored log.
 ///
@@ -160,11 +159,7 @@ pub fn key(path: Option<&Path>) -> Result<Key> {
         return Ok(Key::none());
     };
     let name = path.display().to_string();
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).with_context(|| name.clone())?;
-    file.take(KEY_FILE_BYTES_MAX)
-        .read_to_end(&mut bytes)
-        .with_context(|| name.clone())?;
+    let bytes = read_input(path, KEY_FILE_BYTES_MAX).with_context(|| name.clone())?;
     Ok(Key::from_file(&name, &bytes)?)
 }
 

@@ -51,6 +51,7 @@ mod requests;
 mod scripted;
 mod sectors;
 mod sketch_model;
+mod special_files;
 mod status;
 mod stream_model;
 mod stream_requests;

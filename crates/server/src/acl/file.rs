@@ -4,9 +4,10 @@
 use super::rules::{RulesError, blanks};
 use super::user::User;
 use super::{Acl, is_name};
+use crate::engine::open_regular;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,7 +21,11 @@ impl Acl {
     /// it.
     pub(crate) fn load(&mut self, path: &Path, all_channels: bool) -> Result<(), FileError> {
         let place = path.display();
-        let text = fs::read(path).map_err(|error| {
+        // ACL SAVE replaces the file, so a pipe is none.
+        let mut text = Vec::new();
+        let file = open_regular(File::options().read(true), 0, path);
+        let read = file.and_then(|mut file| file.read_to_end(&mut text));
+        read.map_err(|error| {
             FileError(vec![format!(
                 "Error loading ACLs, opening file '{place}': {error}"
             )])

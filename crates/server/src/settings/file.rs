@@ -5,11 +5,14 @@
 //! order and everything else stay. The file is replaced as a whole, synced before and after.
 
 use super::{Setting, Settings, Source, fixed, ignored, nearest, redis_conf};
+use crate::engine::{open_regular, read_input};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use toml_edit::{Array, Document, DocumentMut, Item, Value};
 
+/// A longer file is no file of settings.
+const FILE_BYTES_MAX: usize = 16 << 20;
 /// A typo is at most so far from the name that was meant.
 const TYPO_DISTANCE_MAX: usize = 4;
 
@@ -20,7 +23,8 @@ const TYPO_DISTANCE_MAX: usize = 4;
 /// the same settings as they would stand in a file of ours.
 pub fn read(path: &Path, settings: &mut Settings) -> Result<Vec<String>, String> {
     let place = path.display();
-    let text = fs::read_to_string(path).map_err(|error| format!("{place}: {error}"))?;
+    let text = read_input(path, FILE_BYTES_MAX).map_err(|error| format!("{place}: {error}"))?;
+    let text = String::from_utf8(text).map_err(|error| format!("{place}: {error}"))?;
     let document = Document::parse(text.as_str()).map_err(|error| {
         let redis = redis_conf::moved(&text);
         let why = redis.unwrap_or_else(|| error.to_string().trim_end().to_owned());
@@ -135,7 +139,9 @@ pub struct Change {
 /// # Errors
 /// What the system says, or what has become of the file since it was read.
 pub fn rewrite(path: &Path, changes: &[Change]) -> io::Result<()> {
-    let text = fs::read_to_string(path)?;
+    // A pipe cannot be replaced, and may never end.
+    let mut text = String::new();
+    open_regular(File::options().read(true), 0, path)?.read_to_string(&mut text)?;
     let mut document: DocumentMut = text.parse().map_err(io::Error::other)?;
     for change in changes {
         let mut others = change.other_names.iter();

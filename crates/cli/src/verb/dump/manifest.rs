@@ -4,10 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use perdura_archive::{Manifest, ObjectId};
+use perdura_device::read_input;
 use perdura_recovery::Anchor;
 use serde::Serialize;
 
 use crate::output;
+
+/// More than the longest manifest.
+const MANIFEST_BYTES_MAX: usize = 1 << 30;
 
 /// Show a manifest of the log archive: which files are the archive, as of its number.
 #[derive(Debug, clap::Args)]
@@ -79,7 +83,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn read(file: &Path) -> Result<Shown> {
     let name = file.display().to_string();
-    let bytes = std::fs::read(file).with_context(|| name.clone())?;
+    let bytes = read_input(file, MANIFEST_BYTES_MAX).with_context(|| name.clone())?;
     let (manifest, _) = Manifest::read(&name, &bytes)?;
     let objects = manifest.objects.iter().map(|object| ShownObject {
         kind: match object.id {
