@@ -2,7 +2,8 @@
 //!
 //! *Caller*: an argument is wrong; nothing has changed. *Environment*: the machine refused an
 //! operation; the failure is latched where the state of the disk is no longer known. *Fenced*: another
-//! process owns the log; this process stops for good and must be neither retried nor restarted.
+//! process owns the log, or the database's files are gone; this process stops for good and must be neither
+//! retried nor restarted.
 //! *Corruption*: bytes differ from those that were written; the error names the place, what was expected
 //! and what was found, and is never ignored. A torn log tail is an expected end, not an error.
 
@@ -43,7 +44,7 @@ impl fmt::Display for Corruption {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is {kind}, not a regular file; move it away")]
 pub struct NotRegular {
-    /// What was found, with its article.
+    /// The kind of the file that was found, with its article.
     pub kind: &'static str,
 }
 
@@ -148,6 +149,13 @@ pub enum Error {
     )]
     Fenced(String),
 
+    /// Fenced: files or directories of the database have lost their names, or others have these names now.
+    #[error(
+        "the files of the database are no longer where it was opened: {0}. This process has stopped and writes \
+         nothing more. Bring the files back, or restore a copy or a backup, before you start it again"
+    )]
+    Displaced(String),
+
     /// Environment: a checkpoint was cancelled. Nothing is lost: the log is not truncated.
     #[error("the checkpoint was cancelled: {0}")]
     Cancelled(String),
@@ -157,7 +165,7 @@ pub enum Error {
     SnapshotEnded,
 
     /// Environment: another process has the data directory open.
-    #[error("{dir} is in use by another process (its LOCK file is held)")]
+    #[error("{dir} is in use by another process, which holds its lock")]
     Locked {
         /// The data directory.
         dir: String,
@@ -199,7 +207,7 @@ pub enum Family {
     Caller,
     /// The machine failed.
     Environment,
-    /// Another process owns the log.
+    /// The log, or its files, are no longer this process's.
     Fenced,
     /// Bytes are damaged or foreign.
     Corruption,
@@ -221,7 +229,7 @@ impl Error {
             | Error::ArchiveTaken { .. }
             | Error::SnapshotEnded
             | Error::Locked { .. } => Family::Environment,
-            Error::Fenced(_) => Family::Fenced,
+            Error::Fenced(_) | Error::Displaced(_) => Family::Fenced,
             Error::Corrupt(_)
             | Error::LostLog { .. }
             | Error::ArchiveBehind { .. }
@@ -263,13 +271,14 @@ impl Error {
     pub fn stopping(&self, what: &str) -> Error {
         let stopped = match self {
             Error::Fenced(why) => Error::Fenced(format!("{what}: {why}")),
+            Error::Displaced(why) => Error::Displaced(format!("{what}: {why}")),
             other => Error::Stopped(format!("{what}: {other}")),
         };
         assert_eq!(stopped.is_fenced(), self.is_fenced(), "a fence stays one");
         stopped
     }
 
-    /// Whether another process owns the log.
+    /// Returns whether the log, or its files, are no longer this process's.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         self.family() == Family::Fenced
@@ -281,7 +290,7 @@ impl Error {
         matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Whether a directory was found instead of a file, or a file instead of a directory, or what is neither.
+    /// Returns whether a directory was found instead of a file, a file instead of a directory, or a third kind.
     #[must_use]
     pub fn is_of_another_kind(&self) -> bool {
         let Error::Io { source, .. } = self else {
@@ -300,6 +309,15 @@ impl Error {
     pub fn is_unreadable(&self) -> bool {
         const EIO: i32 = 5;
         matches!(self, Error::Io { source, .. } if source.raw_os_error() == Some(EIO))
+    }
+
+    /// Returns whether the system lacked descriptors or memory, or asks to try again: EMFILE, ENFILE, ENOMEM, EAGAIN.
+    /// Such a failure says nothing about the disk, and passes.
+    #[must_use]
+    pub fn is_shortage(&self) -> bool {
+        const SHORTAGES: [i32; 4] = [11, 12, 23, 24];
+        matches!(self, Error::Io { source, .. }
+            if source.raw_os_error().is_some_and(|error| SHORTAGES.contains(&error)))
     }
 
     /// Whether the disk has no space (or the quota is spent).

@@ -67,6 +67,8 @@ enum Verb {
 fn main() -> std::process::ExitCode {
     let _flush = perdura_logging::FlushAtEnd;
     let verb = Cli::parse_from(setting_args::joined(std::env::args_os())).verb;
+    // A merge, a restore and a restart of many disks open many files as well.
+    let _limit = perdura_device::descriptors::raise_limit();
     let remedy = match verb {
         Verb::Backup(_) | Verb::Archive(_) | Verb::Restore(_) => exit::Remedy::Archive,
         _ => exit::Remedy::Database,

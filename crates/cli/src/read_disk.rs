@@ -6,7 +6,7 @@
 use std::any::Any;
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,25 @@ impl ReadDisk {
             self.root.clone()
         } else {
             self.root.join(path)
+        }
+    }
+}
+
+impl ReadDisk {
+    /// Takes a shared lock, for which it waits a while.
+    fn share(&self, full: &Path, file: fs::File) -> Result<fs::File> {
+        let begin = Instant::now();
+        loop {
+            match file.try_lock_shared() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if begin.elapsed() < LOCK_WAIT => {
+                    std::thread::sleep(LOCK_PAUSE);
+                }
+                Err(TryLockError::WouldBlock) => return Err(Error::Locked { dir: self.name() }),
+                Err(TryLockError::Error(source)) => {
+                    return Err(Error::io("lock", full.display().to_string(), source));
+                }
+            }
         }
     }
 }
@@ -89,22 +108,39 @@ impl ReadDir for ReadDisk {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Box::new(())),
             Err(error) => return Err(named(error)),
         };
-        let begin = Instant::now();
-        loop {
-            match file.try_lock_shared() {
-                Ok(()) => return Ok(Box::new(file)),
-                Err(TryLockError::WouldBlock) if begin.elapsed() < LOCK_WAIT => {
-                    std::thread::sleep(LOCK_PAUSE);
-                }
-                Err(TryLockError::WouldBlock) => return Err(Error::Locked { dir: self.name() }),
-                Err(TryLockError::Error(error)) => return Err(named(error)),
+        Ok(Box::new(self.share(&full, file)?))
+    }
+
+    /// Shares the lock of a file or directory with other readers.
+    fn lock_present(&self, path: &str) -> Result<Option<Box<dyn Any + Send + Sync>>> {
+        let full = self.full(path);
+        let named = |source| Error::io("lock", full.display().to_string(), source);
+        let mut options = OpenOptions::new();
+        options.read(true);
+        let file = match fs::metadata(&full).map_err(named)?.is_dir() {
+            true => options.custom_flags(libc::O_DIRECTORY).open(&full),
+            false => open_regular(&options, 0, &full),
+        };
+        match self.share(&full, file.map_err(named)?) {
+            Ok(shared) => Ok(Some(Box::new(shared))),
+            // The file system has no locks of directories; the lock file remains.
+            Err(Error::Io { source, .. }) if source.raw_os_error().is_some_and(is_unsupported) => {
+                Ok(None)
             }
+            Err(error) => Err(error),
         }
     }
 
     fn name(&self) -> String {
         self.root.display().to_string()
     }
+}
+
+fn is_unsupported(errno: i32) -> bool {
+    matches!(
+        errno,
+        libc::EBADF | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS
+    )
 }
 
 /// An open file.

@@ -45,6 +45,8 @@ pub fn disk(make: impl Fn() -> Arc<dyn Disk>) {
     open_files_outlive_their_names(&*make());
     directories_nest_and_list(&*make());
     the_lock_has_one_holder(&*make());
+    what_is_there_is_locked_once(&*make());
+    a_name_leads_to_the_file_that_has_it(&*make());
     paths_outside_the_root_are_refused(&*make());
 }
 
@@ -222,6 +224,64 @@ fn the_lock_has_one_holder(disk: &dyn Disk) {
     disk.lock("LOCK").unwrap();
 }
 
+/// Returns whether a disk numbers its files. Such a disk also locks them.
+fn numbers_files(disk: &dyn Disk) -> bool {
+    disk.identity("").unwrap().is_some()
+}
+
+fn what_is_there_is_locked_once(disk: &dyn Disk) {
+    if !numbers_files(disk) {
+        return;
+    }
+    disk.make_dir("d").unwrap();
+    write_new(disk, "f", b"f");
+    assert!(disk.lock_present("no").err().unwrap().is_not_found());
+    assert_eq!(disk.list("").unwrap(), ["d", "f"], "nothing is made");
+    for path in ["", "d", "f"] {
+        let held = disk.lock_present(path).unwrap();
+        assert!(held.is_some(), "{path:?} has a lock");
+        let again = disk.lock_present(path).err();
+        assert!(matches!(again, Some(Error::Locked { .. })), "{path:?}");
+        let beside = disk.lock("LOCK");
+        assert!(beside.is_ok(), "locks are of one file each");
+        drop(held);
+        assert!(disk.lock_present(path).unwrap().is_some(), "{path:?}");
+    }
+}
+
+fn a_name_leads_to_the_file_that_has_it(disk: &dyn Disk) {
+    if !numbers_files(disk) {
+        return;
+    }
+    let id = |path: &str| disk.identity(path).unwrap();
+    disk.make_dir("d").unwrap();
+    let first = write_new(disk, "d/f", b"1");
+    let second = write_new(disk, "g", b"2");
+    let of = |file: &Arc<dyn File>| file.identity().unwrap();
+    assert!(of(&first).is_some(), "files are numbered");
+    assert_ne!(of(&first), of(&second));
+    assert_eq!((id("d/f"), id("g")), (of(&first), of(&second)));
+    assert_eq!(
+        (id(""), id("d")),
+        (id(""), id("d")),
+        "a directory keeps its number"
+    );
+    assert!(id("") != id("d") && id("d") != id("g"));
+    let again = disk.open("d/f", Access::Direct).unwrap();
+    assert_eq!(of(&again), of(&first));
+    disk.rename("g", "d/f").unwrap();
+    assert_eq!(id("d/f"), of(&second), "the name leads to another file");
+    assert_ne!(
+        of(&first),
+        of(&second),
+        "a file without a name keeps its number"
+    );
+    assert!(disk.identity("g").unwrap_err().is_not_found());
+    disk.remove("d/f").unwrap();
+    assert!(disk.identity("d/f").unwrap_err().is_not_found());
+    assert!(disk.identity("no/f").unwrap_err().is_not_found());
+}
+
 fn paths_outside_the_root_are_refused(disk: &dyn Disk) {
     fn usage<T>(result: Result<T>) -> bool {
         matches!(result.err(), Some(Error::Usage(_)))
@@ -240,6 +300,10 @@ fn paths_outside_the_root_are_refused(disk: &dyn Disk) {
         assert!(usage(disk.remove(bad)));
         assert!(usage(disk.sync_dir(bad)));
         assert!(usage(disk.lock(bad)));
+        if numbers_files(disk) {
+            assert!(usage(disk.lock_present(bad)));
+            assert!(usage(disk.identity(bad)));
+        }
     }
 }
 
@@ -274,6 +338,17 @@ mod tests {
     }
 
     #[test]
+    fn the_disks_of_databases_number_their_files() {
+        let disks = [
+            directories(LogIo::Auto)(),
+            modelled(),
+            SimDisk::new(1),
+            Arc::new(MemDisk::new()),
+        ];
+        assert!(disks.iter().all(|disk| numbers_files(disk.as_ref())));
+    }
+
+    #[test]
     fn queues_of_threads_that_wait_conform() {
         durable_queue(directories(LogIo::Sync));
         durable_queue(directories(LogIo::Auto));
@@ -292,6 +367,19 @@ mod tests {
         let disk = make();
         drop(disk.durable_queue().unwrap());
         assert_eq!(disk.log_way().map(|found| found.way), Some(LogWay::Ring));
+    }
+
+    /// A second process makes a lock file of the same name, and would be alone with its lock.
+    #[test]
+    fn a_removed_lock_file_leaves_the_directory_locked() {
+        let disk = directories(LogIo::Auto)();
+        let held = (disk.lock("LOCK").unwrap(), disk.lock_present("").unwrap());
+        disk.remove("LOCK").unwrap();
+        assert!(disk.lock("LOCK").is_ok(), "the new file is another one");
+        let refused = disk.lock_present("").err();
+        assert!(matches!(refused, Some(Error::Locked { .. })));
+        drop(held);
+        assert!(disk.lock_present("").unwrap().is_some());
     }
 
     #[test]

@@ -13,11 +13,13 @@
 //! * A directory that [`Disk::make_dir`] has returned is durable: its parents are synced.
 //! * A sync is issued once: a failure is reported, never retried.
 
+mod dirs;
+mod locks;
 mod real;
 mod regular;
 
 use std::any::Any;
-use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -28,12 +30,15 @@ use parking_lot::Mutex;
 use perdura_base::{Error, Result};
 
 use crate::durable::{DurableQueue, WaitQueue};
+use crate::in_memory::in_memory;
 use crate::path::{check_dir, check_file};
 use crate::probe::{self, LogIo, LogWay, LogWayReport};
 use crate::publish::publish;
 use crate::ring::RingQueue;
-use crate::{Access, Disk, File, Locks, Through, WriteCache};
+use crate::{Access, Disk, File, FileId, Locks, Through, WriteCache};
 
+use dirs::OpenDirs;
+use locks::Present;
 pub use real::read_ahead;
 use real::{RealFile, refuses_direct};
 pub use regular::{open_regular, read_input};
@@ -48,6 +53,7 @@ pub struct FileDisk {
     way: OnceLock<LogWayReport>,
     /// The locks that what is in flight keeps.
     locks: Mutex<Vec<Weak<OwnedFd>>>,
+    dirs: OpenDirs,
 }
 
 impl FileDisk {
@@ -76,6 +82,7 @@ impl FileDisk {
             log_io: LogIo::default(),
             way: OnceLock::new(),
             locks: Mutex::default(),
+            dirs: OpenDirs::default(),
         }
     }
 
@@ -193,21 +200,34 @@ impl Disk for FileDisk {
     }
 
     fn sync_dir(&self, dir: &str) -> Result<()> {
-        sync_directory(&self.full(check_dir(dir)?))
+        self.dirs.sync(&self.full(check_dir(dir)?))
     }
 
     fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
         check_file(path)?;
         let full = self.full(path);
         let named = |source| Error::io("lock", full.display().to_string(), source);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let file = open_regular(options.mode(0o600), 0, &full).map_err(named)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Box::new(Arc::new(OwnedFd::from(file)))),
-            Err(TryLockError::WouldBlock) => Err(Error::Locked { dir: self.name() }),
-            Err(TryLockError::Error(e)) => Err(named(e)),
+        match locks::lock_file(&full).map_err(named)? {
+            Some(lock) => Ok(Box::new(lock)),
+            None => Err(Error::Locked { dir: self.name() }),
         }
+    }
+
+    fn lock_present(&self, path: &str) -> Result<Option<Box<dyn Any + Send + Sync>>> {
+        let full = self.full(check_dir(path)?);
+        let locked = locks::lock_present(&full);
+        match locked.map_err(|e| Error::io("lock", full.display().to_string(), e))? {
+            Present::Taken(lock) => Ok(Some(Box::new(lock))),
+            Present::Held => Err(Error::Locked { dir: self.name() }),
+            Present::Unsupported => Ok(None),
+        }
+    }
+
+    fn identity(&self, path: &str) -> Result<Option<FileId>> {
+        let full = self.full(check_dir(path)?);
+        let found = fs::metadata(&full);
+        let found = found.map_err(|e| Error::io("stat", full.display().to_string(), e))?;
+        Ok(Some(locks::id_of(&found)))
     }
 
     fn keep_locked(&self, locks: &Locks) {
@@ -230,7 +250,12 @@ impl Disk for FileDisk {
             None => {
                 let found = probe::choose(self, self.log_io, &locks)?;
                 let cache = WriteCache::below(&self.root);
-                self.way.get_or_init(|| LogWayReport { cache, ..found })
+                let in_memory = in_memory(&self.root);
+                self.way.get_or_init(|| LogWayReport {
+                    cache,
+                    in_memory,
+                    ..found
+                })
             }
         };
         assert!(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use perdura_base::Result;
 
 use crate::path::{check_dir, check_file};
-use crate::{Access, Disk, DurableQueue, File, Locks, LogWayReport};
+use crate::{Access, Disk, DurableQueue, File, FileId, Locks, LogWayReport};
 
 /// A disk whose root is a folder of another disk. Files keep the path that they have on that disk, so that messages
 /// say where they are.
@@ -74,6 +74,14 @@ impl Disk for Folder {
 
     fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
         self.disk.lock(&self.file(path)?)
+    }
+
+    fn lock_present(&self, path: &str) -> Result<Option<Box<dyn Any + Send + Sync>>> {
+        self.disk.lock_present(&self.dir(path)?)
+    }
+
+    fn identity(&self, path: &str) -> Result<Option<FileId>> {
+        self.disk.identity(&self.dir(path)?)
     }
 
     fn keep_locked(&self, locks: &Locks) {

@@ -30,9 +30,11 @@
 mod aligned;
 mod clock;
 pub mod conformance;
+pub mod descriptors;
 pub mod durable;
 mod file;
 mod folder;
+mod in_memory;
 mod mem;
 mod model;
 mod overlay;
@@ -53,6 +55,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use durable::{Completed, DurableQueue, DurableWrite, Part, WaitQueue};
 pub use file::{FileDisk, open_regular, read_ahead, read_input};
 pub use folder::Folder;
+pub use in_memory::in_memory;
 pub use mem::MemDisk;
 pub use model::ModelDisk;
 pub use overlay::OverlayDisk;
@@ -78,6 +81,15 @@ pub enum Through {
     WriteAndSync,
     /// By one write that returns when its range is durable (`RWF_DSYNC`).
     Dsync,
+}
+
+/// The number that a file system gives a file. No two files that are open have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileId {
+    /// The file system.
+    pub device: u64,
+    /// The number in it.
+    pub number: u64,
 }
 
 /// The locks of a database, held until they are dropped.
@@ -117,6 +129,19 @@ pub trait Disk: Send + Sync + 'static {
     /// Takes the exclusive lock file `path`, creating it if needed, until the guard is dropped.
     /// Fails with [`Error::Locked`](perdura_base::Error::Locked) if another holder exists.
     fn lock(&self, path: &str) -> Result<Box<dyn std::any::Any + Send + Sync>>;
+
+    /// Takes the exclusive lock of a file or directory that is there, until the guard is dropped. The empty
+    /// path is the root. `None` if the disk has no such locks.
+    /// Fails with [`Error::Locked`](perdura_base::Error::Locked) if another holder exists.
+    fn lock_present(&self, _path: &str) -> Result<Option<Box<dyn std::any::Any + Send + Sync>>> {
+        Ok(None)
+    }
+
+    /// Returns what a path leads to; the empty path is the root. `None` if the disk does not number its files.
+    /// A missing file is an error.
+    fn identity(&self, _path: &str) -> Result<Option<FileId>> {
+        Ok(None)
+    }
 
     /// Has what is in flight on this disk keep `locks` even if the process is killed, so that nobody
     /// else gets them before its last write has landed. For disks on which writes outlive a process.
@@ -182,6 +207,11 @@ pub trait File: Send + Sync {
     /// The descriptor for direct I/O, if the file is one of the operating system's and takes it.
     fn direct_fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
+    }
+
+    /// The number of the file, whatever its names are; see [`Disk::identity`].
+    fn identity(&self) -> Result<Option<FileId>> {
+        Ok(None)
     }
 
     /// The path that the file was opened with.

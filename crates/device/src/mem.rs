@@ -9,10 +9,11 @@ use std::io;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
+use perdura_base::checksum::crc32c;
 use perdura_base::{Error, Result};
 
 use crate::path::{bytes_u64, check_dir, check_file, name_in, parent};
-use crate::{Access, Disk, File};
+use crate::{Access, Disk, File, FileId};
 
 type Bytes = Arc<RwLock<Vec<u8>>>;
 
@@ -43,6 +44,18 @@ impl Tree {
         dir.is_empty() || self.dirs.contains(dir)
     }
 
+    /// The number of a file or directory. A directory is never removed, so its path numbers it.
+    fn find(&self, op: &'static str, path: &str) -> Result<FileId> {
+        match self.files.get(path) {
+            Some(bytes) => Ok(id_of(bytes)),
+            None if self.has_dir(path) => Ok(FileId {
+                device: 1,
+                number: u64::from(crc32c(path.as_bytes())),
+            }),
+            None => Err(missing(op, path)),
+        }
+    }
+
     fn create(&mut self, op: &'static str, path: &str) -> Result<Bytes> {
         if !self.has_dir(parent(path)) {
             return Err(missing(op, path));
@@ -58,6 +71,14 @@ impl Tree {
         let before = self.files.insert(path.to_owned(), Arc::clone(&bytes));
         assert!(before.is_none(), "{path} is created where it is free");
         Ok(bytes)
+    }
+}
+
+/// The number of a file: where its bytes are.
+fn id_of(bytes: &Bytes) -> FileId {
+    FileId {
+        device: 0,
+        number: bytes_u64(Arc::as_ptr(bytes).addr()),
     }
 }
 
@@ -189,6 +210,23 @@ impl Disk for MemDisk {
         }))
     }
 
+    fn lock_present(&self, path: &str) -> Result<Option<Box<dyn Any + Send + Sync>>> {
+        let path = check_dir(path)?;
+        let mut tree = self.tree.lock();
+        tree.find("lock", path)?;
+        if !tree.locked.insert(path.to_owned()) {
+            return Err(Error::Locked { dir: self.name() });
+        }
+        Ok(Some(Box::new(Guard {
+            tree: Arc::clone(&self.tree),
+            path: path.to_owned(),
+        })))
+    }
+
+    fn identity(&self, path: &str) -> Result<Option<FileId>> {
+        self.tree.lock().find("stat", check_dir(path)?).map(Some)
+    }
+
     fn name(&self) -> String {
         "memory".to_owned()
     }
@@ -275,6 +313,10 @@ impl File for MemFile {
 
     fn sync(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn identity(&self) -> Result<Option<FileId>> {
+        Ok(Some(id_of(&self.bytes)))
     }
 
     fn path(&self) -> &str {

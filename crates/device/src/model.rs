@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 use perdura_base::Result;
 
 use crate::path::bytes_u64;
-use crate::{Access, Clock, Disk, File};
+use crate::{Access, Clock, Disk, File, FileId};
 
 /// The part of a short latency that is spun, nanoseconds.
 const SPIN_NS: u64 = 50_000;
@@ -241,6 +241,14 @@ impl Disk for ModelDisk {
         self.inner.lock(path)
     }
 
+    fn lock_present(&self, path: &str) -> Result<Option<Box<dyn Any + Send + Sync>>> {
+        self.inner.lock_present(path)
+    }
+
+    fn identity(&self, path: &str) -> Result<Option<FileId>> {
+        self.inner.identity(path)
+    }
+
     fn name(&self) -> String {
         self.inner.name()
     }
@@ -297,6 +305,10 @@ impl File for ModelFile {
     fn sync(&self) -> Result<()> {
         self.device.transfer(0, self.device.latency_ns, None);
         self.inner.sync()
+    }
+
+    fn identity(&self) -> Result<Option<FileId>> {
+        self.inner.identity()
     }
 
     fn path(&self) -> &str {

@@ -91,6 +91,8 @@ pub struct LogWayReport {
     pub cost: Duration,
     /// The cache of the disk.
     pub cache: WriteCache,
+    /// The file system in memory that holds the log, where nothing is durable.
+    pub in_memory: Option<&'static str>,
 }
 
 impl LogWayReport {
@@ -102,6 +104,7 @@ impl LogWayReport {
             refused: Vec::new(),
             cost: Duration::ZERO,
             cache: WriteCache::default(),
+            in_memory: None,
         }
     }
 

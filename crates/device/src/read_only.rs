@@ -31,6 +31,14 @@ pub trait ReadDir: Send + Sync + 'static {
     /// As there.
     fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>>;
 
+    /// As [`Disk::lock_present`], shared with other readers.
+    ///
+    /// # Errors
+    /// As there.
+    fn lock_present(&self, _path: &str) -> Result<Option<Box<dyn Any + Send + Sync>>> {
+        Ok(None)
+    }
+
     /// As [`Disk::name`].
     fn name(&self) -> String;
 }
@@ -110,6 +118,10 @@ impl<T: ReadDir> Disk for ReadOnly<T> {
 
     fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
         self.0.lock(path)
+    }
+
+    fn lock_present(&self, path: &str) -> Result<Option<Box<dyn Any + Send + Sync>>> {
+        self.0.lock_present(path)
     }
 
     fn name(&self) -> String {

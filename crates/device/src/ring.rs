@@ -91,13 +91,13 @@ impl RingQueue {
     }
 
     /// Hands entries to the kernel that it has not taken yet. What it refuses for now (`EAGAIN`,
-    /// `EBUSY`, `EINTR`) stays in the ring for the next call.
+    /// `EBUSY`, `EINTR`, `ENOMEM`) stays in the ring for the next call.
     fn enter(&self, want: usize) -> io::Result<usize> {
         match self.ring.submitter().submit_and_wait(want) {
             Err(e)
                 if matches!(
                     e.raw_os_error(),
-                    Some(libc::EAGAIN | libc::EBUSY | libc::EINTR)
+                    Some(libc::EAGAIN | libc::EBUSY | libc::EINTR | libc::ENOMEM)
                 ) =>
             {
                 Ok(0)

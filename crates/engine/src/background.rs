@@ -197,12 +197,21 @@ impl Shared {
     /// because the housekeeper may zero a segment for longer than that.
     pub fn voucher(&self) {
         let mut not_before_ns = 0;
+        let mut checked_ns = 0;
         while !self.is_stopping() {
             std::thread::park_timeout(TICK);
             let now_ns = self.clock.mono_ns();
             let due = now_ns >= not_before_ns && self.delays.is_due(Work::Vouch, now_ns);
             if !due || self.core.wal().failure().is_some() {
                 continue;
+            }
+            // A database that is not written must not seem to be well.
+            if now_ns >= checked_ns + VOUCH_NS {
+                checked_ns = now_ns;
+                if self.core.check_files().is_err() {
+                    self.announce();
+                    continue;
+                }
             }
             let durable = self.core.wal().durable(Rung::Disk);
             match self.core.vouch() {
@@ -218,8 +227,7 @@ impl Shared {
                 Err(error) if self.core.wal().failure().is_none() => {
                     self.delays.failed(Work::Vouch, &error, now_ns);
                 }
-                // What has stopped the log says so itself.
-                Err(_) => {}
+                Err(_) => self.announce(),
             }
         }
     }

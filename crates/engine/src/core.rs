@@ -12,6 +12,7 @@ use perdura_device::{Clock, LogWayReport};
 use perdura_heap::ahead::AHEAD_KEYS;
 use perdura_heap::{DetachedTable, Heap};
 use perdura_recovery::disks::Disks;
+use perdura_recovery::footing::Footing;
 use perdura_recovery::indexing::ReadCatalog;
 use perdura_recovery::vouch::mark_clean;
 use perdura_recovery::{
@@ -86,6 +87,8 @@ pub struct Core {
     pub(crate) expired: OnceLock<ExpiredListener>,
     /// The nodes, if the database has some.
     nodes: Option<NodesInUse>,
+    /// The files and directories that it stands on.
+    pub(crate) footing: Footing,
 }
 
 impl Core {
@@ -97,6 +100,8 @@ impl Core {
         options.check()?;
         check_scheme(&env, &options)?;
         let forms = Arc::new(CatalogRows::default());
+        let mut footing = Footing::default();
+        footing.note(&env.disks);
         let Opened { resumed, claimed } = bring_back(&env, &options, &forms, progress)?;
         if let Some(archived) = &options.archived {
             resumed.checkpoints.set_archived(archived)?;
@@ -138,7 +143,9 @@ impl Core {
             flushed: Mutex::default(),
             expired: OnceLock::new(),
             nodes: None,
+            footing,
         };
+        core.footing.note(&core.env.disks);
         core.attach_tables(&resumed.catalog, &forms);
         core.assert_resumed();
         let unnamed = core.tables.load(&core.heap)?;
@@ -560,9 +567,12 @@ impl Core {
     /// written.
     ///
     /// # Errors
-    /// The log has stopped; or the anchor cannot be written, which stops it unless it was refused for
-    /// want of space.
+    /// The log has stopped, or the database's files are gone, which stops it; or the anchor cannot be written,
+    /// which stops it unless it was refused for want of space.
     pub fn vouch(&self) -> Result<bool> {
+        if self.anchor.get().vouched.epoch < self.wal.durable(Rung::Disk) {
+            self.check_files()?;
+        }
         vouch(&self.anchor, &self.wal)
     }
 

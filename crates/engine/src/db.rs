@@ -26,7 +26,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, StreamId, TableId};
 use perdura_device::{Clock, Disk, FileDisk, LogWayReport, SystemClock};
 use perdura_heap::MemoryAccount;
-use perdura_recovery::disks::{Disks, Locks};
+use perdura_recovery::disks::{Disks, Locks, lock_new_anchor};
 use perdura_recovery::{Progress, RestartReport, read_anchor};
 use perdura_txn::Tx;
 use perdura_wal::{Collected, EpochEnds, Reached, Rung, Wait};
@@ -160,7 +160,10 @@ impl Db {
             nodes: options.nodes.clone(),
             accept_loss: options.node_settings.accept_loss,
         };
+        let mut locks = locks;
+        let disks = env.disks.clone();
         let core = Core::open(env, core_options, progress)?;
+        lock_new_anchor(&disks, &mut locks)?;
         core.vouch_for_life()?;
         let streams = core.wal().streams();
         let way = core.log_ways().into_iter().next();

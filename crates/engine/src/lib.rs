@@ -117,6 +117,7 @@ pub mod digest;
 mod durability;
 pub mod files;
 mod flusher;
+mod footing;
 mod keys;
 mod machine;
 pub mod map;
@@ -155,7 +156,7 @@ pub use options::{CoreOptions, Options};
 pub use perdura_archive::Generation;
 pub use perdura_archive::retention::{self, Retention};
 pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId};
-pub use perdura_device::{LogIo, LogWay, LogWayReport, open_regular, read_input};
+pub use perdura_device::{LogIo, LogWay, LogWayReport, descriptors, open_regular, read_input};
 pub use perdura_heap::{
     CollectionId, Draft, Elements, End, Home, Kind, MemoryAccount, MemoryUse, OrphanLimits, RowRef,
     Shape, SnapshotMode, Text, ValueCursor, scan_places,

@@ -51,6 +51,8 @@ pub struct LogIoStats {
     pub write_cache: &'static str,
     /// Whether the disk takes single writes that go through its cache: `yes`, `no` or `unknown`.
     pub fua: &'static str,
+    /// The file system in memory that holds the log, where nothing survives a power cut.
+    pub in_memory: Option<&'static str>,
 }
 
 impl LogIoStats {
@@ -62,6 +64,7 @@ impl LogIoStats {
             cost_us: report.latency().map(|_| micros(report.cost)),
             write_cache: report.cache.cache_name(),
             fua: report.cache.fua_name(),
+            in_memory: report.in_memory,
         }
     }
 }

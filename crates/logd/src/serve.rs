@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Result};
-use perdura_device::Disk;
+use perdura_device::{Disk, descriptors};
 use perdura_mirror::{Identity, Key, Node, NodeInc, NodeOptions, NodeStats, Peer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::ServerConfig;
@@ -37,6 +37,11 @@ const STATUS_EVERY: Timespec = Timespec {
 };
 /// The pause after a connection could not be accepted: there may be no descriptors for it.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Descriptors beside those of clients and rings: listeners, the hard copy, the other node of the pair.
+const RESERVED: u64 = 48;
+/// Descriptors that a client takes.
+const CLIENT_DESCRIPTORS: u64 = 3;
 
 /// How a node listens, and what it keeps.
 #[derive(Clone)]
@@ -472,11 +477,32 @@ fn end(socket: &socket2::Socket) {
     let _ = socket.shutdown(Shutdown::Both);
 }
 
+/// Lowers the most clients to those for which there are descriptors, and returns what to say about it. A client has its
+/// socket, a copy of it, and the memory of its ring.
+fn fit(options: &mut LogdOptions, limit: u64) -> Option<String> {
+    let rings = 2 * to_u64(options.rings_max);
+    let fits = limit.saturating_sub(RESERVED + rings) / CLIENT_DESCRIPTORS;
+    let wanted = options.connections_max;
+    let fits = usize::try_from(fits).unwrap_or(usize::MAX).max(1);
+    if wanted <= fits {
+        return None;
+    }
+    options.connections_max = fits;
+    Some(format!(
+        "At most {fits} clients are served instead of {wanted}: the process may have {limit} descriptors. Raise the limit \
+         (ulimit -n, LimitNOFILE=)"
+    ))
+}
+
 /// Runs a node until SIGTERM or SIGINT, and tells the service manager.
 ///
 /// # Errors
 /// As [`Logd::start`]; the system's, if signals cannot be taken.
 pub fn serve(options: LogdOptions) -> Result<()> {
+    let mut options = options;
+    if let Some(said) = fit(&mut options, descriptors::raise_limit()) {
+        tracing::warn!("{said}");
+    }
     let signals = |e| Error::io("take", "signals", e);
     let (mut ours, theirs) = UnixStream::pair().map_err(signals)?;
     for signal in [SIGTERM, SIGINT] {
@@ -517,4 +543,21 @@ pub fn serve(options: LogdOptions) -> Result<()> {
 /// Tells the service manager. One that does not listen is no reason to stop.
 fn tell(state: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(state);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_get_what_rings_and_files_do_not_need() {
+        let mut options = LogdOptions::default();
+        assert_eq!(fit(&mut options, 20_000), None);
+        assert_eq!(options.connections_max, 256);
+        let said = fit(&mut options, 512).unwrap();
+        assert_eq!(options.connections_max, 112);
+        assert!(said.contains("At most 112"), "{said}");
+        let _few = fit(&mut options, 16);
+        assert_eq!(options.connections_max, 1);
+    }
 }

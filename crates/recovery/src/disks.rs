@@ -1,21 +1,34 @@
 //! The disks of a database, and the directories that hold them.
 //!
 //! Servers, offline verbs and the harness open their directories here, in one order: the data
-//! directory, its lock, then the logs', then the images'. A process that opens a database to write
-//! holds each lock alone; readers share them.
+//! directory, its locks, then the logs', then the images'. A process that opens a database to write
+//! holds each lock alone; readers share them. A lock file can be removed while it is held, so the directories
+//! and the anchor are locked as well.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use perdura_base::{Error, ImageSlot, PartitionId, Result, StreamId};
 use perdura_device::Disk;
+use perdura_wal::anchor::ANCHOR_PATH;
 use perdura_wal::segment::LOG_DIR;
 
 use crate::anchor::Anchor;
 use crate::found::{find, is_database, missing_image_dir, missing_log, write_version};
 use crate::image::{disk_of, pages_path};
 
-const LOCK_PATH: &str = "LOCK";
+/// The lock file of the data directory.
+pub(crate) const LOCK_PATH: &str = "LOCK";
+
+/// The lock file of a directory of a log stream.
+pub(crate) fn log_lock(stream: StreamId) -> String {
+    format!("{LOCK_PATH}.s{:02}", stream.0)
+}
+
+/// The lock file of a directory of images.
+pub(crate) fn image_lock(number: usize) -> String {
+    format!("{LOCK_PATH}.i{number:02}")
+}
 
 /// The disks of a database.
 #[derive(Clone)]
@@ -118,6 +131,22 @@ pub enum Demand {
 
 pub use perdura_device::Locks;
 
+/// Locks the anchor of a database that was made after its directories had been locked.
+///
+/// # Errors
+/// The disk's.
+pub fn lock_new_anchor(disks: &Disks, locks: &mut Locks) -> Result<()> {
+    match disks.data.lock_present(ANCHOR_PATH) {
+        // The anchor was there: the lock is this process's, which holds the directory's.
+        Err(Error::Locked { .. }) => Ok(()),
+        Err(error) => Err(error),
+        Ok(lock) => {
+            locks.extend(lock);
+            Ok(())
+        }
+    }
+}
+
 /// A database whose data directory is open and locked.
 pub struct Opening<'a> {
     paths: &'a Paths,
@@ -125,6 +154,8 @@ pub struct Opening<'a> {
     data: Arc<dyn Disk>,
     exists: bool,
     locks: Locks,
+    /// The directories besides the data directory that are locked themselves.
+    locked: Vec<&'a Path>,
 }
 
 impl<'a> Opening<'a> {
@@ -138,13 +169,18 @@ impl<'a> Opening<'a> {
     ) -> Result<Self> {
         let data = open(&paths.data)?;
         let exists = is_database(data.as_ref())?;
-        let locks = vec![data.lock(LOCK_PATH)?];
+        let mut locks = vec![data.lock(LOCK_PATH)?];
+        locks.extend(data.lock_present("")?);
+        if exists {
+            locks.extend(data.lock_present(ANCHOR_PATH)?);
+        }
         Ok(Opening {
             paths,
             open,
             data,
             exists,
             locks,
+            locked: Vec::new(),
         })
     }
 
@@ -201,7 +237,7 @@ impl<'a> Opening<'a> {
                 Some(dir) if demanded && !dir.join(LOG_DIR).is_dir() => {
                     return Err(missing_log(&dir.display().to_string(), stream));
                 }
-                Some(dir) => self.open_locked(dir, &format!("{LOCK_PATH}.s{:02}", stream.0))?,
+                Some(dir) => self.open_locked(dir, &log_lock(stream))?,
             });
         }
         let mut images = Vec::new();
@@ -209,7 +245,7 @@ impl<'a> Opening<'a> {
             if demanded && !holds_pages(dir) {
                 return Err(self.no_pages(dir, number));
             }
-            images.push(self.open_locked(dir, &format!("{LOCK_PATH}.i{number:02}"))?);
+            images.push(self.open_locked(dir, &image_lock(number))?);
             let earlier = &self.paths.images[..number];
             if earlier.iter().any(|other| is_same(other, dir)) {
                 return Err(Error::Usage(format!(
@@ -227,8 +263,8 @@ impl<'a> Opening<'a> {
             "as many disks as the database has"
         );
         assert!(
-            self.locks.len() <= 1 + logs.len() + images.len(),
-            "a lock for each directory at most"
+            self.locks.len() <= 3 + 2 * (logs.len() + images.len()),
+            "the anchor, and for each directory a lock file and itself at most"
         );
         for log in &logs {
             log.keep_locked(&self.locks);
@@ -254,12 +290,16 @@ impl<'a> Opening<'a> {
     }
 
     /// The disk of a directory, locked. The data directory, whose lock is held, keeps its disk.
-    fn open_locked(&mut self, dir: &Path, lock: &str) -> Result<Arc<dyn Disk>> {
+    fn open_locked(&mut self, dir: &'a Path, lock: &str) -> Result<Arc<dyn Disk>> {
         if is_same(dir, &self.paths.data) {
             return Ok(Arc::clone(&self.data));
         }
         let disk = (self.open)(dir)?;
         self.locks.push(disk.lock(lock)?);
+        if !self.locked.iter().any(|known| is_same(known, dir)) {
+            self.locks.extend(disk.lock_present("")?);
+            self.locked.push(dir);
+        }
         Ok(disk)
     }
 }

@@ -67,6 +67,7 @@ pub mod disks;
 pub mod drill;
 pub mod families;
 pub mod fates;
+pub mod footing;
 pub mod found;
 mod given;
 pub mod image;

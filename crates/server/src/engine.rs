@@ -4,9 +4,8 @@ pub(crate) use perdura::types::{self, Fault, Source};
 pub(crate) use perdura::{
     Attempt, Db, Delayed, Draft, Durability, End, Epoch, Error, Flushed, Kind, MemoryUse, Options,
     Packing, PartitionId, PartitionSet, Progress, Reached, Renewal, RowRef, Rung, Shape,
-    TEXT_KEY_BYTES_MAX, TEXT_PAGE_BYTES, TableId, Text, Ticket, Tx, ValueCursor, files,
-    open_regular, read_input,
-    scan_places,
+    TEXT_KEY_BYTES_MAX, TEXT_PAGE_BYTES, TableId, Text, Ticket, Tx, ValueCursor, descriptors,
+    files, open_regular, read_input, scan_places,
 };
 
 #[cfg(test)]
@@ -23,7 +22,7 @@ pub(crate) fn error_text(error: &Error) -> String {
              Free space on the disk of the log; writes resume by themselves"
         ),
         Error::Stopped(why) => format!("ERR the database has stopped: {why}"),
-        Error::Fenced(_) => format!("ERR the database has stopped: {error}"),
+        Error::Fenced(_) | Error::Displaced(_) => format!("ERR the database has stopped: {error}"),
         other => format!("ERR {other}"),
     }
 }

@@ -30,6 +30,7 @@ mod command;
 mod connection;
 mod control;
 mod deadlines;
+mod descriptors;
 mod engine;
 #[cfg(test)]
 mod fuzz;

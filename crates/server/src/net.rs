@@ -132,7 +132,7 @@ impl Listener {
 }
 
 /// The file of a Unix socket that this process listens on. It is removed with this value, unless
-/// another file has its name by then.
+/// another file has replaced it.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,

@@ -33,6 +33,8 @@ pub struct ServerOptions {
     pub requirepass: Option<String>,
     /// The most clients at once.
     pub maxclients: usize,
+    /// The most clients at once that have not authenticated, where they must.
+    pub maxclients_unauthenticated: usize,
     /// The part of the memory limit that is kept for clients' buffers.
     pub client_share: ClientShare,
     /// The most bytes one request, or one MULTI block, may take.
@@ -134,6 +136,7 @@ impl Default for ServerOptions {
             allow_plaintext: false,
             requirepass: None,
             maxclients: 10_000,
+            maxclients_unauthenticated: 1000,
             client_share: ClientShare::Percent(5),
             query_bytes_max: 1 << 30,
             reply_bytes_max: VALUE_BYTES_MAX,

@@ -12,6 +12,7 @@ mod conditions;
 mod log;
 mod memory;
 mod messages;
+mod strangers;
 mod stuck;
 mod turns;
 mod upkeep;
@@ -515,7 +516,7 @@ impl EventLoop {
                 String::from("Ending, with a last checkpoint")
             }
             Ending::Failed(why) => {
-                tracing::error!("Ending: a restart brings back all that was acknowledged");
+                tracing::error!("{}", self.state.last_words());
                 format!("Ending, stopped: {why}")
             }
         };

@@ -1,6 +1,7 @@
 //! Start and end: bind, open the database in another thread, run the loop, close.
 
 use crate::control::{Control, Gate, Message};
+use crate::descriptors::Share;
 use crate::engine::{Db, Durability, Error, Options, Progress, Ticket, files};
 use crate::http::{Guard, Http};
 use crate::net::Listener;
@@ -34,7 +35,7 @@ const EXIT_IMPATIENT: i32 = 1;
 /// # Errors
 /// Options that expose the database, an address that cannot be bound, a database that does not
 /// open or close, that has stopped after a failure of its disk ([`Error::Stopped`]) or because another
-/// process owns its log ([`Error::Fenced`]).
+/// process owns its log ([`Error::Fenced`]), or because its files are gone ([`Error::Displaced`]).
 pub fn serve(options: ServerOptions, db: Options) -> Result<(), ServeError> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
@@ -51,7 +52,7 @@ pub fn serve(options: ServerOptions, db: Options) -> Result<(), ServeError> {
     let (disks, locks) = files::open(&db)?;
     let mut prepared = Prepared::new(options, db.clone(), Some(ours))?;
     prepared.event_loop.supervise();
-    prepared.open_with(move |progress| Db::open_locked(db, disks, locks, progress));
+    prepared.open_with(move |progress| Db::open_locked(db, disks, locks, progress))?;
     prepared.run()
 }
 
@@ -105,12 +106,13 @@ impl Server {
         open: impl FnOnce(Arc<Progress>) -> Result<Db, Error> + Send + 'static,
     ) -> Result<Server, ServeError> {
         let prepared = Prepared::new(options, database, None)?;
-        prepared.open_with(open);
+        prepared.open_with(open)?;
         let control = prepared.control.clone();
         let (address, tls_address) = (prepared.address, prepared.tls_address);
         // A program may have several servers, each with a log.
         let log = get_default(Clone::clone);
-        let thread = thread::spawn(move || with_default(&log, || prepared.run()));
+        let thread = thread::Builder::new().name(String::from("serve"));
+        let thread = thread.spawn(move || with_default(&log, || prepared.run()))?;
         Ok(Server {
             thread,
             control,
@@ -170,6 +172,7 @@ impl Prepared {
         signals: Option<UnixStream>,
     ) -> Result<Self, ServeError> {
         options.check()?;
+        let mut options = options;
         let listeners = Listener::bind_all(&options)?;
         let address = listeners.iter().find_map(Listener::tcp_address);
         let tls_address = listeners.iter().find_map(Listener::tls_address);
@@ -189,6 +192,10 @@ impl Prepared {
         if let Some(http) = &http {
             tracing::info!("Metrics and status on http://{}/", http.address());
         }
+        let share = Share::reserve(&options, &database);
+        if let Some(said) = share.fit(&mut options)? {
+            tracing::warn!("{said}");
+        }
         let progress = Arc::new(Progress::default());
         let of_tls = options.clone();
         let mut state = State::new(
@@ -198,6 +205,7 @@ impl Prepared {
             Arc::clone(&progress),
             control.clone(),
         );
+        state.clients_fit = share.clients_max();
         state.load_tls(&of_tls).map_err(ServeError::Tls)?;
         state.load_users()?;
         let signals = signals.map(mio::net::UnixStream::from_std);
@@ -212,9 +220,13 @@ impl Prepared {
         })
     }
 
-    fn open_with(&self, open: impl FnOnce(Arc<Progress>) -> Result<Db, Error> + Send + 'static) {
+    fn open_with(
+        &self,
+        open: impl FnOnce(Arc<Progress>) -> Result<Db, Error> + Send + 'static,
+    ) -> Result<(), ServeError> {
         let (control, progress) = (self.control.clone(), Arc::clone(&self.progress));
-        thread::spawn(move || {
+        let thread = thread::Builder::new().name(String::from("open"));
+        thread.spawn(move || {
             // A panic must end the server and not leave it loading.
             let opened = catch_unwind(AssertUnwindSafe(|| open(progress)));
             let crashed = |_| {
@@ -223,7 +235,8 @@ impl Prepared {
                 )))
             };
             control.send(Message::Opened(opened.unwrap_or_else(crashed)));
-        });
+        })?;
+        Ok(())
     }
 
     fn run(self) -> Result<(), ServeError> {
@@ -254,13 +267,15 @@ impl Prepared {
 /// long.
 fn let_go(db: Option<Db>) {
     let (ended, wait) = channel();
-    thread::spawn(move || {
+    let ending = thread::Builder::new().spawn(move || {
         if let Some(db) = db {
             db.abandon();
         }
         // The receiver may have given up.
         let _ = ended.send(());
     });
+    // Without a thread the database goes with the process.
+    drop(ending);
     // Whether they have ended makes no difference to the files.
     let _ = wait.recv_timeout(LETTING_GO);
 }

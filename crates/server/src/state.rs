@@ -31,7 +31,7 @@ use crate::tls::TlsAuthClients;
 use crate::tracking::Tracking;
 use crate::watch::Watches;
 use rustls::ServerConfig;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -130,6 +130,10 @@ pub(crate) struct State {
     pub lookup: Lookup,
     /// All connections but the one that is running.
     pub connections: Connections,
+    /// Clients that had to authenticate when they came, the one that came first at the front.
+    pub strangers: VecDeque<Seat>,
+    /// The most clients for which there are descriptors.
+    pub clients_fit: usize,
     /// Users.
     pub acl: Acl,
     /// Passwords that are being tried, and answers held back.
@@ -245,6 +249,8 @@ impl State {
             stage: Stage::Loading(progress),
             lookup: Lookup::new(),
             connections: Connections::default(),
+            strangers: VecDeque::new(),
+            clients_fit: usize::MAX,
             acl: Acl::new(),
             prover: Prover::default(),
             stats: Stats::default(),
@@ -455,6 +461,15 @@ impl State {
     pub(crate) fn tls(&self) -> (Option<&Arc<ServerConfig>>, bool) {
         let certified = self.options.tls_auth_clients != TlsAuthClients::No;
         (self.tls.as_ref(), certified)
+    }
+
+    /// Says what a restart brings back after the database has stopped.
+    pub(crate) fn last_words(&self) -> &'static str {
+        let stopped = self.db().and_then(|db| db.check().err());
+        match stopped.is_some_and(|error| error.is_fenced()) {
+            true => "Ending: do not start again before the reason is cured",
+            false => "Ending: a restart brings back all that was acknowledged",
+        }
     }
 
     /// Reads the certificates that `options` name, for the connections to come. Those that are

@@ -20,12 +20,12 @@ impl Failure {
         }
     }
 
-    /// The failure of a write. A write that found no space may be repeated with the same bytes; a sync
-    /// behind it that found none may not.
+    /// The failure of a write. A write that found no space, no memory or no descriptor may be repeated with the
+    /// same bytes. A sync may not, nor what a ring has perhaps taken.
     #[must_use]
     pub(crate) fn of_write(error: Error) -> Failure {
-        let of_sync = matches!(&error, Error::Io { op, .. } if *op == "sync");
-        match error.is_disk_full() && !of_sync {
+        let passes = error.is_disk_full() || error.is_shortage();
+        match passes && !is_final(&error) {
             true => Failure::Delay(error),
             false => Failure::Final(error),
         }
@@ -41,7 +41,56 @@ impl From<Failure> for Error {
 }
 
 impl From<Error> for Failure {
+    /// Only a process without descriptors or memory is delayed: it could not open a file or a directory.
     fn from(error: Error) -> Failure {
-        Failure::Final(error)
+        match error.is_shortage() && !is_final(&error) {
+            true => Failure::Delay(error),
+            false => Failure::Final(error),
+        }
+    }
+}
+
+/// Returns whether the operation leaves the disk's contents unknown when it fails, whatever the error.
+fn is_final(error: &Error) -> bool {
+    matches!(error, Error::Io { op, .. } if matches!(*op, "sync" | "sync directory" | "submit"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn is_delay(failure: &Failure) -> bool {
+        matches!(failure, Failure::Delay(_))
+    }
+
+    /// A thousand idle clients once took every descriptor, and the log stopped as after a failed sync.
+    #[test]
+    fn a_shortage_delays_what_can_be_repeated_and_nothing_else() {
+        let failed = |op, errno| Error::io(op, "f", io::Error::from_raw_os_error(errno));
+        for (errno, passes) in [(11, true), (12, true), (23, true), (24, true), (5, false)] {
+            for op in ["write", "open", "open directory"] {
+                assert_eq!(
+                    is_delay(&Failure::of_write(failed(op, errno))),
+                    passes,
+                    "{op} {errno}"
+                );
+                assert_eq!(
+                    is_delay(&Failure::from(failed(op, errno))),
+                    passes,
+                    "{op} {errno}"
+                );
+            }
+            for op in ["sync", "sync directory", "submit"] {
+                assert!(
+                    !is_delay(&Failure::of_write(failed(op, errno))),
+                    "{op} {errno}"
+                );
+                assert!(!is_delay(&Failure::from(failed(op, errno))), "{op} {errno}");
+            }
+        }
+        let full = failed("write", 28);
+        assert!(is_delay(&Failure::of_write(full)));
     }
 }

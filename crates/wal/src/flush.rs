@@ -416,8 +416,11 @@ impl Wal {
 
     /// Remembers a write that the disk refused.
     pub(crate) fn note_refused(&self, stream: StreamId, error: Error) -> Failure {
+        let lacks_means = error.is_shortage();
         let failure = Failure::of_write(error);
         if matches!(failure, Failure::Delay(_)) {
+            self.shortages
+                .store(u64::from(lacks_means), Ordering::Relaxed);
             self.troubles.set(Trouble::Refused, stream);
         }
         failure

@@ -40,6 +40,7 @@ mod failure;
 mod flight;
 mod flush;
 mod flusher;
+mod footing;
 pub mod frame;
 #[cfg(test)]
 mod hex_example;

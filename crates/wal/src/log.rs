@@ -158,6 +158,8 @@ enum Stop {
     Failed(String),
     /// Another process owns the log.
     Fenced(String),
+    /// Files of the database are gone.
+    Displaced(String),
 }
 
 /// The log: N streams under one commit epoch.
@@ -199,6 +201,8 @@ pub struct Wal {
     pub(crate) counters: Counters,
     /// The log may not grow: see [`Wal::hold_growth`].
     pub(crate) is_held: AtomicU64,
+    /// 1 if the last write that was refused lacked memory or descriptors, 0 if it lacked space.
+    pub(crate) shortages: AtomicU64,
     /// 1 while D of the mirror rises with the disk's.
     pub(crate) follows_disk: AtomicU64,
 }
@@ -291,6 +295,7 @@ impl Wal {
             preparer: OnceLock::new(),
             counters: Counters::default(),
             is_held: AtomicU64::new(0),
+            shortages: AtomicU64::new(0),
             follows_disk: AtomicU64::new(1),
         })
     }
@@ -317,6 +322,7 @@ impl Wal {
     pub fn stop(&self, what: &str, error: &Error) {
         self.latch(match error.stopping(what) {
             Error::Fenced(why) => Stop::Fenced(why),
+            Error::Displaced(why) => Stop::Displaced(why),
             Error::Stopped(why) => Stop::Failed(why),
             other => Stop::Failed(other.to_string()),
         });
@@ -334,18 +340,21 @@ impl Wal {
         stop.as_ref().map(|stop| match stop {
             Stop::Failed(why) => why.clone(),
             Stop::Fenced(why) => format!("another process owns the log now: {why}"),
+            Stop::Displaced(why) => Error::Displaced(why.clone()).to_string(),
         })
     }
 
     /// Whether the log takes writes.
     ///
     /// # Errors
-    /// [`Error::Stopped`] after a failure, [`Error::Fenced`] if another process owns the log.
+    /// [`Error::Stopped`] after a failure, [`Error::Fenced`] if another process owns the log, and
+    /// [`Error::Displaced`] if its files are gone.
     pub fn check(&self) -> Result<()> {
         match &*self.stopped.lock() {
             None => Ok(()),
             Some(Stop::Failed(why)) => Err(Error::Stopped(why.clone())),
             Some(Stop::Fenced(why)) => Err(Error::Fenced(why.clone())),
+            Some(Stop::Displaced(why)) => Err(Error::Displaced(why.clone())),
         }
     }
 

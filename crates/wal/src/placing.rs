@@ -137,6 +137,7 @@ impl Wal {
                 let mut state = s.flush.lock();
                 assert!(state.placed.is_none(), "one thread places at a time");
                 state.placed = Some(segment);
+                self.troubles.clear(Trouble::Unplaced, stream);
                 // A header that was refused is written now, and while writes are refused for it, no other one
                 // would show that there is space again.
                 if !state.flights.has_refused() {
@@ -144,7 +145,14 @@ impl Wal {
                 }
                 Ok(())
             }
-            Err(failure) => Err(self.note_failure(stream, &mut s.flush.lock(), failure)),
+            Err(failure) => {
+                if let Failure::Delay(error) = &failure
+                    && error.is_shortage()
+                {
+                    self.troubles.set(Trouble::Unplaced, stream);
+                }
+                Err(self.note_failure(stream, &mut s.flush.lock(), failure))
+            }
         }
     }
 
@@ -166,7 +174,10 @@ impl Wal {
         let next = match half.take() {
             Some(named) => named,
             None => {
-                self.name_file(s, id, span).map_err(Failure::of_placing)?;
+                // A file that could not be opened for want of a descriptor has its name.
+                if !s.shelf.lock().is_placed(id) {
+                    self.name_file(s, id, span).map_err(Failure::of_placing)?;
+                }
                 let file = disk.open(&id.path(), Access::Direct)?;
                 Segment { span, file }
             }

@@ -86,7 +86,13 @@ impl Wal {
     /// Whether the last attempt to write or to extend the log found the disk full.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
-        self.troubles.has(Trouble::Full) || self.troubles.has(Trouble::Refused)
+        let is_refused = self.troubles.has(Trouble::Refused);
+        self.troubles.has(Trouble::Full) || (is_refused && !self.lacks_means())
+    }
+
+    /// Returns whether the system refused the last write of the log for want of memory or descriptors.
+    fn lacks_means(&self) -> bool {
+        self.shortages.load(Ordering::Relaxed) != 0
     }
 
     /// Whether a full disk keeps the flushers from making progress, so that waiting for them does not
@@ -173,6 +179,9 @@ impl Wal {
         } else if self.is_growth_held() {
             "the archive is away, and what waits for it has its bound (archive-backlog); writes resume by themselves when the \
              archive is back"
+        } else if self.lacks_means() || self.troubles.has(Trouble::Unplaced) {
+            "the system lacks memory or descriptors for the log, or its disk fails; it is tried again, and \
+             writes resume by themselves"
         } else if self.is_short() {
             "the log's disk fails to prepare a segment; it is tried again, and writes resume by \
              themselves"

@@ -211,6 +211,11 @@ impl SegmentShelf {
         Ok(())
     }
 
+    /// Returns whether a file has the name of this segment.
+    pub fn is_placed(&self, id: SegmentId) -> bool {
+        self.live.contains_key(&id)
+    }
+
     /// The first segment of this life for which there is neither a file nor a spare.
     pub fn next_span(&self) -> Span {
         self.walk_spares().0

@@ -1,7 +1,10 @@
 //! `perdura verify`
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result, bail};
 use clap::Parser;
+use perdura_device::in_memory;
 use perdura_recovery::Schedule;
 use perdura_recovery::verify::{Findings, verify_by};
 
@@ -43,7 +46,11 @@ pub fn run(args: &Args) -> Result<()> {
     let scheme = offline.anchor.scheme;
     let restart = || restart_in_memory(&options, scheme, &args.pool);
     let verified = verify_by(&options, &restart, &described).with_context(dir)?;
-    let verified = verified.context("there is no database")?;
+    let mut verified = verified.context("there is no database")?;
+    verified
+        .found
+        .notes
+        .extend(in_memory_notes(&args.directories));
     if args.json {
         output::json(&verified.found)?;
     } else {
@@ -56,6 +63,22 @@ pub fn run(args: &Args) -> Result<()> {
         }
         None => Ok(()),
     }
+}
+
+/// Says which directories of the log lie in memory.
+fn in_memory_notes(directories: &Directories) -> Vec<String> {
+    let logs = match directories.log_dir.as_slice() {
+        [] => std::slice::from_ref(&directories.data),
+        logs => logs,
+    };
+    let note = |dir: &PathBuf| {
+        let kind = in_memory(dir)?;
+        let dir = dir.display();
+        Some(format!(
+            "{dir} lies on {kind}, in memory: the log does not survive a power cut"
+        ))
+    };
+    logs.iter().filter_map(note).collect()
 }
 
 fn describe(found: &Findings) -> String {

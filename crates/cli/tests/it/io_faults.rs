@@ -11,19 +11,19 @@ const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
 /// A server some of whose system calls can be made to fail.
-struct Faulty {
+pub struct Faulty {
     dir: tempfile::TempDir,
 }
 
 impl Faulty {
-    fn new() -> Faulty {
+    pub fn new() -> Faulty {
         Faulty {
             dir: tempfile::tempdir().unwrap(),
         }
     }
 
     /// Starts it; `rules` are calls, parts of paths and error numbers.
-    fn start(&self, rules: &[(&str, &str, i32)], extra: &[&str]) -> Server {
+    pub fn start(&self, rules: &[(&str, &str, i32)], extra: &[&str]) -> Server {
         let mut server = self.start_anyhow(rules, extra);
         server.await_ready();
         server
@@ -49,11 +49,11 @@ impl Faulty {
         self.dir.path().join("strike")
     }
 
-    fn strike(&self) {
+    pub fn strike(&self) {
         std::fs::write(self.switch(), "").unwrap();
     }
 
-    fn relent(&self) {
+    pub fn relent(&self) {
         std::fs::remove_file(self.switch()).unwrap();
     }
 }

@@ -85,13 +85,13 @@ fn settings_come_from_a_pipe_and_a_pipe_without_a_writer_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let fifo = dir.path().join("settings");
     make_fifo(&fifo);
-    let (code, said) = ends(&["config", "--config", arg(&fifo)]);
+    let (code, said) = ends(&["config", "--check", arg(&fifo)]);
     assert_eq!(code, 2, "{said}");
     assert!(
         said.contains("a FIFO that no process has written to"),
         "{said}"
     );
-    let line = "exec \"$0\" config --config <(echo 'maxclients = 77')";
+    let line = "exec \"$0\" config --print-effective --config <(echo 'maxclients = 77')";
     let mut command = Command::new("bash");
     command.args(["-c", line, crate::support::PERDURA]);
     let output = command.output().unwrap();

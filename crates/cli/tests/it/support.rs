@@ -70,9 +70,27 @@ impl Server {
 
     /// The same, with variables of the environment.
     pub fn spawn_with(data: &Path, extra: &[&str], variables: &[(&str, String)]) -> Server {
+        Server::spawn_by(Command::new(PERDURA), data, extra, variables)
+    }
+
+    /// Starts a server under limits of descriptors, `soft:hard`, and waits until it answers.
+    pub fn start_limited(limits: &str, data: &Path, extra: &[&str]) -> Server {
+        let mut by = Command::new("prlimit");
+        by.args([&format!("--nofile={limits}"), PERDURA]);
+        let mut server = Server::spawn_by(by, data, extra, &[]);
+        server.await_ready();
+        server
+    }
+
+    fn spawn_by(
+        mut program: Command,
+        data: &Path,
+        extra: &[&str],
+        variables: &[(&str, String)],
+    ) -> Server {
         let port = free_port();
         let stderr = std::env::temp_dir().join(format!("perdura-test-{port}.stderr"));
-        let child = Command::new(PERDURA)
+        let child = program
             .args([
                 "serve",
                 "--data",

@@ -13,14 +13,16 @@ use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use rustix::io::{Errno, ReadWriteFlags, pwritev, pwritev2};
 
 use crate::path::bytes_u64;
-use crate::{AlignedBuf, File, Through};
+
+use super::locks::id_of;
+use crate::{AlignedBuf, File, FileId, Through};
 
 /// Zeros are written from a buffer of this many bytes.
 pub(super) const ZEROS_BYTES: usize = 64 << 10;
 /// One write takes it so many times, and ends at a multiple of what that is.
 pub(super) const ZEROS_PER_WRITE: u64 = 16;
 
-/// Whether direct I/O alone is refused, so that the cache serves.
+/// Returns whether direct I/O alone is refused, so that the cache serves.
 pub(super) fn refuses_direct(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP))
 }
@@ -259,6 +261,12 @@ impl File for RealFile {
     fn direct_fd(&self) -> Option<BorrowedFd<'_>> {
         let direct = self.around.as_ref().filter(|_| self.is_direct());
         direct.map(AsFd::as_fd)
+    }
+
+    fn identity(&self) -> Result<Option<FileId>> {
+        let found = self.buffered.metadata();
+        let found = found.map_err(|e| self.error("stat", e))?;
+        Ok(Some(id_of(&found)))
     }
 
     fn path(&self) -> &str {

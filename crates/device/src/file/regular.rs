@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use crate::path::bytes_u64;
 
-/// How long a pipe may have no writer.
+/// The longest wait for a writer of a pipe.
 const WRITER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Opens a regular file, with `flags` added to those of `options`. Symbolic links are followed.

@@ -7,8 +7,8 @@ use perdura_base::Result;
 
 use super::names::Ino;
 use super::state::State;
-use crate::File;
 use crate::path::bytes_u64;
+use crate::{File, FileId};
 
 pub(super) struct SimFile {
     pub(super) state: Arc<Mutex<State>>,
@@ -51,6 +51,11 @@ impl File for SimFile {
 
     fn sync(&self) -> Result<()> {
         self.state.lock().sync(self.ino, &self.path, self.life)
+    }
+
+    fn identity(&self) -> Result<Option<FileId>> {
+        let number = self.ino;
+        Ok(Some(FileId { device: 0, number }))
     }
 
     fn path(&self) -> &str {

@@ -37,6 +37,7 @@ use std::io;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use perdura_base::checksum::crc32c;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Error, Result};
 
@@ -44,7 +45,7 @@ pub use plan::{CrashProfile, FaultPlan, SyncFailure};
 use state::{Meters, State, Storage};
 
 use crate::path::{bytes_u64, check_dir, check_file, name_in, parent};
-use crate::{Access, Disk, DurableQueue, File, Locks};
+use crate::{Access, Disk, DurableQueue, File, FileId, Locks};
 use file::SimFile;
 use queue::SimQueue;
 
@@ -356,6 +357,34 @@ impl Disk for SimDisk {
             life,
             path: path.to_owned(),
         }))
+    }
+
+    fn lock_present(&self, path: &str) -> Result<Option<Box<dyn Any + Send + Sync>>> {
+        let path = check_dir(path)?;
+        self.identity(path)?;
+        let mut state = self.state.lock();
+        if !state.locks.insert(path.to_owned()) {
+            return Err(Error::Locked { dir: self.name() });
+        }
+        Ok(Some(Box::new(Guard {
+            state: Arc::clone(&self.state),
+            life: self.life_of(&state),
+            path: path.to_owned(),
+        })))
+    }
+
+    /// A directory is never removed, so its path numbers it.
+    fn identity(&self, path: &str) -> Result<Option<FileId>> {
+        let path = check_dir(path)?;
+        let state = self.state.lock();
+        state.alive("stat", path, self.life_of(&state))?;
+        let names = &state.storage.names;
+        let found = names.live.get(path).map(|ino| (0, *ino));
+        let dir = || (1, u64::from(crc32c(path.as_bytes())));
+        let found = found.or_else(|| names.has_dir(path).then(dir));
+        let found = found.map(|(device, number)| FileId { device, number });
+        let missing = || Error::io("stat", path, io::ErrorKind::NotFound.into());
+        found.ok_or_else(missing).map(Some)
     }
 
     fn keep_locked(&self, locks: &Locks) {

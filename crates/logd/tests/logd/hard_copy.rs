@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use perdura_base::Error;
-use perdura_device::{FaultPlan, SimDisk};
+use perdura_device::{FaultPlan, FileDisk, SimDisk};
 use perdura_logd::{Logd, LogdOptions, LogdStats};
 use perdura_mirror::hard_copy::{list, read_back};
 use perdura_mirror::{Reply, Request};
@@ -99,4 +99,27 @@ fn a_full_disk_and_a_failed_write_stop_the_hard_copy_and_never_the_node() {
         assert!(matches!(Reply::decode(&pong), Ok(Reply::Pong { .. })));
         logd.stop();
     }
+}
+
+#[test]
+fn a_directory_that_is_removed_stops_the_hard_copy_and_its_lock_file_is_not_its_only_lock() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("copy");
+    let with = || LogdOptions {
+        hard_copy: Some(FileDisk::shared(&at).unwrap()),
+        ..options()
+    };
+    let (logd, said) = start(with());
+    let names = std::fs::read_dir(&at).unwrap();
+    let locks = names.map(|entry| entry.unwrap().path());
+    for lock in locks.filter(|path| path.extension().is_some_and(|end| end == "lock")) {
+        std::fs::remove_file(lock).unwrap();
+    }
+    let taken = Logd::start(with()).err();
+    assert!(matches!(taken, Some(Error::Locked { .. })), "{taken:?}");
+    std::fs::rename(&at, dir.path().join("aside")).unwrap();
+    said.wait_for("it is gone");
+    let mut writer = client(&logd);
+    writer.ask(&open(1, 0, 0)).unwrap();
+    logd.stop();
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use perdura_base::num::to_u64;
-use perdura_base::{Pos, Result};
-use perdura_device::{Access, Disk, File};
+use perdura_base::{Error, Pos, Result};
+use perdura_device::{Access, Disk, File, FileId, Locks};
 
 use super::codec::{HEAD_BYTES, Head, Piece, RingName};
 use super::found::list;
@@ -71,7 +71,9 @@ pub struct HardCopier {
     new_names: bool,
     bytes: Vec<u8>,
     piece: Vec<u8>,
-    _lock: Box<dyn std::any::Any + Send + Sync>,
+    /// The number of the directory that was locked.
+    root: Option<FileId>,
+    _locks: Locks,
 }
 
 impl HardCopier {
@@ -80,7 +82,10 @@ impl HardCopier {
     /// # Errors
     /// The disk's; that another node has the directory.
     pub fn new(disk: Arc<dyn Disk>) -> Result<(HardCopier, Vec<Found>)> {
-        let lock = disk.lock(LOCK)?;
+        // A lock file can be removed, so the directory is locked as well.
+        let mut locks: Locks = vec![disk.lock(LOCK)?];
+        locks.extend(disk.lock_present("")?);
+        let root = disk.identity("")?;
         let found = list(disk.as_ref())?;
         let full = found.iter().filter_map(|found| {
             let ring = found.ring.as_ref().ok()?;
@@ -98,7 +103,8 @@ impl HardCopier {
             bytes: Vec::new(),
             piece: Vec::new(),
             disk,
-            _lock: lock,
+            root,
+            _locks: locks,
         };
         Ok((copier, found))
     }
@@ -117,8 +123,9 @@ impl HardCopier {
     /// copied. The node is locked for one piece at a time.
     ///
     /// # Errors
-    /// The disk's. The machine is not to be stepped again.
+    /// The disk's; [`Error::Displaced`] if the directory has lost its name. The machine is not to be stepped again.
     pub fn step(&mut self, node: &Mutex<Node>) -> Result<u64> {
+        self.check_root()?;
         let (holdings, inc) = {
             let node = node.lock();
             (node.holdings(), node.inc())
@@ -138,6 +145,16 @@ impl HardCopier {
         self.stats.copied_bytes += copied;
         self.remove(&holdings)?;
         Ok(copied)
+    }
+
+    /// Fails if the path of the directory leads to another one or to none.
+    fn check_root(&self) -> Result<()> {
+        let what = match self.disk.identity("") {
+            Ok(found) if found != self.root => "another directory has its name",
+            Err(error) if error.is_not_found() || error.is_of_another_kind() => "it is gone",
+            Ok(_) | Err(_) => return Ok(()),
+        };
+        Err(Error::Displaced(format!("{}: {what}", self.disk.name())))
     }
 
     /// Copies a ring up to `to`.

@@ -512,7 +512,7 @@ fn leave(
 
 /// Replies with an engine's error, and remembers if the engine has stopped.
 pub(crate) fn failed(state: &mut State, error: &Error, out: &mut Out<'_>) {
-    if let Error::Stopped(why) | Error::Fenced(why) = error {
+    if let Error::Stopped(why) | Error::Fenced(why) | Error::Displaced(why) = error {
         state.stopped.get_or_insert_with(|| why.clone());
     }
     state.stats.errors += 1;

@@ -5,7 +5,7 @@ use crate::command::Told;
 use crate::command::server::info::everything;
 use crate::command::wait::{answer, serve};
 use crate::control::Message;
-use crate::engine::{Db, error_text};
+use crate::engine::{Db, Durability, error_text};
 use crate::options::ServeError;
 use crate::resp::reply::Out;
 use crate::state::{Stage, unix_seconds};
@@ -33,6 +33,9 @@ impl EventLoop {
                 }
                 for line in log_io_lines(&db) {
                     tracing::info!("{line}");
+                }
+                for line in in_memory_lines(&db, self.state.options.durability) {
+                    tracing::warn!("{line}");
                 }
                 tracing::info!("Ready to accept commands");
                 self.state.opened_at = unix_seconds();
@@ -86,6 +89,23 @@ impl EventLoop {
         }
         Ok(())
     }
+}
+
+/// Says which log streams lie in memory, unless replies do not wait for a disk anyway.
+fn in_memory_lines(db: &Db, durability: Durability) -> Vec<String> {
+    if durability == Durability::Mem {
+        return Vec::new();
+    }
+    let ways = db.log_ways();
+    let named = ways.iter().enumerate();
+    let named = named.filter_map(|(stream, way)| way.in_memory.map(|kind| (stream, kind)));
+    let line = |(stream, kind)| {
+        format!(
+            "log stream {stream} lies on {kind}, in memory: nothing that is acknowledged survives a power cut or \
+             a restart of this machine. Give a directory on a disk (--data or --log-dir)"
+        )
+    };
+    named.map(line).collect()
 }
 
 /// How the writes of each log stream become durable, and why so.

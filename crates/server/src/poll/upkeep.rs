@@ -73,7 +73,7 @@ impl EventLoop {
             }
             return;
         }
-        if self.state.connections.count() >= self.state.options.maxclients {
+        if !self.has_place() {
             self.state.stats.rejected += 1;
             if stream.handshaking() {
                 return;
@@ -98,6 +98,9 @@ impl EventLoop {
         if stream.handshaking() {
             let deadline = session.since + HANDSHAKE;
             self.handshakes.push_back((index, seat.id, deadline));
+        }
+        if !session.authenticated {
+            self.note_stranger(seat);
         }
         self.next_id += 1;
         self.state

@@ -21,6 +21,22 @@ pub const COUNT: Setting = row(
 )
 .live();
 
+pub const STRANGERS: Setting = row(
+    "maxclients-unauthenticated",
+    Group::Network,
+    Kind::Integer {
+        min: 1,
+        max: 4_294_967_295,
+    },
+    "The most clients at once that have not authenticated, where a password is needed. A newcomer beyond them, or \
+     beyond `maxclients`, takes the place of the one that has waited longest, if that has had a second.",
+    server!(|o| one(o.maxclients_unauthenticated), |o, v| number(
+        &mut o.maxclients_unauthenticated,
+        &v[0]
+    )),
+)
+.live();
+
 pub const TRACKED_KEYS: Setting = row(
         "tracking-table-max-keys",
         Group::Network,

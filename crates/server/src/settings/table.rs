@@ -222,6 +222,7 @@ pub static SETTINGS: &[Setting] = &[
     )
     .redis("unixsocket"),
     clients::COUNT,
+    clients::STRANGERS,
     clients::TRACKED_KEYS,
     clients::IDLE,
     clients::KEEPALIVE,

@@ -28,6 +28,7 @@ fn logs(dirs: &[PathBuf], streams: u8) -> Result<(Vec<Arc<dyn Disk>>, Locks), Er
         for name in names.iter().filter(|name| name.starts_with("LOCK")) {
             locks.push(disk.lock(name)?);
         }
+        locks.extend(disk.lock_present("")?);
         logs.push(disk);
     }
     if let [all] = &logs[..] {

@@ -1,13 +1,15 @@
 /* Makes system calls of a program fail, for tests: preload it with LD_PRELOAD.
  *
  * IO_FAULT_RULES holds rules "call path errno file", separated by ';': while `file` exists, `call`
- * (read, write, sync, unlink or rename) on a path that contains `path` fails with `errno`. A `write`
+ * (open, read, write, sync, unlink or rename) on a path that contains `path` fails with `errno`. A `write`
  * of more than one sector that is refused for want of space (ENOSPC, EDQUOT) writes its first
  * sector, as copy-on-write file systems may.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +45,16 @@ static int fault_of_fd(const char *call, int fd) {
 
 #define REAL(name) ((typeof(&name))dlsym(RTLD_NEXT, #name))
 #define REFUSE(error) do { if (error) { errno = error; return -1; } } while (0)
+
+int open64(const char *path, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    int error = fault("open", path);
+    REFUSE(error);
+    return REAL(open64)(path, flags, mode);
+}
 
 ssize_t pread64(int fd, void *to, size_t len, off_t at) {
     int error = fault_of_fd("read", fd);

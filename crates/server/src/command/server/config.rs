@@ -261,6 +261,15 @@ fn apply(state: &mut State, changes: &[(String, Target, String)]) -> Result<(), 
         return Err(whole(why));
     }
     let has = |name: &str| changed.contains(&name);
+    if has("maxclients") && draft.server.maxclients > state.clients_fit {
+        return Err(Refusal {
+            name: String::from("maxclients"),
+            why: format!(
+                "The operating system is not able to handle the specified number of clients, try with {}",
+                state.clients_fit
+            ),
+        });
+    }
     // All that may be refused comes before the first change.
     let limited = match state.db() {
         _ if !has("maxmemory") => None,

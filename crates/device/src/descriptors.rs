@@ -1,0 +1,51 @@
+//! The descriptors that the process may have.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Descriptors where the system names no limit; more than any process has.
+const MANY: u64 = 1 << 30;
+
+/// Raises the limit of descriptors as far as the system allows without rights, and returns the limit in
+/// force. Many systems start processes with a soft limit of 1,024 below a much higher hard one.
+#[must_use]
+pub fn raise_limit() -> u64 {
+    let hard = getrlimit(Resource::Nofile).maximum;
+    let wanted = Rlimit {
+        current: hard,
+        maximum: hard,
+    };
+    // A system that refuses leaves the soft limit, which is returned.
+    let _ = setrlimit(Resource::Nofile, wanted);
+    limit()
+}
+
+/// The limit of descriptors in force.
+#[must_use]
+pub fn limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(MANY)
+}
+
+/// Descriptors that are open now; 0 if the system does not say.
+#[must_use]
+pub fn open_count() -> u64 {
+    // The listing itself has one of them.
+    let listed = std::fs::read_dir("/proc/self/fd").map_or(1, Iterator::count);
+    u64::try_from(listed.saturating_sub(1)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_files_are_counted_and_stay_below_the_limit() {
+        let limit = raise_limit();
+        let files: Vec<_> = (0..64)
+            .map(|_| std::fs::File::open("/dev/null").unwrap())
+            .collect();
+        let open = open_count();
+        assert!((64..=limit).contains(&open), "{open} of {limit}");
+        assert_eq!(files.len(), 64);
+        assert_eq!(super::limit(), limit, "it is raised once");
+    }
+}

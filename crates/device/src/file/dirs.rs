@@ -1,0 +1,94 @@
+//! Directories that a disk keeps open.
+//!
+//! The log makes a new segment's name durable by a sync of its directory. A process without a free
+//! descriptor could not open the directory, and would count as one whose sync failed.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use perdura_base::{Error, Result};
+
+use super::locks::id_of;
+
+/// Directories that a disk keeps open; a database has fewer on each of its disks.
+const DIRS_MAX: usize = 8;
+
+/// Open directories, the one that was opened last at the end.
+#[derive(Debug, Default)]
+pub(super) struct OpenDirs(Mutex<VecDeque<(PathBuf, Arc<File>)>>);
+
+impl OpenDirs {
+    /// Makes the names in a directory durable.
+    ///
+    /// # Errors
+    /// An error of operation `open directory` if nothing was synced, else of `sync directory`.
+    pub(super) fn sync(&self, dir: &Path) -> Result<()> {
+        let named = |op, error| Error::io(op, dir.display().to_string(), error);
+        let open = self
+            .handle(dir)
+            .map_err(|error| named("open directory", error))?;
+        open.sync_all()
+            .map_err(|error| named("sync directory", error))
+    }
+
+    /// The open directory that has this path now.
+    fn handle(&self, dir: &Path) -> io::Result<Arc<File>> {
+        let mut open = self.0.lock();
+        let named = id_of(&fs::metadata(dir)?);
+        if let Some(at) = open.iter().position(|(path, _)| path == dir) {
+            let known = Arc::clone(&open[at].1);
+            if id_of(&known.metadata()?) == named {
+                return Ok(known);
+            }
+            // Another directory has the path by now.
+            open.remove(at);
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(libc::O_DIRECTORY);
+        let opened = Arc::new(options.open(dir)?);
+        if open.len() == DIRS_MAX {
+            open.pop_front();
+        }
+        open.push_back((dir.to_path_buf(), Arc::clone(&opened)));
+        assert!(
+            open.len() <= DIRS_MAX,
+            "{} directories are open",
+            open.len()
+        );
+        Ok(opened)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_stays_open_as_long_as_its_path_leads_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let dirs = OpenDirs::default();
+        fs::create_dir(at("a")).unwrap();
+        let first = dirs.handle(&at("a")).unwrap();
+        dirs.sync(&at("a")).unwrap();
+        assert!(Arc::ptr_eq(&first, &dirs.handle(&at("a")).unwrap()));
+        fs::rename(at("a"), at("b")).unwrap();
+        assert!(dirs.sync(&at("a")).unwrap_err().is_not_found());
+        fs::create_dir(at("a")).unwrap();
+        let second = dirs.handle(&at("a")).unwrap();
+        assert!(!Arc::ptr_eq(&first, &second), "the new directory is synced");
+        for number in 0..20 {
+            let path = at(&number.to_string());
+            fs::create_dir(&path).unwrap();
+            dirs.sync(&path).unwrap();
+        }
+        assert_eq!(dirs.0.lock().len(), DIRS_MAX);
+        fs::write(at("file"), "").unwrap();
+        assert!(dirs.sync(&at("file")).is_err());
+    }
+}

@@ -1,0 +1,75 @@
+//! Directories that lie in memory, where a sync makes nothing durable.
+//!
+//! A log on such a file system is taken for durable by everything above it, and is gone after a power cut. That is a
+//! way to run tests, and else a mistake to be pointed out.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{major, minor, statfs};
+
+/// The numbers by which the system names file systems.
+const TMPFS: u64 = 0x0102_1994;
+const RAMFS: u64 = 0x8584_58f6;
+const OVERLAY: u64 = 0x794c_7630;
+
+/// Returns the file system in memory that holds a directory; `None` if it is another one, or the system does not say.
+#[must_use]
+pub fn in_memory(dir: &Path) -> Option<&'static str> {
+    match kind(dir)? {
+        TMPFS => Some("tmpfs"),
+        RAMFS => Some("ramfs"),
+        OVERLAY => {
+            let meta = fs::metadata(dir).ok()?;
+            let device = format!("{}:{}", major(meta.dev()), minor(meta.dev()));
+            let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+            match kind(&upper_dir(&mounts, &device)?)? {
+                TMPFS => Some("an overlay on tmpfs"),
+                RAMFS => Some("an overlay on ramfs"),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+fn kind(dir: &Path) -> Option<u64> {
+    let found = statfs(dir).ok()?.f_type;
+    // A 32-bit number in a signed word.
+    Some(u64::from_ne_bytes(found.to_ne_bytes()) & 0xffff_ffff)
+}
+
+/// The directory to which an overlay with this device number writes.
+fn upper_dir(mounts: &str, device: &str) -> Option<PathBuf> {
+    let is_device = |line: &&str| line.split(' ').nth(2) == Some(device);
+    let line = mounts.lines().find(is_device)?;
+    let options = line.rsplit(' ').next()?.split(',');
+    let upper = options
+        .filter_map(|option| option.strip_prefix("upperdir="))
+        .next();
+    upper.map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_told_from_disks() {
+        if kind(Path::new("/dev/shm")) == Some(TMPFS) {
+            assert_eq!(in_memory(Path::new("/dev/shm")), Some("tmpfs"));
+        }
+        assert_eq!(in_memory(Path::new("/proc")), None);
+        assert_eq!(in_memory(Path::new("/no such directory")), None);
+    }
+
+    #[test]
+    fn an_overlay_writes_where_its_mount_says() {
+        let mounts = "22 28 0:20 / /proc rw,nosuid shared:1 - proc proc rw\n\
+            371 370 0:61 / / rw,relatime - overlay overlay rw,lowerdir=/l:/m,upperdir=/run/u,workdir=/w\n";
+        assert_eq!(upper_dir(mounts, "0:61"), Some(PathBuf::from("/run/u")));
+        assert_eq!(upper_dir(mounts, "0:20"), None);
+        assert_eq!(upper_dir(mounts, "9:9"), None);
+    }
+}

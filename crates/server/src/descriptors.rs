@@ -1,0 +1,127 @@
+//! Descriptors: how many clients fit beside the files of the database.
+//!
+//! A process that has no descriptor left cannot prepare a segment of its log, and every write waits. So
+//! clients get what is left when the rest has been reserved, and `maxclients` is lowered to that.
+
+use crate::engine::{Options, descriptors};
+use crate::options::{ServeError, ServerOptions};
+
+/// Descriptors of every server: standard streams, listeners, pollers, signals, locks, and a margin for newcomers
+/// that are turned away.
+const BASE: u64 = 40;
+/// Descriptors of a stream of the log. The segment that is written, the next one and one that is made are each open
+/// in two ways. Its directory, its lock, its ring and a reader of the log come on top.
+const STREAM: u64 = 12;
+/// A disk of images: both images' pages, each open in two ways, a directory, its locks.
+const IMAGE_DISK: u64 = 8;
+/// The archive: ten runs that are merged and the run that they make, the run that is written, a backup.
+const ARCHIVE: u64 = 40;
+/// The log's nodes: two connections to each of two, and memory that they share.
+const NODES: u64 = 16;
+/// The metrics: 32 connections, the listener, its poller, one that is turned away.
+const METRICS: u64 = 38;
+/// With fewer clients than these a server is of no use.
+const CLIENTS_LEAST: u64 = 8;
+
+/// The clients' share of the process's descriptors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// The limit of the process.
+    pub limit: u64,
+    /// Those that are not for clients.
+    pub reserved: u64,
+}
+
+impl Share {
+    /// Raises the limit as far as it goes, and reserves what the database and the rest need. Called before the
+    /// database is opened, and after the listeners are bound.
+    pub(crate) fn reserve(options: &ServerOptions, database: &Options) -> Share {
+        let limit = descriptors::raise_limit();
+        let images = database.image_dirs.len().max(1);
+        let parts = [
+            BASE.max(descriptors::open_count() + BASE / 2),
+            STREAM * u64::from(database.streams),
+            IMAGE_DISK * u64::try_from(images).unwrap_or(u64::MAX),
+            ARCHIVE * u64::from(database.archive.is_some()),
+            NODES * u64::from(database.nodes.is_some()),
+            METRICS * u64::from(options.metrics_listen.is_some()),
+        ];
+        let reserved = parts.iter().sum();
+        Share { limit, reserved }
+    }
+
+    /// The most clients.
+    pub(crate) fn clients_max(self) -> usize {
+        usize::try_from(self.limit.saturating_sub(self.reserved)).unwrap_or(usize::MAX)
+    }
+
+    /// Lowers `maxclients` to what fits, and returns what to say about it.
+    ///
+    /// # Errors
+    /// [`ServeError::Options`] if hardly any client fits.
+    pub(crate) fn fit(self, options: &mut ServerOptions) -> Result<Option<String>, ServeError> {
+        let Share { limit, reserved } = self;
+        let (wanted, fits) = (options.maxclients, self.clients_max());
+        let least = wanted.min(usize::try_from(CLIENTS_LEAST).unwrap_or(usize::MAX));
+        if fits < least {
+            return Err(ServeError::Options(format!(
+                "the process may have {limit} descriptors, and needs {reserved} beside its clients: raise the limit \
+                 (ulimit -n, LimitNOFILE=) to {} or more",
+                reserved + CLIENTS_LEAST
+            )));
+        }
+        if wanted <= fits {
+            return Ok(None);
+        }
+        options.maxclients = fits;
+        Ok(Some(format!(
+            "maxclients is lowered from {wanted} to {fits}: the process may have {limit} descriptors, of which \
+             {reserved} are reserved for the database. To serve more clients raise the limit (ulimit -n, LimitNOFILE=)"
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fit(limit: u64, maxclients: usize) -> Result<(usize, Option<String>), ServeError> {
+        let mut options = ServerOptions {
+            maxclients,
+            ..ServerOptions::default()
+        };
+        let reserved = 60;
+        let said = Share { limit, reserved }.fit(&mut options)?;
+        Ok((options.maxclients, said))
+    }
+
+    #[test]
+    fn clients_get_what_the_database_does_not_need() {
+        assert!(matches!(fit(20_000, 10_000), Ok((10_000, None))));
+        let (clients, said) = fit(1024, 10_000).expect("many fit");
+        assert_eq!(clients, 964);
+        assert!(said.is_some_and(|said| said.contains("from 10000 to 964")));
+        assert!(matches!(fit(256, 100), Ok((100, None))));
+        let Err(ServeError::Options(why)) = fit(64, 10_000) else {
+            panic!("four clients are too few")
+        };
+        assert!(why.contains("to 68 or more"), "{why}");
+        assert!(
+            matches!(fit(64, 4), Ok((4, None))),
+            "as many as were asked for"
+        );
+    }
+
+    #[test]
+    fn each_part_of_the_server_has_its_reserve() {
+        let (options, mut database) = (ServerOptions::default(), Options::new("unused"));
+        let bare = Share::reserve(&options, &database);
+        database.archive = Some("archive".into());
+        database.streams = 4;
+        let more = Share::reserve(&options, &database);
+        // Other tests of this process open and close files meanwhile.
+        let grown = more.reserved.saturating_sub(bare.reserved);
+        assert!(grown >= ARCHIVE, "{grown} more are reserved");
+        assert_eq!(bare.limit, more.limit);
+    }
+}

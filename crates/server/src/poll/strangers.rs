@@ -1,0 +1,64 @@
+//! Room for newcomers: how many clients may be connected, and how many of them without a password.
+//!
+//! A stranger can open connections and say nothing. So connections that have not authenticated are bounded
+//! by themselves where a password is needed, and none of them keeps another client out: the one that has
+//! waited longest goes.
+
+use super::EventLoop;
+use crate::pubsub::Seat;
+use std::time::{Duration, Instant};
+
+/// A client may take this long to authenticate, however many others come.
+const GRACE: Duration = Duration::from_secs(1);
+
+impl EventLoop {
+    /// Returns whether one more client may come. Where no place is left, closes the client that has waited
+    /// longest to authenticate.
+    pub(super) fn has_place(&mut self) -> bool {
+        let options = &self.state.options;
+        let (all, strangers) = (options.maxclients, options.maxclients_unauthenticated);
+        let is_full = self.state.connections.count() >= all;
+        // Newcomers are strangers, unless no password is needed.
+        let is_crowded = !self.state.acl.open() && self.state.strangers.len() >= strangers;
+        if !is_full && !is_crowded {
+            return true;
+        }
+        self.forget_known();
+        let is_crowded = !self.state.acl.open() && self.state.strangers.len() >= strangers;
+        (!is_full && !is_crowded) || self.close_stranger()
+    }
+
+    /// Notes a client that has to authenticate.
+    pub(super) fn note_stranger(&mut self, seat: Seat) {
+        self.state.strangers.push_back(seat);
+    }
+
+    /// Forgets the clients that have authenticated or have gone.
+    fn forget_known(&mut self) {
+        let connections = &self.state.connections;
+        self.state.strangers.retain(|seat| {
+            let found = connections.get(seat.index);
+            found.is_some_and(|c| c.session.seat == *seat && !c.session.authenticated)
+        });
+    }
+
+    /// Closes the client that has waited longest to authenticate and is not being judged. Returns whether there
+    /// was such a client.
+    fn close_stranger(&mut self) -> bool {
+        let now = Instant::now();
+        let connections = &self.state.connections;
+        let goes = self.state.strangers.iter().position(|seat| {
+            let found = connections.get(seat.index);
+            found.is_some_and(|c| !c.session.asks && now.duration_since(c.session.since) >= GRACE)
+        });
+        let Some(seat) = goes.and_then(|at| self.state.strangers.remove(at)) else {
+            return false;
+        };
+        let Some(connection) = self.state.connections.take(seat.index) else {
+            return false;
+        };
+        self.state.stats.rejected += 1;
+        self.close(seat.index, connection);
+        true
+    }
+}
