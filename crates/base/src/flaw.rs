@@ -264,6 +264,10 @@ pub enum Flaw {
     LibraryNotWritten,
     /// A waiting consumer is told of an entry before its delivery is durable.
     DeliveryShownEarly,
+    /// Access control judges the first key that an option names, and the command uses the last.
+    FirstTargetJudged,
+    /// A client that tracks prefixes is sent names that its user may not read.
+    HiddenNameTold,
     /// A receipt says that a write is on disk which neither is there nor does the receipt wait for it to be.
     ReceiptRoundedUp,
     /// A tree writes a page whose newest operation is not stable.

@@ -18,6 +18,7 @@
 //!
 //! `PERDURA_FUZZ_ONLY=youngest` leaves all commands out but streams, places, estimates, scripts and tracking.
 
+#[cfg(test)]
 mod limited;
 
 use crate::command::steps::Steps;
@@ -412,6 +413,14 @@ impl Fuzz {
     }
 }
 
+/// Waits for the command that runs beside the loop.
+fn land(state: &mut State) {
+    while state.beside.is_busy() {
+        state.land();
+        std::thread::yield_now();
+    }
+}
+
 fn run(seed: u64, inputs: u64, youngest: bool) {
     let dir = tempfile::tempdir().expect("a directory");
     let mut options = Options::new(dir.path().join("data"));
@@ -452,6 +461,7 @@ fn run(seed: u64, inputs: u64, youngest: bool) {
             }
             fuzz.number += 1;
             if fuzz.number.is_multiple_of(ROUND) {
+                land(&mut state);
                 state.begin_round();
                 while !state.jobs.is_empty() {
                     state.step_job();
@@ -469,6 +479,7 @@ fn run(seed: u64, inputs: u64, youngest: bool) {
                 assert_eq!(db.is_stopped(), None, "the database has stopped");
             }
         }
+        land(&mut state);
         for index in 0..CLIENTS {
             if let Some(connection) = state.connections.take(index) {
                 fuzz.disconnect(&mut state, connection);

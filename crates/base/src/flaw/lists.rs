@@ -153,10 +153,12 @@ impl Flaw {
     ];
 
     /// The flaws of the server, which no simulated run reaches.
-    pub const SERVER: [Flaw; 4] = [
+    pub const SERVER: [Flaw; 6] = [
         Flaw::MessageOfRerunKept,
         Flaw::LibraryNotWritten,
         Flaw::DeliveryShownEarly,
+        Flaw::FirstTargetJudged,
+        Flaw::HiddenNameTold,
         Flaw::ReceiptRoundedUp,
     ];
 

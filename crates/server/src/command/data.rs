@@ -2,6 +2,7 @@
 //! when the transaction has committed.
 
 mod host;
+mod judged;
 mod outcome;
 
 pub(crate) use host::Host;
@@ -11,8 +12,7 @@ pub(crate) use outcome::Outcome;
 use super::event::{Class, Event};
 use super::scripts::ran::Ran;
 use super::steps::{self, Progress, Step, Work};
-use super::{Command, DataFn, Keys, Run, flag, notice};
-use crate::acl::User;
+use super::{Command, DataFn, Run, flag, notice};
 #[cfg(doc)]
 use crate::ahead::AHEAD_KEYS;
 use crate::blocking::{Nothing, Wait};
@@ -180,27 +180,6 @@ impl<'a, 'tx> Data<'a, 'tx> {
             prepared: None,
             ran: None,
         }
-    }
-
-    /// Sets the user whose commands run. For a user who may not use every key, a command that uses an
-    /// undeclared key fails: a bug in its list of keys must not lead around access control.
-    pub(crate) fn run_for(&mut self, user: &User) {
-        self.keeps_to_keys |= !user.has_every_key();
-    }
-
-    /// Does a command's work with only the keys that it declares, if that matters.
-    fn with_keys<R>(
-        &mut self,
-        (command, args): (&Command, &Args<'_>),
-        work: impl FnOnce(&mut Self) -> R,
-    ) -> R {
-        if !self.keeps_to_keys || matches!(command.keys, Keys::All) || command.has(flag::SCRIPTS) {
-            return work(self);
-        }
-        self.tx.allow_only(command.key_args(args));
-        let done = work(self);
-        self.tx.allow_all_keys();
-        done
     }
 
     /// The client may not be kept waiting, as within MULTI.

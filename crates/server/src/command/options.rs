@@ -97,7 +97,11 @@ impl Grammar {
     }
 
     /// Returns where the arguments of the options of a role stand.
-    fn of<'a>(&self, args: &Args<'a>, role: Role) -> impl Iterator<Item = usize> + use<'a> {
+    pub(crate) fn of<'a>(
+        &self,
+        args: &Args<'a>,
+        role: Role,
+    ) -> impl Iterator<Item = usize> + use<'a> {
         let is = move |word: &Word| word.role == role;
         let found = self.walk(args);
         found.filter_map(move |found| found.word.filter(|word| is(word)).map(|_| found.at + 1))

@@ -7,6 +7,7 @@ use super::options::{Grammar, Role};
 use super::{DataFn, PlainFn, Run, wrong_arity};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
+use perdura_base::flaw::{Flaw, armed};
 
 /// What is true of a command, one bit each.
 pub(crate) mod flag {
@@ -405,7 +406,10 @@ impl Keys {
             }
             Keys::Sort(grammar) | Keys::Stored(grammar) => Places {
                 end: end.min(2),
-                more: grammar.last(args, Role::Target),
+                more: match armed(Flaw::FirstTargetJudged) {
+                    true => grammar.of(args, Role::Target).next(),
+                    false => grammar.last(args, Role::Target),
+                },
                 ..NO_PLACES
             },
             Keys::Streams { grammar, .. } => {

@@ -15,7 +15,7 @@
 //! PERDURA_ACL_COMMANDS=1000000 cargo test -p perdura-server --lib limited -- --nocapture
 //! ```
 
-use super::{CLIENTS, Fuzz, LIBRARY};
+use super::{CLIENTS, Fuzz, LIBRARY, land};
 use crate::acl::User;
 use crate::command::steps::Steps;
 use crate::command::wait::expire;
@@ -24,6 +24,9 @@ use crate::engine::{Db, Options, UNDECLARED_KEY};
 use crate::options::ServerOptions;
 use crate::state::{Stage, State};
 use crate::testbed::Testbed;
+use perdura_base::flaw::{Flaw, arm};
+use std::collections::VecDeque;
+use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -34,8 +37,12 @@ const RULES: &str = "on nopass +@all -@admin -@dangerous +sort +sort_ro +restore
 const VALUE: &str = "HiddenValue";
 /// The prefix of keys whose names the user does not know.
 const NAME: &str = "HiddenName";
+/// The beginning of each failure that shows a leak.
+const MARK: &str = "what the user does not have";
 /// Values are compared after so many inputs.
 const COMPARED: u64 = 16;
+/// The number of inputs that a failure shows.
+const SHOWN: usize = 48;
 /// A server lives for so many inputs.
 const INPUTS_PER_SERVER: u64 = 4000;
 /// The administrator's client; the others are the user's.
@@ -43,6 +50,10 @@ const ROOT: usize = 0;
 
 /// Strings, lists, hashes, sets, sorted sets, places and streams.
 const TYPES: &[u8] = b"slhezgx";
+
+/// Requests that may name several targets, of which one counts: each `T` is one, or nothing.
+const TARGETS: &str = "GEORADIUS K 13.36 38.11 100 km T O T|GEORADIUSBYMEMBER K 1 100 km T T O|SORT K T O T\
+    |SORT K O T T|XREADGROUP COUNT 1 GROUP STREAMS STREAMS O STREAMS K K > >";
 
 /// Requests. `K` is a key, `C` how many follow, `O` an option with its arguments, `N` a number.
 const TEMPLATES: &str = "GEORADIUS K 13.36 38.11 100 km O O O|GEORADIUSBYMEMBER K 1 100 km O O O\
@@ -89,8 +100,8 @@ struct Limited {
     root: Arc<User>,
     /// What the administrator last saw of the hidden keys.
     seen: Vec<Vec<u8>>,
-    /// Inputs since then.
-    recent: Vec<Vec<u8>>,
+    /// The newest inputs.
+    recent: VecDeque<Vec<u8>>,
     /// Replies, those among them that are denials, and pushes.
     counts: [u64; 3],
 }
@@ -158,7 +169,7 @@ impl Limited {
             user: Arc::new(user),
             root: Arc::new(User::all_powerful(b"root")),
             seen: Vec::new(),
-            recent: Vec::new(),
+            recent: VecDeque::new(),
             counts: [0; 3],
         }
     }
@@ -201,6 +212,12 @@ impl Limited {
                     to.push(count.to_string().into_bytes());
                 }
                 "N" => to.push(self.fuzz.rng.u8(..4).to_string().into_bytes()),
+                "T" => {
+                    if self.fuzz.rng.u8(..4) > 0 {
+                        let target = self.pick("STORE K|STORE K|STOREDIST K");
+                        self.expand(target, kind, to);
+                    }
+                }
                 "O" => {
                     if self.fuzz.rng.bool() {
                         let option = self.pick(OPTIONS);
@@ -242,7 +259,11 @@ impl Limited {
             0 | 1 => request = words(self.pick(OFTEN)),
             2..5 => request = self.any(kind),
             _ => {
-                let template = self.pick(TEMPLATES);
+                let list = match self.fuzz.rng.u8(..5) {
+                    0 => TARGETS,
+                    _ => TEMPLATES,
+                };
+                let template = self.pick(list);
                 // Places are sorted sets; SORT is for lists, sets and sorted sets.
                 let kind = match template.as_bytes() {
                     [b'G', b'E', b'O', ..] => b'g',
@@ -336,6 +357,8 @@ impl Limited {
             // Redis lets XREADGROUP change what may only be read, and XCLAIM read what may only be written.
             return;
         }
+        // What was changed without leave must not become what is expected.
+        self.compare(state, around);
         if self.fuzz.rng.u8(..4) == 0 {
             self.root(state, around, "SELECT 1");
         }
@@ -344,7 +367,6 @@ impl Limited {
         self.root(state, around, &format!("PUBLISH {NAME} {VALUE}"));
         self.look(state);
         self.seen = self.hidden(state, around);
-        self.recent.clear();
     }
 
     /// Lets a client of the user send something.
@@ -369,7 +391,10 @@ impl Limited {
         connection.take(state, &input);
         connection.account(state);
         state.connections.put(index, connection);
-        self.recent.push(input);
+        self.recent.push_back(input);
+        if self.recent.len() > SHOWN {
+            self.recent.pop_front();
+        }
         self.look(state);
     }
 
@@ -383,7 +408,11 @@ impl Limited {
             connection.account(state);
             state.connections.put(index, connection);
             for mark in [VALUE, NAME, UNDECLARED_KEY] {
-                assert!(!holds(&told, mark), "{}", told.escape_ascii());
+                assert!(
+                    !holds(&told, mark),
+                    "{MARK}: shown in {}",
+                    told.escape_ascii()
+                );
             }
             self.counts[0] += u64::from(!told.is_empty());
             self.counts[1] += u64::from(holds(&told, "NOPERM") || holds(&told, "can't access"));
@@ -394,18 +423,16 @@ impl Limited {
     fn compare(&mut self, state: &mut State, around: &Testbed) {
         let seen = self.hidden(state, around);
         for (before, now) in self.seen.iter().zip(&seen) {
-            assert_eq!(
-                before.escape_ascii().to_string(),
-                now.escape_ascii().to_string()
-            );
+            let [before, now] = [before, now].map(|bytes| bytes.escape_ascii());
+            assert_eq!(before.to_string(), now.to_string(), "{MARK}: changed");
         }
-        assert_eq!(self.seen.len(), seen.len(), "a key has come or gone");
-        self.recent.clear();
+        assert_eq!(self.seen.len(), seen.len(), "{MARK}: it has come or gone");
     }
 }
 
 /// What the loop does between requests.
 fn turn(state: &mut State, around: &Testbed) {
+    land(state);
     state.begin_round();
     while !state.jobs.is_empty() {
         state.step_job();
@@ -458,7 +485,7 @@ fn run(seed: u64, inputs: u64) {
         }
         limited.prepare(&mut state, &around);
         for _ in 0..INPUTS_PER_SERVER.min(inputs - limited.fuzz.number) {
-            match limited.fuzz.rng.u8(..12) {
+            match limited.fuzz.rng.u8(..20) {
                 0 => limited.administer(&mut state, &around),
                 _ => limited.act(&mut state),
             }
@@ -470,6 +497,7 @@ fn run(seed: u64, inputs: u64) {
                 assert_eq!(db.is_stopped(), None, "the database has stopped");
             }
         }
+        turn(&mut state, &around);
         for index in 0..CLIENTS {
             if let Some(connection) = state.connections.take(index) {
                 limited.fuzz.disconnect(&mut state, connection);
@@ -523,4 +551,21 @@ fn a_user_limited_to_a_prefix_has_nothing_else() {
     let number = |name: &str| std::env::var(name).ok()?.parse().ok();
     let inputs = number("PERDURA_ACL_COMMANDS").unwrap_or(10_000);
     run(number("PERDURA_FUZZ_SEED").unwrap_or(1), inputs);
+}
+
+#[test]
+fn a_seeded_bug_of_access_control_is_noticed() {
+    for flaw in [Flaw::FirstTargetJudged, Flaw::HiddenNameTold] {
+        arm(Some(flaw));
+        let ran = catch_unwind(|| run(1, 10_000));
+        arm(None);
+        let Err(panic) = ran else {
+            panic!("{flaw:?} is not noticed");
+        };
+        let text = panic.downcast_ref::<String>().map_or("", String::as_str);
+        assert!(
+            text.contains(MARK),
+            "{flaw:?} is not noticed by what shows: {text}"
+        );
+    }
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 
 mod dead;
 mod gone;
+mod keys;
 mod rungs;
 mod unsynced;
 

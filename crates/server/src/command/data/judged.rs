@@ -1,0 +1,32 @@
+//! The keys that a command may use: those that access control has judged.
+
+use super::Data;
+use crate::acl::User;
+use crate::command::{Command, Keys, flag};
+use crate::resp::parse::Args;
+use perdura_base::flaw::{Flaw, armed};
+
+impl Data<'_, '_> {
+    /// Sets the user whose commands run. For a user who may not use every key, a command that uses an
+    /// undeclared key fails: a bug in its list of keys must not lead around access control.
+    pub(crate) fn run_for(&mut self, user: &User) {
+        self.keeps_to_keys |= !user.has_every_key();
+    }
+
+    /// Does a command's work with only the keys that it declares, if that matters.
+    pub(super) fn with_keys<R>(
+        &mut self,
+        (command, args): (&Command, &Args<'_>),
+        work: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        let any_key = matches!(command.keys, Keys::All) || command.has(flag::SCRIPTS);
+        // The effects alone must show that bug, too.
+        if !self.keeps_to_keys || any_key || armed(Flaw::FirstTargetJudged) {
+            return work(self);
+        }
+        self.tx.allow_only(command.key_args(args));
+        let done = work(self);
+        self.tx.allow_all_keys();
+        done
+    }
+}
