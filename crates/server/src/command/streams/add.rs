@@ -9,6 +9,7 @@ use crate::engine::types::number::parse_i64;
 use crate::engine::types::stream::{Id, Threshold, Trim, Writing};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
+use perdura_base::num::to_u64;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
@@ -244,6 +245,7 @@ fn xdel(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         out.count(0);
         return Ok(());
     };
+    data.heavy(to_u64(args.len()))?;
     let ids: Result<Vec<Id>, Stop> = args.from(2).map(|text| strict_id(text, 0)).collect();
     let mut deleted = 0;
     for id in ids? {

@@ -9,6 +9,7 @@ use crate::engine::types::number::parse_i64;
 use crate::engine::types::stream::{Consumer, Group, Id, Pending, Writing};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
+use perdura_base::num::to_u64;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
@@ -202,6 +203,7 @@ fn xclaim(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         }
         at += 1;
     }
+    data.heavy(to_u64(ids.len()))?;
     group.last = group.last.max(last);
     let delivered = if (0..=now).contains(&delivered) {
         delivered

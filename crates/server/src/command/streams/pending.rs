@@ -9,6 +9,7 @@ use crate::engine::types::number::parse_i64;
 use crate::engine::types::stream::{Group, Id, Pending, Stream, Writing};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
+use perdura_base::num::to_u64;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
@@ -36,6 +37,7 @@ fn xack(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         out.count(0);
         return Ok(());
     };
+    data.heavy(to_u64(args.len()))?;
     let ids: Result<Vec<Id>, Stop> = args.from(3).map(|text| strict_id(text, 0)).collect();
     let acknowledged = writing.acknowledge(data.tx, (name, &mut group), &ids?)?;
     writing.finish(data.tx)?;
