@@ -171,6 +171,14 @@ mod tests {
     use anyhow::Context;
 
     #[test]
+    fn only_a_reader_of_stdout_that_has_gone_is_no_failure() {
+        use std::io::{Error, ErrorKind::BrokenPipe};
+        let is_quiet = |error: Error| is_closed_pipe(&anyhow::Error::new(error).context("x"));
+        assert!(is_quiet(Error::new(BrokenPipe, output::ReaderGone)));
+        assert!(!is_quiet(Error::from(BrokenPipe)), "a server's connection");
+    }
+
+    #[test]
     fn what_the_system_said_is_told_once() {
         let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
         let error = anyhow::Error::new(perdura::Error::io("open", "anchor", missing()))

@@ -80,7 +80,7 @@ pub fn start_log(options: &ServerOptions) -> Result<()> {
 /// Says why the verb fails: in the log if there is one, or else on stderr.
 pub fn error(text: &str) {
     match perdura_logging::is_running() {
-        true => tracing::error!("{text}"),
+        true => tracing::error!(target: "cli", "{text}"),
         false => note(&format!("perdura: {text}")),
     }
 }
@@ -88,7 +88,7 @@ pub fn error(text: &str) {
 /// Says what an operator should know although the verb continues: in the log if there is one, or else on stderr.
 pub fn warning(text: &str) {
     match perdura_logging::is_running() {
-        true => tracing::warn!("{text}"),
+        true => tracing::warn!(target: "cli", "{text}"),
         false => note(&format!("perdura: {text}")),
     }
 }

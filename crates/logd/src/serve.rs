@@ -510,12 +510,15 @@ pub fn serve(options: LogdOptions) -> Result<()> {
         signal_hook::low_level::pipe::register(signal, end).map_err(signals)?;
     }
     let logd = Logd::start(options)?;
-    tell(&[NotifyState::Ready, NotifyState::Status("Serving")]);
+    let mut is_told = tell(&[NotifyState::Ready, NotifyState::Status("Serving")]);
     let mut told = LogdStats::default();
     loop {
         let mut fds = [PollFd::new(&ours, PollFlags::IN)];
         if poll(&mut fds, Some(&STATUS_EVERY)).is_ok_and(|ready| ready > 0) {
             break;
+        }
+        if !is_told {
+            is_told = tell(&[NotifyState::Ready, NotifyState::Status("Serving")]);
         }
         let stats = logd.stats();
         if stats != told {
@@ -540,9 +543,9 @@ pub fn serve(options: LogdOptions) -> Result<()> {
     Ok(())
 }
 
-/// Tells the service manager. One that does not listen is no reason to stop.
-fn tell(state: &[NotifyState<'_>]) {
-    let _ = sd_notify::notify(state);
+/// Tells the service manager. Returns whether it could be told: one that does not read is no reason to wait.
+fn tell(state: &[NotifyState<'_>]) -> bool {
+    perdura_logging::notify(state).is_ok()
 }
 
 #[cfg(test)]

@@ -4,11 +4,14 @@
 //! the lines ([`writer`]). While stderr takes nothing (a full disk, a pipe that is not read), lines are dropped and
 //! counted, and the next line that can be written says how many were lost. No failure of stderr reaches the process.
 //!
+//! Messages to the service manager are here for the like reason ([`notify`]).
+//!
 //! The macros of `tracing` are used everywhere above the storage crates. A program that embeds the database chooses its own
 //! subscriber or has none; only `perdura`'s long-running verbs call [`start`].
 
 mod capture;
 mod line;
+mod manager;
 mod panics;
 mod queue;
 mod settings;
@@ -16,6 +19,7 @@ mod subscriber;
 mod writer;
 
 pub use capture::Capture;
+pub use manager::notify;
 pub use settings::{LogFormat, LogLevel};
 
 use std::io;

@@ -46,7 +46,7 @@ mod tests {
         let lines = log.lines();
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(
-            lines[0].contains(" ERROR panic: two\\nlines thread="),
+            lines[0].contains(" ERROR panic: two\\nlines place="),
             "{lines:?}"
         );
         assert!(lines[0].contains("panics.rs:"), "{lines:?}");

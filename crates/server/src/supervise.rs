@@ -7,7 +7,11 @@
 use crate::loading;
 use crate::state::{Stage, State};
 use sd_notify::NotifyState;
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
+
+/// The status of a server that is ready.
+const SERVING: &str = "Serving";
 
 /// The service manager.
 #[derive(Debug)]
@@ -38,9 +42,11 @@ impl Supervisor {
         }
         let mut message = first.to_vec();
         message.push(NotifyState::Status(&status));
-        // A service manager that does not listen is no reason to stop.
-        let _ = sd_notify::notify(&message);
-        self.said = status;
+        // One that reads nothing now is told with the next tick; one that has gone is no reason to stop.
+        let sent = perdura_logging::notify(&message);
+        if !sent.is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+            self.said = status;
+        }
     }
 
     /// Says where the server stands; to be called now and then.
@@ -50,7 +56,7 @@ impl Supervisor {
             && self.heard.is_none_or(|at| now.duration_since(at) >= every)
         {
             self.heard = Some(now);
-            let _ = sd_notify::notify(&[NotifyState::Watchdog]);
+            let _ = perdura_logging::notify(&[NotifyState::Watchdog]);
         }
         match (&state.stage, &state.stopped) {
             (_, Some(why)) => self.tell(format!("Stopped: {why}"), &[]),
@@ -59,8 +65,8 @@ impl Supervisor {
                 self.tell(loading::status(progress, elapsed), &[]);
             }
             (Stage::Ready(_), None) if !self.ready => {
-                self.ready = true;
-                self.tell(String::from("Serving"), &[NotifyState::Ready]);
+                self.tell(String::from(SERVING), &[NotifyState::Ready]);
+                self.ready = self.said == SERVING;
             }
             (Stage::Ready(_), None) => {}
         }

@@ -227,7 +227,7 @@ impl Virtual {
                 Progress::Done(made) => {
                     let header = made.backup.header;
                     tracing::info!(
-                        "backup {}: the state of epoch {}",
+                        target: "cli", "backup {}: the state of epoch {}",
                         header.id.name(),
                         header.id.end
                     );
@@ -278,7 +278,7 @@ pub fn run(args: &Run) -> Result<()> {
     loop {
         let step = agent.step(now_us()).and_then(|step| {
             if !at_work {
-                tracing::info!("the agent works on the archive in {shown}");
+                tracing::info!(target: "cli", "the agent works on the archive in {shown}");
                 at_work = true;
             }
             let more = backups.step(agent.store())?;
@@ -287,7 +287,7 @@ pub fn run(args: &Run) -> Result<()> {
         match step {
             Ok((UpkeepStep::Merger(MergerStep::Idle), false)) => {
                 if !told.is_empty() {
-                    tracing::info!("{shown}: the archive's disk works again");
+                    tracing::info!(target: "cli", "{shown}: the archive's disk works again");
                 }
                 (pause, told) = (PAUSE, String::new());
                 std::thread::sleep(LOOK_EVERY);
@@ -299,7 +299,7 @@ pub fn run(args: &Run) -> Result<()> {
             Err(error) => {
                 let what = error.to_string();
                 if what != told {
-                    tracing::warn!("{shown}: {what}; it is tried again");
+                    tracing::warn!(target: "cli", "{shown}: {what}; it is tried again");
                     told = what;
                 }
                 std::thread::sleep(pause);
@@ -318,12 +318,14 @@ fn say(step: &UpkeepStep) {
             bytes_out,
             ..
         })) => tracing::info!(
-            "merged {inputs} runs of {bytes_in} bytes: {} of {bytes_out}",
+            target: "cli", "merged {inputs} runs of {bytes_in} bytes: {} of {bytes_out}",
             id.name()
         ),
-        UpkeepStep::Merger(MergerStep::GivenUp(id, why)) => tracing::warn!("{}: {why}", id.name()),
+        UpkeepStep::Merger(MergerStep::GivenUp(id, why)) => {
+            tracing::warn!(target: "cli", "{}: {why}", id.name())
+        }
         UpkeepStep::Removed(removed) if *removed != Removed::default() => {
-            tracing::info!("removed {} backups, {} runs", removed.backups, removed.runs);
+            tracing::info!(target: "cli", "removed {} backups, {} runs", removed.backups, removed.runs);
         }
         UpkeepStep::Merger(MergerStep::Idle | MergerStep::Worked)
         | UpkeepStep::Looked

@@ -76,7 +76,7 @@ pub fn run(args: &Args) -> Result<()> {
     let options = settings.server;
     output::start_log(&options)?;
     for note in notes {
-        tracing::warn!("{note}");
+        tracing::warn!(target: "cli", "{note}");
     }
     let addresses = options.listen.iter().chain(&options.tls_listen);
     let socket = options.unix_socket.iter();
@@ -85,7 +85,7 @@ pub fn run(args: &Args) -> Result<()> {
         .chain(socket.map(|path| path.display().to_string()))
         .collect();
     tracing::info!(
-        "perdura {} on {}, to be reached at {}",
+        target: "cli", "perdura {} on {}, to be reached at {}",
         env!("CARGO_PKG_VERSION"),
         database.data.display(),
         places.join(", ")

@@ -64,7 +64,7 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn runs_of(archive: &Path) -> usize {
+pub fn runs_of(archive: &Path) -> usize {
     let status = done(&["archive", "status", "--archive", arg(archive), "--json"]);
     let runs = status.split("\"runs\": ").nth(1).unwrap();
     runs.split(',').next().unwrap().parse().unwrap()

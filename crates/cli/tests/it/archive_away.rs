@@ -120,6 +120,7 @@ fn an_archive_that_was_away_under_full_writes_gets_everything() {
             seen.is_over.store(true, Ordering::Relaxed);
         });
         check(&server, &seen);
+        server.await_line("Archive away", &["Archive away"]);
         server.kill();
         server = Server::start(&data, &settings);
         check(&server, &seen);
@@ -152,6 +153,8 @@ fn an_archive_that_was_away_under_full_writes_gets_everything() {
         Reply::Status("OK".into())
     );
     wait_until(&server, "alarm", str::is_empty);
+    let back = "Archive back: it has all runs";
+    server.await_line(back, &[back]);
     server.stop();
     restore(&archive, &to);
     let digests = [&data, &to].map(|dir| done(&["digest", "--data", arg(dir)]));

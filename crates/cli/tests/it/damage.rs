@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use perdura_base::num::to_u64;
 use perdura_wal::block::HEADER_BYTES;
 
-use crate::support::{Reply, Server, arg, ended};
+use crate::support::{Reply, Server, arg, ended, reason_in};
 
 /// A stopped database of a few hundred rows with both images complete and some log behind them.
 fn database(dir: &Path) -> PathBuf {
@@ -70,7 +70,7 @@ fn verify_finds(data: &Path, file: &str) {
 /// `verify`, a dry run and serving refuse with exit code 3 and the same line, which is returned.
 fn all_refuse(data: &Path) -> String {
     let reason = |text: &str| {
-        let lines = text.lines().filter(|line| line.starts_with("perdura: "));
+        let lines = text.lines().filter_map(reason_in);
         let told: Vec<&str> = lines.filter(|line| !line.contains("nothing was")).collect();
         assert_eq!(told.len(), 1, "{text}");
         told[0].to_owned()

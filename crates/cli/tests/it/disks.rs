@@ -148,6 +148,8 @@ fn a_full_disk_stops_writes_keeps_reads_loses_nothing_and_resumes() {
         );
         std::thread::sleep(Duration::from_millis(20));
     }
+    let resumed = "The log has room again: writes resume";
+    server.await_line(resumed, &["The log has no room", resumed]);
     server.kill();
     let server = Server::start(&data, &extra);
     let mut client = server.connect().unwrap();

@@ -208,6 +208,8 @@ fn an_anchor_refused_for_want_of_space_delays_and_a_failed_one_stops_a_start_wit
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(client.ask(&["SAVE"]).unwrap(), ok);
+    let again = "Writing the anchor works again";
+    server.await_line(again, &["Writing the anchor failed", again]);
     server.kill();
 
     faulty.strike();

@@ -73,7 +73,7 @@ fn the_nodes_of_a_pair_start_in_any_order_and_one_that_ends_is_missed_once() {
     let mut first = start("127.0.0.1:0", &late);
     let warning = first.says();
     assert!(
-        warning.contains("Warning") && warning.contains(&late),
+        warning.contains("WARN logd: The peer") && warning.contains(&late),
         "{warning}"
     );
 

@@ -41,6 +41,7 @@ mod mirrored_tls;
 mod model;
 mod mounts;
 mod node_processes;
+mod operators;
 mod ordered;
 mod packaging;
 mod power_sectors;

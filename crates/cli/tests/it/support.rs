@@ -34,6 +34,12 @@ pub fn ended(args: &[&str]) -> (i32, String) {
     )
 }
 
+/// The reason of a failure in a line on stderr: words of a verb, or an event of the log.
+pub fn reason_in(line: &str) -> Option<&str> {
+    let of_log = || line.split_once(" ERROR cli: ").map(|(_, reason)| reason);
+    line.strip_prefix("perdura: ").or_else(of_log)
+}
+
 /// A path as an argument.
 pub fn arg(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -137,6 +143,20 @@ impl Server {
     /// What it has written to stderr.
     pub fn said(&self) -> String {
         std::fs::read_to_string(&self.stderr).unwrap_or_default()
+    }
+
+    /// Waits until its log has a line with `words`, and checks that each of `once` is in one line alone.
+    pub fn await_line(&self, words: &str, once: &[&str]) {
+        let begin = Instant::now();
+        while !self.said().contains(words) {
+            assert!(begin.elapsed() < PATIENCE, "{words}: {}", self.said());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let said = self.said();
+        for words in once {
+            let count = said.lines().filter(|line| line.contains(words)).count();
+            assert_eq!(count, 1, "{words}: {said}");
+        }
     }
 
     pub fn pid(&self) -> u32 {

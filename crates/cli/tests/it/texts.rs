@@ -3,14 +3,14 @@
 
 use std::path::Path;
 
-use crate::support::{Reply, Server, arg, ended};
+use crate::support::{Reply, Server, arg, ended, reason_in};
 
 /// What the command says on stderr as its reason, and its exit code.
 fn reason(args: &[&str]) -> (i32, String) {
     let (code, text) = ended(args);
     let lines: Vec<&str> = text
         .lines()
-        .filter_map(|line| line.strip_prefix("perdura: "))
+        .filter_map(reason_in)
         .filter(|line| !line.starts_with("nothing was changed") && !line.starts_with("see --help"))
         .collect();
     assert_eq!(lines.len(), 1, "{args:?}: {text}");
@@ -135,7 +135,7 @@ fn every_verb_says_a_directory_in_a_files_place_once_and_repair_does_without_it(
             let (code, text) = ended(&args);
             let told: Vec<&str> = text
                 .lines()
-                .filter(|line| line.starts_with("perdura: "))
+                .filter(|line| reason_in(line).is_some())
                 .collect();
             assert!(code == 0 || !told.is_empty(), "{args:?}: {text}");
             for line in told {

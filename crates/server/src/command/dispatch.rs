@@ -515,6 +515,9 @@ pub(crate) fn failed(state: &mut State, error: &Error, out: &mut Out<'_>) {
     if let Error::Stopped(why) | Error::Fenced(why) | Error::Displaced(why) = error {
         state.stopped.get_or_insert_with(|| why.clone());
     }
+    if matches!(error, Error::LogFull(_)) {
+        state.conditions.note_refusal();
+    }
     state.stats.errors += 1;
     out.error(&error_text(error));
 }

@@ -10,6 +10,8 @@ use tracing::Level;
 pub(crate) struct Conditions {
     /// Whether the log has no room.
     log_full: bool,
+    /// Whether a write was refused for want of room since the last look, which the state at a look may miss.
+    refused: bool,
     /// Where runs go while there is an archive: `none`, `waiting` or `draining`, as in INFO.
     backlog: String,
     /// Runs that wait for the archive.
@@ -28,14 +30,21 @@ impl Conditions {
         let backlog = backlog.unwrap_or_default();
         Conditions {
             log_full: stats.log.disk_full,
+            refused: false,
             backlog: backlog.state.into(),
             runs: backlog.runs,
             alarm: db.alarm(),
         }
     }
 
+    /// Notes that a write was refused because the log has no room.
+    pub(crate) fn note_refusal(&mut self) {
+        self.refused = true;
+    }
+
     /// Takes the present conditions over. Returns the lines about those that have changed.
-    fn replace(&mut self, now: Conditions) -> Vec<Said> {
+    fn replace(&mut self, mut now: Conditions) -> Vec<Said> {
+        now.log_full |= self.refused;
         let mut lines = Vec::new();
         if now.log_full != self.log_full {
             lines.push(match now.log_full {
@@ -142,7 +151,11 @@ impl EventLoop {
     /// Reports how the view of the log's nodes has changed.
     pub(super) fn tell_views(&self) {
         for line in self.state.db().map(Db::take_views).unwrap_or_default() {
-            tracing::warn!("The log's nodes: {line}");
+            // A node that is back, or a trouble or a change of what acknowledgements rest on.
+            match line.ends_with("takes blocks") {
+                true => tracing::info!("The log's nodes: {line}"),
+                false => tracing::warn!("The log's nodes: {line}"),
+            }
         }
     }
 }
@@ -215,6 +228,17 @@ mod tests {
                 .all(|(line, start)| line.starts_with(start));
             assert!(all, "{number}: {lines:?}");
         }
+    }
+
+    #[test]
+    fn a_disk_that_is_full_between_two_looks_alone_is_reported_too() {
+        let mut known = Conditions::default();
+        known.note_refusal();
+        let full = known.replace(Conditions::default());
+        assert!(matches!(&full[..], [(Level::ERROR, _)]), "{full:?}");
+        let resumed = known.replace(Conditions::default());
+        assert!(matches!(&resumed[..], [(Level::INFO, _)]), "{resumed:?}");
+        assert!(known.replace(Conditions::default()).is_empty());
     }
 
     #[test]
