@@ -2,10 +2,11 @@
 
 use crate::options::{ServeError, ServerOptions};
 use crate::tls::TlsStream;
+use crate::tls::pool::Step;
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
-use rustls::ServerConfig;
+use rustls::{ServerConfig, ServerConnection};
 use socket2::{Domain, SockAddr, SockRef, TcpKeepalive, Type};
 use std::fs;
 use std::io::{self, Read, Write};
@@ -17,6 +18,8 @@ use std::time::Duration;
 
 /// Probes without an answer after which a peer is gone.
 const PROBES_MAX: u32 = 3;
+/// The newcomers that the system keeps until they are accepted. Beyond, it drops them, and they try again after a second.
+const BACKLOG: i32 = 1024;
 
 /// A listening socket.
 #[derive(Debug)]
@@ -53,7 +56,11 @@ impl Listener {
     pub(crate) fn bind_all(options: &ServerOptions) -> Result<Vec<Listener>, ServeError> {
         let mut all = Vec::new();
         let bind = |address: &SocketAddr| {
-            TcpListener::bind(*address).map_err(|source| ServeError::Bind {
+            let bound = TcpListener::bind(*address).and_then(|listener| {
+                SockRef::from(&listener).listen(BACKLOG)?;
+                Ok(listener)
+            });
+            bound.map_err(|source| ServeError::Bind {
                 address: address.to_string(),
                 source,
             })
@@ -265,6 +272,25 @@ impl Stream {
     /// Whether the client has yet to prove that it speaks TLS.
     pub(crate) fn handshaking(&self) -> bool {
         matches!(self, Stream::Tls(stream) if stream.handshaking())
+    }
+
+    /// The session of a client in its handshake, if there is something for the threads to look at.
+    pub(crate) fn take_step(&mut self) -> Option<Box<ServerConnection>> {
+        match self {
+            Stream::Tls(stream) => stream.take_step(),
+            Stream::Tcp(_) | Stream::Unix(_) => None,
+        }
+    }
+
+    /// Takes a session back from the threads.
+    ///
+    /// # Errors
+    /// The client broke the protocol, or is gone.
+    pub(crate) fn put_back(&mut self, step: Step) -> io::Result<()> {
+        match self {
+            Stream::Tls(stream) => stream.put_back(step),
+            Stream::Tcp(_) | Stream::Unix(_) => Ok(()),
+        }
     }
 
     /// Says that nothing follows, where the protocol has words for it.

@@ -9,6 +9,7 @@
 //! and worked off in the next round, so that no client can keep the others waiting.
 
 mod conditions;
+mod handshakes;
 mod log;
 mod memory;
 mod messages;
@@ -29,6 +30,7 @@ use crate::net::Listener;
 use crate::options::{OnStop, ServeError};
 use crate::state::{Stage, State};
 use crate::supervise::Supervisor;
+use handshakes::Handshakes;
 use mio::event::Event;
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token};
@@ -117,8 +119,8 @@ pub(crate) struct EventLoop {
     newcomers_left: bool,
     /// When the log last said that no connection can be accepted.
     complained: Option<Instant>,
-    /// Connections that came to speak TLS, with their ids and when they must have begun.
-    handshakes: VecDeque<(usize, u64, Instant)>,
+    /// Connections that came to speak TLS and have yet to.
+    handshakes: Handshakes,
     /// The client that is read while buffers take too much.
     reader: Option<memory::Reader>,
     next_id: u64,
@@ -145,8 +147,10 @@ impl EventLoop {
                 .register(signals, SIGNAL, Interest::READABLE)?;
         }
         let now = Instant::now();
+        let gate = Arc::clone(&state.control.gate);
+        let waker = Arc::clone(&gate);
         Ok(EventLoop {
-            gate: Arc::clone(&state.control.gate),
+            gate,
             poll,
             listeners,
             signals,
@@ -166,7 +170,7 @@ impl EventLoop {
             accept_pending: false,
             newcomers_left: false,
             complained: None,
-            handshakes: VecDeque::new(),
+            handshakes: Handshakes::new(Arc::new(move || waker.wake())),
             reader: None,
             next_id: 1,
             stopping: None,
@@ -208,6 +212,7 @@ impl EventLoop {
         }
         self.run_ready(&ready);
         ready.clear();
+        self.collect_handshakes();
         self.advance_heavy();
         self.advance_jobs();
         self.state.land();
@@ -292,7 +297,7 @@ impl EventLoop {
     /// Whether connections are to be run whatever the poller says.
     fn has_work(&self) -> bool {
         let queued = !self.again.is_empty() || !self.heavy.is_empty();
-        queued || self.newcomers_left || self.state.has_jobs()
+        queued || self.newcomers_left || self.handshakes.left || self.state.has_jobs()
     }
 
     fn look(&mut self, events: &mut Events, timeout: Duration) -> io::Result<()> {
@@ -338,42 +343,6 @@ impl EventLoop {
         }
     }
 
-    /// Runs those whose last turn took long, and those for which the round had no time, behind all
-    /// others: one at least, and as many as fit into their share of the round, which is what the
-    /// others took or a little more. The rest is run in the next rounds.
-    fn advance_heavy(&mut self) {
-        if self.heavy.is_empty() {
-            return;
-        }
-        let begin = Instant::now();
-        let share = begin.saturating_duration_since(self.state.now);
-        while let Some(index) = self.heavy.pop_front() {
-            self.advance(index);
-            if begin.elapsed() > share.clamp(HEAVY_SHARE, LIGHT_SHARE) {
-                break;
-            }
-        }
-    }
-
-    /// Lets commands that go on in steps take one step each, as far as that fits into their share of
-    /// the round: the others come first in the next one.
-    fn advance_jobs(&mut self) {
-        if self.state.jobs.is_empty() {
-            return;
-        }
-        if !self.takes_requests() {
-            return self.state.drop_jobs();
-        }
-        let begin = Instant::now();
-        for _ in 0..self.state.jobs.count() {
-            self.state.step_job();
-            self.keep_share();
-            if begin.elapsed() > HEAVY_SHARE {
-                break;
-            }
-        }
-    }
-
     /// Reads and runs one connection.
     fn advance(&mut self, index: usize) {
         if !self.takes_requests() {
@@ -392,6 +361,7 @@ impl EventLoop {
                 self.part(index, connection);
             }
             Ok(after) => {
+                self.hand_over(&mut connection);
                 connection.account(&self.state);
                 self.state.connections.put(index, connection);
                 self.touched.push(index);
@@ -491,6 +461,9 @@ impl EventLoop {
     }
 
     fn close(&mut self, index: usize, mut connection: Box<Connection>) {
+        if connection.stream.handshaking() {
+            self.handshakes.forget(connection.session.seat.id);
+        }
         connection.stream.farewell();
         // A socket that is gone cannot be deregistered; closing does it anyway.
         let _ = connection.stream.deregister(self.poll.registry());

@@ -9,6 +9,10 @@
 //! * Accepted text may still lie encrypted in the session. [`Write::flush`] pushes it, and answers
 //!   `WouldBlock` while some is left.
 //!
+//! # Handshakes
+//! The loop only moves the bytes of a handshake. Threads look at them ([`pool`]): [`TlsStream::take_step`] gives them
+//! the session and [`TlsStream::put_back`] takes it back. Meanwhile a read answers `WouldBlock`.
+//!
 //! # What a stranger can cost
 //! A handshake must end within [`HANDSHAKE`] and within [`HANDSHAKE_BYTES_MAX`] received bytes
 //! ([`CERTIFIED_BYTES_MAX`] where clients show certificates); the loop closes what takes longer.
@@ -19,8 +23,11 @@
 //! Resumption: clients of a database keep their connections, and a cache is memory that
 //! strangers could fill. Passwords on key files: keep the file readable by the server alone.
 
+pub(crate) mod pool;
+
 use crate::engine::read_input;
 use mio::net::TcpStream;
+use pool::Step;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -171,7 +178,10 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
 pub(crate) struct TlsStream {
     /// The socket.
     pub socket: TcpStream,
-    session: ServerConnection,
+    /// The session; `None` while the threads have it.
+    session: Option<Box<ServerConnection>>,
+    /// True if bytes of the handshake were read that are to be looked at.
+    due: bool,
     /// Bytes that the client may still send before the handshake is done.
     handshake_bytes: usize,
     /// Whether the last read stopped by itself and not because the socket was empty.
@@ -189,7 +199,8 @@ impl TlsStream {
         session.set_buffer_limit(Some(BUFFER_BYTES_MAX));
         Ok(TlsStream {
             socket,
-            session,
+            session: Some(Box::new(session)),
+            due: false,
             handshake_bytes: if certified {
                 CERTIFIED_BYTES_MAX
             } else {
@@ -201,7 +212,30 @@ impl TlsStream {
 
     /// Whether the handshake is not done yet.
     pub(crate) fn handshaking(&self) -> bool {
-        self.session.is_handshaking()
+        let session = self.session.as_ref();
+        session.is_none_or(|session| session.is_handshaking())
+    }
+
+    /// The session, to be given to the threads, if there is something for them to look at.
+    pub(crate) fn take_step(&mut self) -> Option<Box<ServerConnection>> {
+        std::mem::take(&mut self.due).then(|| self.session.take())?
+    }
+
+    /// Takes the session back and sends what it has to say.
+    ///
+    /// # Errors
+    /// The client broke the protocol, or is gone.
+    pub(crate) fn put_back(&mut self, step: Step) -> io::Result<()> {
+        debug_assert!(self.session.is_none(), "it was away");
+        self.session = Some(step.session);
+        let pushed = match self.push() {
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(()),
+            pushed => pushed,
+        };
+        match step.failed {
+            Some(error) => Err(io::Error::new(ErrorKind::InvalidData, error)),
+            None => pushed,
+        }
     }
 
     /// Whether there may be more to read although the last read answered `WouldBlock`.
@@ -211,21 +245,23 @@ impl TlsStream {
 
     /// Whether encrypted bytes wait for the socket.
     pub(crate) fn pending(&self) -> bool {
-        self.session.wants_write()
+        let session = self.session.as_ref();
+        session.is_some_and(|session| session.wants_write())
     }
 
     /// Says that nothing follows, as far as the socket takes it now.
     pub(crate) fn farewell(&mut self) {
-        if !self.session.is_handshaking() {
-            self.session.send_close_notify();
+        if let Some(session) = self.session.as_mut().filter(|one| !one.is_handshaking()) {
+            session.send_close_notify();
             // The peer may be gone.
             let _ = self.push();
         }
     }
 
     fn push(&mut self) -> io::Result<()> {
-        while self.session.wants_write() {
-            match self.session.write_tls(&mut self.socket) {
+        let session = self.session.as_mut().ok_or(ErrorKind::WouldBlock)?;
+        while session.wants_write() {
+            match session.write_tls(&mut self.socket) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(_) => {}
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -235,34 +271,26 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Takes bytes from the socket; `false` at their end.
-    fn pull(&mut self) -> io::Result<bool> {
-        let handshaking = self.session.is_handshaking();
-        let read = self.session.read_tls(&mut self.socket)?;
-        if handshaking {
-            let left = self.handshake_bytes.checked_sub(read);
-            self.handshake_bytes = left.ok_or(ErrorKind::InvalidData)?;
-        }
-        if let Err(error) = self.session.process_new_packets() {
+    /// Takes bytes of an established session from the socket; `false` at their end.
+    fn pull(&mut self, session: &mut ServerConnection) -> io::Result<bool> {
+        let read = session.read_tls(&mut self.socket)?;
+        if let Err(error) = session.process_new_packets() {
             // The alert that says why; the peer may not take it.
-            let _ = self.push();
+            let _ = session.write_tls(&mut self.socket);
             return Err(io::Error::new(ErrorKind::InvalidData, error));
         }
         Ok(read > 0)
     }
-}
 
-impl Read for TlsStream {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.stopped_early = false;
+    fn read_from(&mut self, session: &mut ServerConnection, buf: &mut [u8]) -> io::Result<usize> {
         for _ in 0..READS_MAX {
-            match self.session.reader().read(buf) {
+            match session.reader().read(buf) {
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {}
                 // Requests say themselves where they end: no farewell is as good as one.
                 Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                 other => return other,
             }
-            match self.pull() {
+            match self.pull(session) {
                 Ok(true) => {}
                 Ok(false) => return Ok(0),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -272,13 +300,44 @@ impl Read for TlsStream {
         self.stopped_early = true;
         Err(ErrorKind::WouldBlock.into())
     }
+
+    /// Takes bytes of the handshake from the socket, for the threads to look at. Returns 0 at their end.
+    fn pull_handshake(&mut self) -> io::Result<usize> {
+        let Some(session) = self.session.as_mut().filter(|_| !self.due) else {
+            return Err(ErrorKind::WouldBlock.into());
+        };
+        let read = session.read_tls(&mut self.socket)?;
+        let left = self.handshake_bytes.checked_sub(read);
+        self.handshake_bytes = left.ok_or(ErrorKind::InvalidData)?;
+        self.due = read > 0;
+        match read {
+            0 => Ok(0),
+            _ => Err(ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
+impl Read for TlsStream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.stopped_early = false;
+        if self.handshaking() {
+            return self.pull_handshake();
+        }
+        let Some(mut session) = self.session.take() else {
+            return Err(ErrorKind::WouldBlock.into());
+        };
+        let read = self.read_from(&mut session, buf);
+        self.session = Some(session);
+        read
+    }
 }
 
 impl Write for TlsStream {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         // What was encrypted before leaves before.
         self.push()?;
-        let taken = self.session.writer().write(buf)?;
+        let session = self.session.as_mut().ok_or(ErrorKind::WouldBlock)?;
+        let taken = session.writer().write(buf)?;
         match self.push() {
             Err(e) if e.kind() != ErrorKind::WouldBlock => Err(e),
             _ => Ok(taken),

@@ -1,7 +1,8 @@
 //! The turns of the connections that are ready.
 
-use super::{EventLoop, LIGHT_SHARE};
+use super::{EventLoop, HEAVY_SHARE, LIGHT_SHARE};
 use crate::connection::early::{EARLY_READS, read_group};
+use std::time::Instant;
 
 impl EventLoop {
     /// Gives each of these connections its turn, or puts it behind the others. After each group it looks
@@ -40,6 +41,42 @@ impl EventLoop {
                 self.advance(index);
             }
             None => {}
+        }
+    }
+
+    /// Runs those whose last turn took long, and those for which the round had no time, behind all
+    /// others: one at least, and as many as fit into their share of the round, which is what the
+    /// others took or a little more. The rest is run in the next rounds.
+    pub(super) fn advance_heavy(&mut self) {
+        if self.heavy.is_empty() {
+            return;
+        }
+        let begin = Instant::now();
+        let share = begin.saturating_duration_since(self.state.now);
+        while let Some(index) = self.heavy.pop_front() {
+            self.advance(index);
+            if begin.elapsed() > share.clamp(HEAVY_SHARE, LIGHT_SHARE) {
+                break;
+            }
+        }
+    }
+
+    /// Lets commands that go on in steps take one step each, as far as that fits into their share of
+    /// the round: the others come first in the next one.
+    pub(super) fn advance_jobs(&mut self) {
+        if self.state.jobs.is_empty() {
+            return;
+        }
+        if !self.takes_requests() {
+            return self.state.drop_jobs();
+        }
+        let begin = Instant::now();
+        for _ in 0..self.state.jobs.count() {
+            self.state.step_job();
+            self.keep_share();
+            if begin.elapsed() > HEAVY_SHARE {
+                break;
+            }
         }
     }
 }

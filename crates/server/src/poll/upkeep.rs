@@ -1,17 +1,20 @@
 //! The loop's upkeep: newcomers are let in or turned away, idle clients leave, figures are taken.
 
-use super::{CONNECTIONS, EventLoop, LIGHT_SHARE, TICK};
+use super::{CONNECTIONS, EventLoop, TICK};
 use crate::connection::Connection;
 use crate::net::{Listener, Stream};
 use crate::pubsub::Seat;
 use crate::session::Session;
-use crate::tls::HANDSHAKE;
 use mio::Token;
 use std::io::{ErrorKind, Write};
 use std::time::{Duration, Instant};
 
 /// After this time without a request a client gives its empty buffers back.
 const REST_AFTER: Duration = Duration::from_secs(2);
+/// The most newcomers of one listener in a round.
+pub(super) const ACCEPTS_MAX: usize = 32;
+/// The time in a round for newcomers.
+const ACCEPT_SHARE: Duration = Duration::from_millis(1);
 
 /// The error for clients of other machines while no password is set.
 const PROTECTED: &[u8] = b"-DENIED Perdura is running in protected mode: clients from other \
@@ -27,31 +30,43 @@ impl EventLoop {
         }
         let begin = Instant::now();
         for at in 0..self.listeners.len() {
-            loop {
-                if begin.elapsed() > LIGHT_SHARE {
-                    (self.accept_pending, self.newcomers_left) = (true, true);
-                    return;
+            self.accept_from(at, begin);
+        }
+    }
+
+    /// Accepts from one listener, at most its share of a round: those that are connected come first, and no
+    /// listener keeps the newcomers of another one waiting.
+    fn accept_from(&mut self, at: usize, begin: Instant) {
+        let is_tls = matches!(self.listeners[at], Listener::Tls(_));
+        for _ in 0..ACCEPTS_MAX {
+            if begin.elapsed() > ACCEPT_SHARE {
+                break;
+            }
+            if is_tls && !self.makes_room_for_handshake() {
+                // The end of a handshake wakes the loop, and so does a tick.
+                self.accept_pending = true;
+                return;
+            }
+            let (tls, certified) = self.state.tls();
+            match self.listeners[at].accept(tls, certified) {
+                Ok((stream, peer, local)) => {
+                    let unix = matches!(self.listeners[at], Listener::Unix(..));
+                    self.greet(stream, peer, local, unix);
                 }
-                let (tls, certified) = self.state.tls();
-                match self.listeners[at].accept(tls, certified) {
-                    Ok((stream, peer, local)) => {
-                        let unix = matches!(self.listeners[at], Listener::Unix(..));
-                        self.greet(stream, peer, local, unix);
-                    }
-                    Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                    Err(e)
-                        if matches!(
-                            e.kind(),
-                            ErrorKind::Interrupted | ErrorKind::ConnectionAborted
-                        ) => {}
-                    Err(e) => {
-                        self.complain(&e);
-                        self.accept_pending = true;
-                        break;
-                    }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+                    ) => {}
+                Err(e) => {
+                    self.complain(&e);
+                    self.accept_pending = true;
+                    return;
                 }
             }
         }
+        (self.accept_pending, self.newcomers_left) = (true, true);
     }
 
     /// Says once a second that no connection can be accepted: without descriptors every round fails.
@@ -95,9 +110,11 @@ impl EventLoop {
             id: self.next_id,
         };
         let session = Session::new(seat, peer, local, unix, &self.state);
-        if stream.handshaking() {
-            let deadline = session.since + HANDSHAKE;
-            self.handshakes.push_back((index, seat.id, deadline));
+        if stream.handshaking()
+            && let Err(e) = self.handshakes.begin(index, seat.id, session.since)
+        {
+            tracing::error!("Cannot start a thread for TLS handshakes: {e}");
+            return self.state.connections.release(index);
         }
         if !session.authenticated {
             self.note_stranger(seat);
@@ -141,28 +158,6 @@ impl EventLoop {
         }
     }
 
-    /// Closes those that have not begun to speak TLS in time.
-    fn close_handshakes(&mut self) {
-        let late = |(_, _, deadline): &(usize, u64, Instant)| *deadline <= self.state.now;
-        let count = self
-            .handshakes
-            .iter()
-            .take_while(|entry| late(entry))
-            .count();
-        let late: Vec<_> = self.handshakes.drain(..count).collect();
-        for (index, id, _) in late {
-            match self.state.connections.take(index) {
-                Some(connection)
-                    if connection.session.seat.id == id && connection.stream.handshaking() =>
-                {
-                    self.close(index, connection);
-                }
-                Some(connection) => self.state.connections.put(index, connection),
-                None => {}
-            }
-        }
-    }
-
     /// Ten thousand idle clients hold no buffers.
     fn rest_idle(&mut self) {
         let now = self.state.now;
@@ -203,95 +198,6 @@ impl EventLoop {
             if let Some(connection) = self.state.connections.take(index) {
                 self.close(index, connection);
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::engine::Options;
-    use crate::options::ServerOptions;
-    use crate::testbed::Testbed;
-    use mio::{Events, Poll};
-    use rustls::pki_types::ServerName;
-    use rustls::{ClientConfig, ClientConnection, RootCertStore};
-    use std::net::TcpStream;
-    use std::sync::Arc;
-
-    const CLIENTS: usize = 400;
-
-    fn server() -> (EventLoop, std::net::SocketAddr) {
-        let dir = tempfile::TempDir::new().expect("a directory");
-        let made = rcgen::generate_simple_self_signed(vec![String::from("localhost")]);
-        let made = made.expect("a certificate");
-        let (cert, key) = (dir.path().join("cert"), dir.path().join("key"));
-        std::fs::write(&cert, made.cert.pem()).expect("a file");
-        std::fs::write(&key, made.signing_key.serialize_pem()).expect("a file");
-        let options = ServerOptions {
-            tls_listen: vec!["127.0.0.1:0".parse().expect("an address")],
-            tls_cert_file: Some(cert),
-            tls_key_file: Some(key),
-            ..ServerOptions::default()
-        };
-        let listeners = Listener::bind_all(&options).expect("a free port");
-        let address = listeners.iter().find_map(Listener::tls_address);
-        let bed = Testbed::new();
-        let mut state = bed.state(options.clone(), Options::new("unused"));
-        state.load_tls(&options).expect("a certificate");
-        let poll = Poll::new().expect("a poller");
-        let made = EventLoop::new(poll, listeners, None, state, bed.messages);
-        (made.expect("a loop"), address.expect("it is bound"))
-    }
-
-    /// Clients that have been accepted and have sent nothing yet.
-    fn clients(server: &mut EventLoop, address: std::net::SocketAddr) -> Vec<TcpStream> {
-        let dialed = (0..CLIENTS).map(|_| {
-            let socket = TcpStream::connect(address).expect("a connection");
-            server.accept_pending = true;
-            server.accept();
-            socket
-        });
-        let dialed = dialed.collect();
-        while server.state.connections.count() < CLIENTS {
-            server.accept_pending = true;
-            server.accept();
-        }
-        dialed
-    }
-
-    #[test]
-    fn handshakes_that_begin_at_once_take_turns_over_rounds_and_all_are_answered() {
-        let (mut server, address) = server();
-        let mut sockets = clients(&mut server, address);
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_root_certificates(RootCertStore::empty())
-            .with_no_client_auth();
-        let config = Arc::new(config);
-        for socket in &mut sockets {
-            let name = ServerName::try_from("localhost").expect("a name");
-            let mut hello = ClientConnection::new(Arc::clone(&config), name).expect("a session");
-            hello.write_tls(socket).expect("a socket");
-        }
-        let mut events = Events::with_capacity(1024);
-        let mut rounds = 0;
-        let unanswered = |server: &EventLoop| {
-            let all = server.state.connections.iter();
-            all.filter(|(_, c)| c.readable || c.queued).count()
-        };
-        while rounds == 0 || unanswered(&server) > 0 {
-            server.look(&mut events, Duration::ZERO).expect("a poller");
-            server.round(&events).expect("a round");
-            rounds += 1;
-        }
-        assert!(rounds > 2, "{CLIENTS} handshakes within {rounds} rounds");
-        for socket in &mut sockets {
-            let mut answer = [0; 1];
-            std::io::Read::read_exact(socket, &mut answer).expect("an answer");
-            assert_eq!(answer, [22], "a handshake record");
         }
     }
 }

@@ -1,0 +1,181 @@
+//! Connections that have yet to prove that they speak TLS.
+//!
+//! The loop reads what they send and writes what they are answered; threads do the arithmetic in between
+//! ([`crate::tls::pool`]). There are [`HANDSHAKES_MAX`] at most: beyond, newcomers wait in the system's queue. If some
+//! client has sent nothing to be worked on for [`SLOW`], the one that has been silent for longest is closed for a
+//! newcomer. A handshake that lasts longer than [`HANDSHAKE`] is closed.
+
+use super::{EventLoop, HEAVY_SHARE};
+use crate::connection::Connection;
+use crate::pubsub::Seat;
+use crate::tls::HANDSHAKE;
+use crate::tls::pool::{Pool, Step};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The most at once.
+const HANDSHAKES_MAX: usize = 1000;
+/// A client that has been silent for longer may be closed for another one.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// One of them.
+#[derive(Debug)]
+struct Handshake {
+    index: usize,
+    begun: Instant,
+    /// True if its session is with the threads.
+    away: bool,
+}
+
+/// All of them, by their clients' ids, and with that in the order in which they came.
+pub(super) struct Handshakes {
+    all: BTreeMap<u64, Handshake>,
+    /// The most that there may be.
+    most: usize,
+    pub(super) pool: Pool,
+    /// True if there was no time to collect all that is done.
+    pub(super) left: bool,
+}
+
+impl Handshakes {
+    /// None yet. `wake` is called when there is something to collect.
+    pub(super) fn new(wake: Arc<dyn Fn() + Send + Sync>) -> Self {
+        Handshakes {
+            all: BTreeMap::new(),
+            most: HANDSHAKES_MAX,
+            pool: Pool::new(wake),
+            left: false,
+        }
+    }
+
+    /// A client has come.
+    ///
+    /// # Errors
+    /// No thread can be started that would do its work.
+    pub(super) fn begin(&mut self, index: usize, id: u64, begun: Instant) -> io::Result<()> {
+        self.pool.start()?;
+        let away = false;
+        self.all.insert(id, Handshake { index, begun, away });
+        Ok(())
+    }
+
+    /// True if there are as many as there may be.
+    pub(super) fn is_full(&self) -> bool {
+        self.all.len() >= self.most
+    }
+
+    /// A client has gone.
+    pub(super) fn forget(&mut self, id: u64) {
+        self.all.remove(&id);
+    }
+
+    /// Gives the session of a client to the threads, if it has bytes to be worked on.
+    fn hand_over(&mut self, connection: &mut Connection) {
+        let seat = connection.session.seat;
+        if let Some(session) = connection.stream.take_step()
+            && let Some(handshake) = self.all.get_mut(&seat.id)
+        {
+            handshake.away = true;
+            self.pool.submit(Step {
+                seat,
+                session,
+                failed: None,
+            });
+        }
+    }
+
+    /// The places and ids of those that have lasted for longer than they may.
+    fn late(&self, now: Instant) -> Vec<(usize, u64)> {
+        let late = |one: &Handshake| now.saturating_duration_since(one.begun) >= HANDSHAKE;
+        let all = self.all.iter().take_while(|(_, one)| late(one));
+        all.map(|(id, one)| (one.index, *id)).collect()
+    }
+
+    /// The one that has been silent for longest, if that is too long to keep a newcomer waiting for it.
+    fn silent(&self, now: Instant) -> Option<(usize, u64)> {
+        let (id, one) = self.all.iter().find(|(_, one)| !one.away)?;
+        let is_slow = now.saturating_duration_since(one.begun) >= SLOW;
+        is_slow.then_some((one.index, *id))
+    }
+}
+
+impl EventLoop {
+    /// Gives the session of a client that is in its handshake to the threads, if they have something to do for it.
+    pub(super) fn hand_over(&mut self, connection: &mut Connection) {
+        if connection.stream.handshaking() {
+            self.handshakes.hand_over(connection);
+        }
+    }
+
+    /// Takes back sessions that the threads are done with, as far as there is time in the round, and sends what they have to
+    /// say. Behind the end of its handshake a client's requests are run as those of all others.
+    pub(super) fn collect_handshakes(&mut self) {
+        self.handshakes.left = false;
+        let begin = Instant::now();
+        while let Some(step) = self.handshakes.pool.collect() {
+            self.resume_handshake(step);
+            if begin.elapsed() > HEAVY_SHARE {
+                self.handshakes.left = true;
+                return;
+            }
+        }
+    }
+
+    fn resume_handshake(&mut self, step: Step) {
+        let Seat { index, id } = step.seat;
+        let Some(mut connection) = self.state.connections.take(index) else {
+            return;
+        };
+        if connection.session.seat.id != id {
+            return self.state.connections.put(index, connection);
+        }
+        if let Some(one) = self.handshakes.all.get_mut(&id) {
+            one.away = false;
+        }
+        if connection.stream.put_back(step).is_err() {
+            return self.close(index, connection);
+        }
+        if !connection.stream.handshaking() {
+            self.handshakes.forget(id);
+        }
+        // What came meanwhile was announced and not read.
+        connection.readable = true;
+        connection.full = connection.stream.pending();
+        if !std::mem::replace(&mut connection.queued, true) {
+            self.again.push(index);
+        }
+        self.state.connections.put(index, connection);
+    }
+
+    /// Returns whether another client that speaks TLS may come in. If there are too many, a silent one is closed for it.
+    pub(super) fn makes_room_for_handshake(&mut self) -> bool {
+        if !self.handshakes.is_full() {
+            return true;
+        }
+        if let Some((index, id)) = self.handshakes.silent(self.state.now) {
+            self.end_handshake(index, id);
+        }
+        !self.handshakes.is_full()
+    }
+
+    /// Closes those that have not ended in time.
+    pub(super) fn close_handshakes(&mut self) {
+        for (index, id) in self.handshakes.late(self.state.now) {
+            self.end_handshake(index, id);
+        }
+    }
+
+    fn end_handshake(&mut self, index: usize, id: u64) {
+        self.handshakes.forget(id);
+        match self.state.connections.take(index) {
+            Some(connection) if connection.session.seat.id == id => self.close(index, connection),
+            Some(connection) => self.state.connections.put(index, connection),
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

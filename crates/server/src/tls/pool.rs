@@ -1,0 +1,179 @@
+//! Threads that do the arithmetic of handshakes, so that the event loop does none.
+//!
+//! A handshake costs its server a private-key operation: about 1 ms with RSA of 2048 bits, and four times that with
+//! 4096. The loop reads what the client sends, hands the session over as a [`Step`], and collects it afterwards.
+//! While a session is away its connection does nothing. The threads have a lower priority than the loop: those that
+//! are connected come first.
+
+use crate::pubsub::Seat;
+use rustls::ServerConnection;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// The most threads.
+const THREADS_MAX: usize = 4;
+/// The steps, as `nice` counts them, by which their priority is lower.
+const NICER: i32 = 10;
+
+/// A session whose next bytes are to be looked at, and which connection it belongs to.
+#[derive(Debug)]
+pub(crate) struct Step {
+    /// Whose session it is.
+    pub seat: Seat,
+    /// The session, with the bytes that were read.
+    pub session: Box<ServerConnection>,
+    /// The error in the bytes, if there is one.
+    pub failed: Option<rustls::Error>,
+}
+
+impl Step {
+    /// Does the work.
+    pub(crate) fn run(&mut self) {
+        self.failed = self.session.process_new_packets().err();
+    }
+}
+
+/// The queues that the loop and the threads share.
+#[derive(Debug, Default)]
+struct Shared {
+    queues: Mutex<Queues>,
+    /// A step waits, or all is over.
+    arrived: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queues {
+    waiting: VecDeque<Step>,
+    done: VecDeque<Step>,
+    ended: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        // A thread that panicked did so outside the lock.
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The threads. They end when this is dropped.
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+    wake: Arc<dyn Fn() + Send + Sync>,
+    wanted: usize,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool")
+            .field("threads", &self.threads.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pool {
+    /// A pool without threads yet, which calls `wake` when steps are done and none was before. There will be half as
+    /// many threads as there are cores.
+    pub(crate) fn new(wake: Arc<dyn Fn() + Send + Sync>) -> Self {
+        let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Pool {
+            shared: Arc::default(),
+            wake,
+            wanted: (cores / 2).clamp(1, THREADS_MAX),
+            threads: Vec::new(),
+        }
+    }
+
+    /// Starts the threads, unless they run.
+    ///
+    /// # Errors
+    /// The system's error, if no thread was started at all.
+    pub(crate) fn start(&mut self) -> io::Result<()> {
+        while self.threads.len() < self.wanted {
+            let (shared, wake) = (Arc::clone(&self.shared), Arc::clone(&self.wake));
+            let thread = thread::Builder::new().name(String::from("handshakes"));
+            match thread.spawn(move || work(&shared, wake.as_ref())) {
+                Ok(thread) => self.threads.push(thread),
+                Err(error) if self.threads.is_empty() => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a thread take a step.
+    pub(crate) fn submit(&self, step: Step) {
+        self.shared.lock().waiting.push_back(step);
+        self.shared.arrived.notify_one();
+    }
+
+    /// The next step that is done.
+    pub(crate) fn collect(&self) -> Option<Step> {
+        self.shared.lock().done.pop_front()
+    }
+
+    /// Has no thread started: the test takes the steps.
+    #[cfg(test)]
+    pub(crate) fn by_hand(&mut self) {
+        self.wanted = 0;
+    }
+
+    /// Returns the number of steps that wait.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.shared.lock().waiting.len()
+    }
+
+    /// Takes one step here, as a thread would. Returns whether one waited.
+    #[cfg(test)]
+    pub(crate) fn take_one(&self) -> bool {
+        let Some(step) = self.shared.lock().waiting.pop_front() else {
+            return false;
+        };
+        finish(&self.shared, step);
+        true
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.lock().ended = true;
+        self.shared.arrived.notify_all();
+        for thread in self.threads.drain(..) {
+            // A panic lost one handshake, whose connection is closed when its time is over.
+            drop(thread.join());
+        }
+    }
+}
+
+/// Takes a step. Returns whether it is the only one that waits to be collected.
+fn finish(shared: &Shared, mut step: Step) -> bool {
+    step.run();
+    let mut queues = shared.lock();
+    queues.done.push_back(step);
+    queues.done.len() == 1
+}
+
+fn work(shared: &Shared, wake: &(dyn Fn() + Send + Sync)) {
+    // A system that refuses leaves the priority as it is.
+    let _refused = rustix::process::nice(NICER);
+    loop {
+        let mut queues = shared.lock();
+        let step = loop {
+            if queues.ended {
+                return;
+            }
+            if let Some(step) = queues.waiting.pop_front() {
+                break step;
+            }
+            let woken = shared.arrived.wait(queues);
+            queues = woken.unwrap_or_else(PoisonError::into_inner);
+        };
+        drop(queues);
+        if finish(shared, step) {
+            wake();
+        }
+    }
+}
