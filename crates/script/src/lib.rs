@@ -12,8 +12,8 @@
 //! library's own locals do stay, as in Redis, until the virtual machine is made anew.
 //!
 //! # Limits
-//! Memory is limited by the allocator. A watchdog thread counts the time and sets a flag, which the interrupt reads at each
-//! call and each loop's end; no clock is read while a script runs. Loops of the libraries that the interrupt does not reach
+//! Memory is limited by the allocator. The time is that of the processor. A watchdog thread asks for it every few
+//! milliseconds by a flag, which the interrupt reads at each call and each loop's end. Loops of the libraries that the interrupt does not reach
 //! are bounded by what they may be given (`prelude.luau`). No `pcall` catches a limit. After a limit the virtual
 //! machine is dropped, and with it all of its memory; the next script gets a new one.
 //!

@@ -9,7 +9,7 @@ use crate::watchdog::{Alarm, Watchdog};
 use mlua::{Function, Value};
 use perdura_base::flaw::{Flaw, armed};
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The text of an error that a script does not catch is cut off here, bytes.
 const ERROR_BYTES_MAX: usize = 64 << 10;
@@ -54,6 +54,7 @@ pub struct Runtime {
     limits: Limits,
     vm: Option<Vm>,
     watchdog: Option<Watchdog>,
+    spent: Duration,
 }
 
 impl fmt::Debug for Runtime {
@@ -72,6 +73,7 @@ impl Runtime {
             limits,
             vm: None,
             watchdog: None,
+            spent: Duration::ZERO,
         }
     }
 
@@ -82,6 +84,7 @@ impl Runtime {
             limits,
             vm: None,
             watchdog: Some(watchdog),
+            spent: Duration::ZERO,
         };
         (runtime, alarm)
     }
@@ -89,6 +92,11 @@ impl Runtime {
     /// What a run may take.
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// Returns the part of its time that the newest run has taken.
+    pub fn spent(&self) -> Duration {
+        self.spent
     }
 
     /// Memory of the virtual machine, bytes.
@@ -242,6 +250,7 @@ impl Runtime {
         (seed, spent): (u64, Duration),
         run: impl FnOnce(&mut Vm, &Limits) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
+        self.spent = Duration::ZERO;
         self.ready()?;
         let (Some(vm), Some(watchdog)) = (&mut self.vm, &mut self.watchdog) else {
             return Err(self.limits.failure(Stop::Engine));
@@ -258,12 +267,13 @@ impl Runtime {
         } else {
             seed
         };
+        let begin = Instant::now();
         vm.shared.begin(number, seed, used, limited);
         let ran = match vm.lua.set_memory_limit(limited) {
             Ok(_) => run(vm, &self.limits),
             Err(error) => Err(engine(error)),
         };
-        watchdog.end();
+        self.spent = watchdog.end(begin.elapsed());
         let stopped = vm.shared.stopped();
         let ran = match ran {
             // A run that was stopped has not ended well, whatever it says.

@@ -1,24 +1,32 @@
-//! Counts the time of runs beside them: a thread that sets a flag when a run has taken too long.
+//! Counts the processor time of runs, and ends those that take too long.
 //!
-//! A run costs two stores. The thread looks every few milliseconds while scripts run, and parks when none has run for a
-//! while.
+//! Time of the calendar would count against a script while its process is stopped (SIGSTOP) or waits for a core. The
+//! time of a thread is a system call away, so a thread beside it asks for it every few milliseconds while a script
+//! runs. The script's own thread answers at its next interrupt. The first answer marks the begin, so that a run may take
+//! two ticks more. A run that ends before costs three stores. The thread parks when none has run for a while.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How often the thread looks.
+/// The time between two questions of the thread.
 const TICK: Duration = Duration::from_millis(5);
 /// After so many looks at nothing it parks.
 const IDLE_TICKS: u32 = 200;
+/// The mark of a run that has not been asked.
+const UNMARKED: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
 struct Shared {
     /// The number of the run that is on, 0 for none.
     running: AtomicU64,
-    /// How long the newest run may take, nanoseconds; stored before its number.
+    /// The time that the newest run may take, nanoseconds. Only the thread of the runs uses it.
     allowed: AtomicU64,
+    /// Its thread's time when it was first asked, nanoseconds. Only the thread of the runs uses it.
+    marked: AtomicU64,
+    /// The number of the run that is to look at its time.
+    asked: AtomicU64,
     /// The number of the run that must end.
     stopped: AtomicU64,
     parked: AtomicBool,
@@ -30,10 +38,38 @@ struct Shared {
 pub(crate) struct Flag(Arc<Shared>);
 
 impl Flag {
-    /// Whether a run must end.
+    /// True if a run must end, which is the one of the calling thread.
     pub(crate) fn is_up(&self, run: u64) -> bool {
-        self.0.stopped.load(SeqCst) == run
+        self.0.asked.load(SeqCst) == run && self.0.look(run)
     }
+}
+
+impl Shared {
+    /// Answers a question: compares the time that a run has taken with what it may take.
+    #[cold]
+    fn look(&self, run: u64) -> bool {
+        if self.stopped.load(SeqCst) == run {
+            return true;
+        }
+        let now = thread_cpu_ns();
+        match self.marked.load(Relaxed) {
+            UNMARKED => self.marked.store(now, Relaxed),
+            begun if now.saturating_sub(begun) >= self.allowed.load(Relaxed) => {
+                self.stopped.store(run, SeqCst);
+                return true;
+            }
+            _ => {}
+        }
+        self.asked.store(0, SeqCst);
+        false
+    }
+}
+
+/// The processor time of the calling thread, nanoseconds.
+fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 /// The thread and what it shares with the runs.
@@ -59,7 +95,9 @@ pub struct Alarm(Arc<Shared>);
 impl Alarm {
     /// The time of the run that is on is up.
     pub fn ring(&self) {
-        self.0.stopped.store(self.0.running.load(SeqCst), SeqCst);
+        let running = self.0.running.load(SeqCst);
+        self.0.stopped.store(running, SeqCst);
+        self.0.asked.store(running, SeqCst);
     }
 }
 
@@ -101,7 +139,8 @@ impl Watchdog {
         let keeper = self.keeper.as_ref()?;
         self.runs += 1;
         let nanoseconds = u64::try_from(allowed.as_nanos()).unwrap_or(u64::MAX);
-        self.shared.allowed.store(nanoseconds, SeqCst);
+        self.shared.allowed.store(nanoseconds, Relaxed);
+        self.shared.marked.store(UNMARKED, Relaxed);
         self.shared.running.store(self.runs, SeqCst);
         if let Keeper::Thread(thread) = keeper
             && self.shared.parked.load(SeqCst)
@@ -111,9 +150,14 @@ impl Watchdog {
         Some(self.runs)
     }
 
-    /// The run has ended.
-    pub(crate) fn end(&mut self) {
+    /// The run has ended, on the thread on which it began, `elapsed` later. Returns what it has taken of its time.
+    pub(crate) fn end(&mut self, elapsed: Duration) -> Duration {
         self.shared.running.store(0, SeqCst);
+        let before = elapsed.min(2 * TICK);
+        match self.shared.marked.load(Relaxed) {
+            UNMARKED => before,
+            begun => before + Duration::from_nanos(thread_cpu_ns().saturating_sub(begun)),
+        }
     }
 }
 
@@ -129,18 +173,15 @@ impl Drop for Watchdog {
 }
 
 fn watch(shared: &Shared) {
-    let (mut seen, mut since, mut idle) = (0, Instant::now(), 0);
-    let mut allowed = Duration::ZERO;
+    let mut idle = 0;
     while !shared.ended.load(SeqCst) {
-        let running = shared.running.load(SeqCst);
-        if running == 0 {
-            idle += 1;
-        } else if running != seen {
-            (seen, since, idle) = (running, Instant::now(), 0);
-            // If this is the time of a later run already, that run is found at the next look.
-            allowed = Duration::from_nanos(shared.allowed.load(SeqCst));
-        } else if since.elapsed() >= allowed {
-            shared.stopped.store(running, SeqCst);
+        match shared.running.load(SeqCst) {
+            0 => idle += 1,
+            running => {
+                idle = 0;
+                // If it has ended meanwhile, no run has this number.
+                shared.asked.store(running, SeqCst);
+            }
         }
         if idle < IDLE_TICKS {
             thread::sleep(TICK);

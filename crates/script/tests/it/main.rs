@@ -30,6 +30,10 @@ impl Host for Echo {
             }
             b"RAW" => reply.extend_from_slice(words.get(1).unwrap_or(b"")),
             b"HALT" => return Err(Halt),
+            b"REST" => {
+                std::thread::sleep(2 * limits().time);
+                reply.extend_from_slice(b"+OK\r\n");
+            }
             b"PANIC" => panic!("the host has panicked"),
             _ => reply.extend_from_slice(b"-ERR unknown\r\n"),
         }

@@ -208,8 +208,10 @@ fn keep_back(
     after: After,
 ) -> After {
     replies.buf.truncate(start);
-    // Its time counts for its client's turn, and for its limit if it runs a script.
-    session.spent += state.tick();
+    // Its time counts for its client's turn.
+    state.tick();
+    // What a script has taken counts for its limit. Other commands have none.
+    session.spent = state.scripts.spent_by_all();
     state.stats.commands -= 1;
     state.end_running();
     match after {

@@ -9,7 +9,6 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use perdura_script::{Code, Failure, Flags, Header, Input, Runtime, sha1_hex};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Redis's text for a SHA-1 that is none of a script.
 const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
@@ -150,9 +149,11 @@ pub(super) fn carry_out(
     let may_wait = data.set_may_wait(false);
     let start = out.buf.len();
     let mut host = Inner::new(data, may);
-    let begin = Instant::now();
-    let ran = with_runtime(|runtime| run(runtime, input, &mut host, out.buf));
-    state.scripts.note_spent(nth, begin.elapsed());
+    let ran = with_runtime(|runtime| {
+        let ran = run(runtime, input, &mut host, out.buf);
+        state.scripts.note_spent(nth, runtime.spent());
+        ran
+    });
     let ran =
         ran.unwrap_or_else(|| Err(Failure::Script(String::from("ERR a script runs already"))));
     let halted = host.end();

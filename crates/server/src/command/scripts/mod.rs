@@ -165,6 +165,11 @@ impl Scripts {
             .unwrap_or_default()
     }
 
+    /// Returns the time of all scripts of the newest request that ran any, its earlier attempts included.
+    pub(crate) fn spent_by_all(&self) -> Duration {
+        self.spent.borrow().iter().sum()
+    }
+
     /// An attempt at the `nth` script of the running request has ended.
     fn note_spent(&self, nth: u32, took: Duration) {
         let (nth, mut spent) = (to_usize(u64::from(nth)), self.spent.borrow_mut());
