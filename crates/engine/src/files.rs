@@ -10,6 +10,8 @@ use perdura_recovery::disks::{Demand, Disks, Locks, Opening};
 
 use crate::options::Options;
 
+mod holder;
+
 /// How long a lock is left alone between two attempts.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
@@ -20,13 +22,34 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// `Error::Locked`, `Error::Version`, `Error::Foreign` for a directory that holds other
 /// people's files.
 pub fn open(options: &Options) -> Result<(Disks, Locks)> {
+    open_telling(options, &|_| {})
+}
+
+/// Does the same, and says at once that it waits, for which process and how long, and afterwards that it does not any more.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_telling(options: &Options, tell: &dyn Fn(&str)) -> Result<(Disks, Locks)> {
     let begin = Instant::now();
+    let mut waits = false;
     loop {
         match open_now(options) {
-            Err(Error::Locked { .. }) if begin.elapsed() < options.lock_wait => {
+            Err(Error::Locked { dir }) if begin.elapsed() < options.lock_wait => {
+                if !std::mem::replace(&mut waits, true) {
+                    let (holder, most) = (holder::of(&dir), options.lock_wait.as_secs_f64());
+                    tell(&format!(
+                        "Waiting for the lock of {dir} for {most:.1} s at most: {holder}"
+                    ));
+                }
                 std::thread::sleep(LOCK_PAUSE);
             }
-            opened => return opened,
+            opened => {
+                if waits && opened.is_ok() {
+                    let waited = begin.elapsed().as_secs_f64();
+                    tell(&format!("The lock is free after {waited:.1} s"));
+                }
+                return opened;
+            }
         }
     }
 }

@@ -49,7 +49,7 @@ pub fn serve(options: ServerOptions, db: Options) -> Result<(), ServeError> {
     }
     options.check()?;
     // Another process may have the database: then its port is none of this one's business.
-    let (disks, locks) = files::open(&db)?;
+    let (disks, locks) = files::open_telling(&db, &|line| tracing::info!("{line}"))?;
     let mut prepared = Prepared::new(options, db.clone(), Some(ours))?;
     prepared.event_loop.supervise();
     prepared.open_with(move |progress| Db::open_locked(db, disks, locks, progress))?;
@@ -80,7 +80,7 @@ impl Server {
     pub fn start(options: ServerOptions, db: Options) -> Result<Server, ServeError> {
         options.check()?;
         let described = db.clone();
-        let (disks, locks) = files::open(&db)?;
+        let (disks, locks) = files::open_telling(&db, &|line| tracing::info!("{line}"))?;
         let open = move |progress| Db::open_locked(db, disks, locks, progress);
         Server::start_prepared(options, described, open)
     }

@@ -1,5 +1,6 @@
 //! A database over several directories.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -158,4 +159,43 @@ fn an_image_directory_that_is_not_named_is_asked_for() {
     };
     let why = refusal(without).to_string();
     assert!(why.contains("--image-dir"), "{why}");
+}
+
+#[test]
+fn who_waits_for_a_lock_says_at_once_for_which_process_and_how_long() {
+    let root = tempfile::tempdir().unwrap();
+    let options = Options {
+        lock_wait: Duration::from_millis(100),
+        ..Options::new(root.path().join("data"))
+    };
+    let first = Db::open(options.clone()).unwrap();
+    let lines = RefCell::new(Vec::new());
+    let tell = |line: &str| lines.borrow_mut().push(String::from(line));
+    let refused = perdura::files::open_telling(&options, &tell);
+    assert!(matches!(refused, Err(Error::Locked { .. })));
+    let said = lines.take();
+    let [line] = &said[..] else {
+        panic!("{said:?}")
+    };
+    assert!(line.contains("0.1 s at most"), "{line}");
+    assert!(
+        line.contains("process") && line.contains("holds it"),
+        "{line}"
+    );
+    // As soon as it has said so the lock is freed.
+    let patient = Options {
+        lock_wait: Duration::from_secs(60),
+        ..options
+    };
+    let held = RefCell::new(Some(first));
+    let free = |line: &str| {
+        tell(line);
+        if let Some(db) = held.take() {
+            db.close().unwrap();
+        }
+    };
+    perdura::files::open_telling(&patient, &free).expect("it is free");
+    let said = lines.take();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[1].contains("free after"), "{said:?}");
 }
