@@ -14,7 +14,7 @@ use perdura_heap::{DetachedTable, Heap};
 use perdura_recovery::disks::Disks;
 use perdura_recovery::footing::Footing;
 use perdura_recovery::indexing::ReadCatalog;
-use perdura_recovery::vouch::mark_clean;
+use perdura_recovery::vouch::{mark_clean, vouch_last};
 use perdura_recovery::{
     AnchorCell, Catalog, CheckpointProgress, CheckpointStats, Checkpoints, ComponentKind, Progress,
     RestartReport, flush_all, vouch,
@@ -574,6 +574,14 @@ impl Core {
             self.check_files()?;
         }
         vouch(&self.anchor, &self.wal)
+    }
+
+    /// Does the same at the end of a life, with one sync of the anchor: see [`vouch_last()`].
+    ///
+    /// # Errors
+    /// The log has stopped, or the anchor cannot be written.
+    pub fn vouch_last(&self) -> Result<()> {
+        vouch_last(&self.anchor, &self.wal)
     }
 
     /// The logical digest: equal for equal data, whatever its history; see [`crate::digest`].

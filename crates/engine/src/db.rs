@@ -535,7 +535,7 @@ impl Db {
     /// vouches for it unless the database has stopped.
     pub fn abandon(self) {
         self.threads.stop();
-        drop(self.shared.core.vouch());
+        drop(self.shared.core.vouch_last());
         self.shared.end();
     }
 }

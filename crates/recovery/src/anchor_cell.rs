@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use perdura_base::Result;
-use perdura_wal::anchor::AnchorFile;
+use perdura_wal::anchor::{AnchorFile, Record};
 use perdura_wal::{EpochEnds, Failure, Wal};
 
 use crate::anchor::Anchor;
@@ -52,6 +52,22 @@ impl AnchorCell {
     /// [`Failure::Delay`] the change comes into force with the next update, whatever that one is:
     /// a caller repeats its change, which must have the same effect again.
     pub fn update(&self, change: impl FnOnce(&mut Anchor)) -> Result<Arc<Anchor>, Failure> {
+        self.update_by(AnchorFile::write, change)
+    }
+
+    /// Does the same with the last update of a life, which takes one sync: see [`AnchorFile::write_last`].
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    pub fn update_last(&self, change: impl FnOnce(&mut Anchor)) -> Result<Arc<Anchor>, Failure> {
+        self.update_by(AnchorFile::write_last, change)
+    }
+
+    fn update_by(
+        &self,
+        write: fn(&AnchorFile, &Record) -> Result<(), Failure>,
+        change: impl FnOnce(&mut Anchor),
+    ) -> Result<Arc<Anchor>, Failure> {
         let mut unfinished = self.updating.lock();
         if let Some(delayed) = unfinished.take() {
             let finished = self.file.finish();
@@ -77,7 +93,7 @@ impl AnchorCell {
         );
         next.seq += 1;
         let next = Arc::new(next);
-        if let Err(failure) = self.file.write(&next.to_record()) {
+        if let Err(failure) = write(&self.file, &next.to_record()) {
             *unfinished = Some(next);
             return Err(failure);
         }

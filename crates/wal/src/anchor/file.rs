@@ -110,7 +110,25 @@ impl AnchorFile {
         let bytes = sectors(record);
         let copies = [0, 1].map(|copy| (copy, Arc::clone(&bytes)));
         writes.due.extend(copies);
-        self.write_due(&mut writes)
+        self.write_due(&mut writes, 0)
+    }
+
+    /// Writes the last record of a life with one sync: the first copy is synced, the second is written. The next life
+    /// begins with the second copy, as always when both are equal. A later call in this life writes and syncs the second copy
+    /// first. Durable on return.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_last(&self, record: &Record) -> Result<(), Failure> {
+        let mut writes = self.writes.lock();
+        let bytes = sectors(record);
+        writes
+            .due
+            .extend([0, 1].map(|copy| (copy, Arc::clone(&bytes))));
+        self.write_due(&mut writes, 1)?;
+        let (_, second) = &writes.due[0];
+        let written = self.file.write_at(to_u64(COPY_BYTES), second);
+        written.map_err(Failure::of_write)
     }
 
     /// Completes the update that was delayed. Durable on return.
@@ -118,15 +136,18 @@ impl AnchorFile {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn finish(&self) -> Result<(), Failure> {
-        self.write_due(&mut self.writes.lock())
+        self.write_due(&mut self.writes.lock(), 0)
     }
 
-    fn write_due(&self, writes: &mut Writes) -> Result<(), Failure> {
+    /// Writes and syncs what is due, but for the last `left` of it.
+    fn write_due(&self, writes: &mut Writes, left: usize) -> Result<(), Failure> {
         if writes.failed {
             let why = "an update of the anchor failed before";
             return Err(Failure::Final(Error::Stopped(why.into())));
         }
-        while let Some((copy, bytes)) = writes.due.front() {
+        while writes.due.len() > left
+            && let Some((copy, bytes)) = writes.due.front()
+        {
             let written = self
                 .file
                 .write_at(copy * to_u64(COPY_BYTES), bytes)
@@ -158,7 +179,7 @@ mod tests {
     use perdura_base::checksum::crc32c;
     use perdura_base::limits::STREAMS_MAX;
     use perdura_base::{Epoch, Incarnation, Pos};
-    use perdura_device::MemDisk;
+    use perdura_device::{MemDisk, SimDisk};
 
     use super::super::codec::SCHEME_OFFSET;
     use super::super::tests::example;
@@ -188,6 +209,48 @@ mod tests {
                 raw.write_at(at, &byte).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn the_last_record_of_a_life_takes_one_sync_and_the_next_life_begins_with_the_second_copy() {
+        let disk = SimDisk::new(7);
+        let mut record = example();
+        drop(AnchorFile::create(disk.as_ref(), &record).unwrap());
+        let (file, ..) = AnchorFile::open(disk.as_ref()).unwrap().unwrap();
+        record.history.seq = 2;
+        file.write(&record).unwrap();
+        assert_eq!(disk.pending_ops(), 0, "both copies are durable");
+        record.history.seq = 3;
+        file.write_last(&record).unwrap();
+        assert_eq!(disk.pending_ops(), 1, "the second copy is not");
+        let (next, read, notes) = AnchorFile::open(disk.as_ref()).unwrap().unwrap();
+        assert_eq!(
+            (read.history.seq, notes.len()),
+            (3, 0),
+            "it is there, though"
+        );
+        let due: Vec<u64> = next
+            .writes
+            .lock()
+            .due
+            .iter()
+            .map(|(copy, _)| *copy)
+            .collect();
+        assert_eq!(due, [1], "the next life begins with it");
+        // Another update of this life does so, too.
+        record.history.seq = 4;
+        file.write(&record).unwrap();
+        assert_eq!(disk.pending_ops(), 0);
+        record.history.seq = 5;
+        file.write_last(&record).unwrap();
+        disk.crash_keeping(0);
+        let disk = disk.life();
+        let (_, read, notes) = AnchorFile::open(disk.as_ref()).unwrap().unwrap();
+        assert_eq!(
+            (read.history.seq, notes.len()),
+            (5, 1),
+            "the second copy is stale"
+        );
     }
 
     #[test]
