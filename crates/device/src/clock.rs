@@ -1,7 +1,7 @@
 //! Clocks, which the caller supplies: nothing below the engine reads the system's clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A source of time.
 pub trait Clock: Send + Sync + 'static {
@@ -9,7 +9,8 @@ pub trait Clock: Send + Sync + 'static {
     /// and expiry use it, and it orders nothing.
     fn wall_us(&self) -> u64;
 
-    /// Nanoseconds since some start; never goes back.
+    /// Nanoseconds since some start; never goes back. It counts the time in which the machine sleeps: a lease must be
+    /// over after that, as other machines did not sleep.
     fn mono_ns(&self) -> u64;
 
     /// Page faults of the process so far, which are part of what its time went to; 0 where none are counted.
@@ -21,7 +22,7 @@ pub trait Clock: Send + Sync + 'static {
 /// The machine's clocks.
 #[derive(Debug)]
 pub struct SystemClock {
-    start: Instant,
+    start_ns: u64,
 }
 
 impl SystemClock {
@@ -29,7 +30,7 @@ impl SystemClock {
     #[must_use]
     pub fn new() -> Self {
         SystemClock {
-            start: Instant::now(),
+            start_ns: since_boot_ns(),
         }
     }
 }
@@ -49,13 +50,20 @@ impl Clock for SystemClock {
     }
 
     fn mono_ns(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        since_boot_ns().saturating_sub(self.start_ns)
     }
 
     fn page_faults(&self) -> u64 {
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
         parse_faults(&stat).unwrap_or(0)
     }
+}
+
+/// Nanoseconds since the machine was started, the time in which it slept included.
+fn since_boot_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 /// Minor and major faults, from a process's line in `/proc`.
