@@ -228,6 +228,14 @@ fn clients(state: &mut State, to: &mut Fields, _: &Value) {
     to.put("connected_clients", state.connections.count());
     to.put("cluster_connections", 0);
     to.put("maxclients", state.options.maxclients);
+    // Those of Redis are of the last seconds, these of now.
+    let all = || state.connections.iter().map(|(_, client)| client);
+    let input = all()
+        .map(|client| client.input_bytes())
+        .map(|(held, free)| held + free);
+    to.put("client_recent_max_input_buffer", input.max().unwrap_or(0));
+    let output = all().map(|client| client.replies.buf.capacity());
+    to.put("client_recent_max_output_buffer", output.max().unwrap_or(0));
     let saving = usize::from(state.saving.is_some());
     let waiting = state.blocking.count() + state.rung_waits.count();
     to.put("blocked_clients", waiting + saving);
