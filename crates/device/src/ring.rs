@@ -50,6 +50,23 @@ struct Flight {
 // through them.
 unsafe impl Send for Flight {}
 
+impl Flight {
+    /// Leaves the first `written` bytes out of what is to be written.
+    fn skip(&mut self, written: usize) {
+        assert!(written < self.bytes, "something is left to be written");
+        self.bytes -= written;
+        self.offset += u64::try_from(written).unwrap_or(u64::MAX);
+        let mut left = written;
+        for vector in &mut self.vectors {
+            let here = left.min(vector.iov_len);
+            vector.iov_base = vector.iov_base.wrapping_byte_add(here);
+            vector.iov_len -= here;
+            left -= here;
+        }
+        assert_eq!(left, 0, "the parts hold what was written");
+    }
+}
+
 /// What is submitted, and what needed no submission.
 struct Submitting {
     flights: [Option<Flight>; DEPTH],
@@ -232,6 +249,15 @@ impl DurableQueue for RingQueue {
             let slot = usize::try_from(completion.user_data()).unwrap_or(DEPTH);
             if completion.result() == -libc::ECANCELED {
                 // The thread that submitted it has ended before the kernel began it.
+                self.push(&mut submitting, slot);
+                continue;
+            }
+            let short = submitting.flights.get_mut(slot).and_then(Option::as_mut);
+            if let (Some(flight), Ok(written @ 1..)) = (short, usize::try_from(completion.result()))
+                && written < flight.bytes
+            {
+                // A full disk or a limit ends a write early. The rest says why: it fails with the error itself.
+                flight.skip(written);
                 self.push(&mut submitting, slot);
                 continue;
             }

@@ -17,7 +17,8 @@
 //! other is an expected end.
 //!
 //! # Failures
-//! A write that fails, or that the device ends before its last byte, stops the log and is never repeated.
+//! A write that fails stops the log and is never repeated. One that the device ends before its last byte is continued from there, and
+//! fails with the error of the rest.
 //! [`Error::Fenced`], with which a device reports that another process owns the log, stops it too. Two
 //! failures only delay a step, which is then repeated: a segment cannot be prepared, or a write is refused
 //! for want of space, which copy-on-write file systems do even within a file's length. No byte of a refused

@@ -105,7 +105,7 @@ fn fates(writes: Vec<DurableWrite>) -> Option<Vec<Result<()>>> {
 }
 
 #[test]
-fn a_short_completion_is_an_error_that_says_how_much_was_written() {
+fn a_short_completion_is_continued_and_fails_with_the_error_of_its_rest() {
     let (_reader, writer) = std::io::pipe().unwrap();
     let writer = OwnedFd::from(writer);
     rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).unwrap();
@@ -114,12 +114,11 @@ fn a_short_completion_is_an_error_that_says_how_much_was_written() {
         return;
     };
     let error = fates[0].as_ref().unwrap_err();
-    let text = error.to_string();
+    // The pipe took a part, and then nothing.
     assert!(
-        text.contains("the device wrote ") && text.contains(" of 524288 bytes"),
-        "{text}"
+        matches!(error, Error::Io { source, .. } if source.raw_os_error() == Some(libc::EAGAIN)),
+        "{error}"
     );
-    assert!(!error.is_disk_full(), "a short write is final");
 }
 
 #[test]
