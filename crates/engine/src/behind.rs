@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use perdura_device::Clock;
 use perdura_wal::Rung;
 
+use crate::db::Db;
 use crate::shared::Shared;
 
 /// The most that the disks were behind since the database was opened.
@@ -61,5 +62,19 @@ impl Shared {
             self.worst.age_ns.fetch_max(age_ns, Ordering::Relaxed);
         }
         raised
+    }
+}
+
+impl Db {
+    /// Returns whether accepted writes wait for a log that cannot be written, because its disk is full or fails.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        self.shared.core.wal().is_stuck()
+    }
+
+    /// Returns whether the log's disk was full when it was written or extended last.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        self.shared.core.wal().is_disk_full()
     }
 }

@@ -146,6 +146,7 @@ impl Core {
             footing,
         };
         core.footing.note(&core.env.disks);
+        core.report.notes.extend(core.options.memory_fault.clone());
         core.attach_tables(&resumed.catalog, &forms);
         core.assert_resumed();
         let unnamed = core.tables.load(&core.heap)?;

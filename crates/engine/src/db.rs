@@ -413,7 +413,7 @@ impl Db {
             heap.make_room();
             return heap.kept_over_bound();
         }
-        wal.is_behind(bytes) && !wal.is_stuck_at_full_disk() && wal.failure().is_none()
+        wal.is_behind(bytes) && !wal.is_stuck() && wal.failure().is_none()
     }
 
     /// How far behind the durable epoch is.

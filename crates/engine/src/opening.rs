@@ -103,7 +103,9 @@ pub(crate) fn bring_back(
             (None, true) => Tail::GivenUp,
             (None, false) => Tail::OnDisk,
         },
-        memory: Arc::new(MemoryAccount::new(options.memory_limit)),
+        memory: Arc::new(
+            MemoryAccount::new(options.memory_limit).with_ceiling(options.memory_ceiling.clone()),
+        ),
         catalog: Arc::clone(forms) as Arc<dyn ReadCatalog>,
         progress,
     };

@@ -7,12 +7,13 @@ use perdura_archive::{Generation, Retention};
 use perdura_base::limits::{CHUNK_PAGES_DEFAULT, PARTITIONS_DEFAULT, VALUE_BYTES_DEFAULT};
 use perdura_base::{Error, Result};
 use perdura_device::LogIo;
-use perdura_heap::{KeptBound, OrphanLimits, SnapshotMode};
+use perdura_heap::{Ceiling, KeptBound, OrphanLimits, SnapshotMode};
 use perdura_recovery::disks::Paths;
 use perdura_recovery::{IMAGE_DISKS_MAX, Level, Schedule};
 use perdura_wal::{EpochEnds, SegmentSizes};
 
 use crate::durability::Durability;
+use crate::machine::Machine;
 use crate::nodes::{NodeSettings, Nodes};
 use crate::typed::TypedOptions;
 
@@ -42,6 +43,10 @@ pub struct CoreOptions {
     pub value_bytes_max: usize,
     /// Memory for pages, indexes and buffers, bytes.
     pub memory_limit: u64,
+    /// The memory at which the kernel ends the process, if it is known: a restart of more pages is refused.
+    pub memory_ceiling: Option<Ceiling>,
+    /// The fault of a memory limit beyond that ceiling, which the restart's report has.
+    pub memory_fault: Option<String>,
     /// A checkpoint begins when the log has grown by this much since the last one, bytes.
     pub checkpoint_log_bytes: u64,
     /// Every checkpoint is consistent: an image of one instant. Databases with key-addressed tables make
@@ -74,6 +79,8 @@ impl Default for CoreOptions {
             queue_bytes_max: 8 << 20,
             value_bytes_max: VALUE_BYTES_DEFAULT,
             memory_limit: u64::MAX,
+            memory_ceiling: None,
+            memory_fault: None,
             checkpoint_log_bytes: 512 << 20,
             consistent_checkpoints: false,
             snapshot_mode: SnapshotMode::Pages,
@@ -122,8 +129,8 @@ pub struct Options {
     pub checkpoint_log_bytes: u64,
     /// A checkpoint is paced to take at most this long, seconds.
     pub checkpoint_seconds_max: u64,
-    /// Memory for pages, indexes and buffers, bytes; `None`: 75 % of what the machine or its
-    /// container has.
+    /// Memory for pages, indexes and buffers, bytes; `None`: 75 % of what the machine and the control groups of this
+    /// process allow.
     pub memory_limit: Option<u64>,
     /// The longest value, bytes.
     pub value_bytes_max: usize,
@@ -213,13 +220,18 @@ impl Options {
     /// # Errors
     /// [`Error::Usage`] naming the setting that is out of its range.
     pub fn core(&self) -> Result<CoreOptions> {
+        let machine = Machine::read();
         let core = CoreOptions {
             partitions: self.partitions,
             segment_bytes: self.segment_bytes,
             value_bytes_max: self.value_bytes_max,
             memory_limit: self
                 .memory_limit
-                .unwrap_or_else(crate::machine::default_memory_limit),
+                .unwrap_or_else(|| machine.default_memory_limit()),
+            memory_ceiling: machine.ceiling(),
+            memory_fault: self
+                .memory_limit
+                .and_then(|chosen| machine.complaint(chosen)),
             checkpoint_log_bytes: self.checkpoint_log_bytes,
             schedule: Schedule::new(
                 self.restart_level,

@@ -102,7 +102,7 @@ pub use geometry::{Geometry, KeyHash};
 pub use group::GroupBuilder;
 pub use latches::{Heap, PartitionGuard};
 pub use limits::OrphanLimits;
-pub use memory::{KeptBound, MemoryAccount, MemoryUse};
+pub use memory::{Ceiling, KeptBound, MemoryAccount, MemoryUse};
 pub use partition::{DetachedTable, Partition};
 pub use perdura_page::{
     CollectionId, End, Group, Home, Kind, PageRecord, Shape, decode_group, for_each_record,

@@ -56,6 +56,15 @@ impl MemoryUse {
     }
 }
 
+/// The memory at which the kernel ends the process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ceiling {
+    /// Bytes, swap included.
+    pub bytes: u64,
+    /// The file that sets it.
+    pub set_by: String,
+}
+
 /// Bytes in use, by use, and the limit.
 #[derive(Debug)]
 pub struct MemoryAccount {
@@ -72,6 +81,7 @@ pub struct MemoryAccount {
     reserve: AtomicU64,
     kept_free: AtomicU64,
     kept_share: AtomicU64,
+    ceiling: Option<Ceiling>,
 }
 
 /// How much may be kept for open cuts.
@@ -109,7 +119,20 @@ impl MemoryAccount {
             reserve: AtomicU64::new(0),
             kept_free: AtomicU64::new(KeptBound::default().free),
             kept_share: AtomicU64::new(KeptBound::default().share),
+            ceiling: None,
         }
+    }
+
+    /// Returns the account with the memory at which the kernel ends the process.
+    #[must_use]
+    pub fn with_ceiling(self, ceiling: Option<Ceiling>) -> Self {
+        MemoryAccount { ceiling, ..self }
+    }
+
+    /// Returns the memory at which the kernel ends the process, if it is known.
+    #[must_use]
+    pub fn ceiling(&self) -> Option<&Ceiling> {
+        self.ceiling.as_ref()
     }
 
     fn counter(&self, what: MemoryUse) -> &AtomicU64 {

@@ -21,7 +21,7 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Incarnation, Pos, Result};
 use perdura_device::Clock;
-use perdura_heap::Heap;
+use perdura_heap::{Heap, MemoryAccount};
 use perdura_wal::anchor::AnchorFile;
 use perdura_wal::{Cut, Guard, WalStart};
 
@@ -52,6 +52,9 @@ pub use crate::create::{NewDatabase, NewTree, create, create_with_tree};
 
 pub use crate::options::{RestartOptions, Tail};
 pub use crate::tables::Catalog;
+
+/// The least memory of a process that serves an empty database, bytes.
+const PROCESS_BYTES: u64 = 8 << 20;
 
 /// A database that is back.
 pub struct Restarted {
@@ -283,6 +286,23 @@ pub(crate) struct Loaded {
     pub state: State,
 }
 
+/// Fails if the pages of an image take more memory than the process may use: the kernel would end it while it loads them,
+/// and at each start anew.
+fn check_ceiling(memory: &MemoryAccount, bytes: u64) -> Result<()> {
+    // Indexes and the process itself come on top: at least this.
+    let least = bytes.saturating_add(bytes / 16 + PROCESS_BYTES);
+    match memory.ceiling() {
+        Some(ceiling) if bytes > 0 && ceiling.bytes < least => Err(Error::Usage(format!(
+            "the database has {bytes} bytes of pages, and the kernel ends this process at {} bytes ({}). Nothing was \
+             loaded or changed. Raise that limit to at least {} bytes",
+            ceiling.bytes,
+            ceiling.set_by,
+            least.saturating_add(least / 2)
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Recovers from the database's images and streams. If pages of the image turn out to be damaged it
 /// begins anew, with those taken from the older image.
 pub(crate) fn load(
@@ -302,6 +322,7 @@ pub(crate) fn load(
             planned => planned?,
         };
         let image_bytes = image.pages * to_u64(perdura_base::limits::PAGE_BYTES);
+        check_ceiling(&options.memory, image_bytes)?;
         let progress = options.progress.as_ref();
         progress.expect(image_bytes + likely_log_bytes(anchor, &image.begin));
         progress.add_total(image_bytes);
@@ -444,4 +465,34 @@ fn fill_report(
     };
     report.pages_fetched = image.pages;
     report.pages_rebuilt = to_u64(image.rebuilt.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use perdura_heap::Ceiling;
+
+    use super::*;
+
+    #[test]
+    fn more_pages_than_the_process_may_use_are_refused_with_both_sizes() {
+        let of = |bytes| {
+            MemoryAccount::new(u64::MAX).with_ceiling(Some(Ceiling {
+                bytes,
+                set_by: "/sys/fs/cgroup/a/memory.max".into(),
+            }))
+        };
+        let pages = 64 << 20;
+        assert!(check_ceiling(&MemoryAccount::new(1), pages).is_ok());
+        assert!(check_ceiling(&of(1), 0).is_ok(), "nothing is loaded");
+        assert!(check_ceiling(&of(pages + (pages / 16) + PROCESS_BYTES), pages).is_ok());
+        let why = check_ceiling(&of(pages), pages).unwrap_err().to_string();
+        for part in [
+            "67108864 bytes of pages",
+            "at 67108864 bytes",
+            "a/memory.max",
+            "Nothing was",
+        ] {
+            assert!(why.contains(part), "{why}");
+        }
+    }
 }

@@ -44,6 +44,9 @@ impl Wal {
         let s = &self.streams[usize::from(stream.0)];
         if s.unsynced_bytes() >= self.beyond_tail(self.options.queue_bytes_max) {
             self.check()?;
+            if self.is_stuck() {
+                return self.admit_slowly(stream, bytes);
+            }
             return Err(Error::LogFull(
                 "writes arrive faster than the disk takes them".into(),
             ));

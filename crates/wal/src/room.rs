@@ -95,13 +95,6 @@ impl Wal {
         self.shortages.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether a full disk keeps the flushers from making progress, so that waiting for them does not
-    /// help. While every stream has room in its existing files, they make progress.
-    #[must_use]
-    pub fn is_stuck_at_full_disk(&self) -> bool {
-        self.is_disk_full() && self.is_stuck()
-    }
-
     /// Whether the log cannot be written or extended now, for any reason: accepted blocks wait,
     /// and writes are refused once they would not fit into the existing files.
     #[must_use]
@@ -175,7 +168,8 @@ impl Wal {
             return Ok(());
         }
         let why = if self.is_disk_full() {
-            "no space is left on the log's disk; free some and writes resume by themselves"
+            "no space is left on the log's disk, or a quota or a limit on the size of files is reached. Free space on the disk of \
+             the log; writes resume by themselves"
         } else if self.is_growth_held() {
             "the archive is away, and what waits for it has its bound (archive-backlog); writes resume by themselves when the \
              archive is back"
@@ -187,16 +181,18 @@ impl Wal {
              themselves"
         } else if s.is_unextended(self.end_for(s, bytes)) {
             "the log's disk has no space for a transaction of this size, or fails to prepare a \
-             segment; it is tried again, and shorter ones are accepted"
+             segment; it is tried again, and shorter ones are accepted. Free space on the disk of the log"
         } else {
             "the log's next segment is being prepared"
         };
         Err(Error::LogFull(why.into()))
     }
 
-    /// Whether accepted blocks wait for a disk: an epoch is durable when every stream has its part,
-    /// so one stream that is stuck holds up all.
-    fn is_stuck(&self) -> bool {
+    /// Returns whether accepted blocks wait for a disk that is full or fails, so that waiting for the flushers does not help. An
+    /// epoch is durable when every stream has its part, so one stream that is stuck holds up all. While every stream
+    /// has room in its existing files, the flushers make progress.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
         self.troubles.has(Trouble::Refused) || (self.is_short() && !self.have_all_room())
     }
 

@@ -81,7 +81,7 @@ fn a_full_disk_whose_files_have_room_has_a_writer_wait_for_a_long_queue_instead_
     assert!(wal.prepare_segment(s, &|| {}).unwrap_err().is_disk_full());
     assert!(wal.is_disk_full() && wal.has_room_ahead(s));
     // What the server asks before each attempt; see `Db::is_behind`.
-    let waits = || wal.is_behind(100) && !wal.is_stuck_at_full_disk();
+    let waits = || wal.is_behind(100) && !wal.is_stuck();
     let (mut attempts, mut refused) = (0, 0);
     let mut appended = 0;
     while appended < 10 {
