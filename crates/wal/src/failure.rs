@@ -20,6 +20,17 @@ impl Failure {
         }
     }
 
+    /// The failure as it is after a name was not found that the log has made: no disk fails so, and a restart
+    /// would find another directory, or none.
+    pub(crate) fn of_lost_name(self) -> Failure {
+        match self {
+            Failure::Final(error) if error.is_not_found() || error.is_of_another_kind() => {
+                Failure::Final(Error::Displaced(error.to_string()))
+            }
+            other => other,
+        }
+    }
+
     /// The failure of a write. A write that found no space, no memory or no descriptor may be repeated with the
     /// same bytes. A sync may not, nor what a ring has perhaps taken.
     #[must_use]
@@ -90,6 +101,16 @@ mod tests {
                 assert!(!is_delay(&Failure::from(failed(op, errno))), "{op} {errno}");
             }
         }
+        let gone = Failure::from(failed("open", 2)).of_lost_name();
+        assert!(
+            matches!(gone, Failure::Final(Error::Displaced(_))),
+            "{gone:?}"
+        );
+        let broken = Failure::from(failed("open", 5)).of_lost_name();
+        assert!(
+            matches!(broken, Failure::Final(Error::Io { .. })),
+            "{broken:?}"
+        );
         let full = failed("write", 28);
         assert!(is_delay(&Failure::of_write(full)));
     }

@@ -1,4 +1,4 @@
-//! The names of the segments that are written: each must lead to the file that is open.
+//! The names of the segments: each must lead to the file that is open, or to one at least.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use crate::log::{Stream, Wal};
 use crate::placing::Placement;
 
 impl Wal {
-    /// Fails if the name of a segment that is written, or is next, leads to another file or to none.
+    /// Fails if the name of a segment that is written, or is next, leads to another file, or if a segment that a
+    /// restart may need is gone.
     ///
     /// # Errors
     /// [`Error::Displaced`].
@@ -26,6 +27,7 @@ impl Wal {
                     return Err(Error::Displaced(what));
                 }
             }
+            check_live(s)?;
         }
         Ok(())
     }
@@ -46,6 +48,32 @@ impl Wal {
         };
         Some(format!("{}/{path}: {what}", disk.name()))
     }
+}
+
+/// Fails if a segment that a restart may need has no file.
+fn check_live(s: &Stream) -> Result<()> {
+    let (disk, live) = {
+        let shelf = s.shelf.lock();
+        (Arc::clone(&shelf.disk), shelf.live().collect::<Vec<_>>())
+    };
+    for id in live {
+        let path = id.path();
+        let is_gone = || {
+            disk.identity(&path)
+                .is_err_and(|error| error.is_not_found())
+        };
+        // It may have been retired meanwhile, which the lock excludes.
+        if is_gone() {
+            let shelf = s.shelf.lock();
+            if shelf.is_placed(id) && is_gone() {
+                return Err(Error::Displaced(format!(
+                    "{}/{path}: it is gone",
+                    disk.name()
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The segment that is written and the one that is placed behind it.

@@ -146,6 +146,7 @@ impl Wal {
                 Ok(())
             }
             Err(failure) => {
+                let failure = failure.of_lost_name();
                 if let Failure::Delay(error) = &failure
                     && error.is_shortage()
                 {

@@ -211,6 +211,11 @@ impl SegmentShelf {
         Ok(())
     }
 
+    /// The segments that have files.
+    pub fn live(&self) -> impl Iterator<Item = SegmentId> {
+        self.live.keys().copied()
+    }
+
     /// Returns whether a file has the name of this segment.
     pub fn is_placed(&self, id: SegmentId) -> bool {
         self.live.contains_key(&id)
