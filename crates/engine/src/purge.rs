@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use perdura_base::{Error, PartitionId, Result};
 
 use crate::core::{Core, ExpiredListener};
+use crate::db::Db;
 
 /// Rows removed, or pages freed, by one purge step at most.
 const PURGE_ROWS: usize = 32;
@@ -118,5 +119,12 @@ impl Core {
     /// Whether a listener is set, which waits for the purge's removals to be durable.
     pub(crate) fn tells_of_expired(&self) -> bool {
         self.expired.get().is_some()
+    }
+}
+
+impl Db {
+    /// Stops the purge or lets it continue; see [`Core::hold_purge`]. Expired keys stay hidden.
+    pub fn hold_purge(&self, held: bool) {
+        self.shared.core.hold_purge(held);
     }
 }
