@@ -37,6 +37,7 @@ use perdura_txn::{Ticket, Tx};
 use crate::catalog::{CATALOG, Entry, put_next_id, put_table, read_next_id};
 use crate::core::Core;
 use crate::db::Db;
+use crate::transact::{Attempt, Watch};
 
 /// What a map's name has before it in the catalog, so that it is no other table's.
 const PREFIX: &str = "map/";
@@ -52,11 +53,12 @@ pub(crate) fn table_name(map: &str) -> String {
 }
 
 impl Core {
-    /// The table of a map, made if there is none, and the ticket of its making.
+    /// Finds or makes the table of a map. Returns it with the ticket of its making. `watch` hears how many bytes of
+    /// the log the transaction awaits.
     ///
     /// # Errors
     /// [`Error::Usage`] for an empty name; those of a write.
-    pub fn map_table(&self, name: &str) -> Result<(TableId, Ticket)> {
+    pub(crate) fn map_table(&self, name: &str, watch: Watch<'_>) -> Result<(TableId, Ticket)> {
         if name.is_empty() {
             return Err(Error::Usage("a map needs a name".into()));
         }
@@ -66,18 +68,9 @@ impl Core {
             return Ok((*table, Ticket::default()));
         }
         let (table, ticket) = self.transact(&self.all_partitions(), |tx| {
-            tx.admit(4096)?;
-            let table = TableId(read_next_id(tx)?);
-            let kind = TableKind::heap(KeyOrder::Ordered);
-            let entry = Entry {
-                id: table,
-                kind,
-                schema: Vec::new(),
-            };
-            put_table(tx, &name, &entry)?;
-            put_next_id(tx, table.0 + 1)?;
-            tx.attach_table(table, true)?;
-            Ok::<_, Error>(table)
+            let made = make_map(tx, &name);
+            watch(tx.awaits_log());
+            made
         })?;
         assert_ne!(table, CATALOG, "the catalog is no map");
         let before = maps.insert(name, table);
@@ -100,6 +93,22 @@ impl Core {
             merged(tx, table, range, (backward, limit))
         })
     }
+}
+
+/// Makes the table of a map, under all latches.
+fn make_map(tx: &mut Tx<'_>, name: &str) -> Result<TableId> {
+    tx.admit(4096)?;
+    let table = TableId(read_next_id(tx)?);
+    let kind = TableKind::heap(KeyOrder::Ordered);
+    let entry = Entry {
+        id: table,
+        kind,
+        schema: Vec::new(),
+    };
+    put_table(tx, name, &entry)?;
+    put_next_id(tx, table.0 + 1)?;
+    tx.attach_table(table, true)?;
+    Ok(table)
 }
 
 /// Merges the entries of all partitions.
@@ -174,9 +183,27 @@ impl Db {
     /// # Errors
     /// As [`Db::write_later`]; [`Error::Usage`] for an empty name.
     pub fn map_later(&self, name: &str) -> Result<(Map, Ticket)> {
-        let (table, ticket) = self.shared.core.map_table(name)?;
-        let db = self.clone();
-        Ok((Map { db, table }, ticket))
+        loop {
+            match self.try_map_later(name)? {
+                Attempt::Committed(map, ticket) => return Ok((map, ticket)),
+                Attempt::Behind { .. } => self.hold_back(),
+            }
+        }
+    }
+
+    /// As [`map_later`](Self::map_later), for a caller that cannot wait for the log, such as an event loop.
+    ///
+    /// # Errors
+    /// As [`Db::write_later`]; [`Error::Usage`] for an empty name.
+    pub fn try_map_later(&self, name: &str) -> Result<Attempt<Map>> {
+        let made = self.attempt(|watch| self.shared.core.map_table(name, watch))?;
+        Ok(match made {
+            Attempt::Committed(table, ticket) => {
+                let db = self.clone();
+                Attempt::Committed(Map { db, table }, ticket)
+            }
+            Attempt::Behind { bytes } => Attempt::Behind { bytes },
+        })
     }
 
     /// The ordered map of a name, if there is one.

@@ -30,6 +30,9 @@ pub enum Attempt<R> {
     },
 }
 
+/// Hears at the end of each run of a transaction how many bytes of the log it awaits.
+pub(crate) type Watch<'a> = &'a mut dyn FnMut(Option<usize>);
+
 impl Db {
     /// Runs `f` as one serial transaction and waits until it is durable: when this returns `Ok`,
     /// all of it survives a power cut, unless [`Options::durability`](crate::Options::durability) asks for less.
@@ -158,7 +161,7 @@ impl Db {
     /// Runs a transaction that tells at the end of each run how many bytes of the log it awaits.
     pub(crate) fn attempt<R, E: From<Error>>(
         &self,
-        run: impl FnOnce(&mut dyn FnMut(Option<usize>)) -> Result<(R, Ticket), E>,
+        run: impl FnOnce(Watch<'_>) -> Result<(R, Ticket), E>,
     ) -> Result<Attempt<R>, E> {
         let mut behind = None;
         let done = run(&mut |awaited| behind = awaited);

@@ -17,10 +17,9 @@ pub(crate) fn error_text(error: &Error) -> String {
         Error::OutOfMemory { .. } => {
             String::from("OOM command not allowed when used memory > 'maxmemory'.")
         }
-        Error::LogFull(why) => format!(
-            "MISCONF the log has no room, so writes are refused and reads go on: {why}. \
-             Free space on the disk of the log; writes resume by themselves"
-        ),
+        Error::LogFull(why) => {
+            format!("MISCONF the log has no room, so writes are refused and reads go on: {why}")
+        }
         Error::Stopped(why) => format!("ERR the database has stopped: {why}"),
         Error::Fenced(_) | Error::Displaced(_) => format!("ERR the database has stopped: {error}"),
         other => format!("ERR {other}"),

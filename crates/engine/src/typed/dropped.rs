@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Error, PartitionId, Result, TableId};
-use perdura_heap::Heap;
+use perdura_heap::{DetachedTable, Heap};
 use perdura_page::ordered::Op;
 use perdura_recovery::{Addressing, TableKind};
 use perdura_txn::{Ticket, Tx};
@@ -23,6 +23,7 @@ use crate::catalog::{CATALOG, Entry, damaged, find_table, remove_table};
 use crate::core::{Core, Flushed};
 use crate::db::Db;
 use crate::map;
+use crate::transact::{Attempt, Watch};
 
 /// A table that was dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,6 +111,12 @@ impl Core {
     /// # Errors
     /// [`Error::Usage`] if the name is one of those that the database was opened with; those of a write.
     pub fn drop_table(&self, name: &str) -> Result<Option<(Flushed, Ticket)>> {
+        let (flushed, ticket) = self.drop_watched(name, &mut |_| {})?;
+        Ok(flushed.map(|flushed| (flushed, ticket)))
+    }
+
+    /// As [`drop_table`](Core::drop_table). `watch` hears how many bytes of the log the transaction awaits.
+    fn drop_watched(&self, name: &str, watch: Watch<'_>) -> Result<(Option<Flushed>, Ticket)> {
         if self.tables().table(name).is_some() {
             return Err(Error::Usage(format!(
                 "table {name:?} belongs to the program that opened the database: empty it instead"
@@ -117,36 +124,47 @@ impl Core {
         }
         let mut maps = self.maps().lock();
         let (done, ticket) = self.transact(&self.all_partitions(), |tx| {
-            tx.admit(4096)?;
-            tx.check_all_latched()?;
-            let Some(entry) = find_table(tx, name)? else {
-                return Ok(None);
-            };
-            let id = entry.id;
-            remove_table(tx, name)?;
-            let kept = match entry.kind.addressing {
-                Addressing::Page => None,
-                Addressing::Key => {
-                    let tag = self.heap().ckpt_epoch();
-                    let name = name.to_owned();
-                    let dropped = Dropped { tag, name, entry };
-                    dropped.write(tx)?;
-                    tx.note_table(id, &Op::DropTable);
-                    Some(dropped)
-                }
-            };
-            // Nothing may fail behind this.
-            tx.check_not_refused()?;
-            let detached = tx.detach_tables([id])?;
-            self.typed().registry.mark_dropped(id);
-            Ok::<_, Error>(Some((detached, kept)))
+            let done = self.drop_in(tx, name);
+            watch(tx.awaits_log());
+            done
         })?;
         let Some((detached, kept)) = done else {
-            return Ok(None);
+            return Ok((None, ticket));
         };
         maps.remove(name);
         self.typed().dropped.lock().extend(kept);
-        Ok(Some((Flushed::of(detached), ticket)))
+        Ok((Some(Flushed::of(detached)), ticket))
+    }
+
+    /// Drops a table within a transaction that holds every partition.
+    fn drop_in(
+        &self,
+        tx: &mut Tx<'_>,
+        name: &str,
+    ) -> Result<Option<(Vec<DetachedTable>, Option<Dropped>)>> {
+        tx.admit(4096)?;
+        tx.check_all_latched()?;
+        let Some(entry) = find_table(tx, name)? else {
+            return Ok(None);
+        };
+        let id = entry.id;
+        remove_table(tx, name)?;
+        let kept = match entry.kind.addressing {
+            Addressing::Page => None,
+            Addressing::Key => {
+                let tag = self.heap().ckpt_epoch();
+                let name = name.to_owned();
+                let dropped = Dropped { tag, name, entry };
+                dropped.write(tx)?;
+                tx.note_table(id, &Op::DropTable);
+                Some(dropped)
+            }
+        };
+        // Nothing may fail behind this.
+        tx.check_not_refused()?;
+        let detached = tx.detach_tables([id])?;
+        self.typed().registry.mark_dropped(id);
+        Ok(Some((detached, kept)))
     }
 
     /// Removes from the catalog the dropped tables that no image lacks the drop of, if there are any. Returns how many.
@@ -209,7 +227,13 @@ impl Db {
     /// Those of a write.
     pub fn drop_table(&self, name: &str) -> Result<bool> {
         let core = &self.shared.core;
-        let Some((flushed, ticket)) = core.drop_table(name)? else {
+        let (flushed, ticket) = loop {
+            match self.attempt(|watch| core.drop_watched(name, watch))? {
+                Attempt::Committed(flushed, ticket) => break (flushed, ticket),
+                Attempt::Behind { .. } => self.hold_back(),
+            }
+        };
+        let Some(flushed) = flushed else {
             return Ok(false);
         };
         core.reclaim_flushed(flushed);

@@ -288,3 +288,20 @@ fn keys_are_iterated_and_ranged_while_the_caller_writes() {
     assert!(db.range(1, "user:".., 0).unwrap().is_empty());
     assert!(db.range(1, "b".."a", 9).unwrap().is_empty());
 }
+
+/// The first segment of the second stream is prepared behind that of the first: a map that was made meanwhile was refused
+/// for want of room in the log.
+#[test]
+fn a_map_that_is_made_right_after_the_start_waits_for_its_segment() {
+    for _ in 0..5 {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options {
+            streams: 2,
+            ..Options::new(dir.path().join("data"))
+        };
+        let db = Db::open(options).unwrap();
+        let map = db.map("new").unwrap();
+        map.put(b"key", b"value").unwrap();
+        assert!(db.drop_map("new").unwrap());
+    }
+}

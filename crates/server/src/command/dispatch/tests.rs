@@ -230,6 +230,31 @@ fn a_library_is_there_after_a_restart() {
     });
 }
 
+/// The first segment of the second stream is prepared behind that of the first.
+#[test]
+fn a_library_that_is_loaded_right_after_the_start_waits_for_its_segment() {
+    for _ in 0..5 {
+        let dir = tempfile::tempdir().expect("a directory");
+        let around = Testbed::new();
+        let mut options = Options::new(dir.path().join("data"));
+        options.streams = 2;
+        let mut state = opened(&around, options);
+        let library = "#!lua name=mine\nredis.register_function('f', function() return 7 end)";
+        let mut reply = ask(&mut state, 0, &["FUNCTION", "LOAD", library]);
+        let begin = std::time::Instant::now();
+        while reply.is_empty() {
+            assert!(begin.elapsed().as_secs() < 30, "the log gets no segment");
+            state.end_wait_for_log();
+            let mut connection = state.connections.take(0).expect("a client");
+            connection.take(&mut state, b"");
+            let replies = std::mem::take(&mut connection.replies);
+            state.connections.put(0, connection);
+            reply = String::from_utf8_lossy(&replies.buf).into_owned();
+        }
+        assert_eq!(reply, "$4\r\nmine\r\n");
+    }
+}
+
 #[test]
 fn waitaof_waits_firmly_for_the_newest_write_of_another_client() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -1,7 +1,7 @@
 //! The libraries of functions, as they are in the database: the map `redis/functions` has the text of each under its name
 //! (docs/formats/catalog.md). The server keeps them in memory too, from the start on.
 
-use crate::engine::{Db, Epoch, Error, PartitionSet};
+use crate::engine::{Attempt, Db, Epoch, Error, PartitionSet, Ticket, Tx};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_script::{
     Ask, Code, Failure, Halt, Header, Host, Registered, Runtime, Words, sha1_hex,
@@ -172,16 +172,25 @@ impl Functions {
         Ok(())
     }
 
-    /// Writes a change into the database, in one transaction.
-    pub(super) fn write(db: &Db, change: &Change, now_ms: u64) -> Result<Epoch, Error> {
-        let (map, made) = db.map_later(MAP)?;
+    /// Writes a change into the database, in one transaction. A caller that does not wait for the log tries again later.
+    pub(super) fn write(
+        db: &Db,
+        change: &Change,
+        now_ms: u64,
+        waits: bool,
+    ) -> Result<Attempt<()>, Error> {
+        let (map, made) = match db.try_map_later(MAP)? {
+            Attempt::Committed(map, made) => (map, made),
+            Attempt::Behind { .. } if waits => db.map_later(MAP)?,
+            Attempt::Behind { bytes } => return Ok(Attempt::Behind { bytes }),
+        };
         let mut partitions = PartitionSet::empty();
         let coming = change.come.iter().map(|(name, _)| name);
         for name in change.gone.iter().chain(coming) {
             partitions.insert(db.partition_of(name.as_bytes()));
         }
         let table = map.table();
-        let ((), ticket) = db.transact_at(&partitions, now_ms, |tx| {
+        let put = |tx: &mut Tx<'_>| {
             for name in &change.gone {
                 tx.delete(table, name.as_bytes())?;
             }
@@ -192,8 +201,20 @@ impl Functions {
                 tx.put(table, name.as_bytes(), &library.text, None)?;
             }
             Ok::<_, Error>(())
-        })?;
-        Ok(ticket.epoch.max(made.epoch))
+        };
+        let done = match waits {
+            true => db
+                .transact_at(&partitions, now_ms, put)
+                .map(|((), ticket)| Attempt::Committed((), ticket)),
+            false => db.try_transact_at(&partitions, now_ms, put),
+        };
+        Ok(match done? {
+            Attempt::Committed((), ticket) => {
+                let epoch = ticket.epoch.max(made.epoch);
+                Attempt::Committed((), Ticket { epoch })
+            }
+            behind @ Attempt::Behind { .. } => behind,
+        })
     }
 
     /// Takes over a change that has been written. Returns the SHA-1s of the libraries that are gone.

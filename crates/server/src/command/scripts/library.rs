@@ -6,8 +6,9 @@
 use super::functions::{Change, Functions, Library, Quiet};
 use super::script::{NOT_BUSY, is_mode};
 use super::with_runtime;
-use crate::command::Cx;
 use crate::command::dispatch::failed;
+use crate::command::{After, Cx};
+use crate::engine::{Attempt, Ticket};
 use crate::glob;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
@@ -79,8 +80,13 @@ fn commit(cx: &mut Cx<'_>, change: Change) -> bool {
         cx.out.error("ERR the database is not open");
         return false;
     };
-    match Functions::write(db, &change, cx.state.wall_ms()) {
-        Ok(epoch) => {
+    // A block has begun already, so that it cannot be kept back.
+    match Functions::write(db, &change, cx.state.wall_ms(), cx.in_block) {
+        Ok(Attempt::Behind { bytes }) => {
+            cx.effects.after = After::Behind(bytes);
+            false
+        }
+        Ok(Attempt::Committed((), Ticket { epoch })) => {
             let gone = cx.state.scripts.functions.apply(change, epoch);
             with_runtime(|runtime| gone.iter().for_each(|sha| runtime.drop_library(sha)));
             (cx.effects.epoch, cx.effects.written) = (epoch, epoch);
