@@ -33,6 +33,7 @@ mod log_io;
 mod logd;
 mod logd_peer;
 mod memory;
+mod memory_group;
 mod mirrored;
 mod mirrored_dir;
 mod mirrored_input;
