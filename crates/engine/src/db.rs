@@ -129,7 +129,7 @@ impl Db {
     pub fn open_archived(
         options: Options,
         disks: Disks,
-        locks: Locks,
+        mut locks: Locks,
         progress: Arc<Progress>,
         archive: Option<Arc<dyn Disk>>,
     ) -> Result<Db> {
@@ -160,7 +160,6 @@ impl Db {
             nodes: options.nodes.clone(),
             accept_loss: options.node_settings.accept_loss,
         };
-        let mut locks = locks;
         let disks = env.disks.clone();
         let core = Core::open(env, core_options, progress)?;
         lock_new_anchor(&disks, &mut locks)?;
