@@ -11,6 +11,7 @@ mod output;
 mod programs;
 mod read_disk;
 mod setting_args;
+mod signals;
 mod transfer;
 mod verb;
 
@@ -73,6 +74,15 @@ fn main() -> std::process::ExitCode {
         Verb::Backup(_) | Verb::Archive(_) | Verb::Restore(_) => exit::Remedy::Archive,
         _ => exit::Remedy::Database,
     };
+    let ignored = signals::ignore(match &verb {
+        Verb::Serve(_) => |row: &signals::Row| row.serve,
+        Verb::Logd(_) => |row: &signals::Row| row.logd,
+        Verb::Archive(verb::archive::Action::Agent(_)) => |row: &signals::Row| row.agent,
+        _ => |row: &signals::Row| row.others,
+    });
+    if let Err(error) = ignored {
+        return exit::code(Err(error.into()), remedy);
+    }
     let done = match verb {
         Verb::Serve(args) => verb::serve::run(&args),
         Verb::Logd(args) => verb::logd::run(&args),

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use perdura::mirror::{MirrorOptions, NumberedFiles, Patience, Register};
 use perdura::{NodeSettings, NodeTlsFiles, Nodes};
 use perdura_device::FileDisk;
-use perdura_logd::{ClientConfig, TcpNet};
+use perdura_logd::TcpNet;
 use perdura_server::{TlsAuthClients, TlsFiles};
 
 use crate::exit::Usage;
@@ -38,9 +38,16 @@ pub fn of(settings: &NodeSettings) -> Result<Option<Nodes>> {
         return Err(Usage(why.into()).into());
     };
     let addresses: Vec<String> = groups.iter().flatten().cloned().collect();
-    let tls = tls_of(&settings.tls)?;
-    let is_private = tls.is_some() || settings.allow_plaintext;
-    let net = TcpNet::new(&addresses, tls)?;
+    let files = tls_of(&settings.tls)?;
+    let is_private = files.is_some() || settings.allow_plaintext;
+    let net = TcpNet::new(&addresses, None)?;
+    let net = match files {
+        Some(files) => net.with_tls_from(Arc::new(move || {
+            let config = files.client_config();
+            config.map_err(|why| format!("TLS to the nodes: {why}"))
+        }))?,
+        None => net,
+    };
     for address in &addresses {
         let is_here = net.is_loopback(address);
         ensure!(
@@ -71,8 +78,8 @@ pub fn of(settings: &NodeSettings) -> Result<Option<Nodes>> {
     }))
 }
 
-/// How TLS is spoken to nodes, if it is.
-fn tls_of(files: &NodeTlsFiles) -> Result<Option<Arc<ClientConfig>>> {
+/// Returns the files that say how TLS is spoken to nodes, if it is.
+fn tls_of(files: &NodeTlsFiles) -> Result<Option<TlsFiles>> {
     let NodeTlsFiles { ca_cert, cert, key } = files.clone();
     ensure!(
         ca_cert.is_some() || (cert.is_none() && key.is_none()),
@@ -85,16 +92,12 @@ fn tls_of(files: &NodeTlsFiles) -> Result<Option<Arc<ClientConfig>>> {
     if ca_cert.is_none() {
         return Ok(None);
     }
-    let files = TlsFiles {
+    Ok(Some(TlsFiles {
         cert,
         key,
         ca_cert,
         auth_clients: TlsAuthClients::No,
-    };
-    let config = files.client_config();
-    Ok(Some(config.map_err(|why| {
-        Usage(format!("TLS to the nodes: {why}"))
-    })?))
+    }))
 }
 
 fn pair_of(text: &str) -> Result<[String; 2]> {

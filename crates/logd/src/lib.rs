@@ -10,6 +10,7 @@
 
 mod client;
 mod connection;
+mod fit;
 mod hard_copy;
 mod identity;
 mod local;
@@ -25,7 +26,7 @@ pub use client::{Client, unexpected};
 pub use connection::Limits;
 pub use hard_copy::HardCopyState;
 pub use identity::{draw_nonce, machine};
-pub use net::TcpNet;
+pub use net::{LoadClientTls, TcpNet};
 pub use peer::PeerOptions;
-pub use rustls::ClientConfig;
-pub use serve::{Logd, LogdOptions, LogdStats, serve};
+pub use rustls::{ClientConfig, ServerConfig};
+pub use serve::{LoadServerTls, Logd, LogdOptions, LogdStats, serve};

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use perdura_base::{Error, Result};
 use perdura_mirror::{Connection, Framer, Identity, Machine, Net, Sent, Shared};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
@@ -25,12 +26,17 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// Bytes that one call reads.
 const READ_BYTES: usize = 256 * 1024;
 
+/// Reads how TLS is spoken to nodes from its files.
+pub type LoadClientTls =
+    Arc<dyn Fn() -> std::result::Result<Arc<ClientConfig>, String> + Send + Sync>;
+
 /// Connections to nodes over TCP, with TLS if it has a configuration of it.
 ///
 /// An address is `IP:port`, or a name that was resolved when the network was made: resolving waits.
 #[derive(Clone)]
 pub struct TcpNet {
-    tls: Option<Arc<ClientConfig>>,
+    tls: Arc<Mutex<Option<Arc<ClientConfig>>>>,
+    loader: Option<LoadClientTls>,
     resolved: HashMap<String, SocketAddr>,
     machine: Machine,
     /// Tells of what arrives on all connections.
@@ -53,11 +59,25 @@ impl TcpNet {
         let arrivals = epoll::create(epoll::CreateFlags::CLOEXEC);
         let arrivals = arrivals.map_err(|e| Error::io("make", "an epoll", e.into()))?;
         Ok(TcpNet {
-            tls,
+            tls: Arc::new(Mutex::new(tls)),
+            loader: None,
             resolved,
             machine,
             arrivals: Arc::new(arrivals),
         })
+    }
+
+    /// Has TLS spoken as `loader` says, and anew at each [`reload`](Net::reload).
+    ///
+    /// # Errors
+    /// [`Error::Usage`] with what is wrong with the files.
+    pub fn with_tls_from(self, loader: LoadClientTls) -> Result<TcpNet> {
+        let net = TcpNet {
+            loader: Some(loader),
+            ..self
+        };
+        net.reload()?;
+        Ok(net)
     }
 
     /// Has what arrives on a socket be told of until it is closed.
@@ -91,7 +111,8 @@ impl Net for TcpNet {
         let known = self.resolved.get(address).copied();
         let to = known.or_else(|| address.parse().ok());
         let to = to.ok_or_else(|| no_address(address))?;
-        let session = self.tls.as_ref().map(|config| {
+        let tls = self.tls.lock().clone();
+        let session = tls.as_ref().map(|config| {
             let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
             let host = host.trim_matches(['[', ']']).to_owned();
             let name = ServerName::try_from(host).map_err(|_| no_address(address))?;
@@ -105,6 +126,15 @@ impl Net for TcpNet {
                 Err(error) => TcpConnection::new(Err(error.to_string()), session),
             },
         ))
+    }
+
+    fn reload(&self) -> Result<bool> {
+        let Some(loader) = &self.loader else {
+            return Ok(false);
+        };
+        let config = loader().map_err(Error::Usage)?;
+        *self.tls.lock() = Some(config);
+        Ok(true)
     }
 
     fn wait(&self, timeout: Duration) {

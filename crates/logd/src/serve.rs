@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -14,15 +15,16 @@ use parking_lot::Mutex;
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Result};
 use perdura_device::{Disk, descriptors};
-use perdura_mirror::{Identity, Key, Node, NodeInc, NodeOptions, NodeStats, Peer};
+use perdura_mirror::{Identity, Key, Net, Node, NodeInc, NodeOptions, NodeStats, Peer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::ServerConfig;
 use sd_notify::NotifyState;
-use signal_hook::consts::signal::{SIGINT, SIGTERM};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::connection::{Limits, Serving};
 use crate::hard_copy::{HardCopy, HardCopyState};
 use crate::identity;
+use crate::fit;
 use crate::local;
 use crate::mapping;
 use crate::peer::{PeerOptions, Watch};
@@ -38,10 +40,9 @@ const STATUS_EVERY: Timespec = Timespec {
 /// The pause after a connection could not be accepted: there may be no descriptors for it.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Descriptors beside those of clients and rings: listeners, the hard copy, the other node of the pair.
-const RESERVED: u64 = 48;
-/// Descriptors that a client takes.
-const CLIENT_DESCRIPTORS: u64 = 3;
+/// Reads how TLS is spoken to clients from its files.
+pub type LoadServerTls =
+    Arc<dyn Fn() -> std::result::Result<Arc<ServerConfig>, String> + Send + Sync>;
 
 /// How a node listens, and what it keeps.
 #[derive(Clone)]
@@ -52,6 +53,8 @@ pub struct LogdOptions {
     pub tls_listen: Vec<SocketAddr>,
     /// How TLS is spoken there.
     pub tls: Option<Arc<ServerConfig>>,
+    /// Reads that anew when the process is asked to.
+    pub load_tls: Option<LoadServerTls>,
     /// What clients must have.
     pub key: Key,
     /// The most bytes of a ring.
@@ -78,6 +81,7 @@ impl Default for LogdOptions {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 7379))],
             tls_listen: Vec::new(),
             tls: None,
+            load_tls: None,
             key: Key::none(),
             ring_bytes: 64 << 20,
             rings_max: 64,
@@ -135,6 +139,8 @@ struct Shared {
     node: Arc<Mutex<Node>>,
     clients: Mutex<Clients>,
     options: LogdOptions,
+    /// The manner in which TLS is spoken to clients that come from now on.
+    tls: Mutex<Option<Arc<ServerConfig>>>,
     /// Lines about processes of other users.
     strangers: Mutex<Rarely>,
 }
@@ -198,6 +204,7 @@ impl Logd {
         let shared = Arc::new(Shared {
             node: Arc::clone(&node),
             clients: Mutex::default(),
+            tls: Mutex::new(options.tls.clone()),
             options,
             strangers: Mutex::default(),
         });
@@ -266,6 +273,37 @@ impl Logd {
     #[must_use]
     pub fn inc(&self) -> NodeInc {
         self.inc
+    }
+
+    /// Reads the certificates for its clients and for its peer anew, and says what came of it. Those that cannot be used
+    /// leave the ones before in use.
+    pub fn reload(&self) {
+        let options = &self.shared.options;
+        let clients = options.load_tls.as_ref().map(|load| {
+            load().map(|config| {
+                *self.shared.tls.lock() = Some(config);
+            })
+        });
+        let peer = options.peer.as_ref().map(|peer| peer.net.reload());
+        let peer = match peer {
+            None | Some(Ok(false)) => None,
+            Some(Ok(true)) => Some(Ok(())),
+            Some(Err(why)) => Some(Err(why.to_string())),
+        };
+        if clients.is_none() && peer.is_none() {
+            tracing::info!("SIGHUP: no TLS is spoken here, so no certificate is read");
+        }
+        for (whose, done) in [("clients", clients), ("the peer", peer)] {
+            match done {
+                None => {}
+                Some(Ok(())) => tracing::info!(
+                    "SIGHUP: the certificates for {whose} were read; new connections get them"
+                ),
+                Some(Err(why)) => tracing::error!(
+                    "SIGHUP: the new certificates for {whose} cannot be used, so the ones before stay in use: {why}"
+                ),
+            }
+        }
     }
 
     /// What it holds and serves.
@@ -454,9 +492,9 @@ impl Shared {
 
     fn serve(&self, number: u64, arrival: Arrival) -> io::Result<()> {
         let options = &self.options;
-        let tls = options.tls.as_ref().filter(|_| arrival.tls);
+        let tls = self.tls.lock().clone().filter(|_| arrival.tls);
         let (from, patience) = (arrival.from, options.limits.write);
-        let socket = Socket::new(arrival.socket, from, tls, options.spin, patience)?;
+        let socket = Socket::new(arrival.socket, from, tls.as_ref(), options.spin, patience)?;
         let nonce = identity::draw_nonce().map_err(io::Error::other)?;
         let peer = match from {
             Origin::Afar => Peer::new(nonce),
@@ -477,48 +515,42 @@ fn end(socket: &socket2::Socket) {
     let _ = socket.shutdown(Shutdown::Both);
 }
 
-/// Lowers the most clients to those for which there are descriptors, and returns what to say about it. A client has its
-/// socket, a copy of it, and the memory of its ring.
-fn fit(options: &mut LogdOptions, limit: u64) -> Option<String> {
-    let rings = 2 * to_u64(options.rings_max);
-    let fits = limit.saturating_sub(RESERVED + rings) / CLIENT_DESCRIPTORS;
-    let wanted = options.connections_max;
-    let fits = usize::try_from(fits).unwrap_or(usize::MAX).max(1);
-    if wanted <= fits {
-        return None;
-    }
-    options.connections_max = fits;
-    Some(format!(
-        "At most {fits} clients are served instead of {wanted}: the process may have {limit} descriptors. Raise the limit \
-         (ulimit -n, LimitNOFILE=)"
-    ))
-}
-
-/// Runs a node until SIGTERM or SIGINT, and tells the service manager.
+/// Runs a node until SIGTERM or SIGINT, and tells the service manager. SIGHUP has certificates read anew.
 ///
 /// # Errors
 /// As [`Logd::start`]; the system's, if signals cannot be taken.
 pub fn serve(options: LogdOptions) -> Result<()> {
     let mut options = options;
-    if let Some(said) = fit(&mut options, descriptors::raise_limit()) {
+    if let Some(said) = fit::clients(&mut options, descriptors::raise_limit()) {
         tracing::warn!("{said}");
     }
     let signals = |e| Error::io("take", "signals", e);
     let (mut ours, theirs) = UnixStream::pair().map_err(signals)?;
-    for signal in [SIGTERM, SIGINT] {
-        let end = theirs.try_clone().map_err(signals)?;
-        signal_hook::low_level::pipe::register(signal, end).map_err(signals)?;
+    ours.set_nonblocking(true).map_err(signals)?;
+    let reloads = Arc::new(AtomicBool::new(false));
+    let ends = Arc::new(AtomicBool::new(false));
+    for (signal, noted) in [(SIGTERM, &ends), (SIGINT, &ends), (SIGHUP, &reloads)] {
+        let woken = theirs.try_clone().map_err(signals)?;
+        // The flag is set before the thread is woken.
+        signal_hook::flag::register(signal, Arc::clone(noted)).map_err(signals)?;
+        signal_hook::low_level::pipe::register(signal, woken).map_err(signals)?;
     }
     let logd = Logd::start(options)?;
     let mut is_told = tell(&[NotifyState::Ready, NotifyState::Status("Serving")]);
     let mut told = LogdStats::default();
     loop {
         let mut fds = [PollFd::new(&ours, PollFlags::IN)];
-        if poll(&mut fds, Some(&STATUS_EVERY)).is_ok_and(|ready| ready > 0) {
+        // Interrupted: the flags say why.
+        let _ = poll(&mut fds, Some(&STATUS_EVERY));
+        while matches!(ours.read(&mut [0; 16]), Ok(1..)) {}
+        if ends.load(Ordering::SeqCst) {
             break;
         }
         if !is_told {
             is_told = tell(&[NotifyState::Ready, NotifyState::Status("Serving")]);
+        }
+        if reloads.swap(false, Ordering::SeqCst) {
+            logd.reload();
         }
         let stats = logd.stats();
         if stats != told {
@@ -535,8 +567,6 @@ pub fn serve(options: LogdOptions) -> Result<()> {
             told = stats;
         }
     }
-    // The byte of the signal.
-    let _ = ours.read(&mut [0]);
     tell(&[NotifyState::Stopping, NotifyState::Status("Ending")]);
     tracing::info!("The node ends");
     logd.stop();
@@ -546,21 +576,4 @@ pub fn serve(options: LogdOptions) -> Result<()> {
 /// Tells the service manager. Returns whether it could be told: one that does not read is no reason to wait.
 fn tell(state: &[NotifyState<'_>]) -> bool {
     perdura_logging::notify(state).is_ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clients_get_what_rings_and_files_do_not_need() {
-        let mut options = LogdOptions::default();
-        assert_eq!(fit(&mut options, 20_000), None);
-        assert_eq!(options.connections_max, 256);
-        let said = fit(&mut options, 512).unwrap();
-        assert_eq!(options.connections_max, 112);
-        assert!(said.contains("At most 112"), "{said}");
-        let _few = fit(&mut options, 16);
-        assert_eq!(options.connections_max, 1);
-    }
 }

@@ -26,6 +26,14 @@ pub trait Net: Send + Sync {
     /// whose time does not pass by itself do not wait.
     fn wait(&self, _timeout: Duration) {}
 
+    /// Reads anew what connections to come are made with, such as certificates. Returns whether there is any.
+    ///
+    /// # Errors
+    /// The reason why it cannot be used; then all stays as it was.
+    fn reload(&self) -> Result<bool> {
+        Ok(false)
+    }
+
     /// A connection to a node that passes memory, if the node is on this machine and offers one.
     fn local(&self, _node: &Identity) -> Option<Box<dyn Connection>> {
         None

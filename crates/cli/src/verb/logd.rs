@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use perdura_device::{FileDisk, read_input};
-use perdura_logd::{LogdOptions, PeerOptions, TcpNet};
+use perdura_logd::{LoadServerTls, LogdOptions, PeerOptions, TcpNet};
 use perdura_mirror::Key;
 use perdura_server::settings::{Settings, units};
 use perdura_server::{readable, unguarded};
@@ -30,7 +31,7 @@ const KEY_FILE_BYTES_MAX: usize = 64 * 1024;
 /// log follows on the disk a little later. What a node holds is gone when it ends; nothing is lost by that while another
 /// node or the database lives. Run each node of a pair on a machine, and on a power supply, of its own.
 ///
-/// Ends on SIGTERM and SIGINT.
+/// Ends on SIGTERM and SIGINT. SIGHUP has certificates read anew.
 #[derive(Debug, Parser)]
 #[command(
     args_override_self = true,
@@ -114,28 +115,30 @@ impl Args {
         }
         let peer = self.peer.as_ref().map(|address| {
             // The pair is set up alike: to a node with TLS alone, TLS is spoken.
-            let tls = listen
-                .is_empty()
-                .then(|| server.tls_files().client_config());
-            let tls = tls.transpose().map_err(|why| {
-                Usage(format!(
-                    "--peer of a node that listens with TLS alone: {why}"
-                ))
-            })?;
+            let net = TcpNet::new(std::slice::from_ref(address), None)?;
+            let files = server.tls_files();
+            let load = move || {
+                files
+                    .client_config()
+                    .map_err(|why| format!("--peer of a node that listens with TLS alone: {why}"))
+            };
             Ok::<PeerOptions, anyhow::Error>(PeerOptions {
                 address: address.clone(),
-                net: TcpNet::new(std::slice::from_ref(address), tls)?,
+                net: match listen.is_empty() {
+                    true => net.with_tls_from(Arc::new(load))?,
+                    false => net,
+                },
                 one_machine: self.one_machine,
             })
         });
         let peer = peer.transpose()?;
-        let tls = match server.tls_listen.is_empty() {
+        let files = server.tls_files();
+        let load_tls: Option<LoadServerTls> = match server.tls_listen.is_empty() {
             true => None,
-            false => {
-                let config = server.tls_files().server_config();
-                Some(config.map_err(|why| Usage(format!("TLS: {why}")))?)
-            }
+            false => Some(Arc::new(move || files.server_config())),
         };
+        let tls = load_tls.as_ref().map(|load| load()).transpose();
+        let tls = tls.map_err(|why| Usage(format!("TLS: {why}")))?;
         let hard_copy = self.dir.as_deref().map(FileDisk::shared).transpose()?;
         Ok(LogdOptions {
             hard_copy,
@@ -143,6 +146,7 @@ impl Args {
             listen,
             tls_listen: server.tls_listen,
             tls,
+            load_tls,
             key,
             ring_bytes: self.ring,
             rings_max: self.rings_max,

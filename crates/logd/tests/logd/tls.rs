@@ -5,9 +5,11 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use perdura_base::Pos;
 use perdura_logd::{Client, Logd, LogdOptions, TcpNet};
-use perdura_mirror::{Key, Reply, Request};
+use perdura_logging::Capture;
+use perdura_mirror::{Key, Net, Reply, Request};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
@@ -145,5 +147,53 @@ fn who_does_not_speak_tls_or_trusts_another_certificate_is_told_why() {
     assert!(begin.elapsed() < limits.greeting * 5);
     let mut client = connect(&logd, Some(Arc::clone(&papers.client)), "localhost").unwrap();
     client.ask(&Request::Ping).unwrap();
+    logd.stop();
+}
+
+#[test]
+fn certificates_are_read_anew_and_broken_ones_leave_the_ones_before_in_use() {
+    let papers = [Papers::new(&["localhost"]), Papers::new(&["localhost"])];
+    let now: Arc<Mutex<Result<Arc<ServerConfig>, String>>> =
+        Arc::new(Mutex::new(Ok(Arc::clone(&papers[1].node))));
+    let read = Arc::clone(&now);
+    let (logd, _) = start(LogdOptions {
+        load_tls: Some(Arc::new(move || read.lock().clone())),
+        ..papers[0].options()
+    });
+    let trusts = |papers: &Papers| connect(&logd, Some(Arc::clone(&papers.client)), "localhost");
+    assert!(trusts(&papers[0]).is_ok() && trusts(&papers[1]).is_err());
+    logd.reload();
+    assert!(trusts(&papers[0]).is_err() && trusts(&papers[1]).is_ok());
+    *now.lock() = Err("cert.pem: holds no certificate".into());
+    let said = Capture::default();
+    said.run(|| logd.reload());
+    assert!(trusts(&papers[1]).is_ok(), "the one before stays in use");
+    let last = said.lines().pop().unwrap();
+    assert!(
+        last.contains("stay in use") && last.contains("cert.pem"),
+        "{last}"
+    );
+    logd.stop();
+}
+
+#[test]
+fn a_network_reads_its_certificates_anew() {
+    let papers = [Papers::new(&["localhost"]), Papers::new(&["localhost"])];
+    let (logd, _) = start(papers[1].options());
+    let address = format!("localhost:{}", logd.addresses()[0].port());
+    let trusted = Arc::new(Mutex::new(Ok(Arc::clone(&papers[0].client))));
+    let read = Arc::clone(&trusted);
+    let net = TcpNet::new(std::slice::from_ref(&address), None).unwrap();
+    let net = net
+        .with_tls_from(Arc::new(move || read.lock().clone()))
+        .unwrap();
+    let connects = || Client::connect(&net, &address, &caller(Key::none()), PATIENCE).is_ok();
+    assert!(!connects());
+    *trusted.lock() = Ok(Arc::clone(&papers[1].client));
+    assert!(net.reload().unwrap());
+    assert!(connects());
+    *trusted.lock() = Err("no certificate".into());
+    assert!(net.reload().is_err());
+    assert!(connects(), "the one before stays in use");
     logd.stop();
 }

@@ -1,0 +1,43 @@
+//! The number of clients that the process has descriptors for.
+
+use perdura_base::num::to_u64;
+
+use crate::serve::LogdOptions;
+
+/// Descriptors beside those of clients and rings: listeners, the hard copy, the other node of the pair.
+const RESERVED: u64 = 48;
+/// Descriptors that a client takes: its socket, a copy of it, and the memory of its ring.
+const CLIENT_DESCRIPTORS: u64 = 3;
+
+/// Lowers the most clients to those for which there are descriptors, and returns what to say about it.
+pub(crate) fn clients(options: &mut LogdOptions, limit: u64) -> Option<String> {
+    let rings = 2 * to_u64(options.rings_max);
+    let fits = limit.saturating_sub(RESERVED + rings) / CLIENT_DESCRIPTORS;
+    let wanted = options.connections_max;
+    let fits = usize::try_from(fits).unwrap_or(usize::MAX).max(1);
+    if wanted <= fits {
+        return None;
+    }
+    options.connections_max = fits;
+    Some(format!(
+        "At most {fits} clients are served instead of {wanted}: the process may have {limit} descriptors. Raise the limit \
+         (ulimit -n, LimitNOFILE=)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_get_what_rings_and_files_do_not_need() {
+        let mut options = LogdOptions::default();
+        assert_eq!(clients(&mut options, 20_000), None);
+        assert_eq!(options.connections_max, 256);
+        let said = clients(&mut options, 512).unwrap();
+        assert_eq!(options.connections_max, 112);
+        assert!(said.contains("At most 112"), "{said}");
+        let _few = clients(&mut options, 16);
+        assert_eq!(options.connections_max, 1);
+    }
+}
