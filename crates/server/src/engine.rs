@@ -25,3 +25,15 @@ pub(crate) fn error_text(error: &Error) -> String {
         other => format!("ERR {other}"),
     }
 }
+
+/// The error for a request whose reply rests on what a log that cannot be written holds only in memory.
+pub(crate) fn outcome_unknown(is_disk_full: bool) -> String {
+    let why = match is_disk_full {
+        true => "no space is left on the disk of the log. Free some",
+        false => "the disk of the log fails, and is tried again",
+    };
+    format!(
+        "UNKNOWN the outcome of this request is unknown: {why}. What it wrote or read is in memory, becomes durable when the \
+         log can be written again, and is lost if the server ends before"
+    )
+}

@@ -8,12 +8,14 @@
 //!
 //! # Parts
 //! * `resp`: requests in, replies out, byte by byte.
-//! * `replies`: what holds a reply back until its epoch is durable. `rung_waits`: who waits for more.
+//! * `replies`: what holds a reply back until its epoch is durable. `rung_waits`: who waits for more. `stalled`: replies that wait
+//!   for a log which cannot be written.
 //! * `connection`, `session`: a client's bytes, and what it has told about itself.
 //! * `command`: the table of commands and their functions.
 //! * `poll`, `control`, `net`, `tls`: the loop, how other threads reach it, and the sockets.
 //! * `settings`: what can be set, from wherever. `http`: metrics and the status page. `supervise`: what
 //!   systemd is told.
+//! * `alarms`: the one list of what is wrong. `signals`: those that the loop acts on.
 //! * `serve`: start and end.
 //!
 //! # What is absent
@@ -21,6 +23,7 @@
 
 mod acl;
 mod ahead;
+mod alarms;
 mod beside;
 mod blocking;
 #[cfg(test)]
@@ -53,8 +56,10 @@ mod rung_waits;
 mod serve;
 mod session;
 pub mod settings;
+mod signals;
 mod slowlog;
 mod spikes;
+mod stalled;
 mod state;
 mod stats;
 mod supervise;

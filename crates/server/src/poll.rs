@@ -28,14 +28,15 @@ use crate::control::{Gate, Message};
 use crate::engine::{Db, Durability, Epoch, Reached};
 use crate::net::Listener;
 use crate::options::{OnStop, ServeError};
+use crate::signals::Signals;
+use crate::stalled::Stalled;
 use crate::state::{Stage, State};
 use crate::supervise::Supervisor;
 use handshakes::Handshakes;
 use mio::event::Event;
-use mio::net::UnixStream;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll, Token};
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -88,7 +89,7 @@ struct Stopping {
 pub(crate) struct EventLoop {
     poll: Poll,
     listeners: Vec<Listener>,
-    signals: Option<UnixStream>,
+    signals: Option<Signals>,
     state: State,
     messages: Receiver<Message>,
     gate: Arc<Gate>,
@@ -112,6 +113,8 @@ pub(crate) struct EventLoop {
     owed_since: Instant,
     /// The commands that had run then.
     owed_from: u64,
+    /// Since when a log that cannot be written keeps clients waiting.
+    stalled: Stalled,
     /// Whether the log's writes complete by themselves, and wake the loop.
     log_completes: bool,
     accept_pending: bool,
@@ -131,11 +134,11 @@ pub(crate) struct EventLoop {
 }
 
 impl EventLoop {
-    /// A loop over bound listeners. `signals` becomes readable when the process should end.
+    /// A loop over bound listeners. `signals` has the signals that the loop acts on.
     pub(crate) fn new(
         poll: Poll,
         mut listeners: Vec<Listener>,
-        mut signals: Option<UnixStream>,
+        mut signals: Option<Signals>,
         state: State,
         messages: Receiver<Message>,
     ) -> io::Result<Self> {
@@ -143,8 +146,7 @@ impl EventLoop {
             listener.register(poll.registry(), Token(i))?;
         }
         if let Some(signals) = &mut signals {
-            poll.registry()
-                .register(signals, SIGNAL, Interest::READABLE)?;
+            signals.register(poll.registry(), SIGNAL)?;
         }
         let now = Instant::now();
         let gate = Arc::clone(&state.control.gate);
@@ -166,6 +168,7 @@ impl EventLoop {
             flushed: Reached::new(|_| Epoch(0)),
             owed_since: now,
             owed_from: 0,
+            stalled: Stalled::default(),
             log_completes: false,
             accept_pending: false,
             newcomers_left: false,
@@ -316,14 +319,7 @@ impl EventLoop {
             WAKER => self.look_for_stop(),
             // It has woken the loop, which collects in every round.
             LOG => {}
-            SIGNAL => {
-                let mut sink = [0; 16];
-                // One byte per signal; only that there was one matters.
-                if let Some(signals) = &mut self.signals {
-                    while matches!(signals.read(&mut sink), Ok(1..)) {}
-                }
-                self.stop(Ending::Asked { checkpoint: true });
-            }
+            SIGNAL => self.heed_signals(),
             Token(token) if token < CONNECTIONS => self.accept_pending = true,
             Token(token) => {
                 let index = token - CONNECTIONS;

@@ -8,6 +8,8 @@
 //! Invariant: `sent <= released <= buf.len()`, and no byte beyond `released` is ever written.
 
 use crate::engine::{Durability, Epoch, Reached};
+use crate::resp::frames::Frame;
+use crate::stalled::{Fate, Listener, StuckRungs};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Result, Write};
 
@@ -56,11 +58,19 @@ impl Rest {
 struct Held {
     rest: Rest,
     end: usize,
+    /// Only messages, which no request waits for: a reply behind them is judged alone.
+    is_messages: bool,
 }
 
 impl Held {
     /// Whether a later reply that waits for `rest` waits no longer than this one.
-    fn covers(&self, rest: Rest) -> bool {
+    fn covers(&self, rest: Rest, is_durable: bool) -> bool {
+        if self.is_messages {
+            return false;
+        }
+        if is_durable {
+            return true;
+        }
         let same_rung = rest.durability.rung() == self.rest.durability.rung();
         same_rung && rest.epoch <= self.rest.epoch && (self.rest.is_firm() || !rest.is_firm())
     }
@@ -83,9 +93,77 @@ impl Replies {
         let is_durable = rest.is_durable(reached);
         match self.held.back_mut() {
             None if is_durable => self.released = end,
-            Some(last) if is_durable || last.covers(rest) => last.end = end,
-            _ => self.held.push_back(Held { rest, end }),
+            Some(last) if last.covers(rest, is_durable) => last.end = end,
+            _ => self.held.push_back(Held {
+                rest,
+                end,
+                is_messages: false,
+            }),
         }
+    }
+
+    /// Answers with `error` the requests whose replies wait for rungs that are stuck. Messages among these replies stay held,
+    /// behind the replies.
+    pub(crate) fn give_up(
+        &mut self,
+        stuck: StuckRungs,
+        listener: Listener,
+        reached: Reached,
+        error: &str,
+    ) {
+        let waiting = self.buf.split_off(self.released);
+        let base = self.released;
+        let (mut at, mut messages, mut left) = (0, Vec::new(), VecDeque::new());
+        for held in std::mem::take(&mut self.held) {
+            if !left.is_empty() {
+                left.push_back(held);
+                continue;
+            }
+            let part = &waiting[at..held.end - base];
+            if held.rest.is_durable(reached) {
+                self.buf.extend_from_slice(part);
+            } else if stuck.has(held.rest.durability.rung())
+                && let Some(kept) = self.replace(part, listener, error)
+            {
+                messages.push((held.rest, kept));
+            } else {
+                left.push_back(held);
+                continue;
+            }
+            at += part.len();
+        }
+        self.released = self.buf.len();
+        for (rest, kept) in messages.into_iter().filter(|(_, kept)| !kept.is_empty()) {
+            self.buf.extend_from_slice(&kept);
+            self.held.push_back(Held {
+                rest,
+                end: self.buf.len(),
+                is_messages: true,
+            });
+        }
+        let moved = self.buf.len();
+        self.buf.extend_from_slice(&waiting[at..]);
+        self.held.extend(left.into_iter().map(|held| Held {
+            end: held.end - base - at + moved,
+            ..held
+        }));
+    }
+
+    /// Appends what may leave of `part`, with `error` in the place of each reply that may not, and returns its messages. `None` if
+    /// it is not made of whole frames.
+    fn replace(&mut self, part: &[u8], listener: Listener, error: &str) -> Option<Vec<u8>> {
+        let (mut leaving, mut kept, mut rest) = (Vec::new(), Vec::new(), part);
+        while !rest.is_empty() {
+            let frame = Frame::first(rest)?;
+            match listener.fate(frame) {
+                Fate::Leaves => leaving.extend_from_slice(frame.0),
+                Fate::Replaced => super::resp::reply::Out::new(&mut leaving, false).error(error),
+                Fate::Waits => kept.extend_from_slice(frame.0),
+            }
+            rest = &rest[frame.0.len()..];
+        }
+        self.buf.append(&mut leaving);
+        Some(kept)
     }
 
     /// Releases what the rungs have reached, and with `in_time` what need not be durable.
@@ -294,6 +372,95 @@ mod tests {
         push(&mut replies, b"+OK\r\n", 2, 1);
         replies.abandon("ERR stopped");
         assert_eq!(sent(&mut replies), b"+OK\r\n-ERR stopped\r\n");
+    }
+
+    const USUAL: Listener = Listener {
+        subscribes: false,
+        monitors: false,
+    };
+
+    /// The disk's rung, or both, after the log was stuck for long.
+    fn stuck(both: bool) -> StuckRungs {
+        let mut stalled = crate::stalled::Stalled::default();
+        let now = std::time::Instant::now();
+        let later = now + std::time::Duration::from_secs(9);
+        let reached = |mirror| {
+            Reached::new(|rung| match rung {
+                Rung::Disk => Epoch(0),
+                Rung::Mirror => Epoch(mirror),
+            })
+        };
+        assert!(stalled.look(true, reached(0), now).is_empty());
+        stalled.look(true, reached(u64::from(!both)), later)
+    }
+
+    #[test]
+    fn replies_that_wait_for_a_stuck_log_become_errors_in_their_order() {
+        let mut replies = Replies::default();
+        push(&mut replies, b"+sent\r\n", 1, 1);
+        push(&mut replies, b"+OK\r\n", 2, 1);
+        push(&mut replies, b"*2\r\n:1\r\n:2\r\n", 2, 1);
+        push(&mut replies, b"-MISCONF refused\r\n", 0, 1);
+        push(&mut replies, b"$1\r\nv\r\n", 3, 1);
+        replies.give_up(stuck(true), USUAL, disk(1), "UNKNOWN u");
+        let error = "-UNKNOWN u\r\n";
+        let expected = format!("+sent\r\n{error}{error}-MISCONF refused\r\n{error}");
+        assert_eq!(sent(&mut replies), expected.as_bytes());
+        assert!(!replies.waits());
+        push(&mut replies, b"+next\r\n", 0, 1);
+        assert_eq!(
+            sent(&mut replies),
+            b"+next\r\n",
+            "what follows waits for nothing"
+        );
+    }
+
+    #[test]
+    fn a_reply_of_a_rung_that_is_not_stuck_waits_on_and_is_not_overtaken() {
+        let mut replies = Replies::default();
+        for (text, durability) in [
+            (&b"+d\r\n"[..], Durability::Disk),
+            (b"+m\r\n", Durability::Mirror),
+            (b"+e\r\n", Durability::Disk),
+        ] {
+            replies.buf.extend_from_slice(text);
+            replies.seal(rest(durability, 5), disk(4));
+        }
+        replies.give_up(stuck(false), USUAL, disk(4), "UNKNOWN u");
+        assert_eq!(sent(&mut replies), b"-UNKNOWN u\r\n");
+        replies.release(disk(5), false);
+        assert_eq!(sent(&mut replies), b"+m\r\n+e\r\n");
+    }
+
+    #[test]
+    fn messages_wait_for_the_log_while_replies_pass_them() {
+        let message = &b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n"[..];
+        let mut replies = Replies::default();
+        push(&mut replies, message, 2, 1);
+        push(&mut replies, b"+OK\r\n", 2, 1);
+        replies.give_up(stuck(true), USUAL, disk(1), "UNKNOWN u");
+        assert_eq!(sent(&mut replies), b"-UNKNOWN u\r\n");
+        push(&mut replies, b"+PONG\r\n", 0, 1);
+        push(&mut replies, b"$1\r\nv\r\n", 2, 1);
+        replies.give_up(stuck(true), USUAL, disk(1), "UNKNOWN u");
+        assert_eq!(sent(&mut replies), b"+PONG\r\n-UNKNOWN u\r\n");
+        assert!(replies.waits(), "the message is not durable");
+        push(&mut replies, b"+last\r\n", 0, 1);
+        replies.release(disk(2), false);
+        assert_eq!(sent(&mut replies), [message, b"+last\r\n"].concat());
+    }
+
+    #[test]
+    fn what_is_not_made_of_whole_frames_is_not_touched() {
+        let mut replies = Replies::default();
+        push(&mut replies, b"+OK\r\n", 2, 1);
+        push(&mut replies, b"$9\r\nhalf", 3, 1);
+        replies.give_up(stuck(true), USUAL, disk(1), "UNKNOWN u");
+        assert_eq!(sent(&mut replies), b"-UNKNOWN u\r\n");
+        replies.buf.extend_from_slice(b"hello\r\n");
+        replies.seal(rest(Durability::Disk, 3), disk(1));
+        replies.release(disk(3), false);
+        assert_eq!(sent(&mut replies), b"$9\r\nhalfhello\r\n");
     }
 
     #[test]

@@ -7,14 +7,12 @@ use crate::http::{Guard, Http};
 use crate::net::Listener;
 use crate::options::{ServeError, ServerOptions};
 use crate::poll::{Ended, Ending, EventLoop, WAKER};
+use crate::signals::Signals;
 use crate::state::State;
 use mio::Poll;
-use signal_hook::consts::signal::{SIGINT, SIGTERM};
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -22,35 +20,24 @@ use tracing::dispatcher::{get_default, with_default};
 
 /// How long the threads of a stopped database may take to end.
 const LETTING_GO: Duration = Duration::from_millis(500);
-/// The exit code of a process that got a second SIGTERM while it was closing.
-const EXIT_IMPATIENT: i32 = 1;
 
 /// Serves until SHUTDOWN, SIGTERM or SIGINT, then closes the database.
 ///
 /// The database's directories are locked first: a database that is open elsewhere is an error before
 /// any address is bound. The addresses are bound before the database is opened, so that clients are told how far it is
 /// (`-LOADING`). A first signal ends cleanly, with a checkpoint; a second one at once, which loses
-/// nothing and makes the next start longer.
+/// nothing and makes the next start longer. SIGHUP has certificates read anew.
 ///
 /// # Errors
 /// Options that expose the database, an address that cannot be bound, a database that does not
 /// open or close, that has stopped after a failure of its disk ([`Error::Stopped`]) or because another
 /// process owns its log ([`Error::Fenced`]), or because its files are gone ([`Error::Displaced`]).
 pub fn serve(options: ServerOptions, db: Options) -> Result<(), ServeError> {
-    let (ours, theirs) = UnixStream::pair()?;
-    ours.set_nonblocking(true)?;
-    theirs.set_nonblocking(true)?;
-    let ending = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGINT] {
-        let flag = || Arc::clone(&ending);
-        signal_hook::flag::register_conditional_shutdown(signal, EXIT_IMPATIENT, flag())?;
-        signal_hook::flag::register(signal, flag())?;
-        signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
-    }
+    let signals = Signals::take()?;
     options.check()?;
     // Another process may have the database: then its port is none of this one's business.
     let (disks, locks) = files::open_telling(&db, &|line| tracing::info!("{line}"))?;
-    let mut prepared = Prepared::new(options, db.clone(), Some(ours))?;
+    let mut prepared = Prepared::new(options, db.clone(), Some(signals))?;
     prepared.event_loop.supervise();
     prepared.open_with(move |progress| Db::open_locked(db, disks, locks, progress))?;
     prepared.run()
@@ -169,7 +156,7 @@ impl Prepared {
     fn new(
         options: ServerOptions,
         database: Options,
-        signals: Option<UnixStream>,
+        signals: Option<Signals>,
     ) -> Result<Self, ServeError> {
         options.check()?;
         let mut options = options;
@@ -208,7 +195,6 @@ impl Prepared {
         state.clients_fit = share.clients_max();
         state.load_tls(&of_tls).map_err(ServeError::Tls)?;
         state.load_users()?;
-        let signals = signals.map(mio::net::UnixStream::from_std);
         let event_loop = EventLoop::new(poll, listeners, signals, state, messages)?;
         Ok(Prepared {
             event_loop,

@@ -2,6 +2,7 @@
 
 use crate::acl::Acl;
 use crate::acl::prove::Prover;
+use crate::alarms::{Alarm, LostLines};
 use crate::beside::Beside;
 use crate::blocking::Blocking;
 use crate::changes::Changes;
@@ -148,6 +149,10 @@ pub(crate) struct State {
     pub delayed: Vec<Delayed>,
     /// The conditions that the log reported last.
     pub conditions: Conditions,
+    /// The alarms, as logged last.
+    pub alarms: Vec<Alarm>,
+    /// Lines of the log that were lost.
+    pub lost_lines: LostLines,
     /// The loop's time, once a round.
     pub now: Instant,
     /// When the server started.
@@ -258,6 +263,8 @@ impl State {
             stopped: None,
             delayed: Vec::new(),
             conditions: Conditions::default(),
+            alarms: Vec::new(),
+            lost_lines: LostLines::default(),
             now,
             started: now,
             run_id: run_id(),
@@ -479,6 +486,35 @@ impl State {
             self.tls = Some(options.tls_files().server_config()?);
         }
         Ok(())
+    }
+
+    /// Reads the certificates of clients and of nodes anew. Those that cannot be used leave the ones before in use.
+    pub(crate) fn reload_certificates(&mut self) {
+        let options = self.options.clone();
+        let clients = match options.tls_listen.is_empty() {
+            true => None,
+            false => Some(self.load_tls(&options)),
+        };
+        let nodes = self.config.database.nodes.as_ref();
+        let nodes = match nodes.map(|nodes| nodes.net.reload()) {
+            None | Some(Ok(false)) => None,
+            Some(Ok(true)) => Some(Ok(())),
+            Some(Err(why)) => Some(Err(why.to_string())),
+        };
+        if clients.is_none() && nodes.is_none() {
+            tracing::info!("SIGHUP: no TLS is spoken here, so no certificate is read");
+        }
+        for (whose, done) in [("clients", clients), ("nodes", nodes)] {
+            match done {
+                None => {}
+                Some(Ok(())) => tracing::info!(
+                    "SIGHUP: the certificates for {whose} were read; new connections get them"
+                ),
+                Some(Err(why)) => tracing::error!(
+                    "SIGHUP: the new certificates for {whose} cannot be used, so the ones before stay in use: {why}"
+                ),
+            }
+        }
     }
 
     /// Makes the users that the options name.

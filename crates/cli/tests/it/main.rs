@@ -54,6 +54,7 @@ mod receipts;
 mod requests;
 mod scripted;
 mod sectors;
+mod signals;
 mod sketch_model;
 mod special_files;
 mod status;

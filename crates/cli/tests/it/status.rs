@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::support::{Reply, Server, free_port};
 
 /// The whole answer to a GET. A browser does not close the connection: the length says where it ends.
-fn get(port: u16, path: &str) -> String {
+pub fn get(port: u16, path: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_secs(30)))
@@ -75,6 +75,7 @@ fn metrics_are_the_counters_of_info() {
     }
     let json = get(port, "/status.json");
     assert!(json.contains("\"stage\":\"serving\""), "{json}");
+    assert!(json.contains("\"alarms\":[]"), "{json}");
     assert!(get(port, "/nothing").starts_with("HTTP/1.1 404"));
     assert!(get(port, "/").contains("Content-Security-Policy".to_lowercase().as_str()));
 }

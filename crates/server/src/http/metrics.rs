@@ -1,12 +1,13 @@
 //! The figures of INFO in the text format of Prometheus: one row says which field becomes which
 //! metric. Base units: what INFO tells in microseconds is told in seconds here.
 
+use super::{commands, ill};
 use crate::command::server::info::Fields;
 use std::fmt::Write;
 
 /// What a field is multiplied with, as digits behind the point to shift.
 #[derive(Clone, Copy)]
-enum Unit {
+pub(super) enum Unit {
     As,
     Micro,
     /// A word: 1 if it is `ok`.
@@ -498,6 +499,7 @@ pub(super) fn text(fields: &Fields) -> String {
         head(&mut page, name, kind, help);
         let _ = writeln!(page, "perdura_{name} {value}");
     }
+    ill::metric(fields, &mut page);
     let databases: Vec<(&str, &str)> = fields.iter().filter(|(n, _)| is_database(n)).collect();
     for (part, name, help) in [
         ("keys", "keys", "Keys of a database."),
@@ -509,18 +511,18 @@ pub(super) fn text(fields: &Fields) -> String {
             let _ = writeln!(page, "perdura_{name}{{db=\"{database}\"}} {value}");
         }
     }
-    commands(fields, &mut page);
+    commands::metrics(fields, &mut page);
     page
 }
 
-fn head(page: &mut String, name: &str, kind: &str, help: &str) {
+pub(super) fn head(page: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(
         page,
         "# HELP perdura_{name} {help}\n# TYPE perdura_{name} {kind}"
     );
 }
 
-fn convert(value: &str, unit: Unit) -> Option<String> {
+pub(super) fn convert(value: &str, unit: Unit) -> Option<String> {
     match unit {
         As => value.parse::<f64>().ok().map(|_| value.to_owned()),
         Micro => {
@@ -539,53 +541,12 @@ fn is_database(name: &str) -> bool {
 }
 
 /// The value of a name in `name=value,name=value`.
-fn part_of<'a>(value: &'a str, wanted: &str) -> Option<&'a str> {
+pub(super) fn part_of<'a>(value: &'a str, wanted: &str) -> Option<&'a str> {
     value
         .split(',')
         .filter_map(|part| part.split_once('='))
         .find(|(name, _)| *name == wanted)
         .map(|(_, value)| value)
-}
-
-/// Calls, time and failures of each command.
-fn commands(fields: &Fields, page: &mut String) {
-    let found: Vec<(&str, &str)> = fields
-        .iter()
-        .filter_map(|(name, value)| Some((name.strip_prefix("cmdstat_")?, value)))
-        .collect();
-    for (part, name, unit, help) in [
-        ("calls", "command_calls_total", As, "Calls of a command."),
-        (
-            "usec",
-            "command_seconds_total",
-            Micro,
-            "Time of these calls.",
-        ),
-        (
-            "rejected_calls",
-            "command_rejected_total",
-            As,
-            "Calls refused before they ran.",
-        ),
-        (
-            "failed_calls",
-            "command_failed_total",
-            As,
-            "Calls that failed.",
-        ),
-    ] {
-        let values: Vec<(&str, String)> = found
-            .iter()
-            .filter_map(|(command, value)| Some((*command, convert(part_of(value, part)?, unit)?)))
-            .collect();
-        if values.is_empty() {
-            continue;
-        }
-        head(page, name, "counter", help);
-        for (command, value) in values {
-            let _ = writeln!(page, "perdura_{name}{{command=\"{command}\"}} {value}");
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `/metrics` for Prometheus and a status page for people, on a separate address.
+//! `/metrics` for Prometheus, `/healthz` for supervisors and a status page for people, on a separate address.
 //!
 //! A separate thread serves them, so that a slow reader costs the database nothing: it asks the
 //! event loop for the figures, a few microseconds of work, at most ten times a second however many
@@ -11,7 +11,9 @@
 //! Pages of other sites are kept out ([`guard`]). There is no password unless one is set: every client
 //! that reaches the address can read the figures, which hold no keys, no values and no clients' names.
 
+mod commands;
 mod guard;
+mod ill;
 mod metrics;
 mod slots;
 mod status;
@@ -214,21 +216,23 @@ async fn answer(
         response.headers_mut().insert(ALLOW, allowed);
         return response;
     }
-    let make: fn(&Fields) -> String = match request.uri.path() {
+    let make: fn(&Fields) -> Response<Full<Bytes>> = match request.uri.path() {
         "/" => return reply(StatusCode::OK, HTML, include_str!("status.html")),
         "/status.js" => return reply(StatusCode::OK, SCRIPT, include_str!("status.js")),
         "/status.css" => return reply(StatusCode::OK, STYLE, include_str!("status.css")),
-        "/metrics" => metrics::text,
-        "/status.json" => status::json,
-        _ => return reply(StatusCode::NOT_FOUND, PLAIN, "/, /metrics, /status.json\n"),
-    };
-    let kind = if request.uri.path() == "/metrics" {
-        METRICS
-    } else {
-        JSON
+        "/metrics" => |fields| reply(StatusCode::OK, METRICS, metrics::text(fields)),
+        "/status.json" => |fields| reply(StatusCode::OK, JSON, status::json(fields)),
+        "/healthz" => |fields| match ill::reasons(fields) {
+            None => reply(StatusCode::OK, PLAIN, "ok\n"),
+            Some(why) => reply(StatusCode::SERVICE_UNAVAILABLE, PLAIN, why),
+        },
+        _ => {
+            let all = "/, /healthz, /metrics, /status.json\n";
+            return reply(StatusCode::NOT_FOUND, PLAIN, all);
+        }
     };
     match figures.get().await {
-        Some(fields) => reply(StatusCode::OK, kind, make(&fields)),
+        Some(fields) => make(&fields),
         None => reply(
             StatusCode::SERVICE_UNAVAILABLE,
             PLAIN,

@@ -31,6 +31,16 @@ function stage(name) {
   element.className = `stage ${name}`;
 }
 
+function alarms(list) {
+  const element = document.getElementById("alarms");
+  element.hidden = list.length === 0;
+  element.replaceChildren(...list.map(({ name, why }) => {
+    const line = document.createElement("li");
+    line.textContent = `${name}: ${why}`;
+    return line;
+  }));
+}
+
 function throughput(now) {
   const at = performance.now();
   let rate = now.instantaneous_ops_per_sec ?? 0;
@@ -62,6 +72,7 @@ function checkpoint(now) {
 
 function show(now) {
   stage(now.stage);
+  alarms(now.alarms ?? []);
   put("version", now.perdura_version);
   put("uptime", `up ${time(now.uptime_in_seconds)}`);
   const loads = now.stage === "loading";

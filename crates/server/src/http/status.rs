@@ -44,12 +44,18 @@ const NUMBERS: &[&str] = &[
 pub(super) fn json(fields: &Fields) -> String {
     let mut object = Map::new();
     let text = |name: &str| fields.get(name).unwrap_or("");
+    let alarms: Vec<Value> = fields
+        .alarms()
+        .map(|(name, why)| json!({"name": name, "why": why}))
+        .collect();
     let stage = match () {
         () if !text("stopped").is_empty() => "stopped",
         () if text("loading") == "1" => "loading",
+        () if !alarms.is_empty() => "alarm",
         () => "serving",
     };
     object.insert("stage".into(), json!(stage));
+    object.insert("alarms".into(), Value::Array(alarms));
     for name in ["perdura_version", "stopped", "loading_phase"] {
         object.insert(name.into(), json!(text(name)));
     }

@@ -2,6 +2,7 @@
 //! again, the archive away and back, alarms, nodes lost and back.
 
 use super::EventLoop;
+use crate::alarms::{self, Alarm};
 use crate::engine::{Db, Delayed};
 use tracing::Level;
 
@@ -115,6 +116,16 @@ fn changes_of_delays(before: &[Delayed], now: &[Delayed]) -> Vec<Said> {
     begun.chain(ended).collect()
 }
 
+/// Returns the lines about alarms that are raised, and about those that end.
+fn changes_of_alarms(before: &[Alarm], now: &[Alarm]) -> Vec<Said> {
+    let lacks = |list: &[Alarm], name: &str| list.iter().all(|one| one.name != name);
+    let raised = now.iter().filter(|one| lacks(before, one.name));
+    let raised = raised.map(|one| (Level::ERROR, format!("ALARM: {}: {}", one.name, one.why)));
+    let ended = before.iter().filter(|one| lacks(now, one.name));
+    let ended = ended.map(|one| (Level::INFO, format!("No longer an alarm: {}", one.name)));
+    raised.chain(ended).collect()
+}
+
 /// A text that begins a sentence.
 fn capital(text: &str) -> String {
     let mut rest = text.chars();
@@ -138,6 +149,16 @@ impl EventLoop {
         if let Some(now) = self.state.db().map(Conditions::of) {
             say(self.state.conditions.replace(now));
         }
+    }
+
+    /// Reports the alarms that nothing else here reports.
+    pub(super) fn look_for_alarms(&mut self) {
+        let lost = perdura_logging::figures().lost;
+        self.state.lost_lines.look(lost, self.state.now);
+        let mut now = alarms::of_now(&self.state);
+        now.retain(|alarm| alarm.has_own_line());
+        say(changes_of_alarms(&self.state.alarms, &now));
+        self.state.alarms = now;
     }
 
     /// Reports the work that a failing disk begins to delay, and the work that it no longer does.

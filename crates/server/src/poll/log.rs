@@ -9,7 +9,8 @@ use mio::unix::SourceFd;
 use perdura_base::num::to_u64;
 
 use super::{EventLoop, LOG};
-use crate::engine::{Db, Durability};
+use crate::engine::{Db, Durability, outcome_unknown};
+use crate::stalled::Listener;
 
 /// How long a busy loop lets clients wait before it has the flusher work beside it.
 const PATIENCE: Duration = Duration::from_micros(1000);
@@ -50,6 +51,36 @@ impl EventLoop {
             self.owe_from(self.state.now);
             self.flush_waiting();
         }
+    }
+
+    /// Answers those that wait for a log which cannot be written; see [`crate::stalled`].
+    pub(super) fn answer_stalled(&mut self) {
+        let Some(db) = self.state.db() else {
+            return;
+        };
+        let is_stuck = !self.waiting.is_empty() && db.is_stuck();
+        let reached = db.reached();
+        let stuck = self.stalled.look(is_stuck, reached, self.state.now);
+        if stuck.is_empty() {
+            return;
+        }
+        let error = outcome_unknown(db.is_disk_full());
+        let waiting: Vec<(usize, u64)> = self.waiting.clone();
+        for (index, id) in waiting {
+            let Some(mut connection) = self.state.connections.take(index) else {
+                continue;
+            };
+            if connection.session.seat.id == id {
+                let listener = Listener {
+                    subscribes: connection.session.subscriptions.is_some(),
+                    monitors: connection.session.monitors,
+                };
+                let replies = &mut connection.replies;
+                replies.give_up(stuck, listener, reached, &error);
+            }
+            self.state.connections.put(index, connection);
+        }
+        self.flush_waiting();
     }
 
     /// Clients wait from `then` on for the durable epoch to advance.

@@ -8,10 +8,24 @@ use crate::control::Message;
 use crate::engine::{Db, Durability, error_text};
 use crate::options::ServeError;
 use crate::resp::reply::Out;
+use crate::signals::Signals;
 use crate::state::{Stage, unix_seconds};
 use std::sync::Arc;
 
 impl EventLoop {
+    /// Does what signals ask for.
+    pub(super) fn heed_signals(&mut self) {
+        let Some(wishes) = self.signals.as_mut().map(Signals::heed) else {
+            return;
+        };
+        if wishes.reloads {
+            self.state.reload_certificates();
+        }
+        if wishes.ends {
+            self.stop(Ending::Asked { checkpoint: true });
+        }
+    }
+
     /// Does what another thread asks for.
     pub(super) fn handle(&mut self, message: Message) -> Result<(), ServeError> {
         match message {

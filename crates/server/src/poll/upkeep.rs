@@ -133,6 +133,7 @@ impl EventLoop {
         }
         self.ticked = now;
         self.look_for_stop();
+        self.answer_stalled();
         self.look_for_delays();
         self.tell_views();
         self.state.tell_supervisor();
@@ -152,6 +153,7 @@ impl EventLoop {
             self.counted = (now, counts);
             self.state.look_at_checkpoints();
             self.look_at_conditions();
+            self.look_for_alarms();
             self.end_mutual_waits();
             self.close_idle();
             self.rest_idle();

@@ -1,12 +1,13 @@
 //! INFO: figures in sections, by Redis's names where Redis has them, so that what reads Redis's INFO
 //! reads this one. A field that can only be one thing here (there are no replicas, no forks, no
-//! allocator of our own) is shown with that value rather than left out. The sections `log`,
-//! `checkpoint`, `archive` and `recovery` are ours.
+//! allocator of our own) is shown with that value rather than left out. The sections `alarms`,
+//! `log`, `checkpoint`, `archive` and `recovery` are ours.
 //!
 //! The same fields, collected once, are what `/metrics` and the status page show: see
 //! [`crate::http`].
 
 use super::{stats, system};
+use crate::alarms;
 use crate::command::Cx;
 use crate::command::Group;
 use crate::command::connection::hello::REDIS_VERSION;
@@ -34,10 +35,14 @@ enum Shown {
     WithEverything,
 }
 
+/// The beginning of the names of fields of alarms.
+const ALARM: &str = "alarm_";
+
 type Fill = fn(&mut State, &mut Fields, &Value);
 
 const SECTIONS: &[(&str, Shown, Fill)] = &[
     ("Server", Shown::Always, server),
+    ("Alarms", Shown::Always, alarms),
     ("Clients", Shown::Always, clients),
     ("Memory", Shown::Always, memory),
     ("Persistence", Shown::Always, persistence),
@@ -117,6 +122,12 @@ impl Fields {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self.sections.iter().flat_map(|(_, fields)| fields);
         all.map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// The names and reasons of the alarms.
+    pub(crate) fn alarms(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.iter()
+            .filter_map(|(name, value)| Some((name.strip_prefix(ALARM)?, value)))
     }
 
     /// The value of a name.
@@ -222,6 +233,14 @@ fn server(state: &mut State, to: &mut Fields, _: &Value) {
     to.put("stopped", state.stopped.as_deref().unwrap_or(""));
     let delayed: Vec<&str> = state.delayed.iter().map(|d| d.work.as_str()).collect();
     to.put("delayed", delayed.join(", "));
+}
+
+fn alarms(state: &mut State, to: &mut Fields, stats: &Value) {
+    let alarms = alarms::of(state, stats);
+    to.put("alarms", alarms.len());
+    for alarm in alarms {
+        to.put(&format!("{ALARM}{}", alarm.name), alarm.why);
+    }
 }
 
 fn clients(state: &mut State, to: &mut Fields, _: &Value) {

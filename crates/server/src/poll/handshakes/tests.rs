@@ -154,3 +154,24 @@ fn beyond_the_most_handshakes_a_newcomer_waits_until_one_ends_or_is_silent_for_l
     server.close_handshakes();
     assert_eq!(server.state.connections.count(), 0);
 }
+
+#[test]
+fn certificates_are_read_anew_and_broken_ones_leave_the_ones_before_in_use() {
+    let (mut server, _, _) = server();
+    let in_use = |server: &EventLoop| Arc::as_ptr(server.state.tls().0.expect("TLS"));
+    let dir = tempfile::TempDir::new().expect("a directory");
+    let (cert, key) = (dir.path().join("cert"), dir.path().join("key"));
+    let made = rcgen::generate_simple_self_signed(vec![String::from("localhost")]);
+    let made = made.expect("a certificate");
+    std::fs::write(&cert, made.cert.pem()).expect("a file");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("a file");
+    server.state.options.tls_cert_file = Some(cert.clone());
+    server.state.options.tls_key_file = Some(key);
+    let first = in_use(&server);
+    server.state.reload_certificates();
+    let second = in_use(&server);
+    assert_ne!(first, second, "new connections get the new one");
+    std::fs::write(&cert, "broken").expect("a file");
+    server.state.reload_certificates();
+    assert_eq!(second, in_use(&server), "a broken one changes nothing");
+}

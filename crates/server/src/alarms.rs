@@ -1,0 +1,219 @@
+//! The one list of what is wrong with the server now. The status page, `/status.json`, `/healthz`, `/metrics`, INFO and the log
+//! show it.
+//!
+//! An alarm asks a person to do something, or says that clients are refused. A server that loads raises none by that, and
+//! `/healthz` says so itself.
+
+use crate::engine::Db;
+use crate::state::State;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+/// The names of all alarms.
+pub(crate) const NAMES: &[&str] = &[
+    STOPPED, DISK_FULL, LOG_STUCK, DELAYED, MEMORY, NODES, ARCHIVE, BACKLOG, LINES,
+];
+
+const STOPPED: &str = "stopped";
+const DISK_FULL: &str = "disk_full";
+const LOG_STUCK: &str = "log_stuck";
+const DELAYED: &str = "delayed";
+const MEMORY: &str = "memory_full";
+const NODES: &str = "nodes_lost";
+const ARCHIVE: &str = "archive";
+const BACKLOG: &str = "archive_backlog_full";
+const LINES: &str = "log_lines_lost";
+
+/// The time for which lost lines are an alarm.
+const LATELY: Duration = Duration::from_secs(60);
+
+/// Lines of the log that stderr has not taken.
+#[derive(Debug, Default)]
+pub(crate) struct LostLines {
+    count: u64,
+    at: Option<Instant>,
+}
+
+impl LostLines {
+    /// Looks at the count, which is done about once a second.
+    pub(crate) fn look(&mut self, count: u64, now: Instant) {
+        if count > self.count {
+            (self.count, self.at) = (count, Some(now));
+        }
+    }
+
+    fn why(&self, now: Instant) -> Option<String> {
+        let at = self.at?;
+        let is_recent = now.saturating_duration_since(at) < LATELY;
+        is_recent.then(|| {
+            let count = self.count;
+            format!("stderr does not take the lines of the log: {count} were lost since the start")
+        })
+    }
+}
+
+/// Something that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Alarm {
+    /// One of [`NAMES`].
+    pub name: &'static str,
+    /// The reason, in one line.
+    pub why: String,
+}
+
+impl Alarm {
+    /// Returns whether the log's line about it is made of the alarm: of the others the log says more.
+    pub(crate) fn has_own_line(&self) -> bool {
+        [LOG_STUCK, MEMORY, NODES].contains(&self.name)
+    }
+}
+
+/// Returns the alarms, by the engine's figures of now.
+pub(crate) fn of_now(state: &State) -> Vec<Alarm> {
+    let stats = state.db().map(Db::stats);
+    let stats = stats.and_then(|stats| serde_json::to_value(stats).ok());
+    of(state, &stats.unwrap_or(Value::Null))
+}
+
+/// Returns the alarms, by these figures of the engine.
+pub(crate) fn of(state: &State, stats: &Value) -> Vec<Alarm> {
+    let found = [
+        (STOPPED, state.stopped.clone()),
+        (DISK_FULL, disk_full(state)),
+        (LOG_STUCK, log_stuck(state)),
+        (DELAYED, delayed(state)),
+        (MEMORY, memory_full(state)),
+        (NODES, nodes_lost(stats)),
+        (ARCHIVE, text(stats, "/archive/alarm")),
+        (BACKLOG, backlog_full(stats)),
+        (LINES, state.lost_lines.why(state.now)),
+    ];
+    let alarm = |(name, why): (_, Option<String>)| {
+        let why = why?.replace(['\r', '\n'], " ");
+        Some(Alarm { name, why })
+    };
+    found.into_iter().filter_map(alarm).collect()
+}
+
+fn disk_full(state: &State) -> Option<String> {
+    let db = state.db().filter(|db| db.is_disk_full())?;
+    let consequence = match db.is_stuck() {
+        true => "writes are refused",
+        false => "writes are refused once the files ahead are full",
+    };
+    Some(format!(
+        "no space is left on the disk of the log: {consequence}, reads go on. Free space; writes resume by themselves"
+    ))
+}
+
+fn log_stuck(state: &State) -> Option<String> {
+    let db = state.db()?;
+    let is_stuck = db.is_stuck() && !db.is_disk_full();
+    is_stuck.then(|| {
+        String::from(
+            "the log can be neither extended nor written, so writes are refused; it is tried again",
+        )
+    })
+}
+
+fn delayed(state: &State) -> Option<String> {
+    let now = state.db()?.delayed();
+    let each = now.iter().map(|one| format!("{}: {}", one.work, one.error));
+    let all: Vec<String> = each.collect();
+    (!all.is_empty()).then(|| {
+        format!(
+            "a disk or a node fails, and is tried again: {}",
+            all.join("; ")
+        )
+    })
+}
+
+fn memory_full(state: &State) -> Option<String> {
+    let memory = state.db()?.memory();
+    (!memory.has_room(1)).then(|| {
+        format!(
+            "{} bytes of maxmemory, {}, are in use: commands that need memory are refused. Remove keys or raise maxmemory",
+            memory.used(),
+            memory.limit()
+        )
+    })
+}
+
+fn nodes_lost(stats: &Value) -> Option<String> {
+    let nodes = stats.pointer("/log/mirror/nodes")?.as_array()?;
+    let lost: Vec<String> = nodes
+        .iter()
+        .filter(|node| node.get("ready").and_then(Value::as_bool) != Some(true))
+        .map(|node| {
+            let of = |name: &str| node.get(name).and_then(Value::as_str).unwrap_or_default();
+            format!("{} ({})", of("address"), of("trouble"))
+        })
+        .collect();
+    let mode = text(stats, "/log/mirror/mode").unwrap_or_default();
+    (!lost.is_empty()).then(|| {
+        format!(
+            "nodes of the log take no blocks: {}. Acknowledgements rest on: {mode}",
+            lost.join(", ")
+        )
+    })
+}
+
+fn backlog_full(stats: &Value) -> Option<String> {
+    let is_full = stats.pointer("/archive/backlog/full")?.as_bool()?;
+    is_full.then(|| {
+        String::from(
+            "what waits for the archive has its bound (archive-backlog), so writes are refused. Bring the archive back",
+        )
+    })
+}
+
+/// Returns a text of the engine's figures that is not empty.
+fn text(stats: &Value, at: &str) -> Option<String> {
+    let text = stats.pointer(at)?.as_str()?;
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn lost_lines_are_an_alarm_for_a_minute() {
+        let mut lost = LostLines::default();
+        let begin = Instant::now();
+        let after = |seconds| begin + Duration::from_secs(seconds);
+        lost.look(0, begin);
+        assert_eq!(lost.why(begin), None);
+        lost.look(3, after(5));
+        assert!(
+            lost.why(after(60))
+                .is_some_and(|why| why.contains("3 were lost"))
+        );
+        lost.look(3, after(60));
+        assert_eq!(lost.why(after(65)), None);
+    }
+
+    #[test]
+    fn a_node_that_takes_no_blocks_and_a_backlog_at_its_bound_are_alarms() {
+        let node =
+            |address, ready| json!({"address": address, "ready": ready, "trouble": "refused"});
+        let stats = |second| {
+            json!({
+                "log": {"mirror": {"mode": "solo", "nodes": [node("a:1", true), node("b:2", second)]}},
+                "archive": {"alarm": null, "backlog": {"full": !second}},
+            })
+        };
+        assert_eq!(nodes_lost(&stats(true)), None);
+        assert_eq!(backlog_full(&stats(true)), None);
+        let why = nodes_lost(&stats(false)).expect("an alarm");
+        assert!(
+            why.contains("b:2 (refused)") && why.contains("solo"),
+            "{why}"
+        );
+        assert!(!why.contains("a:1"), "{why}");
+        assert!(backlog_full(&stats(false)).is_some());
+        assert_eq!(text(&stats(true), "/archive/alarm"), None);
+        assert_eq!(nodes_lost(&Value::Null), None);
+    }
+}
