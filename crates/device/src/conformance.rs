@@ -339,8 +339,9 @@ mod tests {
 
     #[test]
     fn the_disks_of_databases_number_their_files() {
+        let make = directories(LogIo::Auto);
         let disks = [
-            directories(LogIo::Auto)(),
+            make(),
             modelled(),
             SimDisk::new(1),
             Arc::new(MemDisk::new()),
@@ -372,7 +373,8 @@ mod tests {
     /// A second process makes a lock file of the same name, and would be alone with its lock.
     #[test]
     fn a_removed_lock_file_leaves_the_directory_locked() {
-        let disk = directories(LogIo::Auto)();
+        let make = directories(LogIo::Auto);
+        let disk = make();
         let held = (disk.lock("LOCK").unwrap(), disk.lock_present("").unwrap());
         disk.remove("LOCK").unwrap();
         assert!(disk.lock("LOCK").is_ok(), "the new file is another one");

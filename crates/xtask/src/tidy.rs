@@ -73,8 +73,14 @@ const PRINTERS: [&str; 5] = [
 ];
 
 /// Where the boundary to the machine is, and what may be used there.
-const BOUNDARY: [(&str, &[&str]); 3] = [
+const BOUNDARY: [(&str, &[&str]); 9] = [
+    ("crates/device/src/descriptors.rs", &["std::fs"]),
     ("crates/device/src/file.rs", &["std::fs"]),
+    ("crates/device/src/file/dirs.rs", &["std::fs"]),
+    ("crates/device/src/file/locks.rs", &["std::fs"]),
+    ("crates/device/src/file/real.rs", &["std::fs"]),
+    ("crates/device/src/file/regular.rs", &["std::fs"]),
+    ("crates/device/src/in_memory.rs", &["std::fs"]),
     ("crates/device/src/write_cache.rs", &["std::fs"]),
     (
         "crates/device/src/clock.rs",
