@@ -22,9 +22,9 @@ use sd_notify::NotifyState;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::connection::{Limits, Serving};
+use crate::fit;
 use crate::hard_copy::{HardCopy, HardCopyState};
 use crate::identity;
-use crate::fit;
 use crate::local;
 use crate::mapping;
 use crate::peer::{PeerOptions, Watch};
