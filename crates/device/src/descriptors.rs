@@ -9,14 +9,16 @@ const MANY: u64 = 1 << 30;
 /// force. Many systems start processes with a soft limit of 1,024 below a much higher hard one.
 #[must_use]
 pub fn raise_limit() -> u64 {
-    let hard = getrlimit(Resource::Nofile).maximum;
+    let (before, hard) = (limit(), getrlimit(Resource::Nofile).maximum);
     let wanted = Rlimit {
         current: hard,
         maximum: hard,
     };
     // A system that refuses leaves the soft limit, which is returned.
     let _ = setrlimit(Resource::Nofile, wanted);
-    limit()
+    let raised = limit();
+    assert!(before <= raised, "{before} descriptors became {raised}");
+    raised
 }
 
 /// The limit of descriptors in force.

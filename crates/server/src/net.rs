@@ -150,7 +150,11 @@ pub(crate) struct SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         let found = fs::symlink_metadata(&self.path);
-        if found.is_ok_and(|found| (found.dev(), found.ino()) == self.id) {
+        // A file that was made since may have the number again, but is no socket of this process.
+        let is_ours = |found: &fs::Metadata| {
+            found.file_type().is_socket() && (found.dev(), found.ino()) == self.id
+        };
+        if found.is_ok_and(|found| is_ours(&found)) {
             // The file may be gone by now, which is as good.
             let _ = fs::remove_file(&self.path);
         }

@@ -48,6 +48,10 @@ impl OpenDirs {
             // Another directory has the path by now.
             open.remove(at);
         }
+        debug_assert!(
+            open.iter().all(|(path, _)| path != dir),
+            "a directory is open once"
+        );
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_DIRECTORY);
         let opened = Arc::new(options.open(dir)?);

@@ -37,6 +37,10 @@ pub(super) fn lock_file(path: &Path) -> io::Result<Option<Arc<OwnedFd>>> {
             Err(TryLockError::Error(error)) => return Err(error),
             Ok(()) => {}
         }
+        debug_assert!(
+            file.metadata().is_ok_and(|held| held.is_file()),
+            "a lock is of a file"
+        );
         // Another process may have replaced the file between the two calls.
         if std::fs::metadata(path).is_ok_and(|named| is_of(&file, &named)) {
             return Ok(Some(Arc::new(OwnedFd::from(file))));

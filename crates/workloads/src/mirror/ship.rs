@@ -291,7 +291,6 @@ impl Appending {
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
-    use std::sync::Arc;
 
     use perdura_base::Uuid;
     use perdura_logd::{Logd, LogdOptions};
