@@ -174,7 +174,7 @@ flags!(
 );
 
 flags!(
-    /// How a node of the mirrored log is protected, and its log on stderr.
+    /// The protection of a node of the mirrored log, and its log on stderr.
     NodeArgs,
     |row| {
         let tls = row.name.starts_with("tls-");
@@ -183,13 +183,13 @@ flags!(
 );
 
 flags!(
-    /// How the log on stderr is written.
+    /// The form of the log on stderr.
     LogArgs,
     is_of_log
 );
 
 flags!(
-    /// How nodes of the mirrored log are spoken to.
+    /// The protection of connections to nodes of the mirrored log.
     NodeClientArgs,
     |row| ["tls-cert-file", "tls-key-file", "tls-ca-cert-file"].contains(&row.name)
 );

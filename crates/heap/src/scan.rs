@@ -21,8 +21,8 @@ use crate::hash_index::{HashIndex, Place, Range};
 use crate::partition::Partition;
 use crate::row_ref::RowRef;
 
-/// Returns how many places of a sparse index a scan of about `count` entries looks at. A dense one has fewer
-/// for so many entries, so the bound does not end its scan.
+/// Returns how many places of a sparse index a scan of about `count` entries looks at. A dense index has fewer
+/// places for that count, so the bound does not end its scan.
 #[must_use]
 pub fn scan_places(count: usize) -> usize {
     count.saturating_mul(16).saturating_add(1024)
@@ -155,8 +155,8 @@ impl Geometry {
 }
 
 impl Partition {
-    /// Returns about `count` keys of a table in hash order from a cursor in this partition on, and the
-    /// cursor for the next call, which may be in the next partition; 0: this was the end. A key that
+    /// Returns about `count` keys of a table in hash order from a cursor in this partition on. The second
+    /// value is the cursor for the next call, in this partition or the next; 0: this was the end. A key that
     /// is there throughout is returned, whatever happens to others meanwhile. Looks at about `places`
     /// places of the index and takes them off.
     #[must_use]
@@ -269,7 +269,7 @@ mod tests {
         assert!(hits.len() > 4900);
     }
 
-    /// Scans to the end in calls that may look at so many places. Returns what was found and the number
+    /// Scans to the end in calls that may look at `places` each. Returns what was found and the number
     /// of calls.
     fn scanned(index: &HashIndex, count: usize, places: usize) -> (Vec<Entry>, usize) {
         let (mut all, mut calls, mut cursor) = (Vec::new(), 0, 0);

@@ -573,7 +573,7 @@ pub fn serve(options: LogdOptions) -> Result<()> {
     Ok(())
 }
 
-/// Tells the service manager. Returns whether it could be told: one that does not read is no reason to wait.
+/// Sends a state to the service manager, without waiting for one that does not read. Returns whether it was sent.
 fn tell(state: &[NotifyState<'_>]) -> bool {
     perdura_logging::notify(state).is_ok()
 }

@@ -40,7 +40,7 @@ struct Waiting {
     bytes: usize,
     /// Lines that were dropped behind the last one of `lines`.
     lost: u64,
-    /// Whether the writer has an item in its hands.
+    /// True while the writer works on an item.
     writing: bool,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Writer<W> {
     format: LogFormat,
     /// Lost lines that no line has reported yet.
     owed: u64,
-    /// Whether the last line was written in part.
+    /// True if the last line was written in part.
     torn: bool,
 }
 

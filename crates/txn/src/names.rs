@@ -1,7 +1,7 @@
 //! The keys that a transaction may use by name.
 //!
 //! A server judges a request by the keys that it declares. A command that reads its arguments in another
-//! way would use a key that nobody has judged. So the caller lists the judged keys, and every other key is
+//! way would use a key that no rule has judged. So the caller lists the judged keys, and every other key is
 //! refused at the one place where a name becomes a row. Elements of collections are found by numbers, and are not
 //! concerned.
 

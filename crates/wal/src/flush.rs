@@ -21,7 +21,7 @@
 //! fails with the error of the rest.
 //! [`Error::Fenced`], with which a device reports that another process owns the log, stops it too. Two
 //! failures only delay a step, which is then repeated: a segment cannot be prepared, or a write is refused
-//! for want of space, which copy-on-write file systems do even within a file's length. No byte of a refused
+//! for want of space. Copy-on-write file systems refuse so even within a file's length. No byte of a refused
 //! write counts: it keeps its place, and is written again with the same bytes before any new write begins.
 
 use perdura_base::flaw::{Flaw, armed};

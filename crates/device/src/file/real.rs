@@ -19,7 +19,7 @@ use crate::{AlignedBuf, File, FileId, Through};
 
 /// Zeros are written from a buffer of this many bytes.
 pub(super) const ZEROS_BYTES: usize = 64 << 10;
-/// One write takes it so many times, and ends at a multiple of what that is.
+/// The most buffers of zeros in one write, which ends at a multiple of their bytes.
 pub(super) const ZEROS_PER_WRITE: u64 = 16;
 
 /// Returns whether direct I/O alone is refused, so that the cache serves.
@@ -81,7 +81,7 @@ impl RealFile {
         }
     }
 
-    /// Whether the access is to be tried again: interrupted, or refused by direct I/O alone.
+    /// Returns whether the access is to be tried again: interrupted, or refused by direct I/O alone.
     fn try_again(&self, direct: bool, e: &io::Error) -> bool {
         if direct && refuses_direct(e) {
             assert!(

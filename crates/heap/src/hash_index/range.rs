@@ -109,7 +109,7 @@ impl Range {
         self.extent.start
     }
 
-    /// How many bits all its hashes share.
+    /// Returns the number of leading bits that all its hashes share.
     pub(crate) fn depth(&self) -> u32 {
         self.extent.depth.into()
     }

@@ -24,9 +24,9 @@ pub(crate) enum Role {
 pub(crate) struct Word {
     /// Its name in upper case.
     pub name: &'static str,
-    /// How many arguments it takes.
+    /// The number of its arguments.
     pub takes: usize,
-    /// What these are.
+    /// The meaning of its arguments.
     pub role: Role,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Grammar {
 pub(crate) struct Found {
     /// Its place. Its arguments follow it.
     pub at: usize,
-    /// The option; `None` if the argument is none, or lacks arguments: the request is wrong.
+    /// The option; `None` if the request is wrong: no option has this name, or an argument is missing.
     pub word: Option<&'static Word>,
 }
 

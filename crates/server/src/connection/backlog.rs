@@ -4,8 +4,8 @@
 //! for another client, for the log or for the end of a pause, its requests are kept as they came. They count as its
 //! buffers, whose bounds are `client-query-buffer-limit` for one client and `maxmemory-clients` for all.
 //!
-//! Three kinds of clients are not read: strangers, who may send little before AUTH; those that are to be closed once
-//! they have read their last replies; and those that are held off while another client's request is read. If such a
+//! Three kinds of clients are not read. Strangers may send little before AUTH. Others are to be closed once
+//! they have read their last replies, or wait while another client's request is read. If such a
 //! client does not read either, both sides wait for each other. The loop looks once a second, and disconnects a
 //! client that waits so at [`LOOKS_MAX`] looks in a row.
 

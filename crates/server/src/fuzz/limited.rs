@@ -5,7 +5,7 @@
 //! the others not even the name may show. Requests are templates with options in any number and order, and
 //! random ones, alone, in blocks and in scripts.
 //!
-//! What must hold: the keys that the user may not write stay as they are, and no key appears outside of
+//! The keys that the user may not write must stay as they are, and no key may appear outside of
 //! `a:` and `w:`. No reply, push or invalidation contains a hidden value or name. No command reaches for a
 //! key that it does not declare.
 //!
@@ -33,17 +33,17 @@ use std::time::Instant;
 /// The rules of the user.
 const RULES: &str = "on nopass +@all -@admin -@dangerous +sort +sort_ro +restore -dbsize -randomkey \
                      -scan ~a:* %R~r:* %W~w:* &a:*";
-/// What all values contain that the user may not read.
+/// A word in every value that the user may not read.
 const VALUE: &str = "HiddenValue";
 /// The prefix of keys whose names the user does not know.
 const NAME: &str = "HiddenName";
 /// The beginning of each failure that shows a leak.
 const MARK: &str = "what the user does not have";
-/// Values are compared after so many inputs.
+/// The number of inputs between two comparisons of values.
 const COMPARED: u64 = 16;
 /// The number of inputs that a failure shows.
 const SHOWN: usize = 48;
-/// A server lives for so many inputs.
+/// The number of inputs of one server.
 const INPUTS_PER_SERVER: u64 = 4000;
 /// The administrator's client; the others are the user's.
 const ROOT: usize = 0;
@@ -98,7 +98,7 @@ struct Limited {
     fuzz: Fuzz,
     user: Arc<User>,
     root: Arc<User>,
-    /// What the administrator last saw of the hidden keys.
+    /// The hidden keys as the administrator saw them last.
     seen: Vec<Vec<u8>>,
     /// The newest inputs.
     recent: VecDeque<Vec<u8>>,
@@ -138,7 +138,7 @@ fn holds(bytes: &[u8], mark: &str) -> bool {
         .any(|window| window == mark.as_bytes())
 }
 
-/// What makes a key of a type.
+/// The requests that make a key of a type.
 fn filling(key: &str, kind: u8, values: [&str; 3]) -> Vec<String> {
     let [one, two, three] = values;
     let mut lines = vec![format!("DEL {key}")];
@@ -326,7 +326,7 @@ impl Limited {
         }
     }
 
-    /// What there is outside of what the user may write.
+    /// Returns the keys that the user may not write, with their values.
     fn hidden(&mut self, state: &mut State, around: &Testbed) -> Vec<Vec<u8>> {
         let mut seen = Vec::new();
         for database in [1, 0] {
@@ -398,7 +398,7 @@ impl Limited {
         self.look(state);
     }
 
-    /// Looks at what the user's clients have been told.
+    /// Looks at the replies and pushes of the user's clients.
     fn look(&mut self, state: &mut State) {
         for index in 1..CLIENTS {
             let Some(mut connection) = state.connections.take(index) else {
@@ -430,7 +430,7 @@ impl Limited {
     }
 }
 
-/// What the loop does between requests.
+/// Does the loop's work between requests.
 fn turn(state: &mut State, around: &Testbed) {
     land(state);
     state.begin_round();

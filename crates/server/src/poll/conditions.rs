@@ -1,5 +1,7 @@
-//! Changes of the database's state, each in the log once, when it happens: writes refused and resumed, work that fails and works
-//! again, the archive away and back, alarms, nodes lost and back.
+//! Changes of the database's state, each in the log once, when it happens.
+//!
+//! They are writes refused and resumed, work that fails and works again, the archive away and back, alarms, and nodes lost
+//! and back.
 
 use super::EventLoop;
 use crate::alarms::{self, Alarm};
@@ -9,11 +11,11 @@ use tracing::Level;
 /// The conditions that the log has reported.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Conditions {
-    /// Whether the log has no room.
+    /// True if the log has no room.
     log_full: bool,
-    /// Whether a write was refused for want of room since the last look, which the state at a look may miss.
+    /// True if a write was refused for want of room since the last look, which the state at a look may miss.
     refused: bool,
-    /// Where runs go while there is an archive: `none`, `waiting` or `draining`, as in INFO.
+    /// The place to which runs go while there is an archive: `none`, `waiting` or `draining`, as in INFO.
     backlog: String,
     /// Runs that wait for the archive.
     runs: u64,

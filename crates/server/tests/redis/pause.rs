@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long the files of the log must stay the same for all that was begun before the pause to have ended.
+/// The time for which the files of the log stay the same when all that was begun before the pause has ended.
 const QUIET: Duration = Duration::from_millis(700);
 const EXPIRING: u64 = 200;
 const MEMBERS: usize = 20_000;
@@ -56,7 +56,7 @@ fn push(client: &mut Client<TcpStream>, line: &str) {
     client.push(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
 }
 
-/// What makes work for the server beside requests: keys that expire, a large set that goes, a command in steps.
+/// Makes work for the server beside requests: keys that expire, a large set that goes, a command in steps.
 fn fill(client: &mut Client<TcpStream>) {
     client.call(&[b"FUNCTION", b"LOAD", LIBRARY.as_bytes()]);
     for number in 0..EXPIRING {

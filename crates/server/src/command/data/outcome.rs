@@ -6,7 +6,7 @@ use crate::command::scripts::ran::Ran;
 use crate::engine::{Epoch, Flushed, Reached, Rung};
 use crate::state::State;
 
-/// What a transaction leaves to be done when it has committed.
+/// The work that a transaction leaves until it has committed.
 #[must_use]
 pub(crate) struct Outcome {
     pub(super) hits: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Outcome {
     pub(super) emptied: bool,
     /// True if the transaction has written anything, be it what was there already.
     pub(super) wrote: bool,
-    /// What the client waits for, instead of a reply.
+    /// The wait of the client, instead of a reply.
     pub later: Option<Later>,
 }
 
@@ -40,8 +40,8 @@ impl Outcome {
         }
     }
 
-    /// Counts the lookups, tells of the changes, which are durable with `epoch`, and gives back
-    /// what a flush has emptied.
+    /// Counts the lookups and publishes the changes, which are durable with `epoch`. Frees what a flush
+    /// has emptied.
     pub(crate) fn settle(self, state: &mut State, epoch: Epoch) {
         state.stats.hits += self.hits;
         state.stats.misses += self.misses;

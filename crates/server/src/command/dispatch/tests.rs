@@ -95,7 +95,7 @@ fn word_of(state: &mut State, client: usize, word: &str) -> Vec<u8> {
     }
 }
 
-/// Lets commands end that go on in steps or beside the loop.
+/// Lets commands end that run in steps or beside the loop.
 fn finish_jobs(state: &mut State) {
     // One that the log has no room for waits its turn.
     while !state.jobs.is_empty() || state.beside.is_busy() {

@@ -8,7 +8,7 @@ use crate::testbed::Testbed;
 
 const WRITER: usize = 0;
 
-/// Whether a key is there before, the request, and the events that are published. An event means that the key has changed.
+/// A key's presence before, the request, and the events that are published. An event means that the key has changed.
 const WRITES: &[(bool, &str, &[&str])] = &[
     (
         false,

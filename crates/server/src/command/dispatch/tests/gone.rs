@@ -1,4 +1,4 @@
-//! What a consumer that waits in XREADGROUP is told when its stream goes away, for each command that can make it go.
+//! The reply of a consumer that waits in XREADGROUP when its stream goes away, for each command that can remove it.
 //! The expectations are the replies of Redis 7.0.15.
 
 use super::{LIBRARY, ask, call, finish_jobs, owed, ready, word_of};
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 const CONSUMER: usize = 0;
 const WRITER: usize = 1;
 
-/// What becomes of the consumer.
+/// The fate of the consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
     Unblocked,
@@ -176,7 +176,7 @@ const NEVER: &[&str] = &[
     "zremrangebyscore",
 ];
 
-/// What keys there are besides the stream.
+/// The keys besides the stream.
 const KEYS: &[&str] = &[
     "XGROUP CREATE s g $ MKSTREAM",
     "XADD filled 1-1 f v",

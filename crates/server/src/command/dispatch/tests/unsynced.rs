@@ -276,7 +276,7 @@ const REQUESTS: &[&str] = &[
     "MULTI ; DEBUG OBJECT m ; GET d ; EXEC",
 ];
 
-/// What the database holds before the changes.
+/// The contents of the database before the changes.
 const BEFORE: &[&str] = &[
     "MSET n 10 t text",
     "SET e v PXAT 9999999999999",
@@ -293,7 +293,7 @@ const BEFORE: &[&str] = &[
     "FUNCTION LOAD $mine",
 ];
 
-/// What the other client changes, and whether commands that write are asked behind it, too.
+/// The changes of the other client, each true if commands that write are asked behind it, too.
 const CHANGES: &[(&str, bool)] = &[
     ("DEL n t e h l s z x geo hll ; FUNCTION DELETE mine", true),
     (
