@@ -161,8 +161,13 @@ impl Connection {
         !rests && self.replies.unsent() <= pause
     }
 
-    /// Whether there is something to do without waiting for the poller.
+    /// Returns whether there is something to do without waiting for the poller.
+    #[inline]
     pub(crate) fn ready(&self, state: &State) -> bool {
+        // So it is with most connections at the end of their turns.
+        if !self.readable && !self.paused {
+            return false;
+        }
         let readable = self.readable && !self.held_off(state);
         match self.open(state) {
             true => self.paused || readable,
@@ -187,14 +192,14 @@ impl Connection {
     ) -> Result<After, ()> {
         if let Some(early) = self.early.take() {
             self.take_early(state, early, early_buffer)
-        } else if !self.ready(state) {
-            Ok(After::Continue)
-        } else if !self.open(state) {
-            self.read_ahead(state, buffer)
-        } else if self.paused {
-            Ok(self.resume(state))
         } else {
-            self.read(state, buffer)
+            let readable = self.readable && !self.held_off(state);
+            match self.open(state) {
+                true if self.paused => Ok(self.resume(state)),
+                true if readable => self.read(state, buffer),
+                false if readable && self.keeps_requests() => self.read_ahead(state, buffer),
+                true | false => Ok(After::Continue),
+            }
         }
     }
 

@@ -88,6 +88,7 @@ pub(crate) struct Replies {
 
 impl Replies {
     /// Declares what the bytes appended since the last call wait for.
+    #[inline]
     pub(crate) fn seal(&mut self, rest: Rest, reached: Reached) {
         let end = self.buf.len();
         let is_durable = rest.is_durable(reached);

@@ -45,6 +45,7 @@ impl Counted {
 }
 
 impl CommandStats {
+    #[inline]
     fn figures(&mut self, counted: Counted) -> &mut Figures {
         match counted.word {
             None => &mut self.plain[counted.slot],

@@ -147,8 +147,13 @@ impl User {
     }
 
     /// Returns whether its rules allow every key.
+    #[inline]
     pub(crate) fn has_every_key(&self) -> bool {
-        self.root.all_keys && self.selectors.iter().all(|selector| selector.all_keys)
+        let has_all = || {
+            let mut all = std::iter::once(&self.root).chain(&self.selectors);
+            all.all(|selector| selector.all_keys)
+        };
+        self.unlimited || has_all()
     }
 
     /// Returns whether some of its rules allow a key to be used so.

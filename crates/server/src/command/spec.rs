@@ -290,7 +290,7 @@ impl Command {
     }
 
     /// Checks the second word and the number of arguments.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check_shape(&self, args: &Args<'_>) -> Result<(), String> {
         if !self.words.is_empty() && args.len() >= 2 {
             return self.check_word(args);

@@ -14,14 +14,27 @@ impl Data<'_, '_> {
     }
 
     /// Does a command's work with only the keys that it declares, if that matters.
+    #[inline]
     pub(super) fn with_keys<R>(
+        &mut self,
+        request: (&Command, &Args<'_>),
+        work: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        match self.keeps_to_keys {
+            false => work(self),
+            true => self.with_judged_keys(request, work),
+        }
+    }
+
+    #[inline(never)]
+    fn with_judged_keys<R>(
         &mut self,
         (command, args): (&Command, &Args<'_>),
         work: impl FnOnce(&mut Self) -> R,
     ) -> R {
         let any_key = matches!(command.keys, Keys::All) || command.has(flag::SCRIPTS);
         // The effects alone must show that bug, too.
-        if !self.keeps_to_keys || any_key || armed(Flaw::FirstTargetJudged) {
+        if any_key || armed(Flaw::FirstTargetJudged) {
             return work(self);
         }
         self.tx.allow_only(command.key_args(args));
