@@ -246,8 +246,8 @@ fn a_database_that_is_open_elsewhere_is_told_of_before_any_address_is_bound() {
     assert!(!text.contains("Listening on"), "{text}");
     assert_eq!(
         text.matches(arg(&data)).count(),
-        2,
-        "where, and what is locked: {text}"
+        3,
+        "where, what is waited for, and what is locked: {text}"
     );
 }
 

@@ -129,27 +129,38 @@ impl RealFile {
         Ok(())
     }
 
-    /// One write that returns when it is durable. A short one is an error: what it wrote is not known to
-    /// be durable.
+    /// Writes and returns when all of it is durable. A full disk or a limit ends a write early; the write of the
+    /// rest then fails with the reason.
     fn write_through(
         &self,
         direct: BorrowedFd<'_>,
         offset: u64,
         parts: &[&[u8]],
     ) -> io::Result<()> {
-        let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        let written = loop {
-            match pwritev2(direct, &slices, offset, ReadWriteFlags::DSYNC) {
+        let (mut rest, mut done) = (slices.as_mut_slice(), 0);
+        while done < bytes {
+            match pwritev2(
+                direct,
+                rest,
+                offset + bytes_u64(done),
+                ReadWriteFlags::DSYNC,
+            ) {
+                Ok(0) => {
+                    let what = format!("the device wrote {done} of {bytes} bytes");
+                    return Err(io::Error::new(io::ErrorKind::WriteZero, what));
+                }
+                Ok(written) => {
+                    done += written;
+                    assert!(done <= bytes, "{done} bytes were written of {bytes}");
+                    IoSlice::advance_slices(&mut rest, written);
+                }
                 Err(Errno::INTR) => {}
-                other => break other?,
+                Err(error) => return Err(error.into()),
             }
-        };
-        assert!(written <= bytes, "{written} bytes were written of {bytes}");
-        if written != bytes {
-            let what = format!("the device wrote {written} of {bytes} bytes");
-            return Err(io::Error::new(io::ErrorKind::WriteZero, what));
         }
+        assert_eq!(done, bytes, "a write is whole or an error");
         Ok(())
     }
 

@@ -40,6 +40,15 @@ impl Conditions {
         }
     }
 
+    /// Begins with a database that was opened now. Runs that wait in its backlog may all be drained before the first
+    /// look, which then reports that the archive is back.
+    pub(crate) fn begin(&mut self, db: &Db) {
+        let backlog = db.stats().archive.map(|archive| archive.backlog);
+        if backlog.is_some_and(|backlog| backlog.runs > 0) {
+            self.backlog = "draining".into();
+        }
+    }
+
     /// Notes that a write was refused because the log has no room.
     pub(crate) fn note_refusal(&mut self) {
         self.refused = true;
