@@ -51,6 +51,19 @@ const EXCEPTIONS: &[Exception] = &[
         is: nearly,
     },
     Exception {
+        name: "COMMAND",
+        told: "several STORE and STOREDIST of GEORADIUS the last one counts",
+        is: |argv, _, _| {
+            let is_target = |word: &&Vec<u8>| {
+                word.eq_ignore_ascii_case(b"STORE") || word.eq_ignore_ascii_case(b"STOREDIST")
+            };
+            let of_places = argv
+                .get(2)
+                .is_some_and(|word| word.starts_with(b"GEORADIUS"));
+            of_places && argv.iter().filter(is_target).count() > 1
+        },
+    },
+    Exception {
         name: "DBSIZE",
         told: "a key written with a deadline in the past never exists",
         is: |_, ours, theirs| ours.int().is_some() && theirs.int().is_some(),
