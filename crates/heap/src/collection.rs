@@ -260,6 +260,11 @@ impl Collections {
         self.change(id, |collection| collection.edit(edit))
     }
 
+    /// Does what [`edit`](Self::edit) does with two changes. The first inverse is that of the first change.
+    pub(crate) fn edit_both(&mut self, id: CollectionId, edits: [Edit; 2]) -> Option<[Edit; 2]> {
+        self.change(id, |collection| edits.map(|edit| collection.edit(edit)))
+    }
+
     /// Puts items at an end of a list, one after the other.
     pub(crate) fn push_items(&mut self, id: CollectionId, end: End, entries: &[Entry]) {
         self.change(id, |collection| {

@@ -236,9 +236,31 @@ impl<'a> Iterator for Iter<'a> {
 
 /// How many members of an order come before this score and name.
 pub(crate) fn rank_of(pages: &Pages, order: &OrderIndex, score: f64, field: &[u8]) -> u64 {
-    let is_before = |entry: Entry| {
-        let row = pages.row(entry).map(|row| RowRef::new(pages, row));
-        row.is_some_and(|row| &*row.field() < field)
-    };
-    order.partition_point(|at, entry| at < score || (at <= score && is_before(entry)))
+    partition_at(pages, order, score, field).0
+}
+
+/// Returns how many members come before this score and name, and the member behind them.
+fn partition_at(
+    pages: &Pages,
+    order: &OrderIndex,
+    score: f64,
+    field: &[u8],
+) -> (u64, Option<(f64, Entry)>) {
+    let is_before = |entry: Entry| row(pages, entry).is_some_and(|row| &*row.field() < field);
+    order.partition(|at, entry| at < score || (at <= score && is_before(entry)))
+}
+
+/// A part of a stream, as the order of names finds it.
+pub(crate) struct Part<'a> {
+    pub(crate) rank: u64,
+    pub(crate) entry: Entry,
+    pub(crate) row: RowRef<'a>,
+}
+
+/// Returns the part of this name. One descent yields rank and row, and the hash index is not asked.
+pub(crate) fn part_of<'a>(pages: &'a Pages, order: &OrderIndex, name: &[u8]) -> Option<Part<'a>> {
+    let (rank, next) = partition_at(pages, order, place_of(name), name);
+    let (_, entry) = next?;
+    let row = row(pages, entry)?;
+    (&*row.field() == name).then_some(Part { rank, entry, row })
 }

@@ -13,7 +13,8 @@ use crate::cells::{self, NewRow, chain_of, free_chain, release_slot};
 use crate::collection::{Collection, Index};
 use crate::edit::{Edit, Owner};
 use crate::element_key::ElementKey;
-use crate::elements::rank_of;
+use crate::elements::{Part, part_of, rank_of};
+use crate::entry::Entry;
 use crate::geometry::KeyHash;
 use crate::index::Table;
 use crate::name_place::place_of;
@@ -98,7 +99,7 @@ impl Partition {
         value: &[u8],
     ) -> Result<bool> {
         let key = ElementKey::named(collection, field);
-        let hash = self.pages.geometry.hash(key.bytes());
+        let hash: KeyHash = self.pages.geometry.hash(key.bytes());
         self.pay_for_orphans(undo, id, 1);
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
@@ -157,8 +158,22 @@ impl Partition {
         collection: CollectionId,
         field: &[u8],
     ) -> Result<bool> {
-        let key = ElementKey::named(collection, field);
-        let hash: KeyHash = self.pages.geometry.hash(key.bytes());
+        let taken = self.element_take(undo, id, collection, field, |_| ())?;
+        Ok(taken.is_some())
+    }
+
+    /// Removes a field or member, and returns what `read` makes of its row. `None`: it was not there.
+    ///
+    /// # Errors
+    /// As [`element_delete`](Self::element_delete).
+    pub fn element_take<R>(
+        &mut self,
+        undo: &mut Undo,
+        id: TableId,
+        collection: CollectionId,
+        field: &[u8],
+        read: impl FnOnce(RowRef<'_>) -> R,
+    ) -> Result<Option<R>> {
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
@@ -167,21 +182,53 @@ impl Partition {
         if found.shape == Shape::List {
             return Err(misused(id, collection, "a list has no names"));
         }
-        let Some((entry, row)) = found.find(pages, key.bytes(), hash) else {
-            return Ok(false);
+        let Some(Found { entry, rank, row }) = find_ranked(pages, found, field) else {
+            return Ok(None);
         };
-        let chain = chain_of(&row);
-        if order_of(Some(found)).is_some() {
-            let score = score_of(pages, row);
-            unrank(pages, table, part, id, (collection, score, field));
+        let (chain, taken) = (row.chain(), read(row));
+        match rank {
+            None => edit(table, part, id, collection, Edit::Remove(entry)),
+            Some(rank) => {
+                let edits = [Edit::ScoreRemove(rank), Edit::Remove(entry)];
+                let inverses = table.collections.edit_both(collection, edits);
+                part.ops
+                    .extend(inverses.into_iter().flatten().map(|inverse| Op::Edited {
+                        table: id,
+                        id: collection,
+                        inverse,
+                    }));
+            }
         }
-        edit(table, part, id, collection, Edit::Remove(entry));
         release_slot(pages, table, part, entry);
         free_chain(pages, part, chain);
         debug_assert!(ranks_each_name(table.collections.get(collection)));
         table.account(&pages.memory);
-        Ok(true)
+        Ok(Some(taken))
     }
+}
+
+/// An element that was found by its name.
+struct Found<'a> {
+    entry: Entry,
+    /// Its rank, in a collection that has an order.
+    rank: Option<u64>,
+    row: RowRef<'a>,
+}
+
+/// Finds an element and its rank. Of a stream, one descent of the order yields both: its scores follow from the names.
+fn find_ranked<'a>(pages: &'a Pages, collection: &Collection, field: &[u8]) -> Option<Found<'a>> {
+    let order = order_of(Some(collection));
+    if let (Shape::Stream, Some(order)) = (collection.shape, order) {
+        let Part { rank, entry, row } = part_of(pages, order, field)?;
+        let rank = Some(rank);
+        return Some(Found { entry, rank, row });
+    }
+    let key = ElementKey::named(collection.id, field);
+    let hash = pages.geometry.hash(key.bytes());
+    let (entry, row) = collection.find(pages, key.bytes(), hash)?;
+    let row = RowRef::new(pages, row);
+    let rank = order.map(|order| rank_of(pages, order, row.score(), field));
+    Some(Found { entry, rank, row })
 }
 
 fn order_of(collection: Option<&Collection>) -> Option<&OrderIndex> {

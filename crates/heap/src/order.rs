@@ -127,9 +127,18 @@ impl OrderIndex {
     }
 
     /// How many items `pred` holds for, which are the first ones and no others.
-    pub(crate) fn partition_point(&self, mut pred: impl FnMut(f64, Entry) -> bool) -> u64 {
-        self.root
-            .partition_point(&mut |item| pred(score_of(item.key), item.entry))
+    pub(crate) fn partition_point(&self, pred: impl FnMut(f64, Entry) -> bool) -> u64 {
+        self.partition(pred).0
+    }
+
+    /// Does what [`partition_point`](Self::partition_point) does, and returns the item behind these as well.
+    pub(crate) fn partition(
+        &self,
+        mut pred: impl FnMut(f64, Entry) -> bool,
+    ) -> (u64, Option<(f64, Entry)>) {
+        let mut pred = |item: &Item| pred(score_of(item.key), item.entry);
+        let (rank, next) = self.root.partition_point(&mut pred);
+        (rank, next.map(Item::open))
     }
 
     /// The items from one rank to before another, from either end.

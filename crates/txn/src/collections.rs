@@ -209,11 +209,27 @@ impl Tx<'_> {
     /// # Errors
     /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] if the collection is a list.
     pub fn element_delete(&mut self, table: TableId, home: Home, field: &[u8]) -> Result<bool> {
+        let taken = self.element_take(table, home, field, |_| ())?;
+        Ok(taken.is_some())
+    }
+
+    /// Removes a field or member as [`element_delete`](Self::element_delete) does, and returns what `read` makes of
+    /// its row. `None`: it was not there.
+    ///
+    /// # Errors
+    /// As [`element_delete`](Self::element_delete).
+    pub fn element_take<R>(
+        &mut self,
+        table: TableId,
+        home: Home,
+        field: &[u8],
+        read: impl FnOnce(RowRef<'_>) -> R,
+    ) -> Result<Option<R>> {
         let _verb = self.verb();
         let at = self.guard_of(home.partition)?;
         self.changed_by_removal(table, home);
         self.change(at, 0, |part, undo| {
-            part.element_delete(undo, table, home.id, field)
+            part.element_take(undo, table, home.id, field, read)
         })
     }
 

@@ -238,6 +238,7 @@ impl Range {
         if self.places.is_empty() {
             return None;
         }
+        work::search();
         let mut place = self.home(spread);
         loop {
             let raw = self.places[place];

@@ -7,7 +7,7 @@ use perdura_base::{CkptEpoch, PartitionId, TableId};
 use perdura_page::{CollectionId, Shape};
 
 use super::range::SPARSE_MAX;
-use super::work::counted::during;
+use super::work::counted::{during, searches};
 use super::*;
 use crate::elements::Elements;
 use crate::geometry::{Geometry, KeyHash};
@@ -330,4 +330,30 @@ fn keys_in_the_order_of_another_partition_cost_what_random_ones_cost() {
         assert!(steps <= STEPS, "partition {partition}: {steps}");
     }
     assert_eq!(salt(0), first.salt(), "durable numbers give the same salt");
+}
+
+#[test]
+fn a_part_of_a_stream_is_removed_without_a_search_for_its_name() {
+    let (heap, _) = collections_of_the_same_numbers();
+    let mut part = heap.lock(PartitionId(0));
+    let (table, mut undo) = (TableId(1), Undo::new());
+    let id = part.make_collection(&mut undo, table, Shape::Stream);
+    let id = id.expect("attached");
+    let names: Vec<Vec<u8>> = (0..5000u64)
+        .map(|i| [&[4, 0, 0, 0, 1][..], &i.to_be_bytes(), &7u64.to_be_bytes()].concat())
+        .collect();
+    for name in &names {
+        let put = part.element_put(&mut undo, table, id, name, name);
+        assert!(put.expect("room"));
+    }
+    let before = searches();
+    for name in &names {
+        let taken = part.element_take(&mut undo, table, id, name, |row| row.value().into_owned());
+        assert_eq!(taken.expect("attached").as_ref(), Some(name));
+        let again = part.element_take(&mut undo, table, id, name, |_| ());
+        assert_eq!(again.expect("attached"), None, "it is removed once");
+    }
+    let made = searches() - before;
+    assert_eq!(made, 5000, "one search takes an entry out of the index");
+    assert!(part.elements(table, id).is_some_and(|left| left.is_empty()));
 }

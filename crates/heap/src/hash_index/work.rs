@@ -4,8 +4,11 @@
 #[cfg(not(test))]
 pub(super) fn step() {}
 
+#[cfg(not(test))]
+pub(super) fn search() {}
+
 #[cfg(test)]
-pub(super) use counted::step;
+pub(super) use counted::{search, step};
 
 #[cfg(test)]
 pub(super) mod counted {
@@ -13,6 +16,16 @@ pub(super) mod counted {
 
     std::thread_local! {
         static STEPS: Cell<u64> = const { Cell::new(0) };
+        static SEARCHES: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(in super::super) fn search() {
+        SEARCHES.set(SEARCHES.get() + 1);
+    }
+
+    /// Returns the searches for an entry that this thread has begun.
+    pub(in super::super) fn searches() -> u64 {
+        SEARCHES.get()
     }
 
     pub(in super::super) fn step() {

@@ -231,19 +231,27 @@ impl Node {
         }
     }
 
-    /// The number of items that `pred` holds for, which are the first.
-    pub(super) fn partition_point(&self, pred: &mut impl FnMut(&Item) -> bool) -> u64 {
+    /// Returns the number of items that `pred` holds for, which are the first, and the item behind them.
+    pub(super) fn partition_point(
+        &self,
+        pred: &mut impl FnMut(&Item) -> bool,
+    ) -> (u64, Option<Item>) {
         let (mut node, mut before) = (self, 0);
+        // The smallest item behind the node, which the nodes above know.
+        let mut behind_node = None;
         loop {
             match node {
                 Node::Leaf(items) => {
                     let here = items.partition_point(&mut *pred);
-                    return before + u64::try_from(here).unwrap_or(u64::MAX);
+                    let rank = before + u64::try_from(here).unwrap_or(u64::MAX);
+                    return (rank, items.get(here).copied().or(behind_node));
                 }
                 Node::Inner(children) => {
                     let behind = children.partition_point(|child| pred(&child.low));
+                    let next = children.get(behind).map(|child| child.low);
+                    behind_node = next.or(behind_node);
                     let Some(at) = behind.checked_sub(1) else {
-                        return before;
+                        return (before, behind_node);
                     };
                     before += children[..at].iter().map(|child| child.count).sum::<u64>();
                     node = &children[at].node;

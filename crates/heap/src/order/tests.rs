@@ -93,8 +93,8 @@ fn compare(index: &OrderIndex, model: &[(f64, Entry)], rng: &mut fastrand::Rng) 
         assert!(index.range(from, to).rev().eq(wanted.iter().rev().copied()));
         assert_eq!(index.at(from), model.get(a).copied());
         assert_eq!(
-            index.partition_point(|_, entry| index.rank_of(model, entry) < a),
-            from
+            index.partition(|_, entry| index.rank_of(model, entry) < a),
+            (from, model.get(a).copied())
         );
         let score = f64::from(rng.i8(..));
         let below = model.partition_point(|(other, _)| *other < score);

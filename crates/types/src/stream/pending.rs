@@ -2,6 +2,8 @@
 //!
 //! Each is in two rows: one of its group, which says who has it, and one of its consumer, which is a name alone.
 
+use std::collections::BTreeMap;
+
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_txn::Tx;
@@ -165,30 +167,55 @@ impl Writing {
         (name, group): (&[u8], &mut Group),
         ids: &[Id],
     ) -> Result<u64, Fault> {
-        // Most acknowledge what one consumer has.
-        let mut holder: Option<Consumer> = None;
+        // How many entries each consumer loses. Most acknowledge what one consumer has.
+        let (mut last, mut losses) = (None, BTreeMap::<u32, u64>::new());
         let before = group.pending;
         for id in ids {
-            let Some(pending) = self.stream(tx)?.pending(group, *id)? else {
+            let row = rows::pending(group.number, *id);
+            let taken = tx.element_take(self.table, self.home, &row, |row| {
+                Pending::decode(&row.value())
+            })?;
+            let Some(pending) = taken else {
                 continue;
             };
-            if holder.as_ref().is_none_or(|h| h.number != pending.consumer) {
-                if let Some(done) = holder.take() {
-                    self.put_consumer(tx, group, &done)?;
-                }
-                holder = Some(self.stream(tx)?.holder(group, &pending)?);
+            let pending = pending.ok_or_else(|| damaged("a pending entry"))?;
+            group.pending = group.pending.saturating_sub(1);
+            if !armed(Flaw::AcknowledgedRowKept) {
+                let held = rows::consumer_pending(group.number, pending.consumer, *id);
+                self.remove(tx, &held)?;
             }
-            let was_pending = self.remove_pending(tx, group, (pending.consumer, *id))?;
-            debug_assert!(was_pending, "it was read");
-            if let Some(holder) = &mut holder {
-                holder.pending = holder.pending.saturating_sub(1);
+            match &mut last {
+                Some((consumer, lost)) if *consumer == pending.consumer => *lost += 1,
+                _ => {
+                    if let Some((consumer, lost)) = last.replace((pending.consumer, 1)) {
+                        *losses.entry(consumer).or_default() += lost;
+                    }
+                }
             }
         }
-        if let Some(done) = holder {
-            self.put_consumer(tx, group, &done)?;
+        if let Some((consumer, lost)) = last {
+            let earlier = losses.remove(&consumer).unwrap_or_default();
+            self.lose(tx, group, (consumer, lost + earlier))?;
+            for (consumer, lost) in losses {
+                self.lose(tx, group, (consumer, lost))?;
+            }
             self.put_group(tx, name, group)?;
         }
+        debug_assert!(group.pending <= before, "what was pending becomes less");
         Ok(before - group.pending)
+    }
+
+    /// Writes a consumer that waits for fewer acknowledgements now.
+    fn lose(
+        &self,
+        tx: &mut Tx<'_>,
+        group: &Group,
+        (consumer, lost): (u32, u64),
+    ) -> Result<(), Fault> {
+        let mut consumer = self.stream(tx)?.consumer_of(group.number, consumer)?;
+        debug_assert!(lost > 0, "a consumer that loses nothing is not written");
+        consumer.pending = consumer.pending.saturating_sub(lost);
+        self.put_consumer(tx, group, &consumer)
     }
 
     /// Removes both rows of a pending entry; group and consumer are to be written. Whether there was one.

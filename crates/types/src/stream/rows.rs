@@ -70,13 +70,21 @@ pub(super) fn consumer(group: u32, consumer: u32) -> Name {
 
 /// A pending entry of a group.
 pub(super) fn pending(group: u32, id: Id) -> Name {
-    name(PENDING, &[&group.to_be_bytes(), &id.to_bytes()])
+    let mut raw = [0; 21];
+    raw[0] = PENDING;
+    raw[1..5].copy_from_slice(&group.to_be_bytes());
+    raw[5..].copy_from_slice(&id.to_bytes());
+    Name::from_slice(&raw)
 }
 
 /// A pending entry of a consumer.
 pub(super) fn consumer_pending(group: u32, consumer: u32, id: Id) -> Name {
-    let of = [group.to_be_bytes(), consumer.to_be_bytes()];
-    name(CONSUMER_PENDING, &[&of[0], &of[1], &id.to_bytes()])
+    let mut raw = [0; 25];
+    raw[0] = CONSUMER_PENDING;
+    raw[1..5].copy_from_slice(&group.to_be_bytes());
+    raw[5..9].copy_from_slice(&consumer.to_be_bytes());
+    raw[9..].copy_from_slice(&id.to_bytes());
+    Name::from_slice(&raw)
 }
 
 /// What names of the consumers of a group begin with.
