@@ -1,7 +1,7 @@
 //! The log of a process for its operators: events of `tracing`, one line each, on stderr.
 //!
-//! No thread that serves ever writes to stderr. An event becomes a line in a bounded [`queue`], and one thread writes
-//! the lines ([`writer`]). While stderr takes nothing (a full disk, a pipe that is not read), lines are dropped and
+//! No thread that serves ever writes to stderr. An event becomes a line in a bounded queue, and one thread writes
+//! the lines (`writer`). While stderr takes nothing (a full disk, a pipe that is not read), lines are dropped and
 //! counted. The next line that can be written says how many were lost. No failure of stderr reaches the process.
 //!
 //! Messages to the service manager are here for the like reason ([`notify`]).
