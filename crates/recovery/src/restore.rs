@@ -61,6 +61,7 @@ use crate::families::Families;
 use crate::found::{mark_finished, mark_unfinished};
 use crate::image::{Directory, DirectoryWriter, ImageFile};
 use crate::images::Completion;
+use crate::threads::start;
 
 mod at;
 mod choose;
@@ -318,7 +319,9 @@ fn restore_parts(
         }
     };
     std::thread::scope(|scope| {
-        let more = (1..means.threads.clamp(1, usize::from(partitions))).map(|_| scope.spawn(work));
+        let more = 1..means.threads.clamp(1, usize::from(partitions));
+        // With fewer threads it only takes longer.
+        let more = more.map_while(|_| start(scope, work).ok());
         let more: Vec<_> = more.collect();
         work();
         more.into_iter().for_each(|thread| {

@@ -18,7 +18,7 @@ use crate::jobs::{
     StreamState,
 };
 use crate::level::{Busy, Edges, Schedule};
-use crate::threads::OnPanic;
+use crate::threads::{OnPanic, start};
 use crate::work::Work;
 
 struct Runner<'a, W: Work> {
@@ -61,16 +61,22 @@ pub fn run<W: Work>(work: &W, schedule: &Schedule, clock: &dyn Clock) -> Result<
     };
     std::thread::scope(|scope| {
         let runner = &runner;
-        for disk in 0..runner.state.lock().disks.len() {
-            for _ in 0..runner.edges.reads {
-                scope.spawn(move || runner.read_loop(Asker::Disk(disk)));
+        // A disk or stream without a reader would be waited for for ever.
+        let read = |asker| {
+            let started = start(scope, move || runner.read_loop(asker));
+            if let Err(error) = started {
+                runner.fail(error);
             }
+        };
+        for disk in 0..runner.state.lock().disks.len() {
+            (0..runner.edges.reads).for_each(|_| read(Asker::Disk(disk)));
         }
-        for stream in 0..work.streams() {
-            scope.spawn(move || runner.read_loop(Asker::Stream(stream)));
-        }
+        (0..work.streams()).for_each(|stream| read(Asker::Stream(stream)));
+        // With fewer players it only takes longer.
         for _ in 1..threads {
-            scope.spawn(|| note(runner.play_loop()));
+            if start(scope, || note(runner.play_loop())).is_err() {
+                break;
+            }
         }
         note(runner.play_loop());
     });
@@ -185,6 +191,12 @@ impl<'a, W: Work> Runner<'a, W> {
             self.state.lock().error.get_or_insert_with(panicked);
             self.changed.notify_all();
         })
+    }
+
+    /// Ends the schedule with an error, unless it has one.
+    fn fail(&self, error: Error) {
+        self.state.lock().error.get_or_insert(error);
+        self.changed.notify_all();
     }
 
     /// A disk's thread.

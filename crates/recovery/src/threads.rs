@@ -1,6 +1,8 @@
 //! Runs threads side by side and ends them together.
 
-use perdura_base::Result;
+use std::thread::{Builder, Scope, ScopedJoinHandle};
+
+use perdura_base::{Error, Result};
 
 /// Calls its function if the thread panics while the value is in scope.
 pub(crate) struct OnPanic<F: Fn()>(pub F);
@@ -13,13 +15,27 @@ impl<F: Fn()> Drop for OnPanic<F> {
     }
 }
 
-/// Runs `work` on the caller's thread and on `threads - 1` others; the first error wins.
+/// Starts a thread of a scope.
+///
+/// # Errors
+/// [`Error::Io`] if the system gives no thread; then `work` does not begin.
+pub(crate) fn start<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>> {
+    let started = Builder::new().spawn_scoped(scope, work);
+    started.map_err(|error| Error::io("start", "a thread", error))
+}
+
+/// Runs `work` on the caller's thread and on `threads - 1` others, or as many as the system gives; the first error wins.
 pub(crate) fn run_threads(threads: usize, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
     if threads <= 1 {
         return work();
     }
     std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();
+        let others: Vec<_> = (1..threads)
+            .map_while(|_| start(scope, &work).ok())
+            .collect();
         let mut result = work();
         for other in others {
             let ended = other

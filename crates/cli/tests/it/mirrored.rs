@@ -98,11 +98,7 @@ fn what_both_nodes_and_the_writer_lost_is_named_and_receipts_agree() {
         assert!(said.contains("it was started again since"), "{said}");
         let flags = world.flags(&["--accept-loss"]);
         let server = Server::start(&world.data, &flags);
-        assert!(
-            server.said().contains("is kept up to epoch"),
-            "{}",
-            server.said()
-        );
+        server.await_line("is kept up to epoch", &[]);
         let mut client = server.connect().unwrap();
         let acked = std::mem::take(&mut world.acked);
         let is_there = |client: &mut Client, key: u64| {

@@ -141,8 +141,19 @@ impl Server {
     }
 
     /// What it has written to stderr.
+    ///
+    /// A thread writes the log, a little behind the events: two looks agree when it has caught up.
     pub fn said(&self) -> String {
-        std::fs::read_to_string(&self.stderr).unwrap_or_default()
+        let look = || std::fs::read_to_string(&self.stderr).unwrap_or_default();
+        let (begin, mut said) = (Instant::now(), look());
+        loop {
+            std::thread::sleep(Duration::from_millis(25));
+            let now = look();
+            if now == said || begin.elapsed() > Duration::from_secs(2) {
+                return now;
+            }
+            said = now;
+        }
     }
 
     /// Waits until its log has a line with `words`, and checks that each of `once` is in one line alone.

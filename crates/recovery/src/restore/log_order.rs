@@ -27,6 +27,7 @@ use super::part::{Changes, Part, gap};
 use super::pool::Pool;
 use super::{RestoreMeans, RestorePlan, RestoreReport, geometry, make_database, restore_parts};
 use crate::image::{DirEntry, ImageFile, PageSummer, Places};
+use crate::threads::start;
 
 /// What a replay did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -142,7 +143,7 @@ impl<'a> Replay<'a> {
         let (clock, runs) = (means.clock, &self.plan.runs);
         let (sender, receiver) = sync_channel::<Sorted>(1);
         std::thread::scope(|scope| {
-            scope.spawn(move || {
+            start(scope, move || {
                 for run in runs {
                     let sorted = sorted(run, || clock.mono_ns());
                     let is_over = sorted.is_err();
@@ -150,7 +151,7 @@ impl<'a> Replay<'a> {
                         return;
                     }
                 }
-            });
+            })?;
             self.play(receiver, || clock.mono_ns())
         })
     }

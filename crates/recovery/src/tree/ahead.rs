@@ -21,6 +21,8 @@ use super::log::{Numbered, NumberedLog};
 use super::operations_of;
 use super::play::{Ahead, Redo};
 
+use crate::threads::start;
+
 /// Frames that are read before they are redone.
 const FRAMES_AHEAD: usize = 4096;
 
@@ -41,8 +43,9 @@ pub(super) fn preload(tree: &Tree, readers: usize) {
         return;
     }
     std::thread::scope(|scope| {
-        for _ in 0..readers {
-            scope.spawn(|| preload.work());
+        let started = (0..readers).filter(|_| start(scope, || preload.work()).is_ok());
+        if started.count() == 0 {
+            while preload.step() != Step::Done {}
         }
     });
 }
@@ -56,7 +59,7 @@ pub(super) fn read_beside<T>(
     std::thread::scope(|scope| {
         let _closing = Closing(ahead);
         for _ in 0..readers {
-            scope.spawn(|| ahead.work());
+            start(scope, || ahead.work())?;
         }
         redo()
     })

@@ -19,6 +19,8 @@ pub(crate) struct Conditions {
     backlog: String,
     /// Runs that wait for the archive.
     runs: u64,
+    /// Runs that have waited and that the archive has got. A backlog may be drained between two looks.
+    drained: u64,
     /// The alarm about the archive.
     alarm: Option<String>,
 }
@@ -36,16 +38,8 @@ impl Conditions {
             refused: false,
             backlog: backlog.state.into(),
             runs: backlog.runs,
+            drained: backlog.drained_runs,
             alarm: db.alarm(),
-        }
-    }
-
-    /// Begins with a database that was opened now. Runs that wait in its backlog may all be drained before the first
-    /// look, which then reports that the archive is back.
-    pub(crate) fn begin(&mut self, db: &Db) {
-        let backlog = db.stats().archive.map(|archive| archive.backlog);
-        if backlog.is_some_and(|backlog| backlog.runs > 0) {
-            self.backlog = "draining".into();
         }
     }
 
@@ -65,12 +59,16 @@ impl Conditions {
             });
         }
         let is_away = now.backlog == "waiting";
-        if now.backlog != self.backlog {
+        let has_drained = now.drained > self.drained;
+        if now.backlog != self.backlog || has_drained {
             let was_away = self.backlog == "waiting";
-            let had_waited = was_away || self.backlog == "draining";
+            let had_waited = was_away || self.backlog == "draining" || has_drained;
             let alarm = now.alarm.clone().unwrap_or_default();
             match now.backlog.as_str() {
-                "waiting" => lines.push((Level::ERROR, format!("Archive away: {alarm}"))),
+                "waiting" if !was_away => {
+                    lines.push((Level::ERROR, format!("Archive away: {alarm}")));
+                }
+                "waiting" => {}
                 "draining" if was_away => {
                     lines.push((
                         Level::INFO,
@@ -80,6 +78,7 @@ impl Conditions {
                         ),
                     ));
                 }
+                "draining" => {}
                 _ if had_waited => {
                     lines.push((
                         Level::INFO,

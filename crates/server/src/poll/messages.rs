@@ -54,7 +54,6 @@ impl EventLoop {
                 tracing::info!("Ready to accept commands");
                 self.state.opened_at = unix_seconds();
                 db.hold_purge(self.state.pause.until().is_some());
-                self.state.conditions.begin(&db);
                 self.state.stage = Stage::Ready(db);
                 self.state.share_memory();
                 self.state.note_accesses();
