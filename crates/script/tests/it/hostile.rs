@@ -84,9 +84,6 @@ fn time_in_which_a_script_does_not_run_does_not_count() {
     assert!(bench.runtime.spent() < limits().time);
     let source = "redis.call('REST') while true do end";
     is_ended(&mut bench, source, "150 ms allowed");
-    // The clock is read when the watchdog asks, so it begins and ends a few ticks off.
-    let spent = bench.runtime.spent();
-    assert!(spent > limits().time / 2, "{spent:?}");
 }
 
 #[test]
