@@ -83,6 +83,11 @@ fn time_in_which_a_script_does_not_run_does_not_count() {
     assert_eq!(bench.run(source), Ok(":1\r\n".into()));
     assert!(bench.runtime.spent() < limits().time);
     let source = "redis.call('REST') while true do end";
+    let ended = bench.run(source);
+    // The time is that of the newest run, so it is read before another one.
+    let spent = bench.runtime.spent();
+    assert!(spent >= limits().time, "{spent:?}");
+    assert!(ended.is_err(), "{ended:?}");
     is_ended(&mut bench, source, "150 ms allowed");
 }
 
