@@ -143,6 +143,7 @@ impl Db {
     ///
     /// # Panics
     /// As [`write`](Self::write).
+    #[inline]
     pub fn try_transact_at<R, E: From<Error>>(
         &self,
         parts: &PartitionSet,
@@ -159,6 +160,7 @@ impl Db {
     }
 
     /// Runs a transaction that tells at the end of each run how many bytes of the log it awaits.
+    #[inline]
     pub(crate) fn attempt<R, E: From<Error>>(
         &self,
         run: impl FnOnce(Watch<'_>) -> Result<(R, Ticket), E>,

@@ -59,6 +59,7 @@ impl<'a> Fields<'a> {
 }
 
 /// Appends bytes behind their length.
+#[inline]
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.put_varint(to_u64(bytes.len()));
     out.put(bytes);

@@ -161,27 +161,37 @@ pub fn encode_command(out: &mut Vec<u8>, parts: &[Part], command: &CommandFrame<
     }
 }
 
-impl<'a> Effect<'a> {
-    /// Appends the effect to a frame whose head has `parts` parts.
-    pub fn encode(&self, out: &mut Vec<u8>, parts: usize) {
+/// Appends the index of the part in which an effect's row lies, which frames with one part omit.
+pub fn encode_place(out: &mut Vec<u8>, at: At, parts: usize) {
+    let index = match at {
+        At::Part(index) => {
+            assert!(index < parts, "part {index} of {parts}");
+            index
+        }
+        At::All => parts,
+    };
+    if parts > 1 {
+        out.put_varint(to_u64(index));
+    }
+}
+
+impl Op<'_> {
+    /// Appends the fields of an effect before its place.
+    #[inline]
+    pub fn encode_front(&self, out: &mut Vec<u8>, table: TableId) {
+        out.put_u8(self.code());
+        out.put_varint(u64::from(table.0));
+    }
+
+    /// Appends the fields of an effect behind its place.
+    #[inline]
+    pub fn encode_back(&self, out: &mut Vec<u8>, key: &[u8]) {
         assert!(
-            !self.op.is_of_table() || self.key.is_empty(),
+            !self.is_of_table() || key.is_empty(),
             "a whole table has no key"
         );
-        out.put_u8(self.op.code());
-        out.put_varint(u64::from(self.table.0));
-        let index = match self.at {
-            At::Part(index) => {
-                assert!(index < parts, "part {index} of {parts}");
-                index
-            }
-            At::All => parts,
-        };
-        if parts > 1 {
-            out.put_varint(to_u64(index));
-        }
-        put_bytes(out, self.key);
-        match self.op {
+        put_bytes(out, key);
+        match *self {
             Op::Delete | Op::DropTable => {}
             Op::Put { row: image }
             | Op::Columns { patch: image }
@@ -191,6 +201,15 @@ impl<'a> Effect<'a> {
                 put_bytes(out, after);
             }
         }
+    }
+}
+
+impl<'a> Effect<'a> {
+    /// Appends the effect to a frame whose head has `parts` parts.
+    pub fn encode(&self, out: &mut Vec<u8>, parts: usize) {
+        self.op.encode_front(out, self.table);
+        encode_place(out, self.at, parts);
+        self.op.encode_back(out, self.key);
     }
 
     fn decode(r: &mut Fields<'a>, parts: usize) -> Result<Effect<'a>, Malformed> {

@@ -18,7 +18,7 @@ use std::ops::Bound;
 use perdura_base::checksum::hash64;
 use perdura_base::{Error, PartitionId, PartitionSet, Result, TableId};
 use perdura_heap::{KeyHash, RowRef, Savepoint, Which};
-use perdura_page::ordered::{At, Effect, Op, Part};
+use perdura_page::ordered::{At, Op, Part, encode_place};
 use smallvec::SmallVec;
 
 use crate::ordered::Says;
@@ -86,62 +86,30 @@ pub(crate) struct Typed {
     pub homes: PartitionSet,
     effects: Vec<Noted>,
     bytes: Vec<u8>,
-    /// Scratch for the effects that are hashed.
-    hashed: Vec<u8>,
+    /// Scratch for a patch, or for the effects that are hashed.
+    scratch: Vec<u8>,
     row_ids: SmallVec<[(PartitionId, u64); 2]>,
 }
 
-/// An effect whose bytes are in the arena: key, before-image and image, one after the other.
+/// An effect in the arena, encoded but for its place: that depends on the frame's parts.
 struct Noted {
     home: RowHome,
-    table: TableId,
-    op: OpCode,
+    /// Where it begins.
     from: usize,
-    key: usize,
-    before: usize,
-    image: usize,
-}
-
-#[derive(Clone, Copy)]
-enum OpCode {
-    Delete,
-    Put,
-    Columns,
-    Replace,
-    CreateTable,
-    DropTable,
+    /// Where its place belongs.
+    place: usize,
 }
 
 impl Noted {
-    /// The effect in a frame of these parts.
-    fn effect<'a>(&self, bytes: &'a [u8], parts: &[Part]) -> Effect<'a> {
-        debug_assert!(
-            self.from + self.key + self.before + self.image <= bytes.len(),
-            "an effect's bytes are in the arena"
-        );
-        let (key, rest) = bytes[self.from..].split_at(self.key);
-        let (before, rest) = rest.split_at(self.before);
-        let image = &rest[..self.image];
-        let op = match self.op {
-            OpCode::Delete => Op::Delete,
-            OpCode::Put => Op::Put { row: image },
-            OpCode::Columns => Op::Columns { patch: image },
-            OpCode::Replace => Op::Replace {
-                before,
-                after: image,
-            },
-            OpCode::CreateTable => Op::CreateTable { definition: image },
-            OpCode::DropTable => Op::DropTable,
-        };
-        let at = match self.home {
+    /// Returns the place in a frame of these parts.
+    fn at(&self, parts: &[Part]) -> At {
+        match self.home {
             RowHome::All => At::All,
             RowHome::One(home) => {
                 let found = parts.binary_search_by_key(&home, |(id, _)| *id);
                 At::Part(found.expect("the home of a row that was written is a part"))
             }
-        };
-        let table = self.table;
-        Effect { table, at, op, key }
+        }
     }
 }
 
@@ -155,7 +123,7 @@ impl Typed {
             homes: PartitionSet::empty(),
             effects: Vec::new(),
             bytes: Vec::new(),
-            hashed: Vec::new(),
+            scratch: Vec::new(),
             row_ids: SmallVec::new(),
         }
     }
@@ -182,27 +150,42 @@ impl Typed {
 
     /// Appends the effects as a frame of these parts says them.
     pub fn encode_effects(&self, parts: &[Part], out: &mut Vec<u8>) {
-        for noted in &self.effects {
-            noted.effect(&self.bytes, parts).encode(out, parts.len());
+        if let [(only, _)] = parts {
+            let only = [RowHome::All, RowHome::One(*only)];
+            debug_assert!(self.effects.iter().all(|one| only.contains(&one.home)));
+            // Places are omitted.
+            out.extend_from_slice(&self.bytes);
+            return;
+        }
+        let mut all = self.effects.iter().peekable();
+        while let Some(noted) = all.next() {
+            let end = all.peek().map_or(self.bytes.len(), |next| next.from);
+            debug_assert!(noted.from < noted.place && noted.place < end);
+            out.extend_from_slice(&self.bytes[noted.from..noted.place]);
+            encode_place(out, noted.at(parts), parts.len());
+            out.extend_from_slice(&self.bytes[noted.place..end]);
         }
     }
 
     /// Returns a hash of the effects: equal for equal changes in the same order.
     pub fn effects_hash(&mut self) -> u64 {
         // Homes instead of parts: a replay may know more partitions than changed.
+        if self.homes.len() <= 1 {
+            return hash64(0, &self.bytes);
+        }
         let all: SmallVec<[Part; 8]> = self.homes.iter().map(|id| (id, 1)).collect();
-        let mut encoded = std::mem::take(&mut self.hashed);
+        let mut encoded = std::mem::take(&mut self.scratch);
         encoded.clear();
         self.encode_effects(&all, &mut encoded);
         let hash = hash64(0, &encoded);
-        self.hashed = encoded;
+        self.scratch = encoded;
         hash
     }
 
     /// Bytes of buffers held.
     pub fn bytes_held(&self) -> usize {
         let noted = self.effects.capacity() * size_of::<Noted>();
-        self.bytes.capacity() + self.hashed.capacity() + noted
+        self.bytes.capacity() + self.scratch.capacity() + noted
     }
 
     fn note_columns(
@@ -212,48 +195,22 @@ impl Typed {
         key: &[u8],
         patch: impl FnOnce(&mut Vec<u8>) -> Result<()>,
     ) -> Result<()> {
-        let from = self.bytes.len();
-        self.bytes.extend_from_slice(key);
-        let image = self.bytes.len();
-        if let Err(error) = patch(&mut self.bytes) {
-            self.bytes.truncate(from);
-            return Err(error);
+        let mut image = std::mem::take(&mut self.scratch);
+        image.clear();
+        let patched = patch(&mut image);
+        if patched.is_ok() {
+            self.note(home, table, key, &Op::Columns { patch: &image });
         }
-        self.effects.push(Noted {
-            home,
-            table,
-            op: OpCode::Columns,
-            from,
-            key: key.len(),
-            before: 0,
-            image: self.bytes.len() - image,
-        });
-        Ok(())
+        self.scratch = image;
+        patched
     }
 
     fn note(&mut self, home: RowHome, table: TableId, key: &[u8], op: &Op<'_>) {
-        let none: &[u8] = &[];
-        let (op, before, image) = match *op {
-            Op::Delete => (OpCode::Delete, none, none),
-            Op::Put { row } => (OpCode::Put, none, row),
-            Op::Columns { patch } => (OpCode::Columns, none, patch),
-            Op::Replace { before, after } => (OpCode::Replace, before, after),
-            Op::CreateTable { definition } => (OpCode::CreateTable, none, definition),
-            Op::DropTable => (OpCode::DropTable, none, none),
-        };
         let from = self.bytes.len();
-        for piece in [key, before, image] {
-            self.bytes.extend_from_slice(piece);
-        }
-        self.effects.push(Noted {
-            home,
-            table,
-            op,
-            from,
-            key: key.len(),
-            before: before.len(),
-            image: image.len(),
-        });
+        op.encode_front(&mut self.bytes, table);
+        let place = self.bytes.len();
+        op.encode_back(&mut self.bytes, key);
+        self.effects.push(Noted { home, from, place });
     }
 }
 

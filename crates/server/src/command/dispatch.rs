@@ -283,6 +283,7 @@ fn count(
     }
 }
 
+#[inline]
 fn note_slow(
     state: &mut State,
     session: &Session,

@@ -88,7 +88,23 @@ fn dump_key(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
 }
 
 /// Bytes that an element of a payload has, about.
-const ELEMENT_BYTES: usize = 8;
+const ELEMENT_BYTES: u64 = 8;
+/// Bytes of a string that are checked, copied and logged in the time of one element, about.
+const STRING_BYTES: u64 = 128;
+/// First bytes of a payload with a compressed string: its type, then the encoding.
+const COMPRESSED_STRING: [u8; 2] = [0, 0xc3];
+/// Bytes that LZF makes of one: three are 264 at most.
+const LZF_RATIO_MAX: u64 = 88;
+
+/// Returns about how many elements take as long as the value of a payload.
+fn weight(payload: &[u8]) -> u64 {
+    let bytes = to_u64(payload.len());
+    match payload.first() {
+        Some(0) if payload.starts_with(&COMPRESSED_STRING) => bytes * LZF_RATIO_MAX / STRING_BYTES,
+        Some(0) => bytes / STRING_BYTES,
+        _ => bytes / ELEMENT_BYTES,
+    }
+}
 
 /// What RESTORE is asked for beside the payload.
 #[derive(Debug, Clone, Copy)]
@@ -207,9 +223,7 @@ fn restore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
         return Err(Stop::Long(Box::new(work)));
     }
     let payload = args.at(3);
-    if payload.first().is_some_and(|kind| *kind != 0) {
-        data.heavy(to_u64(payload.len() / ELEMENT_BYTES))?;
-    }
+    data.heavy(weight(payload))?;
     let value = parse_dump(payload).map_err(|error| refusal(&error, payload))?;
     let now = data.tx.now_ms();
     let expiry = terms.expiry_ms(now);

@@ -50,6 +50,7 @@ fn length(len: usize) -> u64 {
 
 impl State {
     /// Whether a command that took so long is to be noted anywhere.
+    #[inline]
     pub(crate) fn is_slow(&self, took: Duration) -> bool {
         let us = i64::try_from(took.as_micros()).unwrap_or(i64::MAX);
         let (slower_than, threshold) = (

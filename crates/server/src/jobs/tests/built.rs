@@ -266,3 +266,48 @@ fn what_a_client_that_leaves_has_begun_to_build_is_seen_by_nobody() {
     assert_eq!(bed.ask(WRITER, "DEBUG DIGEST"), digest);
     assert_eq!(bed.at_once("EXISTS to"), ":0\r\n");
 }
+
+/// Returns the payload of a string of `1 + 264 * copies` letters, compressed.
+fn compressed_letters(copies: u32) -> Vec<u8> {
+    let mut compressed = vec![0, b'a'];
+    for _ in 0..copies {
+        compressed.extend_from_slice(&[0xe0, 0xff, 0]);
+    }
+    let mut payload = vec![0, 0xc3];
+    for bytes in [
+        u32::try_from(compressed.len()).expect("few"),
+        1 + 264 * copies,
+    ] {
+        payload.push(0x80);
+        payload.extend_from_slice(&bytes.to_be_bytes());
+    }
+    payload.extend_from_slice(&compressed);
+    payload.extend_from_slice(&10u16.to_le_bytes());
+    payload.extend_from_slice(&[0; 8]);
+    let Err(perdura_rdb::Error::Checksum { computed, .. }) = perdura_rdb::parse_dump(&payload)
+    else {
+        panic!("a checksum of zeros is wrong");
+    };
+    let body = payload.len() - 8;
+    payload[body..].copy_from_slice(&computed.to_le_bytes());
+    payload
+}
+
+/// `RESTORE` of a string of 59 MB held up every other client for 166 ms.
+#[test]
+fn a_long_string_is_restored_beside_the_loop_compressed_or_not() {
+    let mut bed = Bed::new();
+    let plain = |text: Vec<u8>| perdura_rdb::dump(&perdura_rdb::Value::String(text));
+    let payloads = [
+        (plain(vec![b'x'; 40_000]), plain(vec![b'x'; 40_000])),
+        (compressed_letters(100), plain(vec![b'a'; 26_401])),
+    ];
+    for (payload, expected) in payloads {
+        let words: [&[u8]; 5] = [b"RESTORE", b"to", b"0", &payload, b"REPLACE"];
+        bed.send_bytes(READER, &request(&words));
+        assert!(bed.state.beside.is_busy(), "{} bytes", payload.len());
+        assert_eq!(bed.ask(WRITER, "PING"), "+PONG\r\n");
+        assert_eq!(bed.replies(READER), "+OK\r\n");
+        assert!(bed.dumped("to") == expected, "{} bytes", payload.len());
+    }
+}
