@@ -94,9 +94,9 @@ pub(crate) struct Typed {
 /// An effect in the arena, encoded but for its place: that depends on the frame's parts.
 struct Noted {
     home: RowHome,
-    /// Where it begins.
+    /// Its first byte in the arena.
     from: usize,
-    /// Where its place belongs.
+    /// The byte in the arena before which its place belongs.
     place: usize,
 }
 
