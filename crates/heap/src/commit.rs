@@ -226,10 +226,7 @@ impl Partition {
                 index, entry, key, ..
             } => {
                 let is_new = table.secondary[usize::from(index)].insert(part.key(key), entry);
-                debug_assert!(
-                    is_new || armed(Flaw::IndexEntryKeptAfterAbort),
-                    "the entry that the transaction removed"
-                );
+                debug_assert!(is_new, "the entry that the transaction removed");
             }
             Op::ExpiryAdded {
                 entry, expiry_ms, ..

@@ -243,7 +243,7 @@ pub fn is_special(slot: &[u8]) -> bool {
 /// bytes behind them change. `None` if there is no row.
 #[must_use]
 pub fn identity_bytes(slot: &[u8]) -> Option<usize> {
-    if let [flags, key_len @ ..0x80, ..0x80, ..] = *slot
+    if let [flags, key_len @ (..0x80), (..0x80), ..] = *slot
         && flags & (HAS_EXPIRY | LARGE) == 0
     {
         let identity = 3 + usize::from(key_len);

@@ -171,7 +171,7 @@ impl EpochSource {
         self.at.check_durable(durable)?;
         let ends = self.ends();
         assert!(
-            armed(Flaw::EpochBeyondDArchived) || ends == durable.ends,
+            ends == durable.ends,
             "everything up to D is read: {ends:?} of {:?}",
             durable.ends
         );
@@ -243,7 +243,7 @@ impl Part {
         let block = block.expect("a block that was looked at is still durable");
         let header = &block.header;
         assert!(
-            header.epoch <= durable.epoch || armed(Flaw::EpochBeyondDArchived),
+            header.epoch <= durable.epoch,
             "a block of epoch {} is read, and D is {}",
             header.epoch,
             durable.epoch

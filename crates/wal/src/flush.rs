@@ -396,7 +396,7 @@ impl Wal {
         let mut reached: Option<Pos> = None;
         while let Some(flight) = state.flights.pop_durable() {
             assert!(
-                flight.names <= self.durable(Rung::Disk) || armed(Flaw::NamedOnMirror),
+                flight.names <= self.durable(Rung::Disk),
                 "a durable block names an epoch that was durable"
             );
             self.evidenced.fetch_max(flight.names.0, Ordering::SeqCst);

@@ -399,7 +399,7 @@ impl Wal {
         let durable = self.durable_end(Rung::Disk).ends;
         let mut reached = floor.iter().zip(&durable);
         assert!(
-            armed(Flaw::AnchorBeforeLog) || reached.all(|(floor, end)| floor <= end),
+            reached.all(|(floor, end)| floor <= end),
             "the log is cut at {floor:?}, and durable up to {durable:?}"
         );
         let mut freed = Ok(0);

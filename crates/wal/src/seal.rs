@@ -110,7 +110,7 @@ impl Wal {
         (durable, acked): (Epoch, Epoch),
     ) -> BlockHeader {
         assert!(
-            durable.max(acked) < block.epoch || armed(Flaw::OneStreamSuffices),
+            durable.max(acked) < block.epoch,
             "epoch {durable} is durable, and {acked} acknowledged, before block {} of epoch {} is sealed",
             block.pos,
             block.epoch

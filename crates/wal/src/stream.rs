@@ -173,7 +173,7 @@ impl StreamInner {
                 self.fill(false);
             }
             let open = self.open_block(epoch);
-            debug_assert!(open.epoch == epoch || armed(Flaw::ImpureBlocks));
+            debug_assert_eq!(open.epoch, epoch, "a block is of one epoch");
             let (now, later) = bytes.split_at(bytes.len().min(open.room - open.len));
             let at = HEADER_BYTES + open.len;
             open.buf[at..at + now.len()].copy_from_slice(now);

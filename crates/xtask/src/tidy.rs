@@ -6,8 +6,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::census::{self, Counts};
+use crate::count::assertions::{self, Size};
+use crate::count::{find, flaws, rows};
 use crate::files::{is_test_file, sources};
+use crate::product::read;
+use crate::ratchet;
 use crate::scan::{Kind, lines, without_strings};
 
 /// A file longer than this holds more than one idea.
@@ -105,14 +108,19 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
             }
         }
     }
-    faults.extend(too_few(&census::count(root)?));
+    let sources = read(root)?;
+    let found = find(&sources);
+    faults.extend(ratchet::check(root, &rows(&sources, &found), &found)?);
+    let switched = flaws::in_assertions(&sources.product).into_iter();
+    faults.extend(switched.map(|place| format!("{place}: a flaw switches an assertion off")));
+    faults.extend(too_few(&assertions::sizes(&sources.product)));
     Ok(faults)
 }
 
 /// A fault for each storage crate that asserts less than it did.
-fn too_few(crates: &BTreeMap<String, Counts>) -> Vec<String> {
+fn too_few(crates: &BTreeMap<String, Size>) -> Vec<String> {
     let fault = |(name, floor): (&str, usize)| {
-        let density = crates.get(name).map_or(0, Counts::density);
+        let density = crates.get(name).map_or(0, |size| size.density());
         (density < floor).then(|| {
             format!(
                 "crates/{name}: {density} assertions in a thousand lines, and there were {floor}"
@@ -294,12 +302,12 @@ mod tests {
 
     #[test]
     fn a_crate_that_asserts_less_than_its_floor_is_a_fault() {
-        let counts = |assertions| Counts {
+        let counts = |assertions| Size {
             lines: 1000,
+            code: 1000,
             assertions,
-            ..Counts::default()
         };
-        let mut crates: BTreeMap<String, Counts> = ASSERTIONS
+        let mut crates: BTreeMap<String, Size> = ASSERTIONS
             .into_iter()
             .map(|(name, floor)| (name.to_owned(), counts(floor)))
             .collect();

@@ -172,9 +172,7 @@ impl Mirror {
             Mode::Solo(member) => held(member).min(by_disk()),
             Mode::Mirror(members) => {
                 assert!(
-                    state.anchored == Anchored::Yes
-                        || armed(Flaw::MirrorBeforeAnchor)
-                        || armed(Flaw::AnchorBeforeTail),
+                    state.anchored == Anchored::Yes,
                     "the anchor says that acknowledgements rest on nodes"
                 );
                 let (one, other) = (held(&members[0]), held(&members[1]));

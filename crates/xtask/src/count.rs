@@ -1,0 +1,119 @@
+//! The numbers that only fall, crate by crate: each is a thing that a reader pays for.
+//!
+//! | module | numbers |
+//! |---|---|
+//! | [`functions`] | functions that are long, or take much |
+//! | [`circles`] | modules that import each other |
+//! | [`names`] | types of one name, public items without docs, public items for tests only |
+//! | [`flaws`] | seeded mistakes in code that ships |
+//! | [`runs`] | lines that stand in two places |
+//! | [`assertions`] | the density of assertions, which only rises |
+
+pub mod assertions;
+pub mod circles;
+pub mod flaws;
+pub mod functions;
+pub mod names;
+pub mod runs;
+
+use std::collections::BTreeMap;
+
+use crate::product::Sources;
+
+/// One kind of number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Measure {
+    /// Functions of more than 70 lines.
+    Long,
+    /// Functions with more than five parameters, or with a tuple among them.
+    Crowded,
+    /// Modules that hang in a circle of imports.
+    Circled,
+    /// Type names that a crate defines more than once.
+    Namesakes,
+    /// Seeded flaws in code that ships.
+    Flaws,
+    /// Public items without docs.
+    Undocumented,
+    /// Public items that only tests use.
+    ForTests,
+    /// Runs of twelve lines that stand in two places.
+    Runs,
+}
+
+impl Measure {
+    /// Every measure, in the order of the columns.
+    pub const ALL: [Measure; 8] = [
+        Measure::Long,
+        Measure::Crowded,
+        Measure::Circled,
+        Measure::Namesakes,
+        Measure::Flaws,
+        Measure::Undocumented,
+        Measure::ForTests,
+        Measure::Runs,
+    ];
+
+    /// The heading of its column.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::Long => "long",
+            Measure::Crowded => "crowded",
+            Measure::Circled => "circled",
+            Measure::Namesakes => "namesakes",
+            Measure::Flaws => "flaws",
+            Measure::Undocumented => "undocumented",
+            Measure::ForTests => "for-tests",
+            Measure::Runs => "runs",
+        }
+    }
+}
+
+/// Something that was counted: its crate, its measure and its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The folder of its crate.
+    pub folder: String,
+    /// The number that it adds one to.
+    pub measure: Measure,
+    /// Where it is, and its name.
+    pub place: String,
+}
+
+impl Found {
+    /// Makes one of a place in a crate.
+    pub fn new(folder: &str, measure: Measure, place: String) -> Found {
+        Found {
+            folder: folder.to_owned(),
+            measure,
+            place,
+        }
+    }
+}
+
+/// The numbers of one crate, one for each measure.
+pub type Row = [usize; Measure::ALL.len()];
+
+/// Finds everything that is counted.
+pub fn find(sources: &Sources) -> Vec<Found> {
+    let mut found = functions::find(&sources.product);
+    found.extend(circles::find(&sources.product));
+    found.extend(names::find(sources));
+    found.extend(flaws::find(&sources.product));
+    found.extend(runs::find(&sources.product));
+    found
+}
+
+/// Returns the numbers by crate; a crate with nothing to count has zeros.
+pub fn rows(sources: &Sources, found: &[Found]) -> BTreeMap<String, Row> {
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    for source in &sources.product {
+        rows.entry(source.folder.clone()).or_default();
+    }
+    for one in found {
+        let row = rows.entry(one.folder.clone()).or_default();
+        let at = Measure::ALL.iter().position(|m| *m == one.measure);
+        row[at.expect("every measure is in ALL")] += 1;
+    }
+    rows
+}

@@ -1,0 +1,131 @@
+//! Functions that are long, or take much.
+
+use proc_macro2::Span;
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+use syn::{Block, FnArg, ImplItemFn, ItemFn, Signature, Token, TraitItemFn, Type};
+
+use super::{Found, Measure};
+use crate::product::Source;
+
+/// A function of more lines than this is long.
+pub const LINES_MAX: usize = 70;
+/// A function of more parameters than this takes much.
+const PARAMETERS_MAX: usize = 5;
+
+/// Finds the functions of these sources that are too long or take too much.
+pub fn find(sources: &[Source]) -> Vec<Found> {
+    let mut found = Vec::new();
+    for source in sources {
+        let mut finder = Finder {
+            source,
+            found: &mut found,
+        };
+        finder.visit_file(&source.items);
+    }
+    found
+}
+
+struct Finder<'a> {
+    source: &'a Source,
+    found: &'a mut Vec<Found>,
+}
+
+impl Finder<'_> {
+    fn judge(&mut self, signature: &Signature, block: Option<&Block>) {
+        let name = &signature.ident;
+        let begun = line(signature.span());
+        let mut add = |measure, text: String| {
+            let place = format!("{}:{begun} {name}, {text}", self.source.name);
+            self.found
+                .push(Found::new(&self.source.folder, measure, place));
+        };
+        if let Some(block) = block {
+            let lines = block.brace_token.span.close().end().line + 1 - begun;
+            if lines > LINES_MAX {
+                add(Measure::Long, format!("{lines} lines"));
+            }
+        }
+        let parameters = signature.inputs.len();
+        if parameters > PARAMETERS_MAX {
+            add(Measure::Crowded, format!("{parameters} parameters"));
+        } else if has_tuple(&signature.inputs) {
+            add(
+                Measure::Crowded,
+                String::from("a tuple among the parameters"),
+            );
+        }
+    }
+}
+
+/// Returns whether a parameter is a tuple, or a reference to one.
+fn has_tuple(inputs: &Punctuated<FnArg, Token![,]>) -> bool {
+    inputs.iter().any(|input| match input {
+        FnArg::Typed(typed) => is_tuple(&typed.ty),
+        FnArg::Receiver(_) => false,
+    })
+}
+
+fn is_tuple(of: &Type) -> bool {
+    match of {
+        Type::Tuple(tuple) => !tuple.elems.is_empty(),
+        Type::Reference(reference) => is_tuple(&reference.elem),
+        _ => false,
+    }
+}
+
+fn line(span: Span) -> usize {
+    span.start().line
+}
+
+impl<'ast> Visit<'ast> for Finder<'_> {
+    fn visit_item_fn(&mut self, function: &'ast ItemFn) {
+        self.judge(&function.sig, Some(&function.block));
+        visit::visit_item_fn(self, function);
+    }
+
+    fn visit_impl_item_fn(&mut self, function: &'ast ImplItemFn) {
+        self.judge(&function.sig, Some(&function.block));
+        visit::visit_impl_item_fn(self, function);
+    }
+
+    fn visit_trait_item_fn(&mut self, function: &'ast TraitItemFn) {
+        self.judge(&function.sig, function.default.as_ref());
+        visit::visit_trait_item_fn(self, function);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::product::parse;
+
+    fn found(text: &str) -> Vec<(Measure, String)> {
+        let place = ("x".to_owned(), "y".to_owned());
+        let source = parse("x.rs".to_owned(), place, text.to_owned()).expect("Rust");
+        let all = find(&[source]).into_iter();
+        all.map(|one| (one.measure, one.place)).collect()
+    }
+
+    #[test]
+    fn a_function_of_seventy_one_lines_is_long() {
+        let body = "    f();\n".repeat(LINES_MAX - 1);
+        let long = format!("// words\nfn f() {{}}\nfn long() {{\n{body}}}\n");
+        assert_eq!(
+            found(&long),
+            [(Measure::Long, "x.rs:3 long, 71 lines".to_owned())]
+        );
+        assert!(found(&long.replacen("    f();\n", "", 1)).is_empty());
+    }
+
+    #[test]
+    fn a_function_takes_much_by_number_or_by_tuple() {
+        let text = "impl X { fn a(&self, a: A, b: B, c: C, d: D, e: E) {} fn ok(&self, a: A) {} }\n\
+                    trait T { fn b(x: &(A, B)); }\nfn c(x: ()) -> (A, B) { g(|(x, y)| x) }\n";
+        let names = found(text);
+        assert_eq!(names.len(), 2, "{names:?}");
+        assert!(names[0].1.contains(" a, 6 parameters"));
+        assert!(names[1].1.contains(" b, a tuple"));
+    }
+}

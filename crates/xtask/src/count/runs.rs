@@ -1,0 +1,78 @@
+//! Runs of lines that stand in two places.
+
+use std::collections::BTreeMap;
+
+use super::{Found, Measure};
+use crate::product::Source;
+use crate::scan::{Kind, lines};
+
+/// So many equal lines of code are a run.
+const RUN_LINES: usize = 12;
+
+/// A line of code and its number.
+type Line<'a> = (usize, &'a str);
+
+/// Finds the runs. One that stands in `n` places counts `n - 1` times.
+pub fn find(sources: &[Source]) -> Vec<Found> {
+    let texts: Vec<Vec<Line<'_>>> = sources.iter().map(|one| code(&one.text)).collect();
+    let mut first: BTreeMap<Vec<&str>, (usize, usize)> = BTreeMap::new();
+    let mut found = Vec::new();
+    for (file, text) in texts.iter().enumerate() {
+        // The window behind a run's last line continues it, wherever it began.
+        let mut in_run = false;
+        for (at, window) in text.windows(RUN_LINES).enumerate() {
+            let words: Vec<&str> = window.iter().map(|(_, line)| *line).collect();
+            let Some((other, other_line)) = first.get(&words).copied() else {
+                first.insert(words, (file, window[0].0));
+                in_run = false;
+                continue;
+            };
+            if !in_run {
+                let (source, from) = (&sources[file], text[at].0);
+                let place = format!(
+                    "{}:{from}, as {}:{other_line}",
+                    source.name, sources[other].name
+                );
+                found.push(Found::new(&source.folder, Measure::Runs, place));
+            }
+            in_run = true;
+        }
+    }
+    found
+}
+
+/// Returns the lines of code, trimmed; imports and closing brackets say nothing.
+fn code(source: &str) -> Vec<Line<'_>> {
+    let numbered = lines(source).into_iter().enumerate();
+    let code = numbered.filter(|(_, (kind, _))| *kind == Kind::Code);
+    code.map(|(at, (_, line))| (at + 1, line.trim()))
+        .filter(|(_, line)| line.len() > 3 && !line.starts_with("use "))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::product::parse;
+
+    #[test]
+    fn a_run_counts_once_for_each_place_behind_the_first() {
+        let run: String = (0..RUN_LINES + 2)
+            .map(|i| format!("    step({i});\n"))
+            .collect();
+        let texts = [
+            format!("fn a() {{\n{run}}}\n"),
+            format!("fn b() {{\n    // words\n{run}}}\nfn c() {{\n{run}}}\n"),
+        ];
+        let sources: Vec<Source> = texts
+            .iter()
+            .enumerate()
+            .map(|(at, text)| {
+                let place = (format!("x{at}"), "y".to_owned());
+                parse(format!("x{at}.rs"), place, text.clone()).expect("Rust")
+            })
+            .collect();
+        let places: Vec<String> = find(&sources).into_iter().map(|one| one.place).collect();
+        assert_eq!(places, ["x1.rs:3, as x0.rs:2", "x1.rs:19, as x0.rs:2"]);
+    }
+}
