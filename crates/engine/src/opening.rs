@@ -95,9 +95,8 @@ pub(crate) fn bring_back(
         schedule: options.schedule,
         method,
         ordered: Some(Arc::new(replayer)),
-        supplied: &[],
         archived: options.archived.clone(),
-        dry_run: false,
+        mode: perdura_recovery::RestartMode::Real,
         tail: match (&claimed, env.accept_loss) {
             (Some(claimed), _) => claimed.tail,
             (None, true) => Tail::GivenUp,

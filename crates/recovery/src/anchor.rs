@@ -16,8 +16,8 @@ use perdura_wal::{ChainLink, Cut, Elsewhere, EpochEnds, History, StreamScan};
 use crate::families::Families;
 use crate::images::{ImageStatus, Images};
 use crate::losses::{self, AcceptedLoss, Losses};
-use crate::mirrored::{self, Mirrored};
-use crate::tree::section::{self as tree_section, TreeAnchor};
+use crate::sections::mirrored::{self, Mirrored};
+use crate::sections::tree::{self as tree_section, TreeAnchor};
 use crate::{archived, begins, parent};
 
 /// The tags of the sections that this build knows.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use perdura_base::Result;
+use perdura_base::{Error, Result};
 use perdura_wal::anchor::{AnchorFile, Record};
 use perdura_wal::{EpochEnds, Failure, Wal};
 
 use crate::anchor::Anchor;
+use crate::families::Family;
 
 /// The anchor of an open database.
 pub struct AnchorCell {
@@ -116,5 +117,38 @@ impl AnchorCell {
             }
             failure.into()
         })
+    }
+}
+
+impl AnchorCell {
+    /// Declares a family of ordered frames: when this returns, a restart after any crash knows that the log may
+    /// hold them. To declare it again costs a look.
+    ///
+    /// # Errors
+    /// Those of [`update_running`](Self::update_running), after which the caller declares it again or appends no
+    /// such frame; [`Error::LogFull`] if the anchor names so many lives that it has no room.
+    pub fn declare(&self, wal: &Wal, family: Family) -> Result<()> {
+        let now = self.get();
+        if now.families.has(family) {
+            return Ok(());
+        }
+        let mut next = now.as_ref().clone();
+        next.families = now.families.with(family);
+        if next.chain.len() > next.chain_max() {
+            return Err(Error::LogFull(format!(
+                "the anchor names {} lives that no checkpoint has left behind, and has no room to declare \
+                 {}. Take a checkpoint first",
+                next.chain.len(),
+                family.name()
+            )));
+        }
+        let updated = self.update_running(wal, |anchor| {
+            anchor.families = anchor.families.with(family);
+        })?;
+        assert!(
+            updated.families.has(family),
+            "the anchor that was written declares {family:?}"
+        );
+        Ok(())
     }
 }

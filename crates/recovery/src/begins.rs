@@ -7,7 +7,7 @@
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{CkptEpoch, Epoch, ImageSlot};
 
-use crate::images::Images;
+use crate::images::{Images, begins_by};
 
 /// The tag of the section.
 pub const SECTION: [u8; 4] = *b"BEGN";
@@ -24,12 +24,6 @@ pub(crate) fn encode(images: &Images) -> Option<Vec<u8>> {
         out.put_u64(epoch);
     }
     Some(out)
-}
-
-/// Whether an image whose sweep ended in `end` may begin with this epoch: of one restored at epoch 0, nothing is missing up to its
-/// end.
-pub(crate) fn begins_by(begin: Epoch, end: Epoch) -> bool {
-    begin.0 <= end.0.saturating_add(1)
 }
 
 /// Reads a payload into the images that it is of; `None` if it is none that [`encode`] writes.

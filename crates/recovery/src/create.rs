@@ -15,8 +15,8 @@ use crate::anchor::Anchor;
 use crate::disks::Disks;
 use crate::image::create_images;
 use crate::images::IMAGE_DISKS_MAX;
-use crate::tree::section::TreeAnchor;
-use crate::tree::{TREE_DIR, shape};
+use crate::sections::tree::{TREE_DIR, TreeAnchor};
+use crate::tree::shape;
 
 /// The properties of a new database that never change.
 #[derive(Debug, Clone)]

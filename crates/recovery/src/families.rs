@@ -2,15 +2,12 @@
 //! (docs/formats/anchor.md).
 //!
 //! A build that does not know a family would start without its changes. So a database declares a family before
-//! it logs the first frame of it, in a section that is required: [`AnchorCell::declare`] returns when that is
+//! it logs the first frame of it, in a section that is required: [`AnchorCell::declare`](crate::anchor_cell::AnchorCell::declare) returns when that is
 //! durable. A restart that finds a frame of a family that is not declared refuses the log. A declaration is
 //! never taken back.
 
 use perdura_base::cursor::{Reader, Writer};
-use perdura_base::{Error, Result};
-use perdura_wal::{FrameKind, Scheme, Wal};
-
-use crate::anchor_cell::AnchorCell;
+use perdura_wal::{FrameKind, Scheme};
 
 /// A family of ordered frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -146,39 +143,6 @@ impl Families {
         let families = Families::from_bits(r.u8()?)?;
         r.zeros(3)?;
         (!families.is_empty() && r.remaining() == 0).then_some(families)
-    }
-}
-
-impl AnchorCell {
-    /// Declares a family of ordered frames: when this returns, a restart after any crash knows that the log may
-    /// hold them. To declare it again costs a look.
-    ///
-    /// # Errors
-    /// Those of [`update_running`](Self::update_running), after which the caller declares it again or appends no
-    /// such frame; [`Error::LogFull`] if the anchor names so many lives that it has no room.
-    pub fn declare(&self, wal: &Wal, family: Family) -> Result<()> {
-        let now = self.get();
-        if now.families.has(family) {
-            return Ok(());
-        }
-        let mut next = now.as_ref().clone();
-        next.families = now.families.with(family);
-        if next.chain.len() > next.chain_max() {
-            return Err(Error::LogFull(format!(
-                "the anchor names {} lives that no checkpoint has left behind, and has no room to declare \
-                 {}. Take a checkpoint first",
-                next.chain.len(),
-                family.name()
-            )));
-        }
-        let updated = self.update_running(wal, |anchor| {
-            anchor.families = anchor.families.with(family);
-        })?;
-        assert!(
-            updated.families.has(family),
-            "the anchor that was written declares {family:?}"
-        );
-        Ok(())
     }
 }
 

@@ -18,7 +18,7 @@ use perdura_wal::segment::{LOG_DIR, SegmentId, check_header, is_foreign};
 use crate::anchor::{Anchor, open_anchor};
 use crate::image::{ImageFile, directory_number, directory_path, folder, holds_pages, pages_path};
 use crate::images::ImageStatus;
-use crate::tree::TREE_DIR;
+use crate::sections::tree::TREE_DIR;
 
 /// The file that names the format's version.
 pub const VERSION_PATH: &str = "VERSION";

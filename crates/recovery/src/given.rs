@@ -14,7 +14,6 @@ use crate::disks::check_image_disks;
 use crate::found::{check_images, check_logs, is_missing};
 use crate::image::ImageFile;
 use crate::options::RestartOptions;
-use crate::route::Players;
 
 /// Refuses options that do not fit the anchor.
 ///
@@ -29,11 +28,6 @@ pub(crate) fn check_given(options: &RestartOptions<'_>, anchor: &Anchor) -> Resu
         )));
     }
     check_image_disks(disks, usize::from(anchor.images.disks))?;
-    options
-        .method
-        .check_log(anchor, options.schedule.level)
-        .map_err(Error::Usage)?;
-    Players::plan(options.method.first_pass(anchor.scheme), options.supplied)?;
     let segments = list_segments(&options.disks.logs)?;
     check_places(&options.disks.logs, &segments)?;
     let pages = open_pages(&options.disks.images, &anchor.uuid);

@@ -3,7 +3,6 @@
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{CkptEpoch, Epoch, ImageSlot, Pos};
 
-use crate::begins::begins_by;
 use crate::cover::Cover;
 
 /// The most disks that images can be spread over.
@@ -309,6 +308,12 @@ fn decode_image(r: &mut Reader<'_>, streams: u8) -> Option<ImageStatus> {
         consistent: flags & CONSISTENT != 0,
         begin_epoch: None,
     })
+}
+
+/// Returns whether an image whose sweep ended in `end` may begin with this epoch. One that was restored at epoch 0 lacks
+/// nothing up to its end.
+pub(crate) fn begins_by(begin: Epoch, end: Epoch) -> bool {
+    begin.0 <= end.0.saturating_add(1)
 }
 
 #[cfg(test)]

@@ -207,8 +207,8 @@ impl<P, U> ScheduleState<P, U> {
         self.log_end = Ending::Yes;
     }
 
-    /// An index was built; `indexes_first` says whether the log waits for it.
-    pub fn end_index(&mut self, indexes_first: bool) {
+    /// An index was built.
+    pub fn end_index(&mut self) {
         let Indexes::Building { count, next, left } = &mut self.indexes else {
             unreachable!("indexes end after the last is built");
         };
@@ -216,11 +216,6 @@ impl<P, U> ScheduleState<P, U> {
         assert!(
             *next <= *count && *count - *next <= *left,
             "{next} of {count} indexes were begun and {left} are left"
-        );
-        let units: usize = self.streams.iter().map(|s| s.units).sum();
-        assert!(
-            !indexes_first || self.units_left == units,
-            "a unit was played before the indexes that it needs"
         );
     }
 }

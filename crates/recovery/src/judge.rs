@@ -1,9 +1,6 @@
 //! Turns the frames of a unit into changes of pages: what each player does with a frame of its stream.
 //!
-//! A player reads records of one kind, and [`Players::route`](crate::route::Players::route) hands it no
-//! others: frames of another kind go to the player that claims them, or end the restart.
-
-use std::sync::Arc;
+//! A player reads records of one kind, and [`Routes`](crate::route::Routes) hands it no others.
 
 use parking_lot::Mutex;
 use perdura_base::{Epoch, Error, Incarnation, Result, StreamId};
@@ -13,8 +10,7 @@ use perdura_wal::{Direction, Frame, FrameKind, Origin, Role};
 
 use crate::base::{Base, Image};
 use crate::fates::{Backward, Forward, Losers};
-use crate::player::{Player, Supplied};
-use crate::route::{Players, foreign};
+use crate::player::PagePlayer;
 use crate::rule::{Gate, Skip, gate, gate_tag};
 use crate::stats::ReplayStats;
 
@@ -62,104 +58,85 @@ pub(crate) trait InOrder {
     fn end_of_life(&mut self);
 }
 
-/// The method's player of one stream, the supplied players that take frames of the stream in the same
-/// pass, and the life of the database that they are in.
+/// The player of one stream, and the life of the database that it is in.
 pub(crate) struct InLife<P> {
     pub player: P,
     stream: StreamId,
-    supplied: Vec<Arc<dyn Supplied>>,
     direction: Direction,
     life: Option<Incarnation>,
 }
 
 impl<P: InOrder> InLife<P> {
-    fn new(player: P, stream: StreamId, players: &Players<'_>) -> Mutex<Self> {
+    fn new(player: P, stream: StreamId, direction: Direction) -> Mutex<Self> {
         Mutex::new(InLife {
             player,
             stream,
-            supplied: players.supplied().to_vec(),
-            direction: players.direction(),
+            direction,
             life: None,
         })
     }
 
     /// Notes the life of the next frames.
-    pub fn enter(&mut self, life: Incarnation) -> Result<()> {
-        match self.life.replace(life) {
-            Some(before) if before != life => {
-                assert_eq!(
-                    self.direction == Direction::Forward,
-                    before < life,
-                    "life {life} of stream {} comes after {before}",
-                    self.stream
-                );
-                self.end_of_life(before)
-            }
-            Some(_) | None => Ok(()),
+    pub fn enter(&mut self, life: Incarnation) {
+        let before = self.life.replace(life);
+        if let Some(before) = before.filter(|before| *before != life) {
+            assert_eq!(
+                self.direction == Direction::Forward,
+                before < life,
+                "life {life} of stream {} comes after {before}",
+                self.stream
+            );
+            self.player.end_of_life();
         }
     }
 
     /// Ends the last life.
-    fn leave(&mut self) -> Result<()> {
-        self.life
-            .take()
-            .map_or(Ok(()), |life| self.end_of_life(life))
-    }
-
-    fn end_of_life(&mut self, life: Incarnation) -> Result<()> {
-        self.player.end_of_life();
-        let mut supplied = self.supplied.iter();
-        supplied.try_for_each(|player| player.end_of_life(self.stream, life))
+    fn leave(&mut self) {
+        if self.life.take().is_some() {
+            self.player.end_of_life();
+        }
     }
 }
 
 /// The players of one stream.
 pub(crate) enum StreamPlayer {
-    /// The group player alone. It learns nothing on its way, so units of one stream are prepared side
-    /// by side.
+    /// It learns nothing on its way, so units of one stream are prepared side by side.
     Group,
-    /// The group player, and supplied players that need the order.
-    GroupInOrder(Mutex<InLife<Group>>),
     Fate(Mutex<InLife<Backward>>),
     TwoPass(Mutex<InLife<TwoPass>>),
-    /// The method's frames are played with those of all other streams, by [`crate::merge`].
-    Merged(Mutex<InLife<NoPlayer>>),
-    /// The method's own player is a supplied one.
-    Supplied(Mutex<InLife<NoPlayer>>),
+    /// The frames are played with those of all other streams, by [`crate::merge`].
+    Merged,
 }
 
 impl StreamPlayer {
-    pub fn new(players: &Players<'_>, stream: StreamId) -> StreamPlayer {
-        match players.method() {
-            Player::Group(_) if players.supplied().is_empty() => StreamPlayer::Group,
-            Player::Group(_) => StreamPlayer::GroupInOrder(InLife::new(Group, stream, players)),
-            Player::Fate => StreamPlayer::Fate(InLife::new(Backward::default(), stream, players)),
-            Player::TwoPass => {
-                StreamPlayer::TwoPass(InLife::new(TwoPass::default(), stream, players))
+    pub fn new(records: PagePlayer, stream: StreamId) -> StreamPlayer {
+        let direction = records.direction();
+        match records {
+            PagePlayer::Group(_) => StreamPlayer::Group,
+            PagePlayer::Fate => {
+                StreamPlayer::Fate(InLife::new(Backward::default(), stream, direction))
             }
-            Player::Merge(_) => StreamPlayer::Merged(InLife::new(NoPlayer, stream, players)),
-            Player::Supplied(_) | Player::Ordered | Player::Tree(_) => {
-                StreamPlayer::Supplied(InLife::new(NoPlayer, stream, players))
+            PagePlayer::TwoPass => {
+                StreamPlayer::TwoPass(InLife::new(TwoPass::default(), stream, direction))
             }
+            PagePlayer::Merge(_) => StreamPlayer::Merged,
         }
     }
 
     /// Ends the stream. Returns what a second pass undoes.
-    pub fn finish(&self) -> Result<Vec<Losers>> {
+    pub fn finish(&self) -> Vec<Losers> {
         match self {
-            StreamPlayer::Group => {}
-            StreamPlayer::GroupInOrder(player) => player.lock().leave()?,
-            StreamPlayer::Fate(player) => player.lock().leave()?,
+            StreamPlayer::Group | StreamPlayer::Merged => Vec::new(),
+            StreamPlayer::Fate(player) => {
+                player.lock().leave();
+                Vec::new()
+            }
             StreamPlayer::TwoPass(player) => {
                 let mut player = player.lock();
-                player.leave()?;
-                return Ok(std::mem::take(&mut player.player.lost));
-            }
-            StreamPlayer::Merged(player) | StreamPlayer::Supplied(player) => {
-                player.lock().leave()?;
+                player.leave();
+                std::mem::take(&mut player.player.lost)
             }
         }
-        Ok(Vec::new())
     }
 }
 
@@ -198,10 +175,6 @@ impl Play for Group {
         passed.stats.groups += 1;
         Ok(())
     }
-}
-
-impl InOrder for Group {
-    fn end_of_life(&mut self) {}
 }
 
 impl Play for Backward {
@@ -278,27 +251,6 @@ impl InOrder for TwoPass {
     }
 }
 
-/// Stands for the method's player in a stream where no frame is routed to it.
-pub(crate) struct NoPlayer;
-
-impl Play for NoPlayer {
-    type Change<'r> = SlotChange<'r>;
-
-    fn frame<'r, I: Image>(
-        &mut self,
-        _: &Scene<'_, I>,
-        frame: Frame<'r>,
-        origin: &Origin,
-        _: &mut Passed<SlotChange<'r>>,
-    ) -> Result<()> {
-        Err(foreign(frame, origin))
-    }
-}
-
-impl InOrder for NoPlayer {
-    fn end_of_life(&mut self) {}
-}
-
 impl<'r> Passed<SlotChange<'r>> {
     /// Takes the change of an interleaved transaction's record if `gate`, given the base of its
     /// page, applies it.
@@ -358,26 +310,23 @@ pub(crate) fn no_record(origin: &Origin, expected: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::method::Method;
     use crate::rule::ImageKind;
     use perdura_base::{CkptEpoch, TxnId};
-    use perdura_wal::Scheme;
 
     #[test]
     fn what_one_life_says_of_a_transaction_is_not_held_against_another_lifes_records() {
         let (txn, epoch) = (TxnId(7), Epoch(5));
-        let players = Players::plan(Method::of(Scheme::Dl1p), &[]).unwrap();
-        let player = InLife::new(Backward::default(), StreamId(0), &players);
+        let player = InLife::new(Backward::default(), StreamId(0), Direction::Backward);
         let mut held = player.lock();
         let of_change = |held: &InLife<Backward>| {
             let (tag, image) = (CkptEpoch(3), ImageKind::Sweep(CkptEpoch(1)));
             held.player.gate(txn, tag, image, epoch)
         };
-        held.enter(Incarnation(2)).unwrap();
+        held.enter(Incarnation(2));
         held.player.note(&TxnRecord::Commit { txn }, epoch);
-        held.enter(Incarnation(2)).unwrap();
+        held.enter(Incarnation(2));
         assert_eq!(of_change(&held), Gate::Apply);
-        held.enter(Incarnation(1)).unwrap();
+        held.enter(Incarnation(1));
         assert_eq!(of_change(&held), Gate::Skip(Skip::NotWanted));
     }
 }

@@ -6,7 +6,7 @@
 //! | BP | puts it into memory | its BR |
 //! | LR | finds the end of a stream, reads a part of it | levels 1, 2: all BP |
 //! | LP | holds its records against the rule, applies them | its LR; levels 1 to 3: all BP |
-//! | IB | builds the indexes of a partition | all LP; if LP needs them, all BP instead, and LP waits |
+//! | IB | builds the indexes of a partition | all LP |
 //!
 //! | level | a disk and a processor at once | LR beside BP | LP beside BP |
 //! |---|---|---|---|
@@ -15,7 +15,6 @@
 //! | 3 | x | x | |
 //! | 4 | x | x | x |
 //!
-//! The player decides whether LP or IB comes first ([`IndexNeed`](crate::player::IndexNeed)).
 //! A level is therefore three edges (`Edges`) and needs no separate code. Two threads read each disk
 //! (at level 1, one does), one reads each stream, and `threads` players do the rest. With `inline` set,
 //! the caller's thread performs one job after the other, in an order that a seed picks among those the

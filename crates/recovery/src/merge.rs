@@ -24,9 +24,10 @@ use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Incarnation, PartitionId, Result};
 use perdura_heap::{Batch, SlotChange};
 use perdura_page::{Change, TxnRecord, decode_txn_record};
-use perdura_wal::{Frame, Origin, Role};
+use perdura_wal::{Direction, Frame, Origin, Role};
 
 use crate::base::{Image, begun_by};
+use crate::cursor::range_in;
 use crate::fates::Forward;
 use crate::judge::{no_record, txn_record};
 use crate::pass::{Pass, SharedUnit};
@@ -182,19 +183,10 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
         let opened = unit.open()?;
         let mut entries = Vec::new();
         let mut last = 0;
-        let is_first = self.worker == 0;
-        if is_first {
-            pass.enter_merged_life(stream, life)?;
-        }
-        opened.for_each(pass.players.direction(), |frame, origin| {
-            match pass.players.route(frame.kind) {
-                Some(Route::Method) => {}
-                // Every worker reads every unit; the supplied players see each frame once.
+        opened.for_each(Direction::Forward, |frame, origin| {
+            match pass.routes.of(frame.kind) {
+                Some(Route::Records) => {}
                 Some(Route::Later) => return Ok(()),
-                Some(Route::Supplied(_)) if !is_first => return Ok(()),
-                Some(Route::Supplied(number)) => {
-                    return pass.players.play_supplied(number, frame, origin);
-                }
                 None => return Err(foreign(frame, origin)),
             }
             if let Some(numbered) = self.frame(stream, unit.number, frame, origin)? {
@@ -212,7 +204,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
             number: last,
             payload: None,
         });
-        if is_first {
+        if self.worker == 0 {
             let bytes = to_u64(opened.joined().len());
             self.stats.bytes += bytes;
             pass.means.progress.add_done(bytes);
@@ -242,7 +234,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
             Role::EndMark | Role::Log | Role::Ordered | Role::Numbered => return Ok(None),
         }
         debug_assert!(
-            pass.players.method().plays(frame.kind),
+            frame.kind == pass.routes.records.kind(),
             "a frame of kind {} was routed to the mergers",
             frame.kind.code()
         );
@@ -330,14 +322,6 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
         }
         Ok(())
     }
-}
-
-/// Where a payload lies within the bytes of its unit.
-pub(crate) fn range_in(joined: &[u8], payload: &[u8]) -> Range<usize> {
-    let offset = payload.as_ptr().addr() - joined.as_ptr().addr();
-    let range = offset..offset + payload.len();
-    assert!(range.end <= joined.len(), "the payload is in its unit");
-    range
 }
 
 /// The number by which streams are merged.

@@ -15,8 +15,7 @@ use perdura_wal::scheme::{Order, Scheme};
 use crate::anchor::Anchor;
 use crate::families::Family;
 use crate::level::Level;
-use crate::player::{Mergers, Player};
-use crate::tree::play::{Ahead, Table, TreePlay};
+use crate::player::{Ahead, Mergers, PagePlayer, Player, Table, TreePlay};
 
 /// A restart method.
 #[derive(Debug, Clone)]
@@ -52,27 +51,27 @@ pub const METHODS: &[Method] = &[
     Method {
         name: "differential",
         schemes: &[Scheme::Differential],
-        player: Player::Group(Direction::Forward),
+        player: Player::Pages(PagePlayer::Group(Direction::Forward)),
     },
     Method {
         name: "dl1p",
         schemes: &[Scheme::Dl1p, Scheme::Dl2p],
-        player: Player::Fate,
+        player: Player::Pages(PagePlayer::Fate),
     },
     Method {
         name: "dl2p",
         schemes: &[Scheme::Dl2p],
-        player: Player::TwoPass,
+        player: Player::Pages(PagePlayer::TwoPass),
     },
     Method {
         name: "pl2p",
         schemes: &[Scheme::Pl2p],
-        player: Player::Merge(Mergers::One),
+        player: Player::Pages(PagePlayer::Merge(Mergers::One)),
     },
     Method {
         name: "pl2p-part",
         schemes: &[Scheme::Pl2p],
-        player: Player::Merge(Mergers::PerThread),
+        player: Player::Pages(PagePlayer::Merge(Mergers::PerThread)),
     },
     Method {
         name: "value",
@@ -87,7 +86,7 @@ pub const METHODS: &[Method] = &[
     Method {
         name: "none",
         schemes: &[Scheme::Unlogged],
-        player: Player::Group(Direction::Forward),
+        player: Player::Pages(PagePlayer::Group(Direction::Forward)),
     },
     of_tree("log2", &[Scheme::Logical], Table::Deltas, Ahead::List),
     of_tree("log1", &[Scheme::Logical], Table::Deltas, Ahead::Index),
@@ -116,18 +115,13 @@ impl Method {
         Method::of(scheme)
     }
 
-    /// The method that plays the first pass: this one, or that of the database's scheme if this one plays
-    /// ordered frames, which come after it. Beside a tree, pages in memory have groups.
+    /// Returns the player of page records in a database of this scheme. A method of another owner leaves them
+    /// to the scheme's own; beside a tree, pages in memory have groups.
     #[must_use]
-    pub fn first_pass(&self, scheme: Scheme) -> &Method {
-        match self.player {
-            Player::Ordered => Method::of(scheme),
-            Player::Tree(_) => Method::of(Scheme::Differential),
-            Player::Group(_)
-            | Player::Fate
-            | Player::TwoPass
-            | Player::Merge(_)
-            | Player::Supplied(_) => self,
+    pub fn records(&self, scheme: Scheme) -> PagePlayer {
+        match (self.player, Method::of(scheme).player) {
+            (Player::Pages(records), _) | (Player::Ordered, Player::Pages(records)) => records,
+            (Player::Tree(_) | Player::Ordered, _) => PagePlayer::Group(Direction::Forward),
         }
     }
 
@@ -235,15 +229,16 @@ mod tests {
             for scheme in method.schemes {
                 let merged = scheme.order() == Order::PerSlot;
                 let numbered = scheme.order() == Order::ByNumber;
-                assert_eq!(method.player.mergers(2) > 0, merged, "{}", method.name);
+                let records = method.records(Scheme::Differential);
+                assert_eq!(records.mergers(2) > 0, merged, "{}", method.name);
                 let at_once = method.check(*scheme, Level::Four).is_ok();
                 assert_eq!(at_once, !merged && !numbered);
                 let is_ordered = matches!(method.player, Player::Ordered);
                 let of_tree = matches!(method.player, Player::Tree(_));
                 assert_eq!(scheme.order() == Order::PerPartition, is_ordered);
                 assert_eq!(numbered, of_tree);
-                let first = method.first_pass(Scheme::Differential);
-                assert_eq!(is_ordered || of_tree, first.name != method.name);
+                let of_pages = matches!(method.player, Player::Pages(_));
+                assert_eq!(is_ordered || of_tree, !of_pages);
                 assert!(method.check(*scheme, Level::Three).is_ok());
             }
         }

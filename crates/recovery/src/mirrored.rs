@@ -1,10 +1,5 @@
-//! Whether nodes may hold more of the log than its disks: the section `MIRR` of the anchor (docs/formats/anchor.md).
-//!
-//! The section is durable before the first acknowledgement rests on nodes, and goes when all is on disk again and no
-//! further one will. Between the two the database never starts from its disks alone: arbiter and nodes are
-//! asked first, or the operator gives up what only they may hold.
+//! Refuses to start from the disks alone while nodes may hold more of the log.
 
-use perdura_base::cursor::{Reader, Writer};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Result};
 use perdura_device::Clock;
@@ -14,37 +9,10 @@ use crate::anchor::Anchor;
 use crate::losses::AcceptedLoss;
 use crate::options::{RestartOptions, Tail};
 
-/// The tag of the section.
-pub const SECTION: [u8; 4] = *b"MIRR";
-
-/// The writer whose acknowledgements may rest on nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mirrored {
-    /// Its generation.
-    pub generation: u64,
-}
-
-/// The section's payload.
-#[must_use]
-pub(crate) fn encode(mirrored: Mirrored) -> Vec<u8> {
-    let mut out = Vec::with_capacity(8);
-    out.put_u64(mirrored.generation);
-    assert_eq!(out.len(), 8, "a generation");
-    out
-}
-
-/// The inverse of [`encode`].
-#[must_use]
-pub(crate) fn decode(payload: &[u8]) -> Option<Mirrored> {
-    let mut r = Reader::new(payload);
-    let generation = r.u64()?;
-    (generation > 0 && r.remaining() == 0).then_some(Mirrored { generation })
-}
-
 /// Refuses to start from the disks alone while nodes may hold more.
 pub(crate) fn check_tail(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<()> {
     assert!(
-        options.dry_run || options.tail != Tail::LookedAt,
+        !options.mode.changes_disks() || options.tail != Tail::LookedAt,
         "a restart for good knows what became of the log's end"
     );
     match options.tail {
@@ -117,26 +85,4 @@ pub(crate) fn give_up(
         record.accept_loss(loss)?;
     }
     Ok(Some(text))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_example_on_the_format_page_is_read_and_written() {
-        let page = include_str!("../../../docs/formats/anchor.md");
-        let example = page.rsplit("```text hex").nth(1).unwrap();
-        let example = example.split("```").next().unwrap();
-        let digits: String = example.chars().filter(char::is_ascii_hexdigit).collect();
-        let bytes = encode(Mirrored { generation: 7 });
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(digits, hex);
-        assert_eq!(decode(&bytes), Some(Mirrored { generation: 7 }));
-        for len in 0..bytes.len() {
-            assert_eq!(decode(&bytes[..len]), None);
-        }
-        assert_eq!(decode(&[0; 8]), None);
-        assert_eq!(decode(&[1; 9]), None);
-    }
 }

@@ -11,8 +11,7 @@ use crate::disks::Disks;
 use crate::indexing::{NoTables, ReadCatalog};
 use crate::level::Schedule;
 use crate::method::Method;
-use crate::ordered::OrderedPlayer;
-use crate::player::Supplied;
+use crate::ordered_player::OrderedPlayer;
 use crate::report::Progress;
 
 /// What became of the end of a log that was acknowledged when nodes held it, before the log's disks did.
@@ -42,6 +41,28 @@ impl Tail {
     }
 }
 
+/// The purpose of a restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestartMode {
+    /// It begins a new life of the database.
+    Real,
+    /// It leaves everything as it is: what it writes goes to memory.
+    Dry,
+    /// As a dry one. Pages that no image has are left empty and their records skipped.
+    Salvage,
+}
+
+impl RestartMode {
+    /// Returns whether a restart of this mode changes what is on the disks.
+    #[must_use]
+    pub fn changes_disks(self) -> bool {
+        match self {
+            RestartMode::Real => true,
+            RestartMode::Dry | RestartMode::Salvage => false,
+        }
+    }
+}
+
 /// What a restart works with.
 pub struct RestartOptions<'a> {
     /// The disks.
@@ -52,14 +73,12 @@ pub struct RestartOptions<'a> {
     pub schedule: Schedule,
     /// The method, whose player takes the heap's records.
     pub method: &'a Method,
-    /// Players of other kinds of records in the same log.
-    pub supplied: &'a [Arc<dyn Supplied>],
     /// Plays the ordered frames, after all else. Without it a restart that needs one fails.
     pub ordered: Option<Arc<dyn OrderedPlayer>>,
     /// How far the archive holds the log, as its manifest says; `None` if no archive is configured.
     pub archived: Option<EpochEnds>,
-    /// Leave the data as it is.
-    pub dry_run: bool,
+    /// The purpose.
+    pub mode: RestartMode,
     /// What became of the end of the log that only nodes may hold.
     pub tail: Tail,
     /// The account that the heap is on.
@@ -85,10 +104,9 @@ impl<'a> RestartOptions<'a> {
             clock,
             schedule,
             method,
-            supplied: &[],
             ordered: None,
             archived: None,
-            dry_run: false,
+            mode: RestartMode::Real,
             tail: Tail::OnDisk,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: Arc::new(NoTables),

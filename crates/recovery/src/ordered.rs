@@ -23,7 +23,6 @@
 //! common order is the partitions' numbers; they also show what is lost or doubled.
 
 mod admit;
-mod divergence;
 mod log;
 mod play;
 mod queues;
@@ -32,15 +31,13 @@ mod seeded;
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, Error, PartitionId, Result};
 use perdura_heap::Heap;
-use perdura_page::OrderedPayload;
-use perdura_page::ordered::{CommandFrame, Effects, Malformed, Part};
+use perdura_page::ordered::Malformed;
 use perdura_wal::Origin;
 
 use crate::families::{Families, Family};
@@ -50,75 +47,12 @@ use crate::route::{WRITERS_BUG, refuse};
 use crate::streams::Decided;
 use crate::tables::Catalog;
 
-pub use divergence::{DIVERGENCES_LISTED_MAX, Differs, Divergence, Divergences};
+pub use crate::divergence::{DIVERGENCES_LISTED_MAX, Differs, Divergence, Divergences};
+pub use crate::ordered_player::{OrderedFrame, OrderedPlayer};
 
 use admit::Admission;
 use log::Epochs;
 use play::Pass;
-
-/// A frame that the second pass plays.
-#[derive(Debug, Clone)]
-pub struct OrderedFrame<'a> {
-    /// What it is: its payload is read accordingly.
-    pub family: Family,
-    /// Its payload, the head of which is read.
-    pub payload: OrderedPayload<'a>,
-}
-
-impl<'a> OrderedFrame<'a> {
-    /// The transaction's partitions, and its number in each.
-    #[must_use]
-    pub fn parts(&self) -> &[Part] {
-        &self.payload.head.parts
-    }
-
-    /// The body of a command.
-    ///
-    /// # Errors
-    /// The first byte that is out of place.
-    pub fn command(&self) -> Result<CommandFrame<'a>, Malformed> {
-        debug_assert_eq!(self.family, Family::Commands, "the body of a command");
-        self.payload.command()
-    }
-
-    /// The effects of an effects frame.
-    #[must_use]
-    pub fn effects(&self) -> Effects<'a> {
-        debug_assert_eq!(self.family, Family::Effects, "the body of effects");
-        self.payload.effects()
-    }
-}
-
-/// Plays ordered frames: a layer above that knows tables and procedures.
-///
-/// Frames whose partitions are disjoint are played side by side, on any thread. The player takes the latches of a
-/// frame's partitions itself. When a frame is played, all frames with smaller numbers in any of its partitions have
-/// been, and none with a greater one. The first error ends the restart.
-pub trait OrderedPlayer: Debug + Send + Sync {
-    /// Begins: pages, catalog and indexes are there. A restart calls it once, however often it had to plan
-    /// its image again. `image` is the checkpoint epoch of the image, 0 if there was none.
-    ///
-    /// # Errors
-    /// The catalog is not one that the player can serve.
-    fn begin(&self, heap: &Arc<Heap>, catalog: &Catalog, image: CkptEpoch) -> Result<()>;
-
-    /// Plays a frame, and makes the frame's numbers those of its partitions.
-    ///
-    /// # Errors
-    /// The frame cannot be read ([`malformed`] is the error for that), or what it did cannot be done again.
-    fn play(&self, frame: &OrderedFrame<'_>, origin: &Origin) -> Result<()>;
-
-    /// Ends: all frames have been played.
-    ///
-    /// # Errors
-    /// The state is not one that a log can leave.
-    fn finish(&self) -> Result<()>;
-
-    /// The frames that did something else than before the crash, and whose new results the player took.
-    fn divergences(&self) -> Divergences {
-        Divergences::default()
-    }
-}
 
 /// The error for a frame whose payload cannot be read.
 #[must_use]
@@ -145,22 +79,18 @@ pub(crate) struct Second<'a> {
     pub target: Epoch,
 }
 
-/// Plays the ordered frames of a log. `Ok(None)` if it has none and may have none.
+/// Plays the ordered frames of a log.
 ///
 /// # Errors
 /// Those of the log and the player; [`Error::Corrupt`] for frames of a family that is not declared, and for numbers
 /// that are missing, doubled or in the image only in part; [`Error::Usage`] if there is no player and a frame to play.
-pub(crate) fn second_pass(second: &Second<'_>, log: &mut Decided) -> Result<Option<OrderedReport>> {
-    if second.families.is_empty() && log.ordered.iter().all(Vec::is_empty) {
-        set_numbers(second.heap, &second.pseq);
-        return Ok(None);
-    }
+pub(crate) fn second_pass(second: &Second<'_>, log: &mut Decided) -> Result<OrderedReport> {
     #[cfg(feature = "flaws")]
     let revived = log.revive_void_tail();
     let played = play(second, log);
     #[cfg(feature = "flaws")]
     log.drop_void_tail(revived);
-    played.map(Some)
+    played
 }
 
 fn play(second: &Second<'_>, log: &Decided) -> Result<OrderedReport> {
@@ -179,7 +109,7 @@ fn play(second: &Second<'_>, log: &Decided) -> Result<OrderedReport> {
     if let Some(player) = player {
         player.begin(second.heap, second.catalog, second.k)?;
     }
-    let epochs = Epochs::new(&log.scans, &log.ordered, second.families, progress);
+    let epochs = Epochs::new(&log.scans, second.families, progress);
     let target = if armed(Flaw::CommandOfVoidTail) {
         Epoch(u64::MAX)
     } else {
@@ -205,7 +135,7 @@ fn play(second: &Second<'_>, log: &Decided) -> Result<OrderedReport> {
 }
 
 /// Transactions go on above the highest number of each partition that image and log have.
-fn set_numbers(heap: &Heap, numbers: &[u64]) {
+pub(crate) fn set_numbers(heap: &Heap, numbers: &[u64]) {
     let partitions = (0..heap.geometry().partitions).map(PartitionId);
     assert_eq!(
         to_u64(partitions.len()),

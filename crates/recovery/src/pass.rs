@@ -9,7 +9,7 @@ use perdura_heap::Heap;
 
 use crate::judge::StreamPlayer;
 use crate::means::Means;
-use crate::route::Players;
+use crate::route::Routes;
 use crate::source::{LogSource, Raw};
 use crate::stats::ReplayStats;
 
@@ -19,7 +19,7 @@ pub(crate) struct Pass<'a, I, S> {
     pub image: &'a I,
     pub log: &'a S,
     pub means: &'a Means<'a>,
-    pub players: Players<'a>,
+    pub routes: Routes,
     /// The players of each part of the log.
     pub streams: Vec<StreamPlayer>,
     stats: Mutex<ReplayStats>,
@@ -28,33 +28,23 @@ pub(crate) struct Pass<'a, I, S> {
 
 impl<'a, I, S: LogSource> Pass<'a, I, S> {
     /// Begins a pass.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] if one pass cannot serve the players of `means`.
-    pub fn begin(
-        heap: &'a Arc<Heap>,
-        image: &'a I,
-        log: &'a S,
-        means: &'a Means<'a>,
-    ) -> Result<Self> {
-        let players = Players::plan(means.method, means.supplied)?;
-        let players = players.before_later_passes(means.ordered, means.has_tree);
-        players.begin(heap);
+    pub fn begin(heap: &'a Arc<Heap>, image: &'a I, log: &'a S, means: &'a Means<'a>) -> Self {
+        let routes = Routes::new(means.records, means.later);
         let streams = (0u8..).map(StreamId).take(log.parts());
         let streams: Vec<_> = streams
-            .map(|stream| StreamPlayer::new(&players, stream))
+            .map(|stream| StreamPlayer::new(means.records, stream))
             .collect();
         assert_eq!(streams.len(), log.parts(), "players for each part");
-        Ok(Pass {
+        Pass {
             streams,
             heap,
             image,
             log,
             means,
-            players,
+            routes,
             stats: Mutex::new(ReplayStats::default()),
             undo_ns: AtomicU64::new(0),
-        })
+        }
     }
 
     /// Adds the figures of a unit or a worker.
@@ -80,18 +70,6 @@ impl<'a, I, S: LogSource> Pass<'a, I, S> {
         let undo_ns = self.undo_ns.into_inner();
         let undo = std::time::Duration::from_nanos(undo_ns);
         (stats, undo.as_secs_f64())
-    }
-
-    /// Tells the supplied players that read a merged log beside the mergers which life comes next.
-    pub(crate) fn enter_merged_life(&self, stream: usize, life: Incarnation) -> Result<()> {
-        match &self.streams[stream] {
-            StreamPlayer::Merged(supplied) => supplied.lock().enter(life),
-            StreamPlayer::Group
-            | StreamPlayer::GroupInOrder(_)
-            | StreamPlayer::Fate(_)
-            | StreamPlayer::TwoPass(_)
-            | StreamPlayer::Supplied(_) => unreachable!("a stream of a merged log"),
-        }
     }
 }
 

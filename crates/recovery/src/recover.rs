@@ -1,9 +1,8 @@
-//! (image, log, target) → state.
+//! (image, log) → pages.
 //!
-//! [`recover`] uses neither the anchor nor files. It loads an [`Image`] and plays a [`LogSource`] up to a
-//! [`Target`], with the player of a method's row and the supplied players. A restart calls it with the
-//! image and the log that the anchor names and closes the incarnation afterwards; a restore to a point in
-//! time or a replica would call it with another source or target.
+//! [`recover`] uses neither the anchor nor files. It loads an [`Image`] and plays the page records of a
+//! [`LogSource`] to its end. A restart calls it with the image and the log that the anchor names. The other owners of
+//! records follow, and the restart closes the incarnation afterwards.
 
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use crate::replay::Replay;
 use crate::schedule;
 use crate::source::LogSource;
 
-pub use crate::means::{Means, Target};
+pub use crate::means::Means;
 pub use crate::stats::ReplayStats;
 
 /// What a recovery leaves.
@@ -37,19 +36,13 @@ pub struct State {
     pub undo_seconds: f64,
 }
 
-/// Recovers the state that an image and a log hold at a target.
+/// Recovers the pages that an image and a log hold.
 ///
 /// # Errors
-/// Those of the image, the log and the players; [`perdura_base::Error::Usage`] if one pass over the log cannot serve
-/// all players.
-pub fn recover<I: Image, S: LogSource>(
-    image: &I,
-    log: &S,
-    target: Target,
-    means: &Means<'_>,
-) -> Result<State> {
+/// Those of the image, the log and the player.
+pub fn recover<I: Image, S: LogSource>(image: &I, log: &S, means: &Means<'_>) -> Result<State> {
     let heap = Arc::new(Heap::new(means.geometry, Arc::clone(means.memory)));
-    let replay = Replay::new(&heap, image, log, target, means)?;
+    let replay = Replay::new(&heap, image, log, means);
     let busy = schedule::run(&replay, means.schedule, means.clock)?;
     let attempt = replay.finish();
     Ok(State {

@@ -19,10 +19,9 @@ use crate::base::Image;
 use crate::component::Component;
 use crate::indexing::{Indexer, Tables};
 use crate::judge::{Group, InLife, InOrder, Passed, Play, Scene, StreamPlayer};
-use crate::means::{Means, Target};
+use crate::means::Means;
 use crate::merge::merge;
 use crate::pass::{Pass, SharedUnit};
-use crate::player::IndexNeed;
 use crate::route::{Route, foreign};
 use crate::source::{Frames, LogSource, Raw};
 use crate::stats::ReplayStats;
@@ -35,7 +34,7 @@ struct Decided {
     /// Units of each part.
     units: Vec<usize>,
     /// The last epoch that the state has.
-    target: Epoch,
+    epoch: Epoch,
     /// The highest checkpoint epoch seen.
     ckpt_max: CkptEpoch,
 }
@@ -43,7 +42,6 @@ struct Decided {
 /// One attempt at loading the image and playing the log.
 pub(crate) struct Replay<'a, I, S> {
     pass: Pass<'a, I, S>,
-    target: Target,
     component: Component,
     indexer: Option<Indexer<'a>>,
     decided: OnceLock<Decided>,
@@ -63,25 +61,15 @@ pub(crate) struct Attempt {
 }
 
 impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
-    /// An attempt that has not begun.
-    ///
-    /// # Errors
-    /// Those of [`Pass::begin`].
-    pub fn new(
-        heap: &'a Arc<Heap>,
-        image: &'a I,
-        log: &'a S,
-        target: Target,
-        means: &'a Means<'a>,
-    ) -> Result<Self> {
-        Ok(Replay {
-            pass: Pass::begin(heap, image, log, means)?,
+    /// Makes an attempt that has not begun.
+    pub fn new(heap: &'a Arc<Heap>, image: &'a I, log: &'a S, means: &'a Means<'a>) -> Self {
+        Replay {
+            pass: Pass::begin(heap, image, log, means),
             component: Component::Heap(Arc::clone(heap)),
             indexer: means.indexing.map(Indexer::new),
-            target,
             decided: OnceLock::new(),
             damaged: AtomicU64::new(0),
-        })
+        }
     }
 
     fn decided(&self) -> &Decided {
@@ -113,9 +101,8 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
         let threads = self.pass.means.schedule.threads;
         let mut losers = Vec::new();
         for (part, player) in self.pass.streams.iter().enumerate() {
-            losers.extend(player.finish()?.into_iter().map(|lost| (part, lost)));
+            losers.extend(player.finish().into_iter().map(|lost| (part, lost)));
         }
-        self.pass.players.finish()?;
         let since = self.pass.means.clock.mono_ns();
         let units = &self.decided().units;
         assert!(
@@ -137,8 +124,7 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
         Ok(())
     }
 
-    /// Hands a unit's frames to the method's player and, by kind, to the supplied ones. If there are
-    /// any of these, the caller takes the units of a stream in order.
+    /// Hands a unit's frames to the player of page records.
     #[inline]
     fn take_frames<'r, P: Play>(
         &self,
@@ -149,15 +135,14 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
         let scene = Scene {
             geometry: self.pass.heap.geometry(),
             image: self.pass.image,
-            target: self.decided().target,
+            target: self.decided().epoch,
             unit,
         };
         let mut passed = Passed::default();
-        let players = &self.pass.players;
-        opened.for_each(players.direction(), |frame, origin| {
-            match players.route(frame.kind) {
-                Some(Route::Method) => player.frame(&scene, frame, origin, &mut passed),
-                Some(Route::Supplied(number)) => players.play_supplied(number, frame, origin),
+        let routes = &self.pass.routes;
+        opened.for_each(routes.records.direction(), |frame, origin| {
+            match routes.of(frame.kind) {
+                Some(Route::Records) => player.frame(&scene, frame, origin, &mut passed),
                 Some(Route::Later) => Ok(()),
                 None => Err(foreign(frame, origin)),
             }
@@ -179,7 +164,7 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
     ) -> Result<()> {
         let opened = unit.open()?;
         let mut player = player.lock();
-        player.enter(unit.life)?;
+        player.enter(unit.life);
         let passed = self.take_frames(&mut player.player, unit.number, opened)?;
         drop(player);
         prepared();
@@ -230,12 +215,11 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
             "an end of every part"
         );
         self.pass.image.check_end(end.epoch)?;
-        let target = self.target.within(&end)?;
         self.pass.means.progress.add_total(end.bytes);
         let units = end.units.clone();
         let decided = Decided {
             units: end.units,
-            target,
+            epoch: end.epoch,
             ckpt_max: end.ckpt_max,
         };
         assert!(self.decided.set(decided).is_ok(), "decided once");
@@ -245,7 +229,7 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
     fn read_unit(&self, stream: usize, unit: usize) -> Result<SharedUnit<S>> {
         let units = self.decided().units[stream];
         assert!(unit < units, "unit {unit} of {units} in stream {stream}");
-        let number = match self.pass.players.direction() {
+        let number = match self.pass.routes.records.direction() {
             Direction::Forward => unit,
             Direction::Backward => units - 1 - unit,
         };
@@ -258,7 +242,7 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
     }
 
     fn mergers(&self, threads: usize) -> usize {
-        self.pass.players.method().mergers(threads)
+        self.pass.routes.records.mergers(threads)
     }
 
     fn play_unit(
@@ -267,11 +251,6 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
         unit: &SharedUnit<S>,
         prepared: &mut dyn FnMut(),
     ) -> Result<()> {
-        if self.indexes_first() && self.is_void() {
-            // Pages that the indexes would be built from are missing.
-            prepared();
-            return Ok(());
-        }
         match &self.pass.streams[stream] {
             StreamPlayer::Group => {
                 // Nothing is learned on the way, so nothing waits.
@@ -280,9 +259,7 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
             }
             StreamPlayer::Fate(player) => self.play_in_order(player, unit, prepared),
             StreamPlayer::TwoPass(player) => self.play_in_order(player, unit, prepared),
-            StreamPlayer::GroupInOrder(player) => self.play_in_order(player, unit, prepared),
-            StreamPlayer::Supplied(player) => self.play_in_order(player, unit, prepared),
-            StreamPlayer::Merged(_) => unreachable!("the units of a merged log go to the mergers"),
+            StreamPlayer::Merged => unreachable!("the units of a merged log go to the mergers"),
         }
     }
 
@@ -300,13 +277,6 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
             return Ok(());
         }
         self.finish_players()
-    }
-
-    fn indexes_first(&self) -> bool {
-        match self.pass.players.indexes() {
-            IndexNeed::AfterLog => false,
-            IndexNeed::BeforeLog => true,
-        }
     }
 
     fn sidecars(&self) -> usize {

@@ -8,8 +8,11 @@ use std::time::Duration;
 use perdura_base::moment::moment;
 use serde::Serialize;
 
-use crate::ordered::Divergences;
-use crate::tree::TreeReport;
+use crate::divergence::Divergences;
+
+mod tree;
+
+pub use tree::TreeReport;
 
 /// The phases, in order.
 pub const PHASES: [&str; 5] = ["start", "load", "index", "replay", "done"];

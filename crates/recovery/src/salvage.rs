@@ -29,11 +29,11 @@ use crate::disks::Disks;
 use crate::found::open_versioned_anchor;
 use crate::image::{Directory, Places, pages_path};
 use crate::mended::MendedLog;
-use crate::ordered::{OrderedPlayer, Second, second_pass};
+use crate::options::RestartMode;
+use crate::ordered::OrderedPlayer;
+use crate::owner::{Loaded, OWNERS, RestartRun};
 use crate::report::RestartReport;
-use crate::restart::{
-    Catalog, Loaded, NewDatabase, RestartOptions, Restarted, Tolerance, create, load, restart,
-};
+use crate::restart::{Catalog, NewDatabase, RestartOptions, Restarted, create, restart};
 use crate::resume::{LogMemory, flush_all, resume};
 use crate::window::ExecutorWindow;
 
@@ -125,7 +125,7 @@ pub fn salvage(
     is_usable: &dyn Fn(&Catalog) -> bool,
     players: &dyn Fn() -> Option<Arc<dyn OrderedPlayer>>,
 ) -> Result<Condition> {
-    assert!(options.dry_run, "salvage changes nothing");
+    assert!(!options.mode.changes_disks(), "salvage changes nothing");
     let refused = match restart(options) {
         Ok(Some(_)) => return Ok(Condition::Whole),
         Ok(None) => {
@@ -140,23 +140,9 @@ pub fn salvage(
     if !anchor.scheme.has_tables() {
         return Err(refused);
     }
-    let mut mended = RestartOptions {
-        archived: options.archived.clone(),
-        disks: Disks {
-            logs: (0u8..)
-                .map(StreamId)
-                .zip(&options.disks.logs)
-                .map(|(stream, disk)| MendedLog::open(disk, &anchor, stream))
-                .collect::<Result<_>>()?,
-            ..options.disks.clone()
-        },
-        clock: Arc::clone(&options.clock),
-        memory: Arc::clone(&options.memory),
-        progress: Arc::clone(&options.progress),
-        ordered: options.ordered.clone(),
-        catalog: Arc::clone(&options.catalog),
-        ..*options
-    };
+    let logs = (0u8..).map(StreamId).zip(&options.disks.logs);
+    let logs = logs.map(|(stream, disk)| MendedLog::open(disk, &anchor, stream));
+    let mut mended = salvaging(options, logs.collect::<Result<_>>()?);
     for plan in plans(&mended.disks.logs, &anchor)? {
         mended.ordered = players();
         match carry_out(&mended, &anchor, plan, &refused.to_string()) {
@@ -179,7 +165,7 @@ pub fn salvage(
 /// # Errors
 /// As a restart; [`Error::Usage`] if there is no database, or one without tables.
 pub fn whole(options: &RestartOptions<'_>) -> Result<Salvaged> {
-    assert!(options.dry_run, "salvage changes nothing");
+    assert!(!options.mode.changes_disks(), "salvage changes nothing");
     let anchor = match open_versioned_anchor(options.disks.data.as_ref())? {
         Some((_, anchor, _)) if anchor.scheme.has_tables() => anchor,
         Some(_) | None => {
@@ -195,12 +181,31 @@ pub fn whole(options: &RestartOptions<'_>) -> Result<Salvaged> {
         log: Vec::new(),
         intact_us: anchor.vouched.wall_us,
     };
-    let salvaged = carry_out(options, &anchor, plan, "no")?;
+    let options = salvaging(options, options.disks.logs.clone());
+    let salvaged = carry_out(&options, &anchor, plan, "no")?;
     assert!(
         salvaged.missing.pages.is_empty(),
         "a database that opens has all its pages"
     );
     Ok(salvaged)
+}
+
+/// Returns the options of a salvage with these logs.
+fn salvaging<'a>(options: &RestartOptions<'a>, logs: Vec<Arc<dyn Disk>>) -> RestartOptions<'a> {
+    RestartOptions {
+        mode: RestartMode::Salvage,
+        archived: options.archived.clone(),
+        disks: Disks {
+            logs,
+            ..options.disks.clone()
+        },
+        clock: Arc::clone(&options.clock),
+        memory: Arc::clone(&options.memory),
+        progress: Arc::clone(&options.progress),
+        ordered: options.ordered.clone(),
+        catalog: Arc::clone(&options.catalog),
+        ..*options
+    }
 }
 
 /// One way to a state: an anchor as it would be had the database ended there.
@@ -424,51 +429,20 @@ fn carry_out(
     plan: Plan,
     refused: &str,
 ) -> Result<Salvaged> {
-    let tolerance = Tolerance::LostPages;
     let without_log;
     let options = if plan.image_alone {
-        without_log = RestartOptions {
-            archived: options.archived.clone(),
-            disks: Disks {
-                logs: options.disks.logs.iter().map(MendedLog::empty).collect(),
-                ..options.disks.clone()
-            },
-            clock: Arc::clone(&options.clock),
-            memory: Arc::clone(&options.memory),
-            progress: Arc::clone(&options.progress),
-            ordered: options.ordered.clone(),
-            catalog: Arc::clone(&options.catalog),
-            ..*options
-        };
+        let logs = options.disks.logs.iter().map(MendedLog::empty);
+        without_log = salvaging(options, logs.collect());
         &without_log
     } else {
         options
     };
-    let Loaded {
-        image,
-        mut log,
-        state,
-    } = load(options, &plan.anchor, tolerance)?;
+    let mut redo = RestartRun::new(options, &plan.anchor, None, RestartReport::default());
+    redo.check()?;
+    OWNERS.iter().try_for_each(|owner| owner.redo(&mut redo))?;
+    let loaded = redo.loaded.expect("the pages were loaded");
+    let Loaded { image, log, state } = loaded;
     let (heap, tables) = (state.heap, state.tables);
-    if !image.lost.is_empty() && log.ordered.iter().any(|units| !units.is_empty()) {
-        return Err(Error::corrupt(
-            options.disks.data.name(),
-            0,
-            "all pages of the image under the ordered frames of the log",
-            format!("{} pages lost", image.lost.len()),
-            "What the frames change may be in them.",
-        ));
-    }
-    let second = Second {
-        options,
-        families: anchor.families,
-        k: image.k,
-        pseq: image.pseq().to_vec(),
-        heap: &heap,
-        catalog: &tables.catalog,
-        target: log.cut.durable,
-    };
-    second_pass(&second, &mut log)?;
     let cut = log.cut;
     // The anchor of the plan has given up images whose numbers were used all the same.
     heap.set_ckpt_epoch(heap.ckpt_epoch().max(ckpt_floor(anchor, &image)));

@@ -26,7 +26,6 @@ struct Runner<'a, W: Work> {
     edges: Edges,
     pile_share: u64,
     mergers: usize,
-    indexes_first: bool,
     clock: &'a dyn Clock,
     state: Mutex<ScheduleState<W::Part, W::Unit>>,
     changed: Condvar,
@@ -118,7 +117,6 @@ impl<'a, W: Work> Runner<'a, W> {
             edges: schedule.level.edges(),
             pile_share: schedule.pile_bytes / to_u64(work.streams().max(1)),
             mergers,
-            indexes_first: work.indexes_first(),
             clock,
             state: Mutex::new(ScheduleState {
                 parts_left: disks.iter().map(|disk: &DiskState<_>| disk.parts).sum(),
@@ -358,8 +356,7 @@ impl<'a, W: Work> Runner<'a, W> {
         state: &mut ScheduleState<W::Part, W::Unit>,
         pick: u64,
     ) -> Option<Job<W::Part, W::Unit>> {
-        let loaded = state.parts_left == 0 || !self.edges.log_play_waits;
-        let may_play = loaded && (!self.indexes_first || state.indexes == Indexes::Done);
+        let may_play = state.parts_left == 0 || !self.edges.log_play_waits;
         if !may_play || state.decided != Decided::Yes {
             return None;
         }
@@ -388,14 +385,12 @@ impl<'a, W: Work> Runner<'a, W> {
         &self,
         state: &mut ScheduleState<W::Part, W::Unit>,
     ) -> Option<Job<W::Part, W::Unit>> {
-        let is_indexed = state.indexes == Indexes::Done;
-        let may_end = self.is_played(state) && (is_indexed || !self.indexes_first);
-        if state.log_end == Ending::No && may_end {
+        if state.log_end == Ending::No && self.is_played(state) {
             state.log_end = Ending::Running;
             return Some(Job::EndLog);
         }
         let loaded = state.parts_left == 0 && state.decided == Decided::Yes;
-        let may_begin = loaded && (self.indexes_first || state.log_end == Ending::Yes);
+        let may_begin = loaded && state.log_end == Ending::Yes;
         state.take_index(may_begin)
     }
 
@@ -436,7 +431,7 @@ impl<'a, W: Work> Runner<'a, W> {
                 state.indexes = Indexes::Building { count, next, left };
             }),
             Job::BuildIndex(number) => self.update(self.work.build_index(number), |state, ()| {
-                state.end_index(self.indexes_first);
+                state.end_index();
             }),
             Job::EndIndexes => self.update(self.work.end_indexes(), |state, ()| {
                 state.indexes = Indexes::Done;

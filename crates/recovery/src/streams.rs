@@ -7,9 +7,10 @@ use parking_lot::Mutex;
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Pos, Result, StreamId};
 use perdura_device::Disk;
-use perdura_wal::{Check, Cut, Holds, RawUnit, StreamScan, scan_stream};
+use perdura_wal::{Check, Cut, RawUnit, StreamScan, scan_stream};
 
 use crate::anchor::Anchor;
+use crate::claims::Claims;
 use crate::source::{LogEnd, LogSource};
 
 /// About how many bytes of log make a unit: it is checked, decoded and applied while it is in the
@@ -22,6 +23,7 @@ pub struct Streams<'a> {
     anchor: &'a Anchor,
     from: &'a [Pos],
     accept_loss: bool,
+    later: Claims,
     scanned: Mutex<Vec<StreamScan>>,
     decided: OnceLock<Decided>,
 }
@@ -36,8 +38,6 @@ pub struct Decided {
     pub void_blocks: u64,
     /// Each stream's units as ranges of its blocks, oldest first.
     units: Vec<Vec<Range<usize>>>,
-    /// As `units`, those that hold ordered frames: the second pass reads them.
-    pub(crate) ordered: Vec<Vec<Range<usize>>>,
     /// What a seeded bug keeps of the void blocks.
     #[cfg(feature = "flaws")]
     pub(crate) void_tail: Vec<Vec<perdura_wal::BlockRef>>,
@@ -53,6 +53,7 @@ impl<'a> Streams<'a> {
             anchor,
             from,
             accept_loss: false,
+            later: Claims::default(),
             scanned: Mutex::new(Vec::new()),
             decided: OnceLock::new(),
         }
@@ -65,6 +66,12 @@ impl<'a> Streams<'a> {
             accept_loss,
             ..self
         }
+    }
+
+    /// Leaves units that hold these frames alone to later passes.
+    #[must_use]
+    pub fn leaving(self, later: Claims) -> Streams<'a> {
+        Streams { later, ..self }
     }
 
     /// What the scans found.
@@ -121,22 +128,10 @@ impl LogSource for Streams<'_> {
                 scan.stream
             );
         }
-        let mut ordered = Vec::new();
+        // Units of which other owners claim everything are read in their passes.
+        let later = self.later;
         for (scan, units) in scans.iter().zip(&mut units) {
-            let held = |unit: &Range<usize>| scan.holds(unit).ordered;
-            ordered.push(units.iter().filter(|unit| held(unit)).cloned().collect());
-            // Frames that the anchor does not declare are refused by the pass that reads them.
-            let has_tree = self.anchor.tree.is_some();
-            let has_ordered = !self.anchor.families.is_empty();
-            units.retain(|unit| {
-                let Holds {
-                    ordered,
-                    operations,
-                    tree,
-                    others,
-                } = scan.holds(unit);
-                others || ordered && !has_ordered || (operations || tree) && !has_tree
-            });
+            units.retain(|unit| !later.cover(scan.holds(unit)));
         }
         let body_bytes = |(scan, units): (&StreamScan, &Vec<Range<usize>>)| {
             let blocks = units.iter().flat_map(|unit| &scan.blocks[unit.clone()]);
@@ -154,7 +149,6 @@ impl LogSource for Streams<'_> {
             cut,
             void_blocks,
             units,
-            ordered,
             #[cfg(feature = "flaws")]
             void_tail,
         };

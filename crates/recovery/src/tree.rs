@@ -14,7 +14,6 @@
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`section`] | what the anchor says of a tree |
 //! | `log` | the numbered frames of all streams, in the order of their numbers |
 //! | [`play`] | the tables of dirty pages as rows: how the methods differ |
 //! | [`losers`] | the transactions that are open at the log's end |
@@ -35,7 +34,6 @@ pub mod checkpoint;
 mod log;
 pub mod losers;
 pub mod play;
-pub mod section;
 pub mod writer;
 
 use std::sync::Arc;
@@ -46,7 +44,7 @@ use perdura_device::{Access, Clock};
 use perdura_page::operation::{self, Malformed, OperationFrame};
 use perdura_page::tree_record::TreeRecord;
 use perdura_tree::contract::{Answer, Operation, insist};
-use perdura_tree::dirty_pages::{DirtyPages, Skip};
+use perdura_tree::dirty_pages::DirtyPages;
 use perdura_tree::file::{DOUBLE, PAGES, PageFile, Shape};
 use perdura_tree::monitor::{Limits, Monitor, Tells};
 use perdura_tree::read_ahead::ReadAhead;
@@ -55,25 +53,23 @@ use perdura_tree::redo::Redone;
 use perdura_tree::tree::Tree;
 use perdura_wal::anchor::ANCHOR_PATH;
 use perdura_wal::{FrameKind, Origin, Scheme};
-use serde::Serialize;
 
 use crate::anchor::Anchor;
 use crate::found::is_missing;
 use crate::options::RestartOptions;
+use crate::player::{Ahead, TreePlay};
+use crate::report::TreeReport;
 use crate::route::{WRITERS_BUG, refuse};
+use crate::sections::tree::{TREE_DIR, TreeAnchor};
 use crate::streams::Decided;
 
 use ahead::Operations;
 use log::{Numbered, NumberedLog, Wanted};
 use losers::{Loser, OpenTxns};
-use play::{Ahead, Analysis, Redo, TreePlay};
-use section::TreeAnchor;
+use play::{Analysis, Redo};
 
 /// Notes of a life begin at its number shifted by this: none is used twice, and a restart need not search for the highest.
 const NOTE_SHIFT: u32 = 40;
-
-/// The tree's folder on the data disk.
-pub const TREE_DIR: &str = "tree";
 
 /// What a tree's restart works with.
 #[derive(Debug, Clone, Copy)]
@@ -98,53 +94,6 @@ pub struct RestartedTree {
     pub tree: Arc<Tree>,
     /// The transactions that are to be taken back.
     pub losers: Vec<Loser>,
-}
-
-/// What the tree's part of a restart did.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct TreeReport {
-    /// The redo start.
-    pub redo_start: u64,
-    /// Leaves read.
-    pub data_pages_fetched: u64,
-    /// Pages read that lead to others.
-    pub index_pages_fetched: u64,
-    /// Of all these, those that were read before redo wanted them.
-    pub pages_read_ahead: u64,
-    /// The reads that took.
-    pub reads_ahead: u64,
-    /// Times that redo waited for a leaf.
-    pub data_stalls: u64,
-    /// Times that it waited for another page.
-    pub index_stalls: u64,
-    /// Pages written to make room.
-    pub pages_written: u64,
-    /// Pages in memory.
-    pub frames: usize,
-    /// Pages of the table of dirty pages.
-    pub dirty_pages: usize,
-    /// Operations behind the redo start.
-    pub operations: u64,
-    /// Of these, those that were redone.
-    pub applied: u64,
-    /// Those whose page the table did not have.
-    pub skipped_clean: u64,
-    /// Those whose page became dirty later.
-    pub skipped_early: u64,
-    /// Those that their page had.
-    pub had: u64,
-    /// Those whose row has moved to another page with all that is older.
-    pub moved: u64,
-    /// Transactions that are to be taken back.
-    pub losers: u64,
-    /// Making the log and the pages durable and whole.
-    pub repair_seconds: f64,
-    /// Analysis, and the redo of changes of structure.
-    pub analysis_seconds: f64,
-    /// The redo of operations.
-    pub redo_seconds: f64,
-    /// Of that, loading the pages that lead to others.
-    pub index_seconds: f64,
 }
 
 /// The tree's part of one restart.
@@ -340,7 +289,7 @@ impl Part<'_> {
         let mut rebuilt = Rebuilt::default();
         let mut log = NumberedLog::new(&self.log.scans, wanted, rssp);
         while let Some(frame) = log.next()? {
-            if frame.kind == FrameKind::Operations {
+            if frame.head.kind == FrameKind::Operations {
                 analysis.operations(&operations_of(&frame)?, rssp);
                 continue;
             }
@@ -389,7 +338,7 @@ impl Part<'_> {
             let operations = operations_of(&frame)?;
             for (act, gsn) in operations.acts.iter().zip(operations.first.0..) {
                 let gsn = Gsn(gsn);
-                open.note(act, gsn, &frame.origin);
+                open.note(act, gsn, &frame.head.origin);
                 let Some(row) = act.1.row().filter(|_| gsn > self.tree.rssp) else {
                     continue;
                 };
@@ -411,27 +360,14 @@ impl Part<'_> {
     }
 }
 
-impl TreeReport {
-    fn note(&mut self, redone: Redone) {
-        self.operations += 1;
-        let counter = match redone {
-            Redone::Applied => &mut self.applied,
-            Redone::Skipped(Skip::Clean) => &mut self.skipped_clean,
-            Redone::Skipped(Skip::BeforeRLsn) => &mut self.skipped_early,
-            Redone::Had => &mut self.had,
-            Redone::Moved => &mut self.moved,
-        };
-        *counter += 1;
-    }
-}
-
 fn record_of(frame: &Numbered) -> Result<(Gsn, TreeRecord)> {
     TreeRecord::decode(frame.payload())
-        .map_err(|why| malformed("a record of the tree", why, &frame.origin))
+        .map_err(|why| malformed("a record of the tree", why, &frame.head.origin))
 }
 
 fn operations_of(frame: &Numbered) -> Result<OperationFrame<'_>> {
-    operation::decode(frame.payload()).map_err(|why| malformed("operations", why, &frame.origin))
+    operation::decode(frame.payload())
+        .map_err(|why| malformed("operations", why, &frame.head.origin))
 }
 
 /// The error for a frame whose payload cannot be read.

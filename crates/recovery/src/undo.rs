@@ -45,13 +45,13 @@ pub(crate) fn undo_losers<I: Image, S: LogSource>(
         let unit = pass.log.read(part, number)?.open()?;
         let mut batch = Batch::<SlotChange<'_>>::new();
         unit.for_each(Direction::Backward, |frame, origin| {
-            match (pass.players.route(frame.kind), frame.kind.role()) {
-                (Some(Route::Method), Role::Records) => {}
+            match (pass.routes.of(frame.kind), frame.kind.role()) {
+                (Some(Route::Records), Role::Records) => {}
                 (
-                    Some(Route::Method),
+                    Some(Route::Records),
                     Role::BeginMark | Role::EndMark | Role::Log | Role::Ordered | Role::Numbered,
                 )
-                | (Some(Route::Supplied(_) | Route::Later), _) => return Ok(()),
+                | (Some(Route::Later), _) => return Ok(()),
                 (None, _) => return Err(foreign(frame, origin)),
             }
             let update = match txn_record(frame.payload, origin)? {

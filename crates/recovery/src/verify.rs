@@ -153,7 +153,7 @@ pub fn verify_by(
     restart: &dyn Fn() -> Result<Option<Restarted>>,
     describe: &dyn Fn(&Restarted) -> Result<(u64, String)>,
 ) -> Result<Option<Verified>> {
-    assert!(options.dry_run, "verify changes nothing");
+    assert!(!options.mode.changes_disks(), "verify changes nothing");
     let Some((_, anchor, notes)) = find(options.disks.data.as_ref(), &options.disks.logs)? else {
         return Ok(None);
     };

@@ -72,8 +72,6 @@ pub trait Work: Sync {
     /// Any ends the restart.
     fn end_log(&self) -> Result<()>;
 
-    /// Whether LP needs the indexes: then they are built from the image alone, before it.
-    fn indexes_first(&self) -> bool;
     /// Sidecars to be read; it need not have happened when an index is built.
     fn sidecars(&self) -> usize;
     /// Reads one of them.

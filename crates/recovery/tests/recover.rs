@@ -5,7 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use perdura_base::{
     CkptEpoch, Epoch, Incarnation, PageId, PartitionSet, Result, StreamId, Useq, Uuid,
 };
@@ -15,16 +14,17 @@ use perdura_page::diff::FragmentWriter;
 use perdura_page::record::{RecordHead, encode_group_head, encode_record_head};
 use perdura_recovery::Disks;
 use perdura_recovery::base::{Base, Image};
+use perdura_recovery::claims::Claims;
 use perdura_recovery::plan::plan_image;
-use perdura_recovery::player::Supplied;
-use perdura_recovery::recover::{Means, State, Target, recover};
+use perdura_recovery::player::PagePlayer;
+use perdura_recovery::recover::{Means, State, recover};
 use perdura_recovery::rule::ImageKind;
 use perdura_recovery::source::{Frames, LogEnd, LogSource, Raw};
 use perdura_recovery::streams::Streams;
 use perdura_recovery::window::ExecutorWindow;
 use perdura_recovery::{
-    Families, Level, LogMemory, METHODS, Method, NewDatabase, Player, Progress, RestartOptions,
-    Schedule, create, flush_all, read_anchor, restart, resume,
+    Level, LogMemory, METHODS, NewDatabase, Progress, RestartOptions, Schedule, create, flush_all,
+    read_anchor, restart, resume,
 };
 use perdura_wal::{Direction, Frame, FrameKind, Origin, Rung, Scheme, SegmentSizes};
 
@@ -147,14 +147,6 @@ struct Copies {
 }
 
 impl Copies {
-    fn of(heap: &Heap, kind: ImageKind, rests_on: Epoch) -> Copies {
-        Copies {
-            pages: pages(heap).into_iter().collect(),
-            base: Base::new(kind, Vec::new()),
-            rests_on,
-        }
-    }
-
     fn none() -> Copies {
         Copies {
             pages: Vec::new(),
@@ -221,11 +213,6 @@ struct Machine {
 impl Machine {
     /// A database with some epochs of random changes, in two lives.
     fn new(seed: u64) -> Machine {
-        Machine::with_records(seed, 0)
-    }
-
-    /// One whose log also has this many records of another kind in each epoch.
-    fn with_records(seed: u64, records: u32) -> Machine {
         let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
         let disks = Disks::on_one(disk, usize::from(STREAMS));
         let machine = Machine { disks };
@@ -241,24 +228,18 @@ impl Machine {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut useq = [0; PAGES as usize];
         for _ in 0..2 {
-            machine.live(&mut rng, &mut useq, records);
+            machine.live(&mut rng, &mut useq);
         }
         machine
     }
 
-    /// A life of the database. Its pages are no pages of rows: they are never indexed, because a
-    /// player that passes everything over restarts this log.
-    fn live(&self, rng: &mut fastrand::Rng, useq: &mut [u32], records: u32) {
-        let passes_over = Method {
-            name: "nothing",
-            schemes: &[Scheme::Differential],
-            player: Player::Supplied(Arc::new(Deaf)),
-        };
+    /// A life of the database. Its pages have no class, so no index has their rows.
+    fn live(&self, rng: &mut fastrand::Rng, useq: &mut [u32]) {
         let options = RestartOptions::of_records(
             self.disks.clone(),
             Arc::new(ManualClock::at(1)),
             Schedule::inline(Level::Two, 0),
-            &passes_over,
+            &METHODS[0],
         );
         let restarted = restart(&options).unwrap().unwrap();
         let memory = LogMemory {
@@ -279,34 +260,19 @@ impl Machine {
                 let stream = StreamId(rng.u8(0..STREAMS));
                 wal.append(stream, FrameKind::Group, &payload, &parts, CkptEpoch(0));
             }
-            for _ in 0..records {
-                let (stream, payload) = (StreamId(rng.u8(0..STREAMS)), rng.u64(..).to_le_bytes());
-                let none = PartitionSet::empty();
-                wal.append(stream, FrameKind::Record, &payload, &none, CkptEpoch(0));
-            }
             flush_all(&wal).unwrap();
         }
         assert!(wal.durable(Rung::Disk) > Epoch(0));
     }
 
     /// What the streams hold, by the product's own source.
-    fn by_streams(&self, target: Target, schedule: Schedule) -> Result<State> {
-        self.by_streams_beside(target, schedule, &METHODS[0], &[])
-    }
-
-    fn by_streams_beside(
-        &self,
-        target: Target,
-        schedule: Schedule,
-        method: &Method,
-        supplied: &[Arc<dyn Supplied>],
-    ) -> Result<State> {
+    fn by_streams(&self, schedule: Schedule) -> Result<State> {
         let anchor = read_anchor(self.disks.data.as_ref()).unwrap().unwrap();
         let Disks { data, images, .. } = &self.disks;
         let (none, data) = (BTreeSet::new(), data.as_ref());
         let plan = plan_image(&GEOMETRY, data, images, &anchor, &none, &BTreeSet::new()).unwrap();
         let streams = Streams::new(&self.disks.logs, &anchor, &plan.begin);
-        recovered_beside(&plan, &streams, target, schedule, method, supplied)
+        recovered(&plan, &streams, schedule)
     }
 
     /// Every frame of the log that counts, and its durable epoch.
@@ -337,34 +303,6 @@ impl Machine {
     }
 }
 
-/// Passes over all frames, so that the log may hold what is no row.
-#[derive(Debug)]
-struct Deaf;
-
-impl Supplied for Deaf {
-    fn name(&self) -> &'static str {
-        "nothing"
-    }
-
-    fn plays(&self, _: FrameKind) -> bool {
-        true
-    }
-
-    fn begin(&self, _: &Arc<Heap>) {}
-
-    fn frame(&self, _: Frame<'_>, _: Origin) -> Result<()> {
-        Ok(())
-    }
-
-    fn end_of_life(&self, _: StreamId, _: Incarnation) -> Result<()> {
-        Ok(())
-    }
-
-    fn finish(&self) -> Result<()> {
-        Ok(())
-    }
-}
-
 /// A group with one change of a page.
 fn change(rng: &mut fastrand::Rng, page: PageId, useq: Useq) -> Vec<u8> {
     let now: Vec<u8> = (0..40).map(|_| rng.u8(1..)).collect();
@@ -385,37 +323,18 @@ fn change(rng: &mut fastrand::Rng, page: PageId, useq: Useq) -> Vec<u8> {
     group
 }
 
-fn recovered<I: Image, S: LogSource>(
-    image: &I,
-    log: &S,
-    target: Target,
-    schedule: Schedule,
-    method: &Method,
-) -> Result<State> {
-    recovered_beside(image, log, target, schedule, method, &[])
-}
-
-fn recovered_beside<I: Image, S: LogSource>(
-    image: &I,
-    log: &S,
-    target: Target,
-    schedule: Schedule,
-    method: &Method,
-    supplied: &[Arc<dyn Supplied>],
-) -> Result<State> {
+fn recovered<I: Image, S: LogSource>(image: &I, log: &S, schedule: Schedule) -> Result<State> {
     let means = Means {
         geometry: GEOMETRY,
         memory: &Arc::new(MemoryAccount::new(u64::MAX)),
-        method,
-        supplied,
+        records: PagePlayer::Group(Direction::Forward),
+        later: Claims::default(),
         schedule: &schedule,
         clock: &ManualClock::at(1),
         progress: &Progress::default(),
-        ordered: Families::default(),
-        has_tree: false,
         indexing: None,
     };
-    recover(image, log, target, &means)
+    recover(image, log, &means)
 }
 
 /// The frames in another order, in parts of their own; a unit holds frames of one life.
@@ -445,147 +364,11 @@ fn a_log_held_in_memory_in_another_order_recovers_to_the_state_of_the_streams() 
         let mut rng = fastrand::Rng::with_seed(seed);
         let log = archive(kept, end, &mut rng);
         for schedule in schedules() {
-            let ours = machine.by_streams(Target::End, schedule).unwrap();
-            let theirs =
-                recovered(&Copies::none(), &log, Target::End, schedule, &METHODS[0]).unwrap();
+            let ours = machine.by_streams(schedule).unwrap();
+            let theirs = recovered(&Copies::none(), &log, schedule).unwrap();
             assert_eq!(pages(&ours.heap), pages(&theirs.heap), "seed {seed}");
             assert_eq!(ours.stats.applied, theirs.stats.applied);
             assert!(ours.stats.applied > 0);
         }
-    }
-}
-
-#[test]
-fn an_image_of_an_epoch_and_the_log_recover_to_every_target_before_and_behind_it() {
-    for seed in 0..3 {
-        let machine = Machine::new(seed);
-        let (kept, end) = machine.frames();
-        let mut rng = fastrand::Rng::with_seed(seed);
-        let log = archive(kept, end, &mut rng);
-        let schedule = Schedule::inline(Level::Four, seed);
-        let state = |epoch| {
-            let target = Target::Epoch(Epoch(epoch));
-            machine.by_streams(target, schedule).unwrap()
-        };
-        let mut states = BTreeSet::new();
-        for cut in 0..=end.0 {
-            let image = Copies::of(&state(cut).heap, ImageKind::Cut(Epoch(cut)), Epoch(cut));
-            for target in 0..=end.0 {
-                let found = recovered(
-                    &image,
-                    &log,
-                    Target::Epoch(Epoch(target)),
-                    schedule,
-                    &METHODS[0],
-                )
-                .unwrap();
-                let found = nonzero(&found.heap);
-                assert_eq!(found, nonzero(&state(target).heap), "cut {cut} to {target}");
-                states.insert(found);
-            }
-        }
-        assert!(states.len() > 6, "the targets are different states");
-    }
-}
-
-/// Pages that hold something: one that every change was taken out of is as good as one never made.
-fn nonzero(heap: &Heap) -> BTreeMap<PageId, Vec<u8>> {
-    let mut pages = pages(heap);
-    pages.retain(|_, bytes| bytes.iter().any(|byte| *byte != 0));
-    pages
-}
-
-#[test]
-fn a_target_behind_the_end_of_the_log_is_refused() {
-    let machine = Machine::new(1);
-    let (_, end) = machine.frames();
-    let behind = Target::Epoch(Epoch(end.0 + 1));
-    let refused = machine.by_streams(behind, Schedule::inline(Level::One, 0));
-    let why = refused.map(drop).unwrap_err().to_string();
-    assert!(why.contains("the log ends with epoch"), "{why}");
-}
-
-/// What a player of another kind of record was called with.
-#[derive(Debug, Default)]
-struct Notes {
-    frames: Mutex<Vec<(FrameKind, Origin, Vec<u8>)>>,
-    lives: Mutex<Vec<(StreamId, Incarnation)>>,
-}
-
-impl Supplied for Notes {
-    fn name(&self) -> &'static str {
-        "notes"
-    }
-
-    fn plays(&self, kind: FrameKind) -> bool {
-        kind == FrameKind::Record
-    }
-
-    fn begin(&self, _: &Arc<Heap>) {
-        self.frames.lock().clear();
-        self.lives.lock().clear();
-    }
-
-    fn frame(&self, frame: Frame<'_>, origin: Origin) -> Result<()> {
-        let end = (origin.stream, origin.life);
-        assert!(
-            !self.lives.lock().contains(&end),
-            "{origin:?} after its life"
-        );
-        let noted = (frame.kind, origin, frame.payload.to_vec());
-        self.frames.lock().push(noted);
-        Ok(())
-    }
-
-    fn end_of_life(&self, stream: StreamId, life: Incarnation) -> Result<()> {
-        self.lives.lock().push((stream, life));
-        Ok(())
-    }
-
-    fn finish(&self) -> Result<()> {
-        assert_eq!(self.lives.lock().len(), 2 * usize::from(STREAMS));
-        Ok(())
-    }
-}
-
-#[test]
-fn a_supplied_player_and_the_heaps_play_one_log_in_one_pass_and_each_has_its_own_frames() {
-    let backward = Method {
-        player: Player::Group(Direction::Backward),
-        ..METHODS[0]
-    };
-    for seed in 0..4 {
-        let machine = Machine::with_records(seed, 3);
-        let (kept, end) = machine.frames();
-        let (records, others): (Vec<_>, Vec<_>) = kept
-            .into_iter()
-            .partition(|frame| frame.kind == FrameKind::Record);
-        assert_eq!(records.len(), 36, "three in each of twelve epochs");
-        let mut rng = fastrand::Rng::with_seed(seed);
-        let heaps_own = archive(others, end, &mut rng);
-        for (schedule, method) in
-            schedules().flat_map(|schedule| [(schedule, &METHODS[0]), (schedule, &backward)])
-        {
-            let notes = Arc::new(Notes::default());
-            let supplied = [Arc::clone(&notes) as Arc<dyn Supplied>];
-            let both = machine
-                .by_streams_beside(Target::End, schedule, method, &supplied)
-                .unwrap();
-            let none = Copies::none();
-            let alone = recovered(&none, &heaps_own, Target::End, schedule, &METHODS[0]).unwrap();
-            assert_eq!(pages(&both.heap), pages(&alone.heap), "seed {seed}");
-            assert_eq!(both.stats.seen, alone.stats.seen);
-            let frames = notes.frames.lock();
-            assert_eq!(frames.len(), records.len(), "each once");
-            for stream in (0..STREAMS).map(StreamId) {
-                let noted = frames.iter().filter(|noted| noted.1.stream == stream);
-                let of_stream = records.iter().filter(|kept| kept.origin.stream == stream);
-                let in_order = of_stream.map(|kept| (kept.kind, kept.origin, &kept.payload));
-                assert!(noted.map(|n| (n.0, n.1, &n.2)).eq(in_order), "{stream}");
-            }
-        }
-        let unplayed = machine.by_streams(Target::End, Schedule::inline(Level::Four, seed));
-        let why = unplayed.map(drop).unwrap_err().to_string();
-        assert!(why.contains("a frame of kind 6"), "{why}");
     }
 }

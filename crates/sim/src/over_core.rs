@@ -12,6 +12,7 @@ use perdura_base::{ImageSlot, PartitionId};
 use perdura_device::{Clock, Disk, SimDisk};
 use perdura_page::digest::bound;
 use perdura_recovery::image::{ImageFile, PageSummer, Places, read_directory};
+use perdura_recovery::player::PagePlayer;
 use perdura_recovery::{
     Anchor, Disks, Level, METHODS, Method, Player, RestartOptions, Schedule, Tail, read_anchor,
     restart,
@@ -27,7 +28,7 @@ use crate::swarm::{draw_schedule, pick};
 
 /// The method with its streams read backwards.
 static BACKWARD: Method = Method {
-    player: Player::Group(Direction::Backward),
+    player: Player::Pages(PagePlayer::Group(Direction::Backward)),
     ..METHODS[0]
 };
 
@@ -57,7 +58,7 @@ pub(crate) fn dry_run_options(
 ) -> RestartOptions<'static> {
     let (disks, clock) = (env.disks.clone(), Arc::clone(&env.clock));
     RestartOptions {
-        dry_run: true,
+        mode: perdura_recovery::RestartMode::Dry,
         catalog: Arc::new(CatalogRows::default()),
         ..RestartOptions::of_records(disks, clock, schedule, method)
     }
@@ -299,7 +300,8 @@ pub(crate) trait OverCore {
             }
             let method = pick(&mut rng, &methods);
             if self.dry_run(before, method, schedule)? != first {
-                let (way, level) = (method.player.direction(), level.number());
+                let way = method.records(Scheme::Differential).direction();
+                let level = level.number();
                 return Err(format!("level {level}, log read {way:?}: other rows"));
             }
         }

@@ -48,6 +48,20 @@ pub enum Role {
 }
 
 impl FrameKind {
+    /// Every kind.
+    pub const ALL: [FrameKind; 10] = [
+        FrameKind::Group,
+        FrameKind::BeginCheckpoint,
+        FrameKind::EndCheckpoint,
+        FrameKind::Restart,
+        FrameKind::Beacon,
+        FrameKind::Record,
+        FrameKind::Effects,
+        FrameKind::Command,
+        FrameKind::Operations,
+        FrameKind::Tree,
+    ];
+
     /// What a frame of this kind is to a reader that replays the log.
     #[must_use]
     pub fn role(self) -> Role {
@@ -81,20 +95,7 @@ impl FrameKind {
     /// The kind of a byte from a file.
     #[must_use]
     pub fn from_code(code: u8) -> Option<FrameKind> {
-        [
-            FrameKind::Group,
-            FrameKind::BeginCheckpoint,
-            FrameKind::EndCheckpoint,
-            FrameKind::Restart,
-            FrameKind::Beacon,
-            FrameKind::Record,
-            FrameKind::Effects,
-            FrameKind::Command,
-            FrameKind::Operations,
-            FrameKind::Tree,
-        ]
-        .into_iter()
-        .find(|kind| kind.code() == code)
+        FrameKind::ALL.into_iter().find(|kind| kind.code() == code)
     }
 }
 

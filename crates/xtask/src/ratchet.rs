@@ -50,10 +50,9 @@ pub fn check(root: &Path, rows: &Rows, found: &[Found]) -> Result<Vec<String>> {
 /// A number of a recorded crate has risen.
 pub fn record(root: &Path, rows: &Rows) -> Result<()> {
     let recorded = load(root)?;
-    let risen = differences(&recorded, rows)
-        .into_iter()
-        .filter(|(folder, _, was, is)| is > was && recorded.contains_key(folder));
-    for (folder, measure, was, is) in risen {
+    let mut risen = differences(&recorded, rows).into_iter();
+    let risen = risen.find(|(folder, _, was, is)| is > was && recorded.contains_key(folder));
+    if let Some((folder, measure, was, is)) = risen {
         let name = measure.name();
         bail!("crates/{folder}: {name} has risen from {was} to {is}; numbers only fall");
     }

@@ -137,7 +137,7 @@ fn make(from: &RestartOptions<'_>, salvaged: Salvaged, to: &Path) -> Result<()> 
         memory: Arc::new(MemoryAccount::new(u64::MAX)),
         progress: Arc::new(Progress::default()),
         ordered: from.ordered.clone(),
-        dry_run: false,
+        mode: perdura_recovery::RestartMode::Real,
         tail: Tail::OnDisk,
         catalog: Arc::clone(&from.catalog),
         ..*from

@@ -31,7 +31,7 @@ fn a_log_whose_end_is_in_nodes_is_checked_as_far_as_the_disks_have_it_and_is_not
 
     let looked_at = |tail: Tail| {
         let options = RestartOptions {
-            dry_run: true,
+            mode: perdura_recovery::RestartMode::Dry,
             tail,
             ..RestartOptions::of_records(
                 Disks::on_one(world.disk.life(), 2),

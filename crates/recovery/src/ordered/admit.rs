@@ -57,10 +57,10 @@ impl Admission {
     pub fn admit(&mut self, entries: Vec<Entry>) -> Result<Admitted> {
         let mut kept = Vec::with_capacity(entries.len());
         for entry in entries {
-            if !wanted(entry.origin.epoch, self.target) {
+            if !wanted(entry.head.origin.epoch, self.target) {
                 continue;
             }
-            self.bytes += entry.bytes();
+            self.bytes += entry.bytes.len();
             if self.is_reflected(&entry)? {
                 self.reflected += 1;
             } else {
@@ -97,7 +97,7 @@ impl Admission {
         for (partition, pseq) in entry.parts() {
             let Some(image) = self.image.get(usize::from(partition.0)) else {
                 return Err(refuse(
-                    &entry.origin,
+                    &entry.head.origin,
                     format!("partitions below {}", self.image.len()),
                     format!("an ordered frame of partition {partition}"),
                     "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
@@ -119,7 +119,7 @@ impl Admission {
             list.push(format!("{pseq} of partition {partition} (image {image})"));
         }
         Err(refuse(
-            &entry.origin,
+            &entry.head.origin,
             "a transaction that the image has in all its partitions, or in none".into(),
             format!(
                 "the image has {}, not {}",
@@ -147,7 +147,7 @@ impl Admission {
             "The same number was given twice: this is a bug in the writer. Keep a copy and report it."
         };
         Err(refuse(
-            &entry.origin,
+            &entry.head.origin,
             format!("transaction {expected} of partition {partition}"),
             format!("its transaction {pseq}"),
             consequence,
@@ -158,7 +158,7 @@ impl Admission {
 /// The error for a frame without a player.
 #[cold]
 fn unplayable(entry: &mut Entry) -> Error {
-    let family = entry.family;
+    let family = entry.head.family;
     entry.with(|frame, origin| {
         let what = match family {
             Family::Effects => "changes of key-addressed tables".to_owned(),

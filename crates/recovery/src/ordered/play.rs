@@ -217,7 +217,7 @@ fn stuck(queues: &Queues) -> Error {
         .map(|(partition, pseq)| format!("{pseq} of partition {partition}"))
         .collect();
     refuse(
-        &entry.origin,
+        &entry.head.origin,
         "transactions whose partitions agree on their order".into(),
         format!(
             "transaction {}, which waits for one that waits for it",

@@ -67,7 +67,7 @@ impl Queues {
     pub fn push(&mut self, admitted: Admitted) {
         let mut numbers = Vec::with_capacity(admitted.entries.len());
         for entry in admitted.entries {
-            self.weight += entry.weight;
+            self.weight += entry.bytes.weight;
             let node = Node {
                 entry: Some(entry),
                 waits: 0,
@@ -142,7 +142,7 @@ impl Queues {
         );
         self.free.push(number);
         self.len -= 1;
-        self.weight -= entry.weight;
+        self.weight -= entry.bytes.weight;
     }
 
     fn leave(&mut self, partition: PartitionId, number: usize) {

@@ -2,7 +2,7 @@
 
 use perdura_base::Pos;
 
-use crate::streams::{Decided, UNIT_BYTES};
+use crate::streams::Decided;
 
 impl Decided {
     /// Makes the void blocks of each stream count. Returns where the streams ended.
@@ -12,10 +12,8 @@ impl Decided {
             return ends;
         }
         let tails = std::mem::take(&mut self.void_tail);
-        for (number, (scan, tail)) in self.scans.iter_mut().zip(tails).enumerate() {
+        for (scan, tail) in self.scans.iter_mut().zip(tails) {
             scan.blocks.extend(tail);
-            let units = scan.units(UNIT_BYTES).into_iter();
-            self.ordered[number] = units.filter(|unit| scan.holds(unit).ordered).collect();
         }
         ends
     }

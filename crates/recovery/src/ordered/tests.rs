@@ -14,7 +14,8 @@ use crate::anchor::read_anchor;
 use crate::disks::Disks;
 use crate::level::{Level, Schedule};
 use crate::method::METHODS;
-use crate::restart::{NewDatabase, Tolerance, create, load, restart};
+use crate::owner::load;
+use crate::restart::{NewDatabase, create, restart};
 use crate::resume::{LogMemory, flush_all, resume};
 use crate::window::ExecutorWindow;
 
@@ -107,7 +108,7 @@ fn played(disk: &Arc<dyn Disk>, pseq: &[u64]) -> Result<Outcome> {
     let player = Arc::new(Recorder::default());
     let options = options(disk, &player);
     let anchor = read_anchor(disk.as_ref())?.expect("it was made");
-    let mut loaded = load(&options, &anchor, Tolerance::None)?;
+    let mut loaded = load(&options, &anchor)?;
     let second = Second {
         k: CkptEpoch(0),
         options: &options,
@@ -117,7 +118,7 @@ fn played(disk: &Arc<dyn Disk>, pseq: &[u64]) -> Result<Outcome> {
         catalog: &loaded.state.tables.catalog,
         target: loaded.log.cut.durable,
     };
-    let report = second_pass(&second, &mut loaded.log)?.expect("commands are declared");
+    let report = second_pass(&second, &mut loaded.log)?;
     let partitions = (0..4).map(PartitionId);
     let numbers = partitions.map(|p| loaded.state.heap.lock(p).pseq());
     let played = player.0.lock().clone();

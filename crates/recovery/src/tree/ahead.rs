@@ -19,7 +19,8 @@ use perdura_wal::FrameKind;
 
 use super::log::{Numbered, NumberedLog};
 use super::operations_of;
-use super::play::{Ahead, Redo};
+use super::play::Redo;
+use crate::player::Ahead;
 
 use crate::threads::start;
 
@@ -105,7 +106,9 @@ impl<'a, 'p> Operations<'a, 'p> {
         let most = if reads_data { FRAMES_AHEAD } else { 1 };
         while self.waiting.len() < most {
             match self.log.next()? {
-                Some(frame) if frame.kind == FrameKind::Operations => self.waiting.push_back(frame),
+                Some(frame) if frame.head.kind == FrameKind::Operations => {
+                    self.waiting.push_back(frame)
+                }
                 Some(_) => {}
                 None => break,
             }

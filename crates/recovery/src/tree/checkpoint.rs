@@ -17,8 +17,8 @@ use perdura_tree::pool::Progress;
 use perdura_tree::tree::Tree;
 use perdura_wal::{Rung, Wal};
 
-use super::section::TreeAnchor;
 use super::writer::TreeWriter;
+use crate::sections::tree::TreeAnchor;
 
 /// What a checkpoint does with a tree.
 #[derive(Debug, Clone)]

@@ -12,68 +12,7 @@ use perdura_tree::dirty_pages::DirtyPages;
 use perdura_tree::redo::Redone;
 use perdura_tree::tree::Tree;
 
-/// What the table of dirty pages is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Table {
-    /// There is none: each operation's page is read (Algorithm 2).
-    None,
-    /// Of Δ records (Algorithm 4). Pages are found by keys.
-    Deltas,
-    /// Of the operations' own pages and BW records (Algorithm 3). Pages are found by the operations' hints.
-    Writes,
-    /// Of the operations' own pages and what the checkpoint's end says of dirty ones. Pages are found by hints.
-    Checkpoint,
-}
-
-/// What is read before redo wants it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ahead {
-    /// Nothing.
-    Nothing,
-    /// The pages that lead to others (appendix A.1), and no more.
-    Index,
-    /// The pages that lead to others, and then the dirty ones in the order in which Δ records name them (PF-list, appendix A).
-    List,
-    /// The pages that lead to others, and then the dirty ones in the order of their rLSNs.
-    Table,
-    /// The pages of the operations that come next in the log.
-    Log,
-}
-
-impl Ahead {
-    /// Whether redo begins with the pages that lead to others in memory. Where operations say which page they are of, it needs none.
-    pub(super) fn loads_index(self, table: Table) -> bool {
-        let finds_by_key = matches!(table, Table::None | Table::Deltas);
-        finds_by_key && self != Ahead::Nothing
-    }
-
-    /// Whether pages of operations are read before redo comes to them.
-    pub(super) fn reads_data(self) -> bool {
-        match self {
-            Ahead::Nothing | Ahead::Index => false,
-            Ahead::List | Ahead::Table | Ahead::Log => true,
-        }
-    }
-}
-
-/// How a tree is restarted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TreePlay {
-    /// What its table of dirty pages is made of.
-    pub table: Table,
-    /// What it reads ahead.
-    pub ahead: Ahead,
-}
-
-impl Table {
-    /// Whether the analysis reads operations, too.
-    pub(super) fn reads_operations(self) -> bool {
-        match self {
-            Table::None | Table::Deltas => false,
-            Table::Writes | Table::Checkpoint => true,
-        }
-    }
-}
+use crate::player::Table;
 
 /// What makes the table.
 pub(super) enum Analysis {

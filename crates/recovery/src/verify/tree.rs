@@ -12,8 +12,9 @@ use serde::Serialize;
 use super::{Findings, Problem};
 use crate::anchor::Anchor;
 use crate::options::RestartOptions;
-use crate::tree::section::TreeAnchor;
-use crate::tree::{TREE_DIR, open_pages};
+use crate::sections::tree::TREE_DIR;
+use crate::sections::tree::TreeAnchor;
+use crate::tree::open_pages;
 
 /// A tree.
 #[derive(Default, Serialize)]

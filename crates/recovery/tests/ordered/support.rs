@@ -48,10 +48,9 @@ impl Machine {
             clock: Arc::new(ManualClock::at(1)),
             schedule: Schedule::inline(Level::Four, 0),
             method: &METHODS[0],
-            supplied: &[],
             ordered,
             archived: None,
-            dry_run: true,
+            mode: perdura_recovery::RestartMode::Dry,
             tail: Default::default(),
             memory: Arc::new(MemoryAccount::new(u64::MAX)),
             catalog: Arc::new(NoTables),
@@ -62,7 +61,7 @@ impl Machine {
     /// The next life. Plays what the log holds.
     pub fn open(&self) -> Resumed {
         let options = RestartOptions {
-            dry_run: false,
+            mode: perdura_recovery::RestartMode::Real,
             ..self.options(Some(Recorder::new()))
         };
         let restarted = restart(&options).unwrap().expect("it was made");

@@ -132,7 +132,7 @@ impl Sweep<'_> {
             progress: Arc::clone(&options.progress),
             ordered: options.ordered.clone(),
             catalog: Arc::clone(&options.catalog),
-            dry_run: false,
+            mode: perdura_recovery::RestartMode::Real,
             ..*options
         };
         let (world, text) = (&self.subject.world, |error: Error| {

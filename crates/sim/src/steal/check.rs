@@ -107,7 +107,7 @@ impl World {
     ) -> Check<String> {
         let env = self.env(disks);
         let options = RestartOptions {
-            dry_run: true,
+            mode: perdura_recovery::RestartMode::Dry,
             ..RestartOptions::of_records(env.disks, env.clock, schedule, method)
         };
         match restart(&options) {

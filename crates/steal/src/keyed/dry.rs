@@ -53,7 +53,7 @@ pub fn restart_dry(
     restart: &RestartOptions<'_>,
     options: &KeyedOptions,
 ) -> Result<Option<Restarted>> {
-    assert!(restart.dry_run, "the log is left as it is");
+    assert!(!restart.mode.changes_disks(), "the log is left as it is");
     options.check_open()?;
     let Some(mut restarted) = restart_with_tree(restart, Some(&options.means()))? else {
         return Ok(None);

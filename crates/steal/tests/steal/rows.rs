@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use perdura::{Core, CoreOptions, Env};
-use perdura_recovery::player::Mergers;
+use perdura_recovery::player::{Mergers, PagePlayer};
 use perdura_recovery::{Level, METHODS, Method, Player, Progress, Schedule};
 use perdura_steal::Records;
 use perdura_wal::{Direction, Scheme};
@@ -13,13 +13,13 @@ use crate::levels::history;
 use crate::restarts::{dry_run, placed};
 
 /// The closed set.
-const PLAYERS: [Player; 6] = [
-    Player::Group(Direction::Forward),
-    Player::Group(Direction::Backward),
-    Player::Fate,
-    Player::TwoPass,
-    Player::Merge(Mergers::One),
-    Player::Merge(Mergers::PerThread),
+const PLAYERS: [PagePlayer; 6] = [
+    PagePlayer::Group(Direction::Forward),
+    PagePlayer::Group(Direction::Backward),
+    PagePlayer::Fate,
+    PagePlayer::TwoPass,
+    PagePlayer::Merge(Mergers::One),
+    PagePlayer::Merge(Mergers::PerThread),
 ];
 
 /// What a restart by a row finds, and which second pass it took.
@@ -79,7 +79,12 @@ fn product() -> (Disks, u64) {
 /// `each_row_says_how_it_reads_and_works` and, in recovery's tests,
 /// `the_group_player_reads_the_log_in_the_direction_of_its_row`.
 fn is_same_kind(one: &Player, other: &Player) -> bool {
-    std::mem::discriminant(one) == std::mem::discriminant(other)
+    match (one, other) {
+        (Player::Pages(one), Player::Pages(other)) => {
+            std::mem::discriminant(one) == std::mem::discriminant(other)
+        }
+        _ => false,
+    }
 }
 
 #[test]
@@ -102,19 +107,15 @@ fn a_row_with_another_player_does_not_find_what_the_row_finds() {
             };
             let found = back(&disks, row);
             let undoes = match row.player {
-                Player::TwoPass | Player::Merge(_) => true,
-                Player::Group(_)
-                | Player::Fate
-                | Player::Supplied(_)
-                | Player::Ordered
-                | Player::Tree(_) => false,
+                Player::Pages(PagePlayer::TwoPass | PagePlayer::Merge(_)) => true,
+                Player::Pages(_) | Player::Ordered | Player::Tree(_) => false,
             };
             let expected = Ok(Seen {
                 placed: sum,
                 undoes,
             });
             assert_eq!(found, expected, "{} {scheme:?}", row.name);
-            for player in PLAYERS {
+            for player in PLAYERS.map(Player::Pages) {
                 let same = is_same_kind(&row.player, &player);
                 let what = format!("{} {scheme:?} with {player:?}", row.name);
                 let changed = Method {
@@ -180,8 +181,9 @@ fn a_row_without_one_of_its_schemes_refuses_that_log_and_its_default_is_the_firs
 #[test]
 fn each_row_says_how_it_reads_and_works() {
     let said = METHODS.iter().map(|row| {
-        let forward = row.player.direction() == Direction::Forward;
-        (row.name, forward, row.player.mergers(3))
+        let records = row.records(row.schemes[0]);
+        let forward = records.direction() == Direction::Forward;
+        (row.name, forward, records.mergers(3))
     });
     let expected = [
         ("differential", true, 0),

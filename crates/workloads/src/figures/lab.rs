@@ -193,7 +193,7 @@ impl Crash {
         let level = Level::new(how.level).context("a level is 1 to 4")?;
         let method = Method::by_name(how.method, self.sms.scheme).map_err(|why| anyhow!(why))?;
         let restarted = restart(&RestartOptions {
-            dry_run: true,
+            mode: perdura_recovery::RestartMode::Dry,
             memory: Arc::new(MemoryAccount::new(MEMORY)),
             ..RestartOptions::of_records(
                 env.disks,

@@ -6,7 +6,7 @@ use perdura_base::Pid;
 use perdura_base::num::to_u64;
 use perdura_device::{Access, AlignedBuf};
 use perdura_page::tree_page::{Kind, Node};
-use perdura_recovery::tree::TREE_DIR;
+use perdura_recovery::sections::tree::TREE_DIR;
 use serde::Serialize;
 
 use crate::exit::Usage;

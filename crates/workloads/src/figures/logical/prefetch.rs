@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use anyhow::Result;
-use perdura_recovery::tree::play::{Ahead, Table, TreePlay};
+use perdura_recovery::player::{Ahead, Table, TreePlay};
 use perdura_recovery::{Method, Player};
 use perdura_wal::Scheme;
 

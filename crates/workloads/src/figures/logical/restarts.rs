@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use perdura_recovery::report::TreeReport;
 use perdura_recovery::restart::{RestartOptions, Restarted, restart_with_tree};
-use perdura_recovery::tree::TreeReport;
 use perdura_recovery::{Disks, Method};
 use perdura_steal::keyed;
 
@@ -61,7 +61,7 @@ fn restart(ground: &Ground, crash: &Crash, method: &Method, is_timed: bool) -> R
         false => Arc::new(UnsyncedDisk::new(overlay)),
     };
     let options = RestartOptions {
-        dry_run: true,
+        mode: perdura_recovery::RestartMode::Dry,
         ..RestartOptions::of_records(
             Disks::on_one(disk, 1),
             Arc::clone(&ground.clock),

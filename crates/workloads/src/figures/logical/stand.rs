@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use anyhow::{Result, ensure};
 use perdura_recovery::Method;
-use perdura_recovery::tree::TreeReport;
+use perdura_recovery::report::TreeReport;
 
 use super::super::Lab;
 use super::ground::Ground;

@@ -5,6 +5,8 @@ use perdura_base::num::{to_u32, to_usize};
 use perdura_base::{CkptEpoch, Gsn};
 use perdura_page::tree_page::SIZES;
 
+/// The tree's folder on the data disk.
+pub const TREE_DIR: &str = "tree";
 /// The tag of the section.
 pub const SECTION: [u8; 4] = *b"TREE";
 

@@ -1,0 +1,84 @@
+//! Claims: which frames of a log are for later passes than the first.
+
+use perdura_wal::{FrameKind, Holds, Role};
+
+/// A set of kinds of frames that owners play behind the first pass.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Claims(u32);
+
+impl Claims {
+    /// Returns these and one more.
+    #[must_use]
+    pub fn with(self, kind: FrameKind) -> Claims {
+        Claims(self.0 | 1 << kind.code())
+    }
+
+    /// Returns whether frames of a kind are claimed.
+    #[must_use]
+    pub fn has(self, kind: FrameKind) -> bool {
+        self.0 & 1 << kind.code() != 0
+    }
+
+    /// Returns these and others.
+    ///
+    /// # Panics
+    /// If a kind is among both: frames of one kind have one owner.
+    #[must_use]
+    pub fn and(self, others: Claims) -> Claims {
+        assert_eq!(self.0 & others.0, 0, "frames of one kind have one owner");
+        Claims(self.0 | others.0)
+    }
+
+    /// Returns whether no frame is claimed.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Returns whether later passes read all of a unit, so that the first need not. Ordered frames of a family that is
+    /// not declared are refused there.
+    #[must_use]
+    pub fn cover(self, holds: Holds) -> bool {
+        let claims = |role: Role| {
+            let kinds = FrameKind::ALL.into_iter();
+            kinds
+                .filter(|kind| kind.role() == role)
+                .any(|kind| self.has(kind))
+        };
+        let Holds {
+            ordered,
+            operations,
+            tree,
+            others,
+        } = holds;
+        let is_numbered = operations || tree;
+        !others && (!ordered || claims(Role::Ordered)) && (!is_numbered || claims(Role::Numbered))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_is_left_to_later_passes_if_they_read_all_of_it() {
+        let none = Holds::default();
+        let (ordered, tree) = (Holds::of(FrameKind::Effects), Holds::of(FrameKind::Tree));
+        let mut both = ordered;
+        both.add(tree);
+        let effects = Claims::default().with(FrameKind::Effects);
+        let all = effects.with(FrameKind::Tree).with(FrameKind::Operations);
+        for (claims, holds, covered) in [
+            (effects, ordered, true),
+            (effects, Holds::of(FrameKind::Command), true),
+            (effects, tree, false),
+            (effects, both, false),
+            (all, both, true),
+            (all, Holds::of(FrameKind::Group), false),
+            (Claims::default(), ordered, false),
+            (Claims::default(), none, true),
+        ] {
+            assert_eq!(claims.cover(holds), covered, "{claims:?} {holds:?}");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The frames of one owner, from all streams of a log in one order.
+//!
+//! The frames of a stream ascend in their owner's order, so the next frame is at the head of a stream. A stream is
+//! read unit by unit. Units without a frame of the owner are skipped, and the disk hears of the others before they
+//! are read.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use perdura_base::Result;
+use perdura_base::num::to_u64;
+use perdura_wal::{Direction, Frame, Holds, Origin, StreamScan, Unit};
+
+/// Units that the disk is told of before they are read.
+const AHEAD_UNITS: usize = 4;
+
+/// The bytes of a frame that was read.
+pub(crate) struct FrameBytes {
+    unit: Arc<Unit>,
+    payload: Range<usize>,
+    /// FrameBytes of memory that it keeps: its share of its unit.
+    pub weight: u64,
+}
+
+impl FrameBytes {
+    /// Returns the payload.
+    pub fn payload(&self) -> &[u8] {
+        &self.unit.joined()[self.payload.clone()]
+    }
+
+    /// Returns the length of the payload.
+    pub fn len(&self) -> u64 {
+        to_u64(self.payload.len())
+    }
+}
+
+/// The frames that an owner reads, and their order.
+pub(crate) trait Reads {
+    /// What it keeps of a frame beside the bytes.
+    type Entry;
+
+    /// Returns whether a unit that holds this has a frame for it.
+    fn wants(&self, holds: Holds) -> bool;
+
+    /// Reads a frame; `None` if it is not the owner's.
+    ///
+    /// # Errors
+    /// A frame that cannot be read, or that is not declared.
+    fn read(&self, frame: Frame<'_>, origin: &Origin) -> Result<Option<Self::Entry>>;
+
+    /// Returns the place in the order. It never falls within a stream.
+    fn order(entry: &Self::Entry) -> u64;
+
+    /// Fails if a frame does not follow the one before it in its stream.
+    ///
+    /// # Errors
+    /// The writer's mistake.
+    fn follows(&self, entry: &Self::Entry, before: u64, origin: &Origin) -> Result<()>;
+
+    /// Returns what must not lie above the next frame of the stream.
+    fn end(entry: &Self::Entry) -> u64;
+
+    /// Hears of the bytes of a unit that was read.
+    fn note_read(&self, _bytes: u64) {}
+}
+
+struct Stream<'a, E> {
+    scan: &'a StreamScan,
+    units: Vec<Range<usize>>,
+    /// The next unit to read.
+    next: usize,
+    /// The frames of the unit that was read last.
+    entries: VecDeque<(E, FrameBytes)>,
+    /// The end of the last frame that was read.
+    end: u64,
+}
+
+/// A cursor over the frames of one owner.
+pub(crate) struct Cursor<'a, R: Reads> {
+    reads: R,
+    streams: Vec<Stream<'a, R::Entry>>,
+}
+
+impl<'a, R: Reads> Cursor<'a, R> {
+    /// Makes a cursor over streams that end where they were cut, in units of about `unit_bytes`. Units that lie
+    /// less than `join_bytes` apart are read as one.
+    pub fn new(
+        scans: &'a [StreamScan],
+        reads: R,
+        unit_bytes: u64,
+        join_bytes: Option<u64>,
+    ) -> Cursor<'a, R> {
+        assert!(!scans.is_empty(), "a log has a stream");
+        let stream = |scan: &'a StreamScan| {
+            let mut units = scan.units(unit_bytes);
+            units.retain(|unit| reads.wants(scan.holds(unit)));
+            if let Some(bytes) = join_bytes {
+                units = joined(scan, &units, bytes);
+            }
+            Stream {
+                scan,
+                units,
+                next: 0,
+                entries: VecDeque::new(),
+                end: 0,
+            }
+        };
+        let streams = scans.iter().map(stream).collect();
+        Cursor { reads, streams }
+    }
+
+    /// Returns the bytes of the blocks that it reads.
+    pub fn body_bytes(&self) -> u64 {
+        let of = |stream: &Stream<'_, R::Entry>| -> u64 {
+            let blocks = stream.units.iter().cloned();
+            let blocks = blocks.flat_map(|unit| &stream.scan.blocks[unit]);
+            blocks.map(|block| u64::from(block.body_len)).sum()
+        };
+        self.streams.iter().map(of).sum()
+    }
+
+    /// Returns the order of the next frame and its stream; `None` at the end of the log.
+    ///
+    /// # Errors
+    /// The medium's; damage; those of [`Reads`].
+    pub fn head(&mut self) -> Result<Option<(u64, usize)>> {
+        for at in 0..self.streams.len() {
+            self.fill(at)?;
+        }
+        let heads = self.streams.iter().enumerate().filter_map(|(at, stream)| {
+            let (entry, _) = stream.entries.front()?;
+            Some((R::order(entry), at))
+        });
+        Ok(heads.min())
+    }
+
+    /// Takes the next frame.
+    ///
+    /// # Errors
+    /// As [`head`](Self::head).
+    pub fn next(&mut self) -> Result<Option<(R::Entry, FrameBytes)>> {
+        let head = self.head()?;
+        Ok(head.and_then(|(_, at)| self.streams[at].entries.pop_front()))
+    }
+
+    /// Takes the frames of a stream that lie at one place in the order.
+    ///
+    /// # Errors
+    /// As [`head`](Self::head).
+    pub fn take(
+        &mut self,
+        order: u64,
+        at: usize,
+        each: &mut dyn FnMut(R::Entry, FrameBytes),
+    ) -> Result<()> {
+        loop {
+            self.fill(at)?;
+            let entries = &mut self.streams[at].entries;
+            let Some((front, _)) = entries.front() else {
+                return Ok(());
+            };
+            assert!(
+                R::order(front) >= order,
+                "the order goes back in stream {at}"
+            );
+            if R::order(front) != order {
+                return Ok(());
+            }
+            if let Some((entry, bytes)) = entries.pop_front() {
+                each(entry, bytes);
+            }
+        }
+    }
+
+    /// Returns the number of streams.
+    pub fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Reads on in a stream until it has a frame, or ends.
+    fn fill(&mut self, at: usize) -> Result<()> {
+        let stream = &mut self.streams[at];
+        while stream.entries.is_empty() && stream.next < stream.units.len() {
+            let bytes = stream.read(&self.reads)?;
+            self.reads.note_read(bytes);
+        }
+        Ok(())
+    }
+}
+
+impl<E> Stream<'_, E> {
+    /// Reads the next unit. Returns its bytes.
+    fn read<R: Reads<Entry = E>>(&mut self, reads: &R) -> Result<u64> {
+        assert!(self.entries.is_empty(), "one unit of a stream at a time");
+        let blocks = self.units[self.next].clone();
+        if self.next.is_multiple_of(AHEAD_UNITS) {
+            let told = self.units.iter().skip(self.next).take(2 * AHEAD_UNITS);
+            told.for_each(|unit| self.scan.will_read(unit.clone()));
+        }
+        self.next += 1;
+        let unit = Arc::new(self.scan.read_raw(blocks)?.open()?);
+        let joined = unit.joined();
+        unit.for_each(Direction::Forward, |frame, origin| {
+            let Some(entry) = reads.read(frame, origin)? else {
+                return Ok(());
+            };
+            reads.follows(&entry, self.end, origin)?;
+            self.end = R::end(&entry);
+            let bytes = FrameBytes {
+                unit: Arc::clone(&unit),
+                payload: range_in(joined, frame.payload),
+                weight: 0,
+            };
+            self.entries.push_back((entry, bytes));
+            Ok(())
+        })?;
+        let share = unit.bytes() / to_u64(self.entries.len()).max(1) + 1;
+        for (_, bytes) in &mut self.entries {
+            bytes.weight = share;
+        }
+        Ok(unit.bytes())
+    }
+}
+
+/// Returns units with the blocks between them, where those are so few that a disk reads through them sooner than it begins
+/// anew.
+fn joined(scan: &StreamScan, units: &[Range<usize>], bytes: u64) -> Vec<Range<usize>> {
+    let mut joined: Vec<Range<usize>> = Vec::new();
+    for unit in units {
+        let block = &scan.blocks[unit.start];
+        let continues = |last: &&mut Range<usize>| {
+            let first = &scan.blocks[last.start];
+            first.incarnation == block.incarnation && block.pos.0 - first.pos.0 < bytes
+        };
+        match joined.last_mut().filter(continues) {
+            Some(last) => last.end = unit.end,
+            None => joined.push(unit.clone()),
+        }
+    }
+    joined
+}
+
+/// Where a payload lies within the bytes of its unit.
+pub(crate) fn range_in(joined: &[u8], payload: &[u8]) -> Range<usize> {
+    let offset = payload.as_ptr().addr() - joined.as_ptr().addr();
+    let range = offset..offset + payload.len();
+    assert!(range.end <= joined.len(), "the payload is in its unit");
+    range
+}

@@ -1,0 +1,78 @@
+//! The interface of a player of ordered frames, which a layer above implements: it knows tables and procedures.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use perdura_base::{CkptEpoch, Result};
+use perdura_heap::Heap;
+use perdura_page::OrderedPayload;
+use perdura_page::ordered::{CommandFrame, Effects, Malformed, Part};
+use perdura_wal::Origin;
+
+use crate::divergence::Divergences;
+use crate::families::Family;
+use crate::tables::Catalog;
+
+/// A frame that the second pass plays.
+#[derive(Debug, Clone)]
+pub struct OrderedFrame<'a> {
+    /// What it is: its payload is read accordingly.
+    pub family: Family,
+    /// Its payload, the head of which is read.
+    pub payload: OrderedPayload<'a>,
+}
+
+impl<'a> OrderedFrame<'a> {
+    /// The transaction's partitions, and its number in each.
+    #[must_use]
+    pub fn parts(&self) -> &[Part] {
+        &self.payload.head.parts
+    }
+
+    /// The body of a command.
+    ///
+    /// # Errors
+    /// The first byte that is out of place.
+    pub fn command(&self) -> Result<CommandFrame<'a>, Malformed> {
+        debug_assert_eq!(self.family, Family::Commands, "the body of a command");
+        self.payload.command()
+    }
+
+    /// The effects of an effects frame.
+    #[must_use]
+    pub fn effects(&self) -> Effects<'a> {
+        debug_assert_eq!(self.family, Family::Effects, "the body of effects");
+        self.payload.effects()
+    }
+}
+
+/// Plays ordered frames: a layer above that knows tables and procedures.
+///
+/// Frames whose partitions are disjoint are played side by side, on any thread. The player takes the latches of a
+/// frame's partitions itself. When a frame is played, all frames with smaller numbers in any of its partitions have
+/// been, and none with a greater one. The first error ends the restart.
+pub trait OrderedPlayer: Debug + Send + Sync {
+    /// Begins: pages, catalog and indexes are there. A restart calls it once, however often it had to plan
+    /// its image again. `image` is the checkpoint epoch of the image, 0 if there was none.
+    ///
+    /// # Errors
+    /// The catalog is not one that the player can serve.
+    fn begin(&self, heap: &Arc<Heap>, catalog: &Catalog, image: CkptEpoch) -> Result<()>;
+
+    /// Plays a frame, and makes the frame's numbers those of its partitions.
+    ///
+    /// # Errors
+    /// The frame cannot be read ([`malformed`](crate::ordered::malformed) is the error for that), or what it did cannot be done again.
+    fn play(&self, frame: &OrderedFrame<'_>, origin: &Origin) -> Result<()>;
+
+    /// Ends: all frames have been played.
+    ///
+    /// # Errors
+    /// The state is not one that a log can leave.
+    fn finish(&self) -> Result<()>;
+
+    /// The frames that did something else than before the crash, and whose new results the player took.
+    fn divergences(&self) -> Divergences {
+        Divergences::default()
+    }
+}

@@ -1,0 +1,236 @@
+//! The owner of page records: loads an image, plays the log into its pages, and builds the indexes.
+//!
+//! # Source
+//! *Differential Logging* (000), algorithm 3.
+
+use std::collections::BTreeSet;
+
+use perdura_base::num::to_u64;
+use perdura_base::{Error, Pos, Result};
+use perdura_heap::MemoryAccount;
+use perdura_wal::Guard;
+
+use super::{Owner, RestartRun, claims};
+use crate::anchor::Anchor;
+use crate::claims::Claims;
+use crate::close::ckpt_floor;
+use crate::indexing::Indexing;
+use crate::options::{RestartMode, RestartOptions};
+use crate::plan::{BadPage, ImagePlan, plan_image};
+use crate::recover::{Means, State, recover};
+use crate::report::{Records, RestartReport};
+use crate::streams::{Decided, Streams};
+
+/// The least memory of a process that serves an empty database, bytes.
+const PROCESS_BYTES: u64 = 8 << 20;
+
+/// The owner.
+pub(super) struct Pages;
+
+impl Owner for Pages {
+    fn claims(&self, _: &Anchor) -> Claims {
+        // The first pass is its own.
+        Claims::default()
+    }
+
+    fn writes_in_place(&self, _: &Anchor) -> bool {
+        false
+    }
+
+    fn check(&self, restart: &RestartRun<'_>) -> Result<()> {
+        let level = restart.options.schedule.level;
+        let fits = restart.options.method.check_log(restart.anchor, level);
+        fits.map_err(Error::Usage)
+    }
+
+    fn redo(&self, restart: &mut RestartRun<'_>) -> Result<()> {
+        restart.options.progress.enter(1);
+        let loaded = load(restart.options, restart.anchor)?;
+        report(&mut restart.report, &loaded);
+        restart.loaded = Some(loaded);
+        Ok(())
+    }
+}
+
+/// Pages in memory, as the log leaves them.
+pub(crate) struct Loaded {
+    pub image: ImagePlan,
+    pub log: Decided,
+    pub state: State,
+}
+
+/// Fails if the pages of an image take more memory than the process may use: the kernel would end it while it loads them,
+/// and at each start anew.
+fn check_ceiling(memory: &MemoryAccount, bytes: u64) -> Result<()> {
+    // Indexes and the process itself come on top: at least this.
+    let least = bytes.saturating_add(bytes / 16 + PROCESS_BYTES);
+    match memory.ceiling() {
+        Some(ceiling) if bytes > 0 && ceiling.bytes < least => Err(Error::Usage(format!(
+            "the database has {bytes} bytes of pages, and the kernel ends this process at {} bytes ({}). Nothing was \
+             loaded or changed. Raise that limit to at least {} bytes",
+            ceiling.bytes,
+            ceiling.set_by,
+            least.saturating_add(least / 2)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Recovers from the database's images and streams. If pages of the image turn out to be damaged it
+/// begins anew, with those taken from the older image.
+pub(crate) fn load(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<Loaded> {
+    let salvages = options.mode == RestartMode::Salvage;
+    let geometry = anchor.geometry;
+    let (mut bad, mut lost) = (BTreeSet::<BadPage>::new(), BTreeSet::new());
+    loop {
+        let (data, images) = (options.disks.data.as_ref(), &options.disks.images);
+        let image = match plan_image(&geometry, data, images, anchor, &bad, &lost) {
+            Err(_) if salvages && !bad.is_empty() => {
+                lost.extend(std::mem::take(&mut bad).into_iter().map(|(_, page)| page));
+                continue;
+            }
+            planned => planned?,
+        };
+        let image_bytes = image.pages * to_u64(perdura_base::limits::PAGE_BYTES);
+        check_ceiling(&options.memory, image_bytes)?;
+        let progress = options.progress.as_ref();
+        progress.expect(image_bytes + likely_log_bytes(anchor, &image.begin));
+        progress.add_total(image_bytes);
+        let log = Streams::new(&options.disks.logs, anchor, &image.begin)
+            .accepting_loss(options.tail.may_lack(anchor))
+            .leaving(claims(anchor));
+        let means = Means {
+            geometry,
+            memory: &options.memory,
+            records: options.method.records(anchor.scheme),
+            later: claims(anchor),
+            schedule: &options.schedule,
+            clock: options.clock.as_ref(),
+            progress: &options.progress,
+            indexing: Some(indexing(options, anchor, &image)),
+        };
+        let state = recover(&image, &log, &means)?;
+        let log = log.into_decided()?;
+        let damaged = image.take_bad();
+        assert!(
+            damaged.is_disjoint(&bad),
+            "a page that is known to be damaged was loaded again"
+        );
+        assert_eq!(
+            damaged.is_empty(),
+            state.damaged == 0,
+            "a state is void exactly if pages of its image are damaged"
+        );
+        if damaged.is_empty() {
+            return Ok(Loaded { image, log, state });
+        }
+        // What stood in for damaged pages is damaged too: a third image there is not.
+        let stood_in = damaged.iter().filter(|(slot, _)| Some(*slot) != image.slot);
+        let hopeless: BTreeSet<_> = stood_in.map(|(_, page)| *page).collect();
+        lost.extend(&hopeless);
+        if !hopeless.is_empty() && !salvages {
+            let why = "the same page of the other image is damaged too";
+            return Err(image.give_up(&hopeless, why));
+        }
+        bad.extend(damaged);
+    }
+}
+
+/// What the indexes are built with. Of a database that lacks pages, no sidecar is true, and nothing
+/// on the disks of the new database is what memory holds. Without records, nothing says which rows have moved between the
+/// image's instant and its sidecar, which is written behind the last visit.
+fn indexing<'a>(
+    options: &'a RestartOptions<'_>,
+    anchor: &Anchor,
+    image: &'a ImagePlan,
+) -> Indexing<'a> {
+    Indexing {
+        scheme: anchor.scheme,
+        k: image.k,
+        slot: match options.mode {
+            RestartMode::Real | RestartMode::Dry => image.trusted_slot(),
+            RestartMode::Salvage => None,
+        },
+        ckpt_floor: ckpt_floor(anchor, image),
+        sidecars: if image.lost.is_empty() && anchor.scheme.guard() != Guard::NoRecords {
+            &image.sidecars
+        } else {
+            &[]
+        },
+        pseq: image.pseq(),
+        catalog: options.catalog.as_ref(),
+    }
+}
+
+/// Returns how many bytes of the log a restart is likely to read: those that the anchor vouches for, once for each pass.
+fn likely_log_bytes(anchor: &Anchor, begin: &[Pos]) -> u64 {
+    let ends = anchor.vouched.ends.iter().zip(begin);
+    let bytes: u64 = ends.map(|(end, from)| end.0.saturating_sub(from.0)).sum();
+    match claims(anchor).is_empty() {
+        true => bytes,
+        false => bytes.saturating_mul(2),
+    }
+}
+
+/// Notes what was loaded and played.
+fn report(report: &mut RestartReport, loaded: &Loaded) {
+    let Loaded { image, log, state } = loaded;
+    let (seconds, busy) = (&mut report.seconds, &state.busy);
+    seconds.backup_read = busy.backup_read;
+    seconds.backup_play = busy.backup_play;
+    seconds.log_read = busy.log_read;
+    seconds.log_play = busy.log_play;
+    seconds.backup_span = busy.backup_span;
+    seconds.log_span = busy.log_span + state.undo_seconds;
+    seconds.undo = state.undo_seconds;
+    seconds.index = busy.index_span;
+    report.rows = state.tables.rows;
+    report.rows_from_sidecar = state.tables.rows_from_sidecar;
+    report.void_blocks = log.void_blocks;
+    report.durable_epoch = log.cut.durable.0;
+    report.cut = log.cut.cut.iter().map(|pos| pos.0).collect();
+    report.image = image.slot.map_or("none".into(), |slot| slot.to_string());
+    report.checkpoint = image.k.0;
+    let stats = &state.stats;
+    report.transactions = stats.groups;
+    report.records = Records {
+        seen: stats.seen,
+        applied: stats.applied,
+        skipped: stats.skipped.clone(),
+        undone: stats.undone,
+    };
+    report.bytes.log = stats.bytes;
+    report.bytes.backup = image.bytes;
+    report.pages_fetched = image.pages;
+    report.pages_rebuilt = to_u64(image.rebuilt.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use perdura_heap::Ceiling;
+
+    use super::*;
+
+    #[test]
+    fn more_pages_than_the_process_may_use_are_refused_with_both_sizes() {
+        let of = |bytes| {
+            MemoryAccount::new(u64::MAX).with_ceiling(Some(Ceiling {
+                bytes,
+                set_by: "/sys/fs/cgroup/a/memory.max".into(),
+            }))
+        };
+        let pages = 64 << 20;
+        assert!(check_ceiling(&MemoryAccount::new(1), pages).is_ok());
+        assert!(check_ceiling(&of(1), 0).is_ok(), "nothing is loaded");
+        assert!(check_ceiling(&of(pages + (pages / 16) + PROCESS_BYTES), pages).is_ok());
+        let why = check_ceiling(&of(pages), pages).unwrap_err().to_string();
+        for part in [
+            "67108864 bytes of pages",
+            "at 67108864 bytes",
+            "a/memory.max",
+            "Nothing was",
+        ] {
+            assert!(why.contains(part), "{why}");
+        }
+    }
+}
