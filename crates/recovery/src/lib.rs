@@ -1,11 +1,10 @@
 //! Recovery: checkpoints while the database runs, and the way back after a crash.
 //!
-//! Everything here follows from one idea: **(image, log, target) → state**, with two predicates.
+//! Everything here follows from one idea: **(image, log) → state**, with two predicates.
 //! `reflected(record, image)`: did the image see the change? `wanted(transaction, target)`: should
-//! the state have it? A commuting record is applied iff the two differ. Crash restart, the
-//! fallback to the older image and the repair of a single page are callers of [`recover::recover`] that
-//! differ in image and source; what distinguishes one restart method from another is the player of its row in
-//! [`method::METHODS`].
+//! the state have it? A commuting record is applied iff the two differ. Records have owners, listed in `owner`.
+//! A restart has each owner play its frames, in one written order. A restart method is a row of
+//! [`method::METHODS`], which names the player.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -19,19 +18,23 @@
 //! | [`cover`] | the part of the log that a checkpoint covers, from the sweep to the anchor |
 //! | [`window`] | what transactions need around a checkpoint's window |
 //! | [`mod@vouch`] | how far the anchor says that the log is durable |
+//! | [`sections`] | sections of the anchor: a mirror, a tree |
 //! | [`archived`], `begins` | what the anchor says of an archive; the first epoch of an archive that begins with an image |
 //! | [`truncate`] | how far the log may be cut: one function, one assert |
 //! | [`rule`] | the two predicates, and what an image holds |
 //! | [`method`] | the restart methods as rows |
-//! | [`player`] | the players that rows name, and the one that a layer above supplies |
+//! | `owner`, [`claims`] | the owners of records, in the order of a restart; the frames that each plays |
+//! | [`player`] | the players that rows name |
 //! | [`level`], [`work`], `jobs`, [`schedule`] | what a level means; the jobs; their progress; which thread performs which job next |
-//! | [`mod@recover`] | (image, log, target) → state |
+//! | [`mod@recover`] | (image, log) → pages, the first owner's part |
 //! | [`base`], [`source`] | what an image and a log must be able to do to be recovered from |
 //! | [`plan`], [`load`] | the slots as an image: what is loaded, with fallback and page repair; loading it |
 //! | [`streams`] | the log's streams as a source |
-//! | `route`, `pass` | which player takes a frame; what the players of one pass share |
+//! | `cursor` | the frames of one owner, from all streams in one order |
+//! | `route`, `pass` | the taker of a frame; the state that the players of one pass share |
 //! | `replay`, `judge` | the jobs of the schedule; what each player does with a frame |
-//! | [`ordered`] | the second pass: ordered frames, each partition's in their order |
+//! | [`ordered`], [`ordered_player`] | ordered frames, each partition's in their order; the interface of their player |
+//! | [`divergence`] | the records whose replay differs from the log |
 //! | [`tree`] | the tree's part of a restart: numbered frames, in the order of their numbers; its share of a checkpoint |
 //! | [`indexing`] | pages to tables: catalog and indexes, as jobs of the schedule |
 //! | [`fates`] | what became of each transaction of a stream |
