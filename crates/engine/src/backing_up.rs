@@ -19,7 +19,6 @@ use perdura_device::Clock;
 use perdura_recovery::backup::BackupCopy;
 use serde::Serialize;
 
-use crate::core::Core;
 use crate::delays::Work;
 use crate::shared::Shared;
 
@@ -258,19 +257,5 @@ impl Shared {
             std::thread::sleep(TICK);
         }
         Ok(())
-    }
-}
-
-impl Core {
-    /// Holds the newest image: no checkpoint overwrites it until this is dropped. `None` if there is none.
-    #[must_use]
-    pub fn pin_newest(&self) -> Option<perdura_recovery::checkpoint::Pin> {
-        self.checkpoints.pin_newest()
-    }
-
-    /// Whether the image that the next checkpoint is to overwrite is held: then it cannot begin.
-    #[must_use]
-    pub fn checkpoint_is_held(&self) -> bool {
-        self.checkpoints.is_held()
     }
 }

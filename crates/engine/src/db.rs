@@ -346,6 +346,11 @@ impl Db {
         self.shared.core.on_expired(f);
     }
 
+    /// Stops the purge or lets it continue; see [`Core::hold_purge`]. Expired keys stay hidden.
+    pub fn hold_purge(&self, held: bool) {
+        self.shared.core.hold_purge(held);
+    }
+
     /// Has `f` called by the flusher whenever the durable epoch has advanced, and when the
     /// database stops. Keep it tiny.
     pub fn on_durable(&self, f: Box<dyn Fn(Epoch) + Send + Sync>) {

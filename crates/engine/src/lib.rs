@@ -75,13 +75,14 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`core`] | the database without a thread: every bit of background work is a step |
+//! | `env` | what comes from outside |
 //! | `opening` | the restart before it |
 //! | [`catalog`], `named` | table 0; the table of each name |
 //! | [`databases`] | Redis's sixteen databases over the named tables |
 //! | [`digest`] | what a database holds, in one number |
-//! | [`typed`], [`builder`] | typed tables and procedures: declared, made, called, replayed |
+//! | [`typed`], [`builder`] | typed tables and procedures: declared, made, replayed |
+//! | `calls` | how procedures are called |
 //! | [`snapshot`] | all rows as of one instant |
-//! | `archiving` | how far an archive holds the log |
 //! | [`archive`] | the archiver of an open database |
 //! | `backing_up` | images are copied into the archive |
 //! | `archive_figures` | what is shown of an archive |
@@ -103,11 +104,11 @@
 
 pub mod archive;
 mod archive_figures;
-mod archiving;
 mod background;
 mod backing_up;
 mod behind;
 pub mod builder;
+mod calls;
 pub mod catalog;
 pub mod core;
 pub mod databases;
@@ -115,9 +116,9 @@ pub mod db;
 mod delays;
 pub mod digest;
 mod durability;
+mod env;
 pub mod files;
 mod flusher;
-mod footing;
 mod keys;
 mod machine;
 pub mod map;
@@ -144,6 +145,7 @@ pub use crate::named::{NamedTables, Renewal};
 pub use archive::Archiving;
 pub use backing_up::{BackupState, ListedBackup};
 pub use builder::Builder;
+pub use calls::Pending;
 pub use db::Db;
 pub use delays::Delayed;
 pub use durability::Durability;
@@ -175,4 +177,4 @@ pub use shared::Exposure;
 pub use snapshot::Snapshot;
 pub use stats::{ArchiveStats, DrillStats, ProofStats, Stats};
 pub use transact::Attempt;
-pub use typed::{LogForm, Pending, TypedOptions};
+pub use typed::{LogForm, TypedOptions};

@@ -35,9 +35,9 @@ use perdura_recovery::{KeyOrder, TableKind};
 use perdura_txn::{Ticket, Tx};
 
 use crate::catalog::{CATALOG, Entry, put_next_id, put_table, read_next_id};
-use crate::core::Core;
+use crate::core::{Core, Watch};
 use crate::db::Db;
-use crate::transact::{Attempt, Watch};
+use crate::transact::Attempt;
 
 /// What a map's name has before it in the catalog, so that it is no other table's.
 const PREFIX: &str = "map/";

@@ -12,11 +12,12 @@ use perdura_recovery::{Anchor, Tail, read_anchor};
 use perdura_recovery::{ExecutorWindow, LogMemory, Method, Progress, Resumed, resume};
 use perdura_wal::{Mode, Scheme, Vouched};
 
-use crate::core::Env;
+use crate::catalog::CatalogRows;
+use crate::env::Env;
 use crate::nodes::{Claimed, Nodes};
 use crate::options::CoreOptions;
+use crate::typed::LogForm;
 use crate::typed::replay::Replayer;
-use crate::typed::{CatalogRows, LogForm};
 
 /// The scheme of a new database.
 fn scheme_of(options: &CoreOptions) -> Scheme {
