@@ -65,7 +65,7 @@ impl Db {
         loop {
             let attempt = self.attempt(|watch| {
                 self.shared
-                    .core
+                    .core()
                     .call_watched::<P>(&args, |tx| watch(tx.awaits_log()))
             })?;
             match attempt {
@@ -99,7 +99,7 @@ impl Db {
     /// # Errors
     /// Those of a write.
     pub fn drop_table(&self, name: &str) -> Result<bool> {
-        let core = &self.shared.core;
+        let core = self.shared.core();
         let (flushed, ticket) = loop {
             match self.attempt(|watch| core.drop_watched(name, watch))? {
                 Attempt::Committed(flushed, ticket) => break (flushed, ticket),

@@ -61,6 +61,7 @@ impl Purge {
 
     /// Has every partition searched for pages to free.
     pub fn start_reclaim(&self, partitions: u32) {
+        assert!(partitions > 0, "there are partitions to search");
         self.reclaim_left.store(partitions, Ordering::Relaxed);
     }
 

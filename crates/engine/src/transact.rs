@@ -109,7 +109,7 @@ impl Db {
         parts: &PartitionSet,
         f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
     ) -> Result<(R, Ticket), E> {
-        self.transact_at(parts, self.shared.core.clock().wall_us() / 1000, f)
+        self.transact_at(parts, self.shared.core().clock().wall_us() / 1000, f)
     }
 
     /// The same at a time that the caller has read, milliseconds since 1970: reading the clock is
@@ -149,7 +149,7 @@ impl Db {
         mut f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
     ) -> Result<Attempt<R>, E> {
         self.attempt(|watch| {
-            self.shared.core.transact_at(parts, now_ms, |tx| {
+            self.shared.core().transact_at(parts, now_ms, |tx| {
                 let result = f(tx);
                 watch(tx.awaits_log());
                 result
@@ -163,7 +163,7 @@ impl Db {
         parts: &PartitionSet,
         mut f: impl FnMut(&mut Cx<'_, '_>) -> Result<R, E>,
     ) -> Result<(R, Ticket), E> {
-        let registry = self.shared.core.registry();
+        let registry = self.shared.core().registry();
         self.transact(parts, |tx| f(&mut Cx::new(tx, registry)))
     }
 
