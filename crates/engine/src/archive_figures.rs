@@ -103,7 +103,7 @@ impl AtArchive {
         stats.lag_epochs = durable.saturating_sub(archived);
         if self.archives && stats.lag_epochs > 0 {
             let since = self.caught_up_ns.load(Ordering::Relaxed);
-            stats.lag_us = self.ground.clock.mono_ns().saturating_sub(since) / 1000;
+            stats.lag_us = self.ground.now_ns().saturating_sub(since) / 1000;
         }
         let held = stats.proof.held_us;
         stats.proof.age_us = (held > 0).then(|| self.ground.clock.wall_us().saturating_sub(held));

@@ -7,7 +7,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use perdura_archive::{ArchiverStep, Store};
 use perdura_base::{Epoch, Error, Result};
-use perdura_device::Clock;
 use perdura_wal::Rung;
 
 use crate::archive::Archiving;
@@ -42,7 +41,7 @@ pub(crate) struct AtArchive {
 }
 
 impl AtArchive {
-    /// Begins with the archive that is configured, if one is.
+    /// Takes the archive that is configured, if one is.
     pub fn new(ground: &Arc<Ground>, archiving: Option<Archiving>) -> AtArchive {
         AtArchive {
             ground: Arc::clone(ground),
@@ -56,21 +55,21 @@ impl AtArchive {
         }
     }
 
-    /// A thread of the archiver.
-    pub(crate) fn archiver(&self, side: Side) {
+    /// Runs a thread of the archiver.
+    pub fn archiver(&self, side: Side) {
         side.begin();
         let mut yielding = Yielding::default();
         while !self.ground.is_stopping() {
             let urgency = self.archive_urgency();
             let before_ns = thread_cpu_ns();
-            let is_turn = yielding.is_turn(side, self.ground.clock.mono_ns(), urgency);
+            let is_turn = yielding.is_turn(side, self.ground.now_ns(), urgency);
             if !is_turn || self.archive_step() {
                 std::thread::park_timeout(TICK);
                 continue;
             }
             if side == Side::High {
                 let used_ns = thread_cpu_ns().saturating_sub(before_ns);
-                let pause_ns = yielding.pause_ns(self.ground.clock.mono_ns(), used_ns, urgency);
+                let pause_ns = yielding.pause_ns(self.ground.now_ns(), used_ns, urgency);
                 if pause_ns > 0 {
                     std::thread::sleep(Duration::from_nanos(pause_ns));
                 }
@@ -81,7 +80,7 @@ impl AtArchive {
     /// Notes how far the archive is behind, and says how urgent that is, in thousandths.
     fn archive_urgency(&self) -> u64 {
         let wal = self.ground.core.wal();
-        let now_ns = self.ground.clock.mono_ns();
+        let now_ns = self.ground.now_ns();
         let archived = self
             .ground
             .core
@@ -104,7 +103,7 @@ impl AtArchive {
     /// Takes a step. Whether nothing is to be done for a while.
     fn archive_step(&self) -> bool {
         let wal = self.ground.core.wal();
-        let now_ns = self.ground.clock.mono_ns();
+        let now_ns = self.ground.now_ns();
         let mut archiving = self.archiving.lock();
         let Some(archiving) = archiving.as_mut().filter(|_| wal.failure().is_none()) else {
             return true;
@@ -178,7 +177,7 @@ impl AtArchive {
         }
     }
 
-    /// The archive, once the archiver has opened it.
+    /// Returns the archive, once the archiver has opened it.
     pub fn open(&self) -> Result<Arc<Store>> {
         loop {
             if !self.archives {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use perdura_base::StreamId;
-use perdura_device::Clock;
 use perdura_heap::MemoryUse;
 use perdura_wal::Rung;
 
@@ -22,7 +21,7 @@ const ZEROING_PAUSE: Duration = Duration::from_millis(1);
 /// How old what the anchor vouches for may become while the log is written, nanoseconds.
 const VOUCH_NS: u64 = 1_000_000_000;
 
-/// The housekeeper's thread.
+/// Runs the housekeeper's thread.
 pub(crate) fn housekeeper(ground: &Ground) {
     let mut log_bytes = 0;
     let mut tick = 0u64;
@@ -35,7 +34,7 @@ pub(crate) fn housekeeper(ground: &Ground) {
         }
         for stream in (0..ground.core.wal().streams()).map(StreamId) {
             let work = Work::Segment(stream);
-            while ground.delays.is_due(work, ground.clock.mono_ns()) && !ground.is_stopping() {
+            while ground.delays.is_due(work, ground.now_ns()) && !ground.is_stopping() {
                 let prepared = ground.core.wal().prepare_segment(stream, &pause);
                 if matches!(prepared, Ok(false)) {
                     ground.note_log(work, Ok(()));
@@ -50,11 +49,11 @@ pub(crate) fn housekeeper(ground: &Ground) {
                 }
             }
         }
-        if ground.delays.is_due(Work::Removal, ground.clock.mono_ns()) {
+        if ground.delays.is_due(Work::Removal, ground.now_ns()) {
             match ground.core.clear_away() {
                 Ok(()) => ground.delays.done(Work::Removal),
                 Err(error) => {
-                    let now = ground.clock.mono_ns();
+                    let now = ground.now_ns();
                     ground.delays.failed(Work::Removal, &error, now);
                 }
             }
@@ -80,7 +79,7 @@ pub(crate) fn voucher(ground: &Ground) {
     let mut checked_ns = 0;
     while !ground.is_stopping() {
         std::thread::park_timeout(TICK);
-        let now_ns = ground.clock.mono_ns();
+        let now_ns = ground.now_ns();
         let due = now_ns >= not_before_ns && ground.delays.is_due(Work::Vouch, now_ns);
         if !due || ground.core.wal().failure().is_some() {
             continue;
@@ -112,7 +111,7 @@ pub(crate) fn voucher(ground: &Ground) {
     }
 }
 
-/// One step for every partition. Whether one of them had all the work that a step takes.
+/// Takes one step for every partition. Returns whether one of them had all the work that a step takes.
 fn purge(ground: &Ground) -> bool {
     let mut much = false;
     for _ in 0..ground.core.heap().geometry().partitions {

@@ -15,7 +15,6 @@ use parking_lot::{Condvar, Mutex};
 use perdura_archive::backup::BackupSummary;
 use perdura_archive::{Object, ObjectId, Progress, Store};
 use perdura_base::{Error, Result};
-use perdura_device::Clock;
 use perdura_recovery::backup::BackupCopy;
 
 use crate::archiver::AtArchive;
@@ -64,7 +63,7 @@ impl Backer {
         }
     }
 
-    /// The thread that makes backups.
+    /// Runs the thread that makes backups.
     pub fn run(&self) {
         let mut look_ns = 0;
         while !self.ground.is_stopping() {
@@ -72,7 +71,7 @@ impl Backer {
             if self.ground.core.wal().failure().is_some() {
                 continue;
             }
-            let now_ns = self.ground.clock.mono_ns();
+            let now_ns = self.ground.now_ns();
             if look_ns <= now_ns {
                 self.archive.look_for_drill();
                 look_ns = now_ns + LOOK_NS;
@@ -94,7 +93,7 @@ impl Backer {
             let outcome = self.make_backup();
             match &outcome {
                 Err(error) if self.lacks_backup() => {
-                    let now_ns = self.ground.clock.mono_ns();
+                    let now_ns = self.ground.now_ns();
                     self.ground.delays.failed(Work::Backup, error, now_ns);
                 }
                 _ => self.ground.delays.done(Work::Backup),
@@ -162,7 +161,7 @@ impl Backer {
         })
     }
 
-    /// The backups that the archive has.
+    /// Lists the backups that the archive has.
     pub fn list(&self) -> Vec<ListedBackup> {
         let manifest = self.archive.lent.get().map(|store| store.manifest());
         let objects = manifest.iter().flat_map(|manifest| &manifest.objects);
@@ -182,7 +181,7 @@ impl Backer {
         listed.collect()
     }
 
-    /// What is known of backups.
+    /// Returns what is known of backups.
     pub fn state(&self) -> BackupState {
         self.book.lock().state.clone()
     }

@@ -8,7 +8,6 @@ use parking_lot::{Condvar, Mutex};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Result};
-use perdura_device::Clock;
 use perdura_heap::MemoryUse;
 use perdura_recovery::CheckpointProgress;
 use perdura_recovery::checkpoint::VISIT_PAGES;
@@ -73,7 +72,7 @@ impl Checkpointer {
         !running
     }
 
-    /// The copy of an image begins.
+    /// Notes that the copy of an image begins.
     pub fn begin_copy(&self) {
         assert!(self.archive.archives, "an image is copied into an archive");
         self.give_up_copy.store(false, Ordering::SeqCst);
@@ -84,7 +83,7 @@ impl Checkpointer {
         self.give_up_copy.load(Ordering::SeqCst)
     }
 
-    /// The checkpointer's thread.
+    /// Runs the checkpointer's thread.
     pub fn run(&self) {
         while !self.ground.is_stopping() {
             std::thread::park_timeout(TICK);
@@ -95,7 +94,7 @@ impl Checkpointer {
             let due = self
                 .ground
                 .delays
-                .is_due(Work::Checkpoint, self.ground.clock.mono_ns())
+                .is_due(Work::Checkpoint, self.ground.now_ns())
                 && self.ground.core.checkpoint_is_due();
             {
                 let mut book = self.book.lock();
@@ -108,7 +107,7 @@ impl Checkpointer {
             match &outcome {
                 Ok(()) => self.ground.delays.done(Work::Checkpoint),
                 Err(error) => {
-                    let now = self.ground.clock.mono_ns();
+                    let now = self.ground.now_ns();
                     self.ground.delays.failed(Work::Checkpoint, error, now);
                 }
             }
@@ -153,7 +152,7 @@ impl Checkpointer {
         self.archive.ask_to(self.ground.core.wal().current());
         let pages = self.ground.core.heap().memory().get(MemoryUse::Pages);
         let seconds = self.ground.options.checkpoint_seconds_max;
-        let mut pacer = ImagePacer::new(pages, seconds, self.ground.clock.mono_ns());
+        let mut pacer = ImagePacer::new(pages, seconds, self.ground.now_ns());
         let mut waiting_since = None;
         loop {
             if self.ground.is_stopping() {
@@ -177,7 +176,7 @@ impl Checkpointer {
                         bytes <= to_u64(PAGE_BYTES) * u64::from(VISIT_PAGES),
                         "a step writes what was copied under one latch"
                     );
-                    let wait = pacer.wait_after(bytes, self.ground.clock.mono_ns());
+                    let wait = pacer.wait_after(bytes, self.ground.now_ns());
                     let is_full = self.ground.core.heap().kept_over_bound();
                     let hurry = is_full || self.hurry.load(Ordering::SeqCst);
                     if bytes > 0 && !wait.is_zero() && !hurry {
@@ -185,7 +184,7 @@ impl Checkpointer {
                     }
                 }
                 CheckpointProgress::Waiting => {
-                    let now = self.ground.clock.mono_ns();
+                    let now = self.ground.now_ns();
                     let waited = now - *waiting_since.get_or_insert(now);
                     if waited > FULL_PATIENCE_NS && self.ground.core.wal().is_short() {
                         let why = "the log has no room, so the image cannot be completed";

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use perdura_base::{Result, StreamId};
-use perdura_device::Clock;
 use perdura_wal::{Begun, Collected, FlushProgress, Rung, Wait};
 
 use crate::behind::Worst;
@@ -46,7 +45,7 @@ pub(crate) struct LogWriter {
 }
 
 impl LogWriter {
-    /// Takes up the log of a core, as fast as its disk was measured.
+    /// Takes up the log of a core, and how fast its disk was measured to be.
     pub fn new(ground: &Arc<Ground>, mirror: &Arc<Mirror>) -> LogWriter {
         let way = ground.core.log_ways().into_iter().next();
         let cost = way.as_ref().map_or(Duration::ZERO, |way| way.cost);
@@ -156,7 +155,7 @@ impl LogWriter {
     /// pause, a log without room for more ends it.
     fn hold(&self) {
         let mut is_awaited = self.ground.wishes.is_awaited();
-        let mut now_ns = self.ground.clock.mono_ns();
+        let mut now_ns = self.ground.now_ns();
         let delay_ns = {
             let mut pacer = self.turn.lock();
             if is_awaited {
@@ -169,7 +168,7 @@ impl LogWriter {
         while now_ns < due_ns && !self.ground.is_stopping() && !self.ground.core.wal().is_behind(0)
         {
             std::thread::park_timeout(Duration::from_nanos(due_ns - now_ns));
-            now_ns = self.ground.clock.mono_ns();
+            now_ns = self.ground.now_ns();
             if !is_awaited && self.ground.wishes.is_awaited() {
                 is_awaited = true;
                 due_ns = due_ns.min(now_ns + self.turn.lock().delay_ns(now_ns));
@@ -224,7 +223,7 @@ impl LogWriter {
         let Some(mut pacer) = self.turn.try_lock() else {
             return false;
         };
-        let now_ns = self.ground.clock.mono_ns().max(1);
+        let now_ns = self.ground.now_ns().max(1);
         let is_early = |pacer: &mut FlushPacer| {
             wal.in_flight(FIRST) > 0 && pacer.delay_behind_ns(now_ns, self.write_latency_ns) > 0
         };
@@ -301,7 +300,7 @@ impl LogWriter {
         cpu_ns: u64,
         write: impl FnOnce() -> Result<bool>,
     ) -> Result<bool> {
-        let start_ns = self.ground.clock.mono_ns().max(1);
+        let start_ns = self.ground.now_ns().max(1);
         self.ground.wishes.begin_turn();
         if self.ground.core.close_epoch().is_some() {
             self.ground.wishes.wake_others();
@@ -309,7 +308,7 @@ impl LogWriter {
         let flushed = write()?;
         if flushed {
             let used_ns = thread_cpu_ns().saturating_sub(cpu_ns);
-            pacer.note(start_ns, self.ground.clock.mono_ns(), used_ns);
+            pacer.note(start_ns, self.ground.now_ns(), used_ns);
             self.note_pace(pacer);
         }
         Ok(flushed)

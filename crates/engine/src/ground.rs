@@ -59,6 +59,11 @@ impl Ground {
         ground
     }
 
+    /// Returns the time, nanoseconds since some moment.
+    pub fn now_ns(&self) -> u64 {
+        self.clock.mono_ns()
+    }
+
     /// Returns whether the threads are to end.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
@@ -77,7 +82,7 @@ impl Ground {
 
     /// Notes whether a stream's log can be extended or written, and returns how long to wait if not.
     pub fn note_log(&self, work: Work, done: Result<()>) -> Duration {
-        self.delays.note_log(work, done, self.clock.mono_ns())
+        self.delays.note_log(work, done, self.now_ns())
     }
 
     /// Tells waiting callers and listeners that D has advanced or the database has stopped.

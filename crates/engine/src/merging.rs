@@ -102,13 +102,13 @@ impl Merging {
 }
 
 impl AtArchive {
-    /// A thread of the merger.
+    /// Runs a thread of the merger.
     pub(crate) fn merger(&self, merging: &Mutex<Merging>, side: Side) {
         side.begin();
         let mut look_ns = 0;
         let mut yielding = Yielding::default();
         while !self.ground.is_stopping() {
-            let now_ns = self.ground.clock.mono_ns();
+            let now_ns = self.ground.now_ns();
             let before_ns = thread_cpu_ns();
             let is_due = look_ns <= now_ns && self.ground.delays.is_due(Work::Merge, now_ns);
             let urgency = urgency_of_runs(self.runs_now());
@@ -158,7 +158,7 @@ impl AtArchive {
             Err(error) => {
                 self.ground
                     .delays
-                    .failed(Work::Merge, &error, self.ground.clock.mono_ns());
+                    .failed(Work::Merge, &error, self.ground.now_ns());
             }
         }
         true

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use perdura_base::{Epoch, Result};
-use perdura_device::Clock;
 use perdura_mirror::{Managed, Status};
 use perdura_wal::Rung;
 
@@ -40,8 +39,8 @@ const COPY_LATE_BYTES: u64 = 3 << 19;
 /// A clean end waits so long for the arbiter.
 const STOP_NS: u64 = 5_000_000_000;
 
-/// What the threads of an open database do about its nodes. One that waits alone for replies collects them by itself; for many,
-/// the mirror's thread does.
+/// What the threads of an open database do about its nodes. A thread that waits alone collects the replies by itself.
+/// For many, the mirror's thread does.
 pub(crate) struct Mirror {
     ground: Arc<Ground>,
     /// Threads that wait for replies.
@@ -55,7 +54,7 @@ pub(crate) struct Mirror {
 }
 
 impl Mirror {
-    /// Begins without a thread.
+    /// Returns one whose thread has not begun.
     pub fn new(ground: &Arc<Ground>) -> Mirror {
         Mirror {
             ground: Arc::clone(ground),
@@ -114,7 +113,7 @@ impl Mirror {
             return false;
         };
         match self.is_copy_late() {
-            true => self.collected(nodes.try_pump(self.ground.clock.mono_ns())),
+            true => self.collected(nodes.try_pump(self.ground.now_ns())),
             false => self.ship_now(nodes),
         }
     }
@@ -133,7 +132,7 @@ impl Mirror {
             self.ground.announce();
             return false;
         }
-        self.collected(nodes.pump_soon(self.ground.clock.mono_ns()))
+        self.collected(nodes.pump_soon(self.ground.now_ns()))
     }
 
     /// Tells the threads that wait if more is acknowledged, as a pump has returned.
@@ -153,10 +152,10 @@ impl Mirror {
     /// The view in force, the nodes, and how far they are; `None` without nodes.
     pub fn status(&self) -> Option<Status> {
         let nodes = self.nodes()?;
-        let status = nodes.status(self.ground.clock.mono_ns());
+        let status = nodes.status(self.ground.now_ns());
         // A thread that has shipped may have found them taken meanwhile.
         if nodes.is_missed() {
-            self.collected(nodes.pump_soon(self.ground.clock.mono_ns()));
+            self.collected(nodes.pump_soon(self.ground.now_ns()));
         }
         Some(status)
     }
@@ -164,7 +163,7 @@ impl Mirror {
     /// A block is on its way to the disk. A node that is left alone gets it meanwhile, so that its reply does not come after the disk's.
     pub fn offer_written(&self) {
         let alone = self.nodes().filter(|nodes| !nodes.is_mirrored());
-        if alone.and_then(|nodes| nodes.pump_soon(self.ground.clock.mono_ns())) == Some(true) {
+        if alone.and_then(|nodes| nodes.pump_soon(self.ground.now_ns())) == Some(true) {
             self.ground.announce();
         }
     }
@@ -173,7 +172,7 @@ impl Mirror {
     /// acknowledges what both have.
     pub fn tell_synced(&self) {
         if let Some(nodes) = self.nodes().filter(|nodes| !nodes.is_mirrored()) {
-            nodes.pump(self.ground.clock.mono_ns());
+            nodes.pump(self.ground.now_ns());
         }
         self.ground.announce();
     }
@@ -223,15 +222,15 @@ impl Mirror {
         if self.spins.swap(true, Ordering::SeqCst) {
             return false;
         }
-        let begun_ns = self.ground.clock.mono_ns();
+        let begun_ns = self.ground.now_ns();
         while wal.durable(Rung::Mirror) < epoch {
             // What was answered makes room for the next epoch.
-            if self.collected(nodes.try_pump(self.ground.clock.mono_ns()))
+            if self.collected(nodes.try_pump(self.ground.now_ns()))
                 && wal.durable(Rung::Mirror) < epoch
             {
                 self.ship();
             }
-            if self.ground.clock.mono_ns() > begun_ns + SPIN_NS {
+            if self.ground.now_ns() > begun_ns + SPIN_NS {
                 break;
             }
             // A node on this machine may wait for this very core.
@@ -261,7 +260,7 @@ impl Mirror {
             || self.ground.is_stopping()
     }
 
-    /// The mirror's thread.
+    /// Runs the mirror's thread.
     pub fn run(&self) {
         let Some(nodes) = self.nodes() else {
             return;
@@ -273,14 +272,14 @@ impl Mirror {
                 return;
             }
             let was_mirrored = nodes.is_mirrored();
-            match nodes.manage(self.ground.clock.mono_ns()) {
+            match nodes.manage(self.ground.now_ns()) {
                 Ok(Managed::Step) => self.ground.delays.done(Work::View),
                 Ok(Managed::Idle | Managed::Stopped) => {}
                 Err(_) if wal.failure().is_some() => continue,
                 Err(error) => {
                     self.ground
                         .delays
-                        .failed(Work::View, &error, self.ground.clock.mono_ns());
+                        .failed(Work::View, &error, self.ground.now_ns());
                 }
             }
             if was_mirrored != nodes.is_mirrored() {
@@ -320,12 +319,12 @@ impl Mirror {
             return Ok(());
         };
         nodes.begin_stop();
-        let begun_ns = self.ground.clock.mono_ns();
+        let begun_ns = self.ground.now_ns();
         assert!(self.ground.is_stopping(), "no thread ships any more");
         while !nodes.has_stopped() {
             self.ground.core.flush_all()?;
-            nodes.pump(self.ground.clock.mono_ns());
-            let managed = nodes.manage(self.ground.clock.mono_ns());
+            nodes.pump(self.ground.now_ns());
+            let managed = nodes.manage(self.ground.now_ns());
             self.tell_views(nodes);
             match managed {
                 Ok(Managed::Step | Managed::Stopped) => {}
@@ -333,7 +332,7 @@ impl Mirror {
                 Err(error) if self.ground.core.wal().failure().is_some() => return Err(error),
                 Err(_) => std::thread::sleep(LOOK_IDLE),
             }
-            if self.ground.clock.mono_ns() > begun_ns + STOP_NS {
+            if self.ground.now_ns() > begun_ns + STOP_NS {
                 return Ok(());
             }
         }

@@ -155,7 +155,7 @@ fn make(env: &Env, options: &CoreOptions) -> Result<Anchor> {
     Ok(made)
 }
 
-/// How much memory the log takes.
+/// Returns how much memory the log takes.
 fn log_memory(env: &Env, options: &CoreOptions) -> LogMemory {
     LogMemory {
         block_bytes_max: options.block_bytes_max,

@@ -53,6 +53,30 @@ pub(crate) struct Proving {
     stats: ProofStats,
 }
 
+/// What was found of an image.
+struct Finding {
+    outcome: Outcome,
+    /// The manifest that was read.
+    manifest: u64,
+    /// Runs whose digests were read.
+    runs: u32,
+    took_us: u64,
+    text: String,
+}
+
+impl Finding {
+    /// Returns the finding of an image that nothing was compared with.
+    fn begun(manifest: u64, text: String) -> Finding {
+        Finding {
+            outcome: Outcome::Begun,
+            manifest,
+            runs: 0,
+            took_us: 0,
+            text,
+        }
+    }
+}
+
 impl Proving {
     /// Returns one that knows of no proof.
     pub fn new() -> Proving {
@@ -193,7 +217,7 @@ impl Proving {
             return false;
         }
         let Some(base) = self.base.clone() else {
-            self.report(core, store, Outcome::Begun, (0, 0, 0), String::new());
+            self.report(core, store, Finding::begun(0, String::new()));
             return true;
         };
         match Proof::begin(Arc::clone(store), base, next) {
@@ -206,12 +230,18 @@ impl Proving {
     /// A proof has come to its end.
     fn judge(&mut self, core: &Core, store: &Store, verdict: &Verdict, since: u64) {
         let took_us = core.clock().mono_ns().saturating_sub(since) / 1000;
-        let (outcome, text) = match &verdict.fails {
-            None => (Outcome::Holds, String::new()),
-            Some(fails) => (Outcome::Fails, fails.clone()),
+        let outcome = match verdict.fails {
+            None => Outcome::Holds,
+            Some(_) => Outcome::Fails,
         };
-        let read = (verdict.manifest, verdict.runs, took_us);
-        self.report(core, store, outcome, read, text);
+        let finding = Finding {
+            outcome,
+            manifest: verdict.manifest,
+            runs: verdict.runs,
+            took_us,
+            text: verdict.fails.clone().unwrap_or_default(),
+        };
+        self.report(core, store, finding);
     }
 
     /// A proof could not be made.
@@ -220,52 +250,49 @@ impl Proving {
         if matches!(error, Error::Usage(_)) {
             // The archive does not reach back to the base any more.
             let text = format!("nothing was compared: {error}");
-            self.report(core, store, Outcome::Begun, (number, 0, 0), text);
+            self.report(core, store, Finding::begun(number, text));
             return;
         }
         self.attempts += 1;
         self.not_before_ns = core.clock().mono_ns().saturating_add(PAUSE_NS);
         if self.attempts == ATTEMPTS {
             let text = format!("the archive could not be read in {ATTEMPTS} attempts: {error}");
-            self.report(core, store, Outcome::Fails, (number, 0, 0), text);
+            let finding = Finding {
+                outcome: Outcome::Fails,
+                ..Finding::begun(number, text)
+            };
+            self.report(core, store, finding);
         }
     }
 
     /// Tells what was found of the next image, and begins to write it down.
-    fn report(
-        &mut self,
-        core: &Core,
-        store: &Store,
-        outcome: Outcome,
-        (manifest, runs, took_us): (u64, u32, u64),
-        text: String,
-    ) {
+    fn report(&mut self, core: &Core, store: &Store, finding: Finding) {
         let next = self.next.as_ref().expect("an image was held against it");
         let report = Report {
             kind: ReportKind::Proof,
-            outcome,
+            outcome: finding.outcome,
             uuid: *store.uuid(),
             wall_us: core.clock().wall_us(),
             from: self.base.as_ref().map_or(CkptEpoch(0), |base| base.k),
             to: next.k,
             begin: next.begin,
             end: next.end,
-            manifest,
-            runs,
-            took_us,
+            manifest: finding.manifest,
+            runs: finding.runs,
+            took_us: finding.took_us,
             digests: next.partitions.clone(),
-            text,
+            text: finding.text,
         };
         assert!(
             report.from < report.to,
             "an image is proven by an older one"
         );
         assert!(
-            outcome == Outcome::Begun || self.base.is_some(),
+            report.outcome == Outcome::Begun || self.base.is_some(),
             "what holds or fails was compared"
         );
         self.stats.read(&report);
-        self.stats.failed += u64::from(outcome == Outcome::Fails);
+        self.stats.failed += u64::from(report.outcome == Outcome::Fails);
         self.stats.unproven = u64::from(self.latest.is_some());
         let disk = Arc::clone(store.disk());
         self.work = Task::Reporting(Box::new(Reporting::new(disk, report)));

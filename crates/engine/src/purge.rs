@@ -23,7 +23,7 @@ pub type ExpiredListener = Box<dyn Fn(&[(u8, Vec<u8>)], Epoch) + Send + Sync>;
 pub struct Flushed(Vec<DetachedTable>);
 
 impl Flushed {
-    /// What a drop or a flush detached.
+    /// Takes what a drop or a flush detached.
     pub(crate) fn of(detached: Vec<DetachedTable>) -> Flushed {
         Flushed(detached)
     }

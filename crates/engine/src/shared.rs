@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use perdura_base::{Epoch, Error, Result, StreamId};
-use perdura_device::Clock;
 use perdura_heap::MemoryUse;
 use perdura_wal::{Collected, Rung, Wait};
 
@@ -97,7 +96,7 @@ impl Shared {
         if self.mirror.is_mirrored() {
             return;
         }
-        self.ground.wishes.want(|| self.ground.clock.mono_ns());
+        self.ground.wishes.want(|| self.ground.now_ns());
     }
 
     fn check_ticket(&self, epoch: Epoch) -> Result<()> {
@@ -257,12 +256,7 @@ impl Shared {
             },
             checkpoint: self.core().checkpoint_stats(),
             archive: self.archive.figures(self.backups.state()),
-            uptime_us: self
-                .ground
-                .clock
-                .mono_ns()
-                .saturating_sub(self.ground.opened_ns)
-                / 1000,
+            uptime_us: self.ground.now_ns().saturating_sub(self.ground.opened_ns) / 1000,
             uuid: self.core().anchor().get().uuid.to_string(),
         }
     }

@@ -57,7 +57,7 @@ impl Dropped {
     }
 }
 
-/// The key of the row of a dropped table.
+/// Returns the key of the row of a dropped table.
 pub(crate) fn dropped_key(id: TableId) -> Vec<u8> {
     let mut key = b"d".to_vec();
     key.put(&id.0.to_be_bytes());

@@ -59,14 +59,14 @@ impl ReadCatalog for CatalogRows {
     }
 }
 
-/// The tables that were dropped behind an image.
+/// Returns the tables that were dropped behind an image.
 pub(crate) fn dropped_behind(heap: &Heap, k: CkptEpoch) -> Result<BTreeMap<TableId, Dropped>> {
     let mut tables = dropped_of(heap)?;
     tables.retain(|_, table| table.is_behind(k) && !armed(Flaw::CommandBeforeDrop));
     Ok(tables)
 }
 
-/// The schema of a typed table.
+/// Returns the schema of a typed table.
 pub(crate) fn schema_of(name: &str, entry: &Entry) -> Result<Schema> {
     let schema = Schema::decode(&entry.schema);
     let found = schema.filter(|schema| schema.name() == name && kind_of(schema) == entry.kind);
@@ -81,7 +81,7 @@ pub(crate) fn schema_of(name: &str, entry: &Entry) -> Result<Schema> {
     })
 }
 
-/// The kind of a table with a schema.
+/// Returns the kind of a table with a schema.
 pub(crate) fn kind_of(schema: &Schema) -> TableKind {
     TableKind {
         order: match schema.order() {

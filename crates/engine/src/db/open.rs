@@ -109,7 +109,7 @@ impl Db {
     }
 }
 
-/// Archiving onto a disk, as the options say.
+/// Returns archiving onto a disk, as the options say.
 fn archiving_onto(disk: Arc<dyn Disk>, options: &Options, clock: &Arc<SystemClock>) -> Archiving {
     let row = options.archive_generation;
     let archiving = Archiving::new(disk, seed(clock.as_ref())).by(row);
