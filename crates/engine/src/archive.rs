@@ -12,11 +12,9 @@
 //! |---|---|
 //! | [`backlog`] | runs wait on the log's disk while the archive is away |
 //! | `of_core` | what an archive's writer asks of a database |
-//! | `thread` | the archiver's thread |
 
 pub mod backlog;
 mod of_core;
-mod thread;
 
 use std::sync::Arc;
 
@@ -33,9 +31,8 @@ use perdura_page::RegionDigest;
 use perdura_wal::{EpochEnds, Rung};
 
 use crate::core::Core;
-use crate::merging::Lent;
-use crate::proving::Proving;
-use crate::stats::ProofStats;
+use crate::lent::Lent;
+use crate::proving::{ProofStats, Proving};
 
 use backlog::{Backlog, BacklogOptions, BacklogStats, Opener, Turn};
 

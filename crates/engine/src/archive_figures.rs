@@ -10,21 +10,21 @@ use perdura_device::Clock;
 use perdura_wal::Rung;
 
 use crate::archive::backlog::BacklogStats;
+use crate::archiver::AtArchive;
 use crate::delays::Work;
-use crate::shared::Shared;
-use crate::stats::{ArchiveStats, DrillStats, ProofStats};
+use crate::stats::{ArchiveStats, BackupState, DrillStats, ProofStats};
 
 /// An alarm is raised when so many checkpoints have not been proven.
 pub const UNPROVEN_MAX: u64 = 4;
 
-impl Shared {
+impl AtArchive {
     /// What is wrong with the archive: it is away, a proof or a drill has failed, proofs fail to appear, or backups are gone.
-    pub fn archive_alarm(&self) -> Option<String> {
+    pub fn alarm(&self) -> Option<String> {
         if !self.archives {
             return None;
         }
         let (proof, drill, backlog) = {
-            let archived = self.archived.lock();
+            let archived = self.stats.lock();
             let backlog = archived.backlog.clone();
             (archived.proof.clone(), archived.drill.clone(), backlog)
         };
@@ -35,12 +35,12 @@ impl Shared {
             .then(|| format!("the drill of epoch {} failed: {}", drill.epoch, drill.text));
         let alarm = proof.alarm.clone().or(failed);
         let proven = alarm.or_else(|| self.absent(&proof));
-        proven.or_else(|| self.delays.why(Work::Backups))
+        proven.or_else(|| self.ground.delays.why(Work::Backups))
     }
 
     /// Says that the archive is away, and what that does.
     fn absence(&self, backlog: &BacklogStats) -> String {
-        let why = self.delays.why(Work::Archive);
+        let why = self.ground.delays.why(Work::Archive);
         let writes = match backlog.full {
             true => "that is all that may wait (archive-backlog), and writes are refused",
             false => "writes go on",
@@ -59,7 +59,7 @@ impl Shared {
         };
         let newest = newest_report(store.disk().as_ref(), store.uuid(), ReportKind::Drill);
         if let Ok(Some(report)) = newest {
-            self.archived.lock().drill = DrillStats {
+            self.stats.lock().drill = DrillStats {
                 wall_us: report.wall_us,
                 epoch: report.end.0,
                 result: report.outcome.name(),
@@ -70,15 +70,15 @@ impl Shared {
 
     /// Says that no proof was made for too many checkpoints.
     fn absent(&self, proof: &ProofStats) -> Option<String> {
-        let newest = self.core.newest_digest()?.k.0;
+        let newest = self.ground.core.newest_digest()?.k.0;
         let unproven = match proof.image {
             Some(image) => newest.saturating_sub(image),
-            None => self.core.checkpoint_stats().completed,
+            None => self.ground.core.checkpoint_stats().completed,
         };
         if unproven < UNPROVEN_MAX {
             return None;
         }
-        let why = self.delays.why(Work::Archive);
+        let why = self.ground.delays.why(Work::Archive);
         let why = why.unwrap_or_else(|| "the archive has not reached the images' ends".into());
         let last = match proof.image {
             Some(image) => format!("since image {image}"),
@@ -89,26 +89,26 @@ impl Shared {
         ))
     }
 
-    /// Figures of the archive; `None` if the database is not archived.
-    pub fn archive_stats(&self) -> Option<ArchiveStats> {
-        let end = self.core.archived();
+    /// Returns figures of the archive and of the backups that are made; `None` if the database is not archived.
+    pub fn figures(&self, backup: BackupState) -> Option<ArchiveStats> {
+        let end = self.ground.core.archived();
         if !self.archives && end.is_none() {
             return None;
         }
-        let mut stats = self.archived.lock().clone();
-        let durable = self.core.wal().durable(Rung::Disk).0;
+        let mut stats = self.stats.lock().clone();
+        let durable = self.ground.core.wal().durable(Rung::Disk).0;
         stats.archived_epoch = end.map(|end| end.epoch.0);
         let archived = stats.archived_epoch.unwrap_or(0);
         debug_assert!(archived <= durable, "what is durable is archived");
         stats.lag_epochs = durable.saturating_sub(archived);
         if self.archives && stats.lag_epochs > 0 {
             let since = self.caught_up_ns.load(Ordering::Relaxed);
-            stats.lag_us = self.clock.mono_ns().saturating_sub(since) / 1000;
+            stats.lag_us = self.ground.now_ns().saturating_sub(since) / 1000;
         }
         let held = stats.proof.held_us;
-        stats.proof.age_us = (held > 0).then(|| self.clock.wall_us().saturating_sub(held));
-        stats.backup = self.backup_state();
-        stats.alarm = self.archive_alarm();
+        stats.proof.age_us = (held > 0).then(|| self.ground.clock.wall_us().saturating_sub(held));
+        stats.backup = backup;
+        stats.alarm = self.alarm();
         let manifest = self.lent.get().map(|store| store.manifest());
         if let Some(manifest) = &manifest {
             let bytes = |runs: bool| -> u64 {
@@ -137,14 +137,14 @@ impl Shared {
             return "no: this server has no archive, and keeps its log for one".into();
         }
         let Some(manifest) = manifest else {
-            let why = self.delays.why(Work::Archive);
+            let why = self.ground.delays.why(Work::Archive);
             return format!(
                 "no: {}",
                 why.unwrap_or("the archive is not open yet".into())
             );
         };
         let newest = manifest.backups().map(|id| id.k.0).max();
-        let is_keyed = !self.core.anchor().get().families.is_empty();
+        let is_keyed = !self.ground.core.anchor().get().families.is_empty();
         match newest {
             None if manifest.has_all() && !is_keyed && proof.failed_image == 0 => {
                 "yes, from the whole log: there is no backup yet".into()

@@ -9,91 +9,76 @@
 //! meanwhile, or the database is being closed, the copy is given up: writers come first.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use perdura_archive::backup::BackupSummary;
 use perdura_archive::{Object, ObjectId, Progress, Store};
 use perdura_base::{Error, Result};
-use perdura_device::Clock;
 use perdura_recovery::backup::BackupCopy;
-use serde::Serialize;
 
-use crate::core::Core;
+use crate::archiver::AtArchive;
+use crate::checkpointer::Checkpointer;
 use crate::delays::Work;
-use crate::shared::Shared;
+use crate::ground::Ground;
+use crate::stats::{BackupState, ListedBackup};
 
 /// The thread's rhythm.
 const TICK: Duration = Duration::from_millis(20);
 /// How often it looks whether a drill has left a report, nanoseconds.
 const LOOK_NS: u64 = 5_000_000_000;
 
-/// Backups: whether one is being made, and what became of the last one.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct BackupState {
-    /// One is being made.
-    pub running: bool,
-    /// Pages of its image that have been copied.
-    pub pages_done: u64,
-    /// Pages of its image; 0 before the copy has begun.
-    pub pages: u64,
-    /// Attempts that have ended since the database was opened.
-    pub ended: u64,
-    /// Backups made since then.
-    pub made: u64,
-    /// The name of the last one.
-    pub last: Option<String>,
-    /// The epoch with which its image ended.
-    pub last_end_epoch: u64,
-    /// When its image was complete, microseconds since 1970.
-    pub last_us: u64,
-    /// Its bytes.
-    pub last_bytes: u64,
-    /// Why the last attempt failed, if it did.
-    pub error: Option<String>,
-}
-
-/// A backup that the archive has.
-#[derive(Debug, Clone, Serialize)]
-pub struct ListedBackup {
-    /// Its name.
-    pub name: String,
-    /// `sweep`, the copy of an image, or `cut`, the state of an epoch.
-    pub kind: &'static str,
-    /// The epoch with which it ends.
-    pub end_epoch: u64,
-    /// Its checkpoint epoch.
-    pub checkpoint: u64,
-    /// Its bytes.
-    pub bytes: u64,
-}
-
 /// The thread's book: runs are numbered from 1.
 #[derive(Default)]
-pub(crate) struct Backups {
+struct Backups {
     wanted: bool,
     started: u64,
     state: BackupState,
     outcome: Option<Result<BackupSummary>>,
 }
 
-impl Shared {
-    /// The thread that makes backups.
-    pub fn backer(&self) {
+/// Makes backups of an open database.
+pub(crate) struct Backer {
+    ground: Arc<Ground>,
+    archive: Arc<AtArchive>,
+    checkpoints: Arc<Checkpointer>,
+    /// Requests, and how the last backup ended; `ended` tells of changes.
+    book: Mutex<Backups>,
+    ended: Condvar,
+}
+
+impl Backer {
+    /// Returns one that was not asked for a backup yet.
+    pub fn new(
+        ground: &Arc<Ground>,
+        archive: &Arc<AtArchive>,
+        checkpoints: &Arc<Checkpointer>,
+    ) -> Backer {
+        Backer {
+            ground: Arc::clone(ground),
+            archive: Arc::clone(archive),
+            checkpoints: Arc::clone(checkpoints),
+            book: Mutex::default(),
+            ended: Condvar::new(),
+        }
+    }
+
+    /// Runs the thread that makes backups.
+    pub fn run(&self) {
         let mut look_ns = 0;
-        while !self.is_stopping() {
+        while !self.ground.is_stopping() {
             std::thread::park_timeout(TICK);
-            if self.core.wal().failure().is_some() {
+            if self.ground.core.wal().failure().is_some() {
                 continue;
             }
-            let now_ns = self.clock.mono_ns();
+            let now_ns = self.ground.now_ns();
             if look_ns <= now_ns {
-                self.look_for_drill();
+                self.archive.look_for_drill();
                 look_ns = now_ns + LOOK_NS;
             }
-            let is_first = self.lacks_backup() && self.delays.is_due(Work::Backup, now_ns);
+            let is_first = self.lacks_backup() && self.ground.delays.is_due(Work::Backup, now_ns);
             {
-                let mut book = self.backups.lock();
+                let mut book = self.book.lock();
                 if !std::mem::take(&mut book.wanted) && !is_first {
                     continue;
                 }
@@ -108,27 +93,26 @@ impl Shared {
             let outcome = self.make_backup();
             match &outcome {
                 Err(error) if self.lacks_backup() => {
-                    let now_ns = self.clock.mono_ns();
-                    self.delays.failed(Work::Backup, error, now_ns);
+                    let now_ns = self.ground.now_ns();
+                    self.ground.delays.failed(Work::Backup, error, now_ns);
                 }
-                _ => self.delays.done(Work::Backup),
+                _ => self.ground.delays.done(Work::Backup),
             }
             self.note_backup(outcome);
-            self.backup_ended.notify_all();
+            self.ended.notify_all();
         }
     }
 
     /// Whether the archive is open and has no backup, and is to have one.
     fn lacks_backup(&self) -> bool {
-        let store = self
-            .lent
-            .get()
-            .filter(|_| self.options.first_backup && self.options.archive_generation.makes_runs());
+        let store = self.archive.lent.get().filter(|_| {
+            self.ground.options.first_backup && self.ground.options.archive_generation.makes_runs()
+        });
         store.is_some_and(|store| store.manifest().backups().next().is_none())
     }
 
     fn note_backup(&self, outcome: Result<BackupSummary>) {
-        let mut book = self.backups.lock();
+        let mut book = self.book.lock();
         book.state.ended = book.started;
         let state = &mut book.state;
         state.running = false;
@@ -146,28 +130,29 @@ impl Shared {
 
     /// Asks for a backup. Returns its number. One that is being made already may lack what was written since it began, so
     /// another one follows.
-    pub fn want_backup(&self) -> Result<u64> {
-        if !self.archives {
+    pub fn want(&self) -> Result<u64> {
+        if !self.archive.archives {
             return Err(Error::Usage(
                 "the database has no archive: open it with one".into(),
             ));
         }
-        let mut book = self.backups.lock();
+        let mut book = self.book.lock();
+        assert!(book.state.ended <= book.started, "what ended was begun");
         book.wanted = true;
         Ok(book.started + 1)
     }
 
     /// Has a backup made and waits for it.
     pub fn back_up(&self) -> Result<BackupSummary> {
-        let number = self.want_backup()?;
-        let mut book = self.backups.lock();
+        let number = self.want()?;
+        let mut book = self.book.lock();
         while book.state.ended < number {
-            self.core.wal().check()?;
-            if self.is_stopping() {
+            self.ground.core.wal().check()?;
+            if self.ground.is_stopping() {
                 return Err(Error::Stopped("the database is being closed".into()));
             }
             let wait = Duration::from_millis(50);
-            self.backup_ended.wait_for(&mut book, wait);
+            self.ended.wait_for(&mut book, wait);
         }
         let outcome = book.outcome.take().filter(|_| book.state.ended == number);
         outcome.unwrap_or_else(|| {
@@ -176,9 +161,9 @@ impl Shared {
         })
     }
 
-    /// The backups that the archive has.
-    pub fn backups(&self) -> Vec<ListedBackup> {
-        let manifest = self.lent.get().map(|store| store.manifest());
+    /// Lists the backups that the archive has.
+    pub fn list(&self) -> Vec<ListedBackup> {
+        let manifest = self.archive.lent.get().map(|store| store.manifest());
         let objects = manifest.iter().flat_map(|manifest| &manifest.objects);
         let listed = objects.filter_map(|object| {
             let id = object.id.backup()?;
@@ -196,21 +181,21 @@ impl Shared {
         listed.collect()
     }
 
-    /// What is known of backups.
-    pub fn backup_state(&self) -> BackupState {
-        self.backups.lock().state.clone()
+    /// Returns what is known of backups.
+    pub fn state(&self) -> BackupState {
+        self.book.lock().state.clone()
     }
 
     /// Takes a checkpoint and copies its image to the archive, which then has a backup and all of the log up to the image's
     /// end.
     fn make_backup(&self) -> Result<BackupSummary> {
-        let store = self.open_archive()?;
+        let store = self.archive.open()?;
         let _alone = store.lease_backups()?;
-        self.checkpoint()?;
+        self.checkpoints.checkpoint()?;
         let summary = self.copy_image(&store)?;
         let id = summary.header.id;
-        self.archive_to(id.end);
-        self.await_archived(id.end)?;
+        self.archive.ask_to(id.end);
+        self.archive.await_archived(id.end)?;
         store.add_backup(Object {
             id: ObjectId::Sweep(id),
             bytes: summary.bytes,
@@ -220,15 +205,16 @@ impl Shared {
     }
 
     fn copy_image(&self, store: &Store) -> Result<BackupSummary> {
-        self.give_up_copy.store(false, Ordering::SeqCst);
-        let pin = self.core.pin_newest();
+        self.checkpoints.begin_copy();
+        let pin = self.ground.core.pin_newest();
         let pin = pin.ok_or_else(|| Error::Usage("there is no image yet to back up".into()))?;
         let disk = Arc::clone(store.disk());
         let anchor = Arc::clone(pin.anchor());
-        let mut copy = BackupCopy::begin(self.core.disks(), anchor, disk, &store.backups_dir())?;
+        let mut copy =
+            BackupCopy::begin(self.ground.core.disks(), anchor, disk, &store.backups_dir())?;
         loop {
-            let given_up = self.give_up_copy.load(Ordering::SeqCst);
-            if given_up || self.is_stopping() {
+            let given_up = self.checkpoints.gives_up_copy();
+            if given_up || self.ground.is_stopping() {
                 copy.abandon()?;
                 return Err(Error::Stopped(
                     "the backup was given up: the log has no room and the next checkpoint needs the image that was \
@@ -240,37 +226,8 @@ impl Shared {
                 debug_assert_eq!(pin.anchor().newest_image(), Some(pin.slot()));
                 return Ok(summary);
             }
-            let mut book = self.backups.lock();
+            let mut book = self.book.lock();
             (book.state.pages_done, book.state.pages) = copy.progress();
         }
-    }
-
-    /// Before a checkpoint: waits as long as the image that it would overwrite is being copied. Without room in the log, and
-    /// when the database is closed, the copy is given up.
-    pub fn wait_for_copy(&self) -> Result<()> {
-        while self.core.checkpoint_is_held() {
-            if self.is_stopping() {
-                return Err(Error::Stopped("the database is being closed".into()));
-            }
-            if self.core.wal().is_short() || self.hurry.load(Ordering::SeqCst) {
-                self.give_up_copy.store(true, Ordering::SeqCst);
-            }
-            std::thread::sleep(TICK);
-        }
-        Ok(())
-    }
-}
-
-impl Core {
-    /// Holds the newest image: no checkpoint overwrites it until this is dropped. `None` if there is none.
-    #[must_use]
-    pub fn pin_newest(&self) -> Option<perdura_recovery::checkpoint::Pin> {
-        self.checkpoints.pin_newest()
-    }
-
-    /// Whether the image that the next checkpoint is to overwrite is held: then it cannot begin.
-    #[must_use]
-    pub fn checkpoint_is_held(&self) -> bool {
-        self.checkpoints.is_held()
     }
 }

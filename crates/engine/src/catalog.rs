@@ -11,7 +11,12 @@ use perdura_recovery::tables::UnknownKind;
 use perdura_recovery::{Catalog, KeyOrder, TableKind};
 use perdura_txn::Tx;
 
-pub use crate::typed::CatalogRows;
+mod dropped;
+mod rows;
+
+pub(crate) use dropped::{Dropped, dropped_key, dropped_of};
+pub use rows::CatalogRows;
+pub(crate) use rows::{dropped_behind, kind_of, schema_of};
 
 /// The catalog's own table.
 pub const CATALOG: TableId = TableId(0);
@@ -242,7 +247,7 @@ fn read_procedure(key: &[u8], value: &[u8]) -> Result<Option<ProcedureRow>> {
 }
 
 /// The tables of a heap whose table 0 is indexed, for the restart.
-pub(crate) fn read_catalog(heap: &Heap) -> Result<Catalog> {
+fn read_catalog(heap: &Heap) -> Result<Catalog> {
     let tables = tables_of(heap)?.into_values();
     let mut catalog: Catalog = tables.map(|entry| (entry.id, entry.kind)).collect();
     catalog.insert(CATALOG, TableKind::heap(KeyOrder::Hashed));

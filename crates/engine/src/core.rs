@@ -3,21 +3,20 @@
 //! order that its seed chooses.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Pos, Result, StreamId, TableId};
 use perdura_device::{Clock, LogWayReport};
+use perdura_heap::Heap;
 use perdura_heap::ahead::AHEAD_KEYS;
-use perdura_heap::{DetachedTable, Heap};
 use perdura_recovery::disks::Disks;
 use perdura_recovery::footing::Footing;
 use perdura_recovery::indexing::ReadCatalog;
 use perdura_recovery::vouch::{mark_clean, vouch_last};
 use perdura_recovery::{
     AnchorCell, Catalog, CheckpointProgress, CheckpointStats, Checkpoints, ComponentKind, Progress,
-    RestartReport, flush_all, vouch,
+    RestartReport, Resumed, flush_all, vouch,
 };
 use perdura_txn::executor::ExecutorOptions;
 use perdura_txn::{Executor, Sink, Ticket, Tx};
@@ -25,70 +24,46 @@ use perdura_wal::{FlushProgress, Rung, Scheme, Wal};
 
 use smallvec::SmallVec;
 
-use crate::catalog::{CATALOG, tables_of};
+use crate::catalog::{CATALOG, CatalogRows, tables_of};
 use crate::named::{NamedTables, Renewal};
-use crate::nodes::{Nodes, NodesInUse};
+use crate::nodes::NodesInUse;
 use crate::opening::{Opened, bring_back, check_scheme};
 use crate::options::CoreOptions;
-use crate::typed::{CatalogRows, TypedState};
+use crate::purge::Purge;
+use crate::typed::TypedState;
 
-/// What comes from outside.
-#[derive(Clone)]
-pub struct Env {
-    /// The disks.
-    pub disks: Disks,
-    /// Time.
-    pub clock: Arc<dyn Clock>,
-    /// Randomness: a new database's uuid and hash seed come from it.
-    pub seed: u64,
-    /// The nodes that hold the newest part of the log, if there are some.
-    pub nodes: Option<Nodes>,
-    /// Go on without what only nodes may hold of the log, if they do not return it or none are given.
-    pub accept_loss: bool,
-}
+mod archiving;
+mod dropping;
+mod footing;
+mod purging;
+mod typed;
 
-/// Hears of keys that the purge removed because they were past their expiry: the places of their
-/// tables' names, which are the numbers of Redis's databases, the keys, and the epoch of the removal.
-pub type ExpiredListener = Box<dyn Fn(&[(u8, Vec<u8>)], Epoch) + Send + Sync>;
+pub use crate::env::Env;
+pub use crate::purge::{ExpiredListener, Flushed};
 
-/// The indexes of flushed tables, to be dropped when no latch is held.
-#[must_use = "`reclaim_flushed` hands the tables' indexes and pages to the purge"]
-pub struct Flushed(Vec<DetachedTable>);
-
-impl Flushed {
-    /// What a drop detached.
-    pub(crate) fn of(detached: Vec<DetachedTable>) -> Flushed {
-        Flushed(detached)
-    }
-}
+/// Hears at the end of each run of a transaction how many bytes of the log it awaits.
+pub(crate) type Watch<'a> = &'a mut dyn FnMut(Option<usize>);
 
 /// An open database that does nothing by itself.
 pub struct Core {
     env: Env,
     options: CoreOptions,
-    pub(crate) heap: Arc<Heap>,
-    pub(crate) wal: Arc<Wal>,
-    pub(crate) anchor: Arc<AnchorCell>,
+    heap: Arc<Heap>,
+    wal: Arc<Wal>,
+    anchor: Arc<AnchorCell>,
     executor: Executor,
     tables: NamedTables,
     /// The tables of the maps, by their names in the catalog.
     maps: Mutex<BTreeMap<String, TableId>>,
     /// Typed tables and procedures.
-    pub(crate) typed: TypedState,
-    pub(crate) checkpoints: Checkpoints,
-    pub(crate) report: RestartReport,
-    /// Partitions still to pass without finding a page to free.
-    pub(crate) reclaim_left: AtomicU32,
-    pub(crate) purge_next: AtomicU32,
-    /// True while the purge rests.
-    pub(crate) purge_held: AtomicBool,
-    /// The indexes of flushed tables, to be dropped by the purge.
-    pub(crate) flushed: Mutex<Vec<DetachedTable>>,
-    pub(crate) expired: OnceLock<ExpiredListener>,
+    typed: TypedState,
+    checkpoints: Checkpoints,
+    report: RestartReport,
+    purge: Purge,
     /// The nodes, if the database has some.
     nodes: Option<NodesInUse>,
     /// The files and directories that it stands on.
-    pub(crate) footing: Footing,
+    footing: Footing,
 }
 
 impl Core {
@@ -102,10 +77,35 @@ impl Core {
         let forms = Arc::new(CatalogRows::default());
         let mut footing = Footing::default();
         footing.note(&env.disks);
-        let Opened { resumed, claimed } = bring_back(&env, &options, &forms, progress)?;
+        let Opened {
+            mut resumed,
+            claimed,
+        } = bring_back(&env, &options, &forms, progress)?;
         if let Some(archived) = &options.archived {
             resumed.checkpoints.set_archived(archived)?;
         }
+        let catalog = std::mem::take(&mut resumed.catalog);
+        let mut core = Core::of(env, options, resumed, footing)?;
+        core.footing.note(&core.env.disks);
+        core.report.notes.extend(core.options.memory_fault.clone());
+        core.attach_tables(&catalog, &forms);
+        core.assert_resumed();
+        core.name_tables()?;
+        #[cfg(feature = "flaws")]
+        crate::typed::seeded::log_again(&core.wal);
+        core.make_typed()?;
+        core.start_reclaim();
+        core.keep_divergences()?;
+        core.checkpoints.shorten_chain()?;
+        if let (Some(nodes), Some(claimed)) = (&core.env.nodes, claimed) {
+            core.report.notes.extend(claimed.notes.iter().cloned());
+            core.nodes = Some(nodes.begin(claimed, &core.wal, &core.anchor)?);
+        }
+        Ok(core)
+    }
+
+    /// Puts the parts of a database that is back together.
+    fn of(env: Env, options: CoreOptions, resumed: Resumed, footing: Footing) -> Result<Core> {
         let (heap, wal) = (resumed.heap, resumed.wal);
         heap.set_snapshot_mode(options.snapshot_mode);
         heap.memory().set_kept_bound(options.kept_bound);
@@ -125,7 +125,7 @@ impl Core {
             .map(|(name, entry)| (name, entry.id))
             .collect();
         let typed = TypedState::new(&heap, &options.typed)?;
-        let mut core = Core {
+        Ok(Core {
             env,
             options,
             heap,
@@ -137,38 +137,24 @@ impl Core {
             typed,
             checkpoints: resumed.checkpoints,
             report: resumed.report,
-            reclaim_left: AtomicU32::new(0),
-            purge_next: AtomicU32::new(0),
-            purge_held: AtomicBool::new(false),
-            flushed: Mutex::default(),
-            expired: OnceLock::new(),
+            purge: Purge::default(),
             nodes: None,
             footing,
-        };
-        core.footing.note(&core.env.disks);
-        core.report.notes.extend(core.options.memory_fault.clone());
-        core.attach_tables(&resumed.catalog, &forms);
-        core.assert_resumed();
-        let unnamed = core.tables.load(&core.heap)?;
+        })
+    }
+
+    /// Gives each name its table: the one that the catalog has, or a new one.
+    fn name_tables(&self) -> Result<()> {
+        let unnamed = self.tables.load(&self.heap)?;
         if !unnamed.is_empty() {
-            let _durable_with_the_first_write = core.renew(unnamed.iter().copied())?;
+            let _durable_with_the_first_write = self.renew(unnamed.iter().copied())?;
         }
-        let named = core
+        let named = self
             .tables
             .places()
-            .all(|place| core.tables.at(place) != CATALOG);
+            .all(|place| self.tables.at(place) != CATALOG);
         assert!(named, "each name has a table");
-        #[cfg(feature = "flaws")]
-        crate::typed::seeded::log_again(&core.wal);
-        core.make_typed()?;
-        core.start_reclaim();
-        core.keep_divergences()?;
-        core.checkpoints.shorten_chain()?;
-        if let (Some(nodes), Some(claimed)) = (&core.env.nodes, claimed) {
-            core.report.notes.extend(claimed.notes.iter().cloned());
-            core.nodes = Some(nodes.begin(claimed, &core.wal, &core.anchor)?);
-        }
-        Ok(core)
+        Ok(())
     }
 
     /// What log, anchor and heap know of each other when a life begins.
@@ -386,20 +372,18 @@ impl Core {
         // Nothing may fail behind the publication, nor the transaction be undone.
         tx.check_not_refused()?;
         tx.check_collections()?;
-        Ok(Flushed(self.tables.install(tx, flush)?))
+        Ok(Flushed::of(self.tables.install(tx, flush)?))
     }
 
     /// After the transaction: hands what the flush left behind to the purge.
     pub fn reclaim_flushed(&self, flushed: Flushed) {
-        self.flushed.lock().extend(flushed.0);
+        self.purge.take_flushed(flushed);
         self.start_reclaim();
     }
 
-    pub(crate) fn start_reclaim(&self) {
-        self.reclaim_left.store(
-            u32::from(self.heap.geometry().partitions),
-            Ordering::Relaxed,
-        );
+    fn start_reclaim(&self) {
+        let partitions = u32::from(self.heap.geometry().partitions);
+        self.purge.start_reclaim(partitions);
     }
 
     /// The log.

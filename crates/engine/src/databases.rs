@@ -93,7 +93,7 @@ impl Db {
     #[inline]
     #[must_use]
     pub fn database(&self, index: u8) -> TableId {
-        self.shared.core.database(index)
+        self.shared.core().database(index)
     }
 
     /// Empties one database, or all.
@@ -101,7 +101,7 @@ impl Db {
     /// # Errors
     /// As [`Db::write_later`].
     pub fn flush_database(&self, index: Option<u8>) -> Result<Ticket> {
-        self.shared.core.flush_database(index)
+        self.shared.core().flush_database(index)
     }
 
     /// Empties databases within a transaction; see [`Core::begin_renewal`].
@@ -114,7 +114,7 @@ impl Db {
         database: Option<u8>,
         flush: &mut Renewal,
     ) -> Result<()> {
-        self.shared.core.begin_flush(tx, database, flush)
+        self.shared.core().begin_flush(tx, database, flush)
     }
 
     /// Swaps databases within a transaction; see [`Core::swap_tables`].
@@ -127,7 +127,7 @@ impl Db {
         databases: [u8; 2],
         swap: &mut Renewal,
     ) -> Result<()> {
-        self.shared.core.swap_databases(tx, databases, swap)
+        self.shared.core().swap_databases(tx, databases, swap)
     }
 
     /// Rows of a Redis database, and how many of them have an expiry.

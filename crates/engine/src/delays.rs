@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use perdura_base::{Error, StreamId};
+use perdura_base::{Error, Result, StreamId};
 
 /// The pause after the first failure, nanoseconds; each one after it doubles it.
 const FIRST_NS: u64 = 100_000_000;
@@ -14,6 +14,8 @@ const FIRST_NS: u64 = 100_000_000;
 const URGENT_NS: u64 = 2_000_000_000;
 /// The longest pause for everything else, nanoseconds.
 const LONGEST_NS: u64 = 60_000_000_000;
+/// How often a flusher tries again on a full disk.
+pub(crate) const FULL_RETRY: Duration = Duration::from_millis(100);
 
 /// What can be delayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,7 +87,7 @@ pub struct Delayed {
     pub attempts: u32,
 }
 
-struct Entry {
+struct Failure {
     error: String,
     attempts: u32,
     pause_ns: u64,
@@ -95,7 +97,7 @@ struct Entry {
 /// What is delayed now.
 #[derive(Default)]
 pub(crate) struct Delays {
-    table: Mutex<BTreeMap<Work, Entry>>,
+    table: Mutex<BTreeMap<Work, Failure>>,
     /// How many entries there are, for callers that ask often.
     count: AtomicUsize,
 }
@@ -110,7 +112,7 @@ impl Delays {
     /// Notes a failure and returns how long to wait.
     pub fn failed(&self, work: Work, error: &Error, now_ns: u64) -> Duration {
         let mut table = self.table.lock();
-        let entry = table.entry(work).or_insert(Entry {
+        let entry = table.entry(work).or_insert(Failure {
             error: String::new(),
             attempts: 0,
             pause_ns: FIRST_NS,
@@ -127,6 +129,22 @@ impl Delays {
         entry.pause_ns = (pause_ns * 2).min(work.longest_ns());
         self.count.store(table.len(), Ordering::Relaxed);
         Duration::from_nanos(pause_ns)
+    }
+
+    /// Notes whether a stream's log can be extended or written and returns how long to wait if not. A
+    /// full disk is tried again at an even pace: writes are to go on as soon as there is space.
+    pub fn note_log(&self, work: Work, done: Result<()>, now_ns: u64) -> Duration {
+        match done {
+            Err(error) if !error.is_disk_full() => self.failed(work, &error, now_ns),
+            Ok(()) => {
+                self.done(work);
+                Duration::ZERO
+            }
+            Err(_) => {
+                self.done(work);
+                FULL_RETRY
+            }
+        }
     }
 
     /// What the work fails with now.
@@ -155,7 +173,7 @@ impl Delays {
             return Vec::new();
         }
         let table = self.table.lock();
-        let delayed = |(work, entry): (&Work, &Entry)| Delayed {
+        let delayed = |(work, entry): (&Work, &Failure)| Delayed {
             work: work.name(),
             error: entry.error.clone(),
             attempts: entry.attempts,

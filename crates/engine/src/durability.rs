@@ -6,14 +6,11 @@
 //! | [`Durability::Mirror`] | in the memories of the nodes that mirror the log; on the log's disks if there are none | losing them and this machine, before the log is on the disks |
 //! | [`Durability::Disk`] | on the log's disks, synced | losing the disks |
 //!
-//! A database has a default ([`Options::durability`](crate::Options::durability)), which [`Db::wait`] and all
-//! that wait by themselves use; [`Db::wait_at`] waits for one ticket at another rung.
+//! A database has a default ([`Options::durability`](crate::Options::durability)), which [`Db::wait`](crate::Db::wait) and all
+//! that wait by themselves use; [`Db::wait_at`](crate::Db::wait_at) waits for one ticket at another rung.
 
-use perdura_base::{Epoch, Result};
-use perdura_txn::Ticket;
+use perdura_base::Epoch;
 use perdura_wal::{Reached, Rung};
-
-use crate::db::Db;
 
 /// How far a commit has to be before it is relied on. A later one is more durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -84,45 +81,6 @@ impl Durability {
             "epoch {epoch} is not at {highest:?} yet"
         );
         highest
-    }
-}
-
-impl Db {
-    /// Waits until a ticket is as durable as the database's options say: on disk, if they say nothing.
-    ///
-    /// # Errors
-    /// [`Error::Stopped`](perdura_base::Error::Stopped) if the database stops first: whether the
-    /// transaction survives is then not known.
-    pub fn wait(&self, ticket: Ticket) -> Result<()> {
-        self.wait_at(self.options().durability, ticket)
-    }
-
-    /// Waits until a ticket is this durable. At `mem` it returns at once, unless the log is too far behind.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// use perdura::Durability;
-    /// let db = perdura::Db::builder(dir.path()).open()?;
-    /// let (_, ticket) = db.write_later(|tx| tx.put(db.database(0), b"key", b"value", None))?;
-    /// db.wait_at(Durability::Disk, ticket)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`wait`](Self::wait).
-    pub fn wait_at(&self, durability: Durability, ticket: Ticket) -> Result<()> {
-        if durability.is_firm() {
-            self.shared.wait(durability.rung(), ticket.epoch)
-        } else {
-            self.shared.wait_for_bound(ticket.epoch)
-        }
-    }
-
-    /// Whether a caller that waits for no rung may go on: no write that the next rung lacks is older
-    /// than 10 ms, counted from the write.
-    #[must_use]
-    pub fn is_mem_in_time(&self) -> bool {
-        self.shared.is_mem_in_time()
     }
 }
 

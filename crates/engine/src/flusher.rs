@@ -1,16 +1,19 @@
 //! The flusher's thread: it decides when an epoch ends and takes the steps that make it durable.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use perdura_base::{Result, StreamId};
-use perdura_device::Clock;
 use perdura_wal::{Begun, Collected, FlushProgress, Rung, Wait};
 
-use crate::background::FULL_RETRY;
-use crate::delays::Work;
+use crate::behind::Worst;
+use crate::delays::{FULL_RETRY, Work};
+use crate::ground::Ground;
+use crate::mirroring::Mirror;
+use crate::options::FLUSH_EVERY_MAX;
 use crate::pace::{FlushPacer, thread_cpu_ns};
-use crate::shared::Shared;
 
 /// The stream whose flusher ends epochs.
 pub(crate) const FIRST: StreamId = StreamId(0);
@@ -23,33 +26,82 @@ const COPY_LOOK: Duration = Duration::from_millis(1);
 /// After so many looks at a log at rest it appends the beacon.
 const LOOKS_TO_BEACON: u32 = 7;
 
-impl Shared {
+/// Writes the log of an open database.
+pub(crate) struct LogWriter {
+    ground: Arc<Ground>,
+    mirror: Arc<Mirror>,
+    /// What a durable write costs the machine, as measured when the log was opened, nanoseconds.
+    write_cost_ns: u64,
+    /// How long a durable write took then, nanoseconds.
+    write_latency_ns: u64,
+    /// Held by the thread that ends epochs and flushes the first stream.
+    turn: Mutex<FlushPacer>,
+    /// Smoothed CPU time of a flush.
+    flush_cpu_ns: AtomicU64,
+    /// Whether flushes are being spaced.
+    spaced: AtomicBool,
+    /// The most that the log's disks were behind.
+    pub worst: Worst,
+}
+
+impl LogWriter {
+    /// Takes up the log of a core, and how fast its disk was measured to be.
+    pub fn new(ground: &Arc<Ground>, mirror: &Arc<Mirror>) -> LogWriter {
+        let way = ground.core.log_ways().into_iter().next();
+        let cost = way.as_ref().map_or(Duration::ZERO, |way| way.cost);
+        let latency = way.and_then(|way| way.latency()).unwrap_or_default();
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let flush_every = ground.options.flush_every;
+        assert!(flush_every <= FLUSH_EVERY_MAX, "the settings were checked");
+        let pacer = FlushPacer::new(nanos(cost), flush_every);
+        LogWriter {
+            ground: Arc::clone(ground),
+            mirror: Arc::clone(mirror),
+            write_cost_ns: nanos(cost),
+            write_latency_ns: nanos(latency),
+            turn: Mutex::new(pacer),
+            flush_cpu_ns: AtomicU64::new(0),
+            spaced: AtomicBool::new(false),
+            worst: Worst::default(),
+        }
+    }
+
+    /// Returns the smoothed CPU time of a flush, microseconds.
+    pub fn flush_cpu_us(&self) -> u64 {
+        self.flush_cpu_ns.load(Ordering::Relaxed) / 1000
+    }
+
+    /// Returns whether flushes are being spaced.
+    pub fn is_spaced(&self) -> bool {
+        self.spaced.load(Ordering::Relaxed)
+    }
+
     /// A stream's flusher. The first one closes epochs and beacons; the others write what the
     /// closing left them.
     pub fn flusher(&self, stream: StreamId) {
         let first = stream == FIRST;
         let mut idle_looks = 0;
-        while !self.is_stopping() {
-            if self.core.wal().failure().is_some() {
-                self.announce();
+        while !self.ground.is_stopping() {
+            if self.ground.core.wal().failure().is_some() {
+                self.ground.announce();
                 std::thread::park_timeout(FULL_RETRY);
                 continue;
             }
-            if !self.copy_is_due() {
+            if !self.mirror.copy_is_due() {
                 std::thread::park_timeout(COPY_LOOK);
-                idle_looks = if self.core.wal().is_idle() {
+                idle_looks = if self.ground.core.wal().is_idle() {
                     idle_looks + 1
                 } else {
                     0
                 };
                 if first && idle_looks > LOOKS_TO_BEACON {
-                    self.core.wal().append_beacon();
+                    self.ground.core.wal().append_beacon();
                     idle_looks = 0;
                 }
                 continue;
             }
             // The housekeeper does this too, and may be zeroing a file for longer than a segment lasts.
-            let placed = self.core.wal().place_ahead(stream);
+            let placed = self.ground.core.wal().place_ahead(stream);
             let flushed = placed.and_then(|_| {
                 if first {
                     self.lead()
@@ -59,30 +111,30 @@ impl Shared {
             });
             let work = Work::Flush(stream);
             if flushed.is_ok() {
-                self.delays.done(work);
+                self.ground.delays.done(work);
             }
             match flushed {
                 Ok(true) => {}
-                Ok(false) if first && self.wanted.load(Ordering::SeqCst) => {}
+                Ok(false) if first && self.ground.wishes.is_wanted() => {}
                 Ok(false) => {
                     std::thread::park_timeout(LOOK_EVERY);
-                    if first && self.core.wal().append_beacon() {
-                        self.wanted.store(true, Ordering::SeqCst);
+                    if first && self.ground.core.wal().append_beacon() {
+                        self.ground.wishes.note_wanted();
                     }
                 }
-                Err(error) if self.core.wal().failure().is_none() => {
-                    std::thread::park_timeout(self.note_log(work, Err(error)));
+                Err(error) if self.ground.core.wal().failure().is_none() => {
+                    std::thread::park_timeout(self.ground.note_log(work, Err(error)));
                 }
-                Err(_) => self.announce(),
+                Err(_) => self.ground.announce(),
             }
         }
     }
 
     /// Ends the epoch and flushes the first stream, after the pause that the CPU budget asks for.
     fn lead(&self) -> Result<bool> {
-        let wal = self.core.wal();
-        let is_wanted = self.wanted.load(Ordering::SeqCst);
-        if !is_wanted && self.rings && wal.in_flight(FIRST) > 0 {
+        let wal = self.ground.core.wal();
+        let is_wanted = self.ground.wishes.is_wanted();
+        if !is_wanted && self.ground.rings && wal.in_flight(FIRST) > 0 {
             // A thread that serves clients keeps the writes going, but perhaps none waits any more for those
             // that have completed; and one that was refused is repeated by nobody else.
             self.collect(Wait::No);
@@ -95,28 +147,29 @@ impl Shared {
             self.hold();
         }
         self.take_turn(&mut self.turn.lock(), cpu_ns, || {
-            Ok((self.rings && self.write_in_place()?) || self.flush(FIRST)?)
+            Ok((self.ground.rings && self.write_in_place()?) || self.flush(FIRST)?)
         })
     }
 
     /// Pauses for as long as the pacer holds the next flush back. A thread that begins to wait shortens the
     /// pause, a log without room for more ends it.
     fn hold(&self) {
-        let mut is_awaited = self.awaited.load(Ordering::SeqCst);
-        let mut now_ns = self.clock.mono_ns();
+        let mut is_awaited = self.ground.wishes.is_awaited();
+        let mut now_ns = self.ground.now_ns();
         let delay_ns = {
             let mut pacer = self.turn.lock();
             if is_awaited {
                 pacer.delay_ns(now_ns)
             } else {
-                pacer.delay_pipelined_ns(now_ns, self.workers.ran_permille())
+                pacer.delay_pipelined_ns(now_ns, self.ground.wishes.ran_permille())
             }
         };
         let mut due_ns = now_ns.saturating_add(delay_ns);
-        while now_ns < due_ns && !self.is_stopping() && !self.core.wal().is_behind(0) {
+        while now_ns < due_ns && !self.ground.is_stopping() && !self.ground.core.wal().is_behind(0)
+        {
             std::thread::park_timeout(Duration::from_nanos(due_ns - now_ns));
-            now_ns = self.clock.mono_ns();
-            if !is_awaited && self.awaited.load(Ordering::SeqCst) {
+            now_ns = self.ground.now_ns();
+            if !is_awaited && self.ground.wishes.is_awaited() {
                 is_awaited = true;
                 due_ns = due_ns.min(now_ns + self.turn.lock().delay_ns(now_ns));
             }
@@ -138,9 +191,9 @@ impl Shared {
         }
         let cpu_ns = thread_cpu_ns();
         // A failure has latched the log, as every caller sees.
-        let flushed = if !self.rings {
+        let flushed = if !self.ground.rings {
             self.take_turn(&mut pacer, cpu_ns, || self.flush(FIRST))
-        } else if self.core.wal().in_flight(FIRST) == 0 {
+        } else if self.ground.core.wal().in_flight(FIRST) == 0 {
             self.take_turn(&mut pacer, cpu_ns, || self.write_in_place())
         } else {
             // That completes without this thread.
@@ -151,9 +204,9 @@ impl Shared {
 
     /// Whether another thread than the flusher may flush. Flushes at a fixed spacing are the flusher's.
     fn can_flush_here(&self) -> bool {
-        let wal = self.core.wal();
+        let wal = self.ground.core.wal();
         let slow = wal.is_short() || !wal.has_room_ahead(FIRST);
-        let is_fixed = !self.options.flush_every.is_zero();
+        let is_fixed = !self.ground.options.flush_every.is_zero();
         wal.streams() == 1 && !slow && !is_fixed && wal.failure().is_none()
     }
 
@@ -162,23 +215,23 @@ impl Shared {
     /// flusher has to do something first, or writes do not complete by themselves, it wakes the flusher.
     /// Returns whether it began a write.
     pub fn begin_log_write(&self) -> bool {
-        if !self.rings || !self.can_flush_here() {
-            self.nudge();
+        if !self.ground.rings || !self.can_flush_here() {
+            self.ground.wishes.nudge();
             return false;
         }
-        let wal = self.core.wal();
+        let wal = self.ground.core.wal();
         let Some(mut pacer) = self.turn.try_lock() else {
             return false;
         };
-        let now_ns = self.clock.mono_ns().max(1);
+        let now_ns = self.ground.now_ns().max(1);
         let is_early = |pacer: &mut FlushPacer| {
             wal.in_flight(FIRST) > 0 && pacer.delay_behind_ns(now_ns, self.write_latency_ns) > 0
         };
         if !wal.has_slot(FIRST) || is_early(&mut pacer) {
             return false;
         }
-        self.begin_turn();
-        self.core.close_epoch();
+        self.ground.wishes.begin_turn();
+        self.ground.core.close_epoch();
         assert_eq!(
             wal.streams(),
             1,
@@ -189,14 +242,14 @@ impl Shared {
                 pacer.note_begun(now_ns, self.write_cost_ns);
                 self.note_pace(&pacer);
                 drop(pacer);
-                self.offer_written();
+                self.mirror.offer_written();
                 true
             }
             Ok(Begun::No) => false,
             // A failure has latched the log; what is delayed, the flusher tries again.
             Ok(Begun::Unplaced) | Err(_) => {
                 drop(pacer);
-                self.nudge();
+                self.ground.wishes.nudge();
                 false
             }
         }
@@ -205,13 +258,15 @@ impl Shared {
     /// Collects writes of the first stream that have completed by themselves. Returns whether D may have
     /// advanced.
     pub fn collect(&self, wait: Wait) -> Collected {
-        if !self.rings {
+        if !self.ground.rings {
             return Collected::Nothing;
         }
-        let wal = self.core.wal();
+        let wal = self.ground.core.wal();
         let ended = match wal.in_flight(FIRST) {
             0 => wal.flush_end(FIRST, wait),
-            _ => self.watch_behind(|| wal.flush_end(FIRST, wait)),
+            _ => self
+                .worst
+                .watch(&self.ground.core, || wal.flush_end(FIRST, wait)),
         };
         match ended {
             Ok(Collected::Advanced) => {
@@ -219,23 +274,17 @@ impl Shared {
                     wal.evidenced() <= wal.durable(Rung::Disk),
                     "a durable block names an epoch that was durable"
                 );
-                self.tell_synced();
+                self.mirror.tell_synced();
                 Collected::Advanced
             }
             Ok(other) => other,
             Err(_) => {
                 if wal.failure().is_some() {
-                    self.announce();
+                    self.ground.announce();
                 }
                 Collected::Nothing
             }
         }
-    }
-
-    /// What is appended from here on wants another flush.
-    fn begin_turn(&self) {
-        self.wanted.store(false, Ordering::SeqCst);
-        self.awaited.store(false, Ordering::SeqCst);
     }
 
     fn note_pace(&self, pacer: &FlushPacer) {
@@ -251,17 +300,15 @@ impl Shared {
         cpu_ns: u64,
         write: impl FnOnce() -> Result<bool>,
     ) -> Result<bool> {
-        let start_ns = self.clock.mono_ns().max(1);
-        self.begin_turn();
-        if self.core.close_epoch().is_some() {
-            for other in self.flushers.read().iter().skip(1) {
-                other.unpark();
-            }
+        let start_ns = self.ground.now_ns().max(1);
+        self.ground.wishes.begin_turn();
+        if self.ground.core.close_epoch().is_some() {
+            self.ground.wishes.wake_others();
         }
         let flushed = write()?;
         if flushed {
             let used_ns = thread_cpu_ns().saturating_sub(cpu_ns);
-            pacer.note(start_ns, self.clock.mono_ns(), used_ns);
+            pacer.note(start_ns, self.ground.now_ns(), used_ns);
             self.note_pace(pacer);
         }
         Ok(flushed)
@@ -269,10 +316,13 @@ impl Shared {
 
     /// Makes one write of the first stream in this thread, if none is in flight and the segment is placed.
     fn write_in_place(&self) -> Result<bool> {
-        let wal = self.core.wal();
-        let advanced = self.watch_behind(|| wal.flush_in_place(FIRST))? == Collected::Advanced;
+        let wal = self.ground.core.wal();
+        let advanced = self
+            .worst
+            .watch(&self.ground.core, || wal.flush_in_place(FIRST))?
+            == Collected::Advanced;
         if advanced {
-            self.tell_synced();
+            self.mirror.tell_synced();
         }
         Ok(advanced)
     }
@@ -281,12 +331,15 @@ impl Shared {
     fn flush(&self, stream: StreamId) -> Result<bool> {
         let mut synced = false;
         loop {
-            match self.watch_behind(|| self.core.flush_step(stream))? {
+            match self
+                .worst
+                .watch(&self.ground.core, || self.ground.core.flush_step(stream))?
+            {
                 FlushProgress::Idle => return Ok(synced),
-                FlushProgress::Wrote => self.offer_written(),
+                FlushProgress::Wrote => self.mirror.offer_written(),
                 FlushProgress::Synced => {
                     synced = true;
-                    self.tell_synced();
+                    self.mirror.tell_synced();
                 }
             }
         }

@@ -89,7 +89,7 @@ impl Db {
         wanted: impl Fn(&[u8]) -> bool,
     ) -> Result<(Step, Ticket)> {
         let mut parts = PartitionSet::empty();
-        if let Some(id) = self.shared.core.partition_of_cursor(cursor) {
+        if let Some(id) = self.shared.core().partition_of_cursor(cursor) {
             parts.insert(id);
         }
         let scan = |tx: &Tx<'_>, table: TableId| {

@@ -75,14 +75,16 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`core`] | the database without a thread: every bit of background work is a step |
+//! | `env` | what comes from outside |
 //! | `opening` | the restart before it |
 //! | [`catalog`], `named` | table 0; the table of each name |
 //! | [`databases`] | Redis's sixteen databases over the named tables |
 //! | [`digest`] | what a database holds, in one number |
-//! | [`typed`], [`builder`] | typed tables and procedures: declared, made, called, replayed |
+//! | [`typed`], [`builder`] | typed tables and procedures: declared, made, replayed |
+//! | `calls` | how procedures are called |
 //! | [`snapshot`] | all rows as of one instant |
-//! | `archiving` | how far an archive holds the log |
-//! | [`archive`] | the archiver of an open database |
+//! | [`archive`] | the archive of an open database, step by step |
+//! | `archiver`, `lent` | the archiver's threads; the archive lent to others |
 //! | `backing_up` | images are copied into the archive |
 //! | `archive_figures` | what is shown of an archive |
 //! | `proving` | each checkpoint's image is held against the archive |
@@ -90,7 +92,9 @@
 //! | `purge` | what is removed in the background |
 //! | [`map`] | ordered maps of bytes |
 //! | [`db`], `transact`, `keys` | the same with threads: what users open, and how they use it |
-//! | `shared`, `flusher`, `background` | those threads |
+//! | `ground`, `wishes` | what all threads stand on; who wants the log flushed |
+//! | `flusher`, `mirroring`, `checkpointer`, `background` | those threads |
+//! | `shared` | the parts of an open database together |
 //! | `behind` | how far the log's disks are behind |
 //! | `durability` | what a caller waits for before it relies on a commit |
 //! | `receipt` | what a client keeps of a write |
@@ -103,22 +107,26 @@
 
 pub mod archive;
 mod archive_figures;
-mod archiving;
+mod archiver;
 mod background;
 mod backing_up;
 mod behind;
 pub mod builder;
+mod calls;
 pub mod catalog;
+mod checkpointer;
 pub mod core;
 pub mod databases;
 pub mod db;
 mod delays;
 pub mod digest;
 mod durability;
+mod env;
 pub mod files;
 mod flusher;
-mod footing;
+mod ground;
 mod keys;
+mod lent;
 mod machine;
 pub mod map;
 pub mod merging;
@@ -137,13 +145,14 @@ pub mod snapshot;
 pub mod stats;
 mod transact;
 pub mod typed;
+mod wishes;
 mod yielding;
 
 pub use crate::core::{Core, Env, ExpiredListener, Flushed};
 pub use crate::named::{NamedTables, Renewal};
 pub use archive::Archiving;
-pub use backing_up::{BackupState, ListedBackup};
 pub use builder::Builder;
+pub use calls::Pending;
 pub use db::Db;
 pub use delays::Delayed;
 pub use durability::Durability;
@@ -173,6 +182,6 @@ pub use perdura_wal::{EpochEnds, EpochSource, Reached, Rung, SourceStep};
 pub use receipt::{Fate, Judged, Newest, NoReceipt, Receipt};
 pub use shared::Exposure;
 pub use snapshot::Snapshot;
-pub use stats::{ArchiveStats, DrillStats, ProofStats, Stats};
+pub use stats::{ArchiveStats, BackupState, DrillStats, ListedBackup, ProofStats, Stats};
 pub use transact::Attempt;
-pub use typed::{LogForm, Pending, TypedOptions};
+pub use typed::{LogForm, TypedOptions};

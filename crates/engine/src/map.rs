@@ -35,9 +35,9 @@ use perdura_recovery::{KeyOrder, TableKind};
 use perdura_txn::{Ticket, Tx};
 
 use crate::catalog::{CATALOG, Entry, put_next_id, put_table, read_next_id};
-use crate::core::Core;
+use crate::core::{Core, Watch};
 use crate::db::Db;
-use crate::transact::{Attempt, Watch};
+use crate::transact::Attempt;
 
 /// What a map's name has before it in the catalog, so that it is no other table's.
 const PREFIX: &str = "map/";
@@ -196,7 +196,7 @@ impl Db {
     /// # Errors
     /// As [`Db::write_later`]; [`Error::Usage`] for an empty name.
     pub fn try_map_later(&self, name: &str) -> Result<Attempt<Map>> {
-        let made = self.attempt(|watch| self.shared.core.map_table(name, watch))?;
+        let made = self.attempt(|watch| self.shared.core().map_table(name, watch))?;
         Ok(match made {
             Attempt::Committed(table, ticket) => {
                 let db = self.clone();
@@ -209,7 +209,7 @@ impl Db {
     /// The ordered map of a name, if there is one.
     #[must_use]
     pub fn find_map(&self, name: &str) -> Option<Map> {
-        let table = *self.shared.core.maps().lock().get(&table_name(name))?;
+        let table = *self.shared.core().maps().lock().get(&table_name(name))?;
         let db = self.clone();
         Some(Map { db, table })
     }
@@ -316,7 +316,7 @@ impl MapRange {
     /// Reads the next entries from one end.
     fn fill(&mut self, backward: bool) -> Result<()> {
         let range = (borrowed(&self.low), borrowed(&self.high));
-        let core = &self.map.db.shared.core;
+        let core = self.map.db.shared.core();
         let how = (backward, STEP_ENTRIES);
         let (entries, ticket) = core.ordered_entries(self.map.table, range, how)?;
         self.map.db.wait(ticket)?;

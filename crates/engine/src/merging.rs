@@ -12,37 +12,23 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use perdura_archive::merger::MergedRun;
 use perdura_archive::retention::retaining::Removed;
-use perdura_archive::{MergerOptions, MergerStep, Retention, Store, Upkeep, UpkeepStep};
+use perdura_archive::{MergerOptions, MergerStep, Retention, Upkeep, UpkeepStep};
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Result};
 use perdura_device::Clock;
 use perdura_page::RegionDigest;
 
+use crate::archiver::AtArchive;
 use crate::delays::Work;
 use crate::pace::thread_cpu_ns;
-use crate::shared::Shared;
 use crate::yielding::{Side, Yielding, urgency_of_runs};
+
+pub use crate::lent::Lent;
 
 /// While nothing is to be merged, the merger looks this often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A thread that waits looks this often whether the database is being closed.
 const TICK: Duration = Duration::from_millis(20);
-
-/// The archive while the archiver has it open, for those who use it beside the archiver.
-#[derive(Clone, Default)]
-pub struct Lent(Arc<Mutex<Option<Arc<Store>>>>);
-
-impl Lent {
-    /// The archive, if it is open.
-    #[must_use]
-    pub fn get(&self) -> Option<Arc<Store>> {
-        self.0.lock().clone()
-    }
-
-    pub(crate) fn set(&self, store: Option<Arc<Store>>) {
-        *self.0.lock() = store;
-    }
-}
 
 /// What a step of merging did.
 #[derive(Debug)]
@@ -115,19 +101,19 @@ impl Merging {
     }
 }
 
-impl Shared {
-    /// A thread of the merger.
+impl AtArchive {
+    /// Runs a thread of the merger.
     pub(crate) fn merger(&self, merging: &Mutex<Merging>, side: Side) {
         side.begin();
         let mut look_ns = 0;
         let mut yielding = Yielding::default();
-        while !self.is_stopping() {
-            let now_ns = self.clock.mono_ns();
+        while !self.ground.is_stopping() {
+            let now_ns = self.ground.now_ns();
             let before_ns = thread_cpu_ns();
-            let is_due = look_ns <= now_ns && self.delays.is_due(Work::Merge, now_ns);
+            let is_due = look_ns <= now_ns && self.ground.delays.is_due(Work::Merge, now_ns);
             let urgency = urgency_of_runs(self.runs_now());
             let is_turn = yielding.is_turn(side, now_ns, urgency);
-            if !is_due || !is_turn || self.core.wal().failure().is_some() {
+            if !is_due || !is_turn || self.ground.core.wal().failure().is_some() {
                 std::thread::park_timeout(TICK);
             } else if self.merge_step(&mut merging.lock()) {
                 look_ns = now_ns + u64::try_from(LOOK_EVERY.as_nanos()).unwrap_or(u64::MAX);
@@ -150,28 +136,29 @@ impl Shared {
     /// Takes a step. Whether nothing is to be done for a while.
     fn merge_step(&self, merging: &mut Merging) -> bool {
         assert!(self.archives, "there is an archive to merge");
-        match merging.step(self.clock.wall_us()) {
+        match merging.step(self.ground.clock.wall_us()) {
             Ok(MergingStep::Worked) => return false,
             Ok(MergingStep::Merged(merged)) => {
                 assert!(merged.inputs >= 2, "runs were replaced by fewer");
-                self.delays.done(Work::Merge);
-                self.archived.lock().add_merge(&merged);
+                self.ground.delays.done(Work::Merge);
+                self.stats.lock().add_merge(&merged);
                 return false;
             }
             Ok(MergingStep::Removed(removed)) => {
-                let mut stats = self.archived.lock();
+                let mut stats = self.stats.lock();
                 stats.removed_runs += to_u64(removed.runs);
                 stats.removed_backups += to_u64(removed.backups);
                 return false;
             }
             Ok(idle) => {
-                self.delays.done(Work::Merge);
+                self.ground.delays.done(Work::Merge);
                 let is_elsewhere = matches!(idle, MergingStep::Elsewhere);
-                self.archived.lock().merged_elsewhere = is_elsewhere;
+                self.stats.lock().merged_elsewhere = is_elsewhere;
             }
             Err(error) => {
-                self.delays
-                    .failed(Work::Merge, &error, self.clock.mono_ns());
+                self.ground
+                    .delays
+                    .failed(Work::Merge, &error, self.ground.now_ns());
             }
         }
         true

@@ -7,20 +7,19 @@
 //! what was shipped to disk: when a caller waits for the disk, when much or old data waits, at a change of view, and at the end.
 //! In the other modes of the view acknowledgements wait for the disk, and the flushers work as without nodes.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use perdura_base::{Epoch, Result};
-use perdura_device::Clock;
 use perdura_mirror::{Managed, Status};
 use perdura_wal::Rung;
 
-use crate::db::Db;
 use crate::delays::Work;
+use crate::ground::Ground;
 use crate::nodes::NodesInUse;
-use crate::shared::Shared;
 
 /// A single waiter spins for so long before it sleeps, nanoseconds.
 const SPIN_NS: u64 = 60_000;
@@ -40,17 +39,32 @@ const COPY_LATE_BYTES: u64 = 3 << 19;
 /// A clean end waits so long for the arbiter.
 const STOP_NS: u64 = 5_000_000_000;
 
-/// Who waits for the replies of nodes. One that waits alone collects them by itself; for many, the mirror's thread does.
-#[derive(Default)]
-pub(crate) struct AtNodes {
+/// What the threads of an open database do about its nodes. A thread that waits alone collects the replies by itself.
+/// For many, the mirror's thread does.
+pub(crate) struct Mirror {
+    ground: Arc<Ground>,
+    /// Threads that wait for replies.
     waiters: AtomicUsize,
     /// A thread spins, and collects meanwhile.
     spins: AtomicBool,
     /// The mirror's thread.
     collector: OnceLock<Thread>,
+    /// Changes of view that were not told yet.
+    views: Mutex<Vec<String>>,
 }
 
-impl AtNodes {
+impl Mirror {
+    /// Returns one whose thread has not begun.
+    pub fn new(ground: &Arc<Ground>) -> Mirror {
+        Mirror {
+            ground: Arc::clone(ground),
+            waiters: AtomicUsize::new(0),
+            spins: AtomicBool::new(false),
+            collector: OnceLock::new(),
+            views: Mutex::default(),
+        }
+    }
+
     /// Names the mirror's thread, once.
     pub fn set_collector(&self, thread: Thread) {
         let named = self.collector.set(thread);
@@ -62,53 +76,29 @@ impl AtNodes {
             collector.unpark();
         }
     }
-}
 
-impl Db {
-    /// Whether acknowledgements at the rung of the mirror rest on nodes now.
-    #[must_use]
-    pub fn is_mirrored(&self) -> bool {
-        self.shared.is_mirrored()
+    /// Takes a line for each change of view since the last call.
+    pub fn take_views(&self) -> Vec<String> {
+        std::mem::take(&mut self.views.lock())
     }
 
-    /// Hands what was appended to the nodes and collects what they have answered, without waiting. Returns whether the
-    /// mirror's durable epoch has advanced. Nothing happens without nodes.
-    pub fn ship(&self) -> bool {
-        self.shared.ship()
-    }
-
-    /// As [`ship`](Self::ship), for a thread that has nothing left to do but wait: it spins for the replies for a moment.
-    /// Returns whether all that was appended is acknowledged.
+    /// Ships, and spins for the replies for a moment. Returns whether all that was appended is acknowledged.
     pub fn ship_here(&self) -> bool {
-        let wal = self.shared.core.wal();
+        let wal = self.ground.core.wal();
         let newest = wal.last_appended();
         debug_assert!(
             newest <= wal.current(),
             "a frame joins the current epoch at the latest"
         );
-        if self.shared.is_mirrored() && wal.durable(Rung::Mirror) < newest {
-            self.shared.ship();
-            return self.shared.spin_for_nodes(newest);
+        if self.is_mirrored() && wal.durable(Rung::Mirror) < newest {
+            self.ship();
+            return self.spin_for_nodes(newest);
         }
         false
     }
 
-    /// The view in force, the nodes, and how far they are; `None` without nodes.
-    #[must_use]
-    pub fn mirror(&self) -> Option<Status> {
-        self.shared.mirror_status()
-    }
-
-    /// A line for each change of view since the last call.
-    #[must_use]
-    pub fn take_views(&self) -> Vec<String> {
-        std::mem::take(&mut self.shared.views.lock())
-    }
-}
-
-impl Shared {
     fn nodes(&self) -> Option<&NodesInUse> {
-        self.core.nodes()
+        self.ground.core.nodes()
     }
 
     /// Whether acknowledgements rest on nodes now.
@@ -123,7 +113,7 @@ impl Shared {
             return false;
         };
         match self.is_copy_late() {
-            true => self.collected(nodes.try_pump(self.clock.mono_ns())),
+            true => self.collected(nodes.try_pump(self.ground.now_ns())),
             false => self.ship_now(nodes),
         }
     }
@@ -131,41 +121,41 @@ impl Shared {
     /// Whether the copy is so late that what is acknowledged has to slow down.
     fn is_copy_late(&self) -> bool {
         self.is_mirrored()
-            && (self.core.wal().waiting_bytes(Rung::Disk) >= COPY_LATE_BYTES
-                || self.core.age_ns(Rung::Disk) >= COPY_LATE_NS)
+            && (self.ground.core.wal().waiting_bytes(Rung::Disk) >= COPY_LATE_BYTES
+                || self.ground.core.age_ns(Rung::Disk) >= COPY_LATE_NS)
     }
 
     fn ship_now(&self, nodes: &NodesInUse) -> bool {
-        let wal = self.core.wal();
+        let wal = self.ground.core.wal();
         // A failure has latched the log, as every caller sees.
-        if wal.durable(Rung::Mirror) < wal.last_appended() && self.core.ship().is_err() {
-            self.announce();
+        if wal.durable(Rung::Mirror) < wal.last_appended() && self.ground.core.ship().is_err() {
+            self.ground.announce();
             return false;
         }
-        self.collected(nodes.pump_soon(self.clock.mono_ns()))
+        self.collected(nodes.pump_soon(self.ground.now_ns()))
     }
 
     /// Tells the threads that wait if more is acknowledged, as a pump has returned.
     fn collected(&self, pumped: Option<bool>) -> bool {
         let rose = pumped.unwrap_or(false);
         if rose {
-            let wal = self.core.wal();
+            let wal = self.ground.core.wal();
             assert!(
                 wal.durable(Rung::Mirror) < wal.current(),
                 "an epoch is acknowledged when it has ended"
             );
-            self.announce();
+            self.ground.announce();
         }
         rose
     }
 
     /// The view in force, the nodes, and how far they are; `None` without nodes.
-    pub fn mirror_status(&self) -> Option<Status> {
+    pub fn status(&self) -> Option<Status> {
         let nodes = self.nodes()?;
-        let status = nodes.status(self.clock.mono_ns());
+        let status = nodes.status(self.ground.now_ns());
         // A thread that has shipped may have found them taken meanwhile.
         if nodes.is_missed() {
-            self.collected(nodes.pump_soon(self.clock.mono_ns()));
+            self.collected(nodes.pump_soon(self.ground.now_ns()));
         }
         Some(status)
     }
@@ -173,8 +163,8 @@ impl Shared {
     /// A block is on its way to the disk. A node that is left alone gets it meanwhile, so that its reply does not come after the disk's.
     pub fn offer_written(&self) {
         let alone = self.nodes().filter(|nodes| !nodes.is_mirrored());
-        if alone.and_then(|nodes| nodes.pump_soon(self.clock.mono_ns())) == Some(true) {
-            self.announce();
+        if alone.and_then(|nodes| nodes.pump_soon(self.ground.now_ns())) == Some(true) {
+            self.ground.announce();
         }
     }
 
@@ -182,26 +172,27 @@ impl Shared {
     /// acknowledges what both have.
     pub fn tell_synced(&self) {
         if let Some(nodes) = self.nodes().filter(|nodes| !nodes.is_mirrored()) {
-            nodes.pump(self.clock.mono_ns());
+            nodes.pump(self.ground.now_ns());
         }
-        self.announce();
+        self.ground.announce();
     }
 
     /// Waits until nodes hold an epoch. Returns early if acknowledgements no longer rest on nodes.
     pub fn wait_for_nodes(&self, epoch: Epoch) -> Result<()> {
-        let wal = self.core.wal();
+        let wal = self.ground.core.wal();
         if wal.durable(Rung::Mirror) >= epoch {
             return Ok(());
         }
-        let before = self.at_nodes.waiters.fetch_add(1, Ordering::SeqCst);
+        let before = self.waiters.fetch_add(1, Ordering::SeqCst);
         let waited = self.wait_among(before, epoch);
-        self.at_nodes.waiters.fetch_sub(1, Ordering::SeqCst);
+        let counted = self.waiters.fetch_sub(1, Ordering::SeqCst);
+        assert!(counted > 0, "each thread that waits is counted");
         waited
     }
 
     /// As `wait_for_nodes`, for a thread that is counted, and that found so many others waiting.
     fn wait_among(&self, others: usize, epoch: Epoch) -> Result<()> {
-        let wal = self.core.wal();
+        let wal = self.ground.core.wal();
         while wal.durable(Rung::Mirror) < epoch && self.is_mirrored() {
             wal.check()?;
             // An epoch that is under way makes room for the next one, which all join meanwhile. The mirror's thread ships it.
@@ -215,40 +206,41 @@ impl Shared {
             if wal.durable(Rung::Mirror) >= epoch {
                 break;
             }
-            self.at_nodes.wake_collector();
-            self.wait_until(Rung::Mirror, epoch, || self.is_mirrored())?;
+            self.wake_collector();
+            self.ground
+                .wait_until(Rung::Mirror, epoch, || self.is_mirrored())?;
         }
         Ok(())
     }
 
     /// Collects replies for a moment without sleeping, unless another thread does.
     fn spin_for_nodes(&self, epoch: Epoch) -> bool {
-        let wal = self.core.wal();
+        let wal = self.ground.core.wal();
         let Some(nodes) = self.nodes() else {
             return false;
         };
-        if self.at_nodes.spins.swap(true, Ordering::SeqCst) {
+        if self.spins.swap(true, Ordering::SeqCst) {
             return false;
         }
-        let begun_ns = self.clock.mono_ns();
+        let begun_ns = self.ground.now_ns();
         while wal.durable(Rung::Mirror) < epoch {
             // What was answered makes room for the next epoch.
-            if self.collected(nodes.try_pump(self.clock.mono_ns()))
+            if self.collected(nodes.try_pump(self.ground.now_ns()))
                 && wal.durable(Rung::Mirror) < epoch
             {
                 self.ship();
             }
-            if self.clock.mono_ns() > begun_ns + SPIN_NS {
+            if self.ground.now_ns() > begun_ns + SPIN_NS {
                 break;
             }
             // A node on this machine may wait for this very core.
             std::thread::yield_now();
         }
-        self.at_nodes.spins.store(false, Ordering::SeqCst);
+        self.spins.store(false, Ordering::SeqCst);
         if wal.durable(Rung::Mirror) < wal.last_appended() {
             // For the others; the mirror's thread may sleep in a wait that nothing but a node ends.
             self.ship();
-            self.at_nodes.wake_collector();
+            self.wake_collector();
         }
         wal.durable(Rung::Mirror) >= epoch
     }
@@ -258,38 +250,40 @@ impl Shared {
         let Some(nodes) = self.nodes().filter(|nodes| nodes.is_mirrored()) else {
             return true;
         };
-        let wal = self.core.wal();
+        let wal = self.ground.core.wal();
         if nodes.take_copy_wish() {
-            self.wanted.store(true, Ordering::SeqCst);
+            self.ground.wishes.note_wanted();
         }
-        self.wanted.load(Ordering::SeqCst)
+        self.ground.wishes.is_wanted()
             || wal.waiting_bytes(Rung::Disk) >= COPY_BYTES
-            || self.core.age_ns(Rung::Disk) >= COPY_AGE_NS
-            || self.is_stopping()
+            || self.ground.core.age_ns(Rung::Disk) >= COPY_AGE_NS
+            || self.ground.is_stopping()
     }
 
-    /// The mirror's thread.
-    pub fn mirror(&self) {
+    /// Runs the mirror's thread.
+    pub fn run(&self) {
         let Some(nodes) = self.nodes() else {
             return;
         };
-        let wal = self.core.wal();
-        while !self.is_stopping() {
+        let wal = self.ground.core.wal();
+        while !self.ground.is_stopping() {
             if wal.failure().is_some() {
-                self.announce();
+                self.ground.announce();
                 return;
             }
             let was_mirrored = nodes.is_mirrored();
-            match nodes.manage(self.clock.mono_ns()) {
-                Ok(Managed::Step) => self.delays.done(Work::View),
+            match nodes.manage(self.ground.now_ns()) {
+                Ok(Managed::Step) => self.ground.delays.done(Work::View),
                 Ok(Managed::Idle | Managed::Stopped) => {}
                 Err(_) if wal.failure().is_some() => continue,
                 Err(error) => {
-                    self.delays.failed(Work::View, &error, self.clock.mono_ns());
+                    self.ground
+                        .delays
+                        .failed(Work::View, &error, self.ground.now_ns());
                 }
             }
             if was_mirrored != nodes.is_mirrored() {
-                self.nudge();
+                self.ground.wishes.nudge();
             }
             self.tell_views(nodes);
             if self.is_copy_late() {
@@ -300,7 +294,7 @@ impl Shared {
             // What was answered makes room for the next epoch.
             let _more_was = (0..SHIPS_MAX).take_while(|_| self.ship()).count();
             let is_awaited = wal.durable(Rung::Mirror) < wal.last_appended();
-            match is_awaited && !self.at_nodes.spins.load(Ordering::SeqCst) {
+            match is_awaited && !self.spins.load(Ordering::SeqCst) {
                 true => nodes.wait(LOOK_IDLE),
                 false => std::thread::park_timeout(LOOK_IDLE),
             }
@@ -320,25 +314,25 @@ impl Shared {
 
     /// Ends the mirror when all is on disk, and the threads have ended: view and anchor say so. An arbiter that does not
     /// answer leaves both as they are, and the next open asks it.
-    pub fn end_mirror(&self) -> Result<()> {
+    pub fn end(&self) -> Result<()> {
         let Some(nodes) = self.nodes() else {
             return Ok(());
         };
         nodes.begin_stop();
-        let begun_ns = self.clock.mono_ns();
-        assert!(self.is_stopping(), "no thread ships any more");
+        let begun_ns = self.ground.now_ns();
+        assert!(self.ground.is_stopping(), "no thread ships any more");
         while !nodes.has_stopped() {
-            self.core.flush_all()?;
-            nodes.pump(self.clock.mono_ns());
-            let managed = nodes.manage(self.clock.mono_ns());
+            self.ground.core.flush_all()?;
+            nodes.pump(self.ground.now_ns());
+            let managed = nodes.manage(self.ground.now_ns());
             self.tell_views(nodes);
             match managed {
                 Ok(Managed::Step | Managed::Stopped) => {}
                 Ok(Managed::Idle) => std::thread::sleep(LOOK_IDLE),
-                Err(error) if self.core.wal().failure().is_some() => return Err(error),
+                Err(error) if self.ground.core.wal().failure().is_some() => return Err(error),
                 Err(_) => std::thread::sleep(LOOK_IDLE),
             }
-            if self.clock.mono_ns() > begun_ns + STOP_NS {
+            if self.ground.now_ns() > begun_ns + STOP_NS {
                 return Ok(());
             }
         }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Pos, Result, StreamId, Uuid};
+use perdura_device::Clock;
 use perdura_mirror::{
     Beginning, Claim, Claimant, Fetch, Fetched, Kept, Log, Managed, Mirror, MirrorOptions, Net,
     Patience, Register, Status, Swap, View, beginning_view,
@@ -115,6 +116,38 @@ pub(crate) struct Claimed {
     pub notes: Vec<String>,
 }
 
+/// Refuses a view of another log than the anchor's, or of a later life.
+fn check_life(view: &View, anchor: &Anchor) -> Result<()> {
+    if view.homes.len() != usize::from(anchor.streams) {
+        return Err(Error::Usage(format!(
+            "the view in the arbiter is of a log of {} streams, and this one has {}",
+            view.homes.len(),
+            anchor.streams
+        )));
+    }
+    if view.life > anchor.incarnation {
+        return Err(Error::Usage(format!(
+            "the view in the arbiter is of life {} of this database, and the data directory of life {}: it is an older copy. \
+             Nothing was changed but the generation. Give the newest one",
+            view.life, anchor.incarnation
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses a view that is no newer than the generation that the anchor knows.
+fn check_generation(view: &View, anchored: u64) -> Result<()> {
+    if view.generation.0 <= anchored {
+        return Err(Error::Usage(format!(
+            "the arbiter knows generation {} as the newest of this database, and its anchor {anchored}: it is another \
+             arbiter, or it has lost what it held. Nothing was changed. Give the right one (--log-view), or start with \
+             --accept-loss without nodes",
+            view.generation.0 - 1,
+        )));
+    }
+    Ok(())
+}
+
 impl Nodes {
     /// Claims a database, and drains what nodes hold of its log. With `accept_loss` it goes on without what only nodes may
     /// hold, if they do not return it. The last writer may go on until its lease is over; the anchor is read again then.
@@ -127,54 +160,13 @@ impl Nodes {
         disks: &Disks,
         anchor: &mut Anchor,
         accept_loss: bool,
-        now: (u64, &dyn Fn() -> u64),
+        clock: &dyn Clock,
     ) -> Result<Claimed> {
-        let (wall_us, mono_ns) = now;
         self.options.check()?;
-        let mut register = (self.register)(anchor.uuid)?;
-        let by = Claimant {
-            uuid: anchor.uuid,
-            writer: (self.random)(),
-            wall_us,
-            groups: u8::try_from(self.options.groups.len()).expect("at most 16 groups"),
-            streams: anchor.streams,
-        };
-        let view = self.claim(&by, register.as_mut())?;
-        assert!(
-            view.uuid == anchor.uuid && view.writer == by.writer,
-            "what was claimed is this database"
-        );
-        let wait_ns = self.options.takeover_wait_ns(&view);
-        if wait_ns > 0 {
-            let until_ns = mono_ns().saturating_add(wait_ns);
-            while mono_ns() < until_ns {
-                (self.pass)();
-            }
-            if let Some(newer) = read_anchor(disks.data.as_ref())? {
-                *anchor = newer;
-            }
-        }
-        if view.homes.len() != usize::from(anchor.streams) {
-            return Err(Error::Usage(format!(
-                "the view in the arbiter is of a log of {} streams, and this one has {}",
-                view.homes.len(),
-                anchor.streams
-            )));
-        }
-        if view.life > anchor.incarnation {
-            return Err(Error::Usage(format!(
-                "the view in the arbiter is of life {} of this database, and the data directory of life {}: it is an older copy. \
-                 Nothing was changed but the generation. Give the newest one",
-                view.life, anchor.incarnation
-            )));
-        }
-        let mut claimed = Claimed {
-            by,
-            view,
-            register,
-            tail: Tail::Drained,
-            notes: Vec::new(),
-        };
+        let mut claimed = self.claim_for(anchor, clock.wall_us())?;
+        self.outwait(&claimed.view, disks, anchor, clock)?;
+        check_life(&claimed.view, anchor)?;
+        let view = &claimed.view;
         let Some(mirrored) = anchor.mirrored else {
             claimed.tail = if accept_loss {
                 Tail::GivenUp
@@ -183,16 +175,7 @@ impl Nodes {
             };
             return Ok(claimed);
         };
-        let view = &claimed.view;
-        if view.generation.0 <= mirrored.generation {
-            return Err(Error::Usage(format!(
-                "the arbiter knows generation {} as the newest of this database, and its anchor {}: it is another \
-                 arbiter, or it has lost what it held. Nothing was changed. Give the right one (--log-view), or start with \
-                 --accept-loss without nodes",
-                view.generation.0 - 1,
-                mirrored.generation
-            )));
-        }
+        check_generation(view, mirrored.generation)?;
         // A later life has been recovered from what the nodes held; or all of it was on disk.
         let is_recovered = view.life != anchor.incarnation && !armed(Flaw::OldLifeFetched);
         if is_recovered || !view.is_mirrored() {
@@ -205,7 +188,7 @@ impl Nodes {
             }
             return Ok(claimed);
         }
-        let (kept, lacks) = self.fetch(view, anchor, accept_loss, mono_ns)?;
+        let (kept, lacks) = self.fetch(view, anchor, accept_loss, clock)?;
         assert!(
             accept_loss || lacks.is_none(),
             "a takeover that lacks something is refused, or its loss is accepted"
@@ -223,6 +206,51 @@ impl Nodes {
             None => {}
         }
         Ok(claimed)
+    }
+
+    /// Claims the database of an anchor for this process.
+    fn claim_for(&self, anchor: &Anchor, wall_us: u64) -> Result<Claimed> {
+        let mut register = (self.register)(anchor.uuid)?;
+        let by = Claimant {
+            uuid: anchor.uuid,
+            writer: (self.random)(),
+            wall_us,
+            groups: u8::try_from(self.options.groups.len()).expect("at most 16 groups"),
+            streams: anchor.streams,
+        };
+        let view = self.claim(&by, register.as_mut())?;
+        assert!(
+            view.uuid == anchor.uuid && view.writer == by.writer,
+            "what was claimed is this database"
+        );
+        Ok(Claimed {
+            by,
+            view,
+            register,
+            tail: Tail::Drained,
+            notes: Vec::new(),
+        })
+    }
+
+    /// Waits until the lease of the last writer is over, and reads the anchor again then.
+    fn outwait(
+        &self,
+        view: &View,
+        disks: &Disks,
+        anchor: &mut Anchor,
+        clock: &dyn Clock,
+    ) -> Result<()> {
+        let wait_ns = self.options.takeover_wait_ns(view);
+        if wait_ns > 0 {
+            let until_ns = clock.mono_ns().saturating_add(wait_ns);
+            while clock.mono_ns() < until_ns {
+                (self.pass)();
+            }
+            if let Some(newer) = read_anchor(disks.data.as_ref())? {
+                *anchor = newer;
+            }
+        }
+        Ok(())
     }
 
     fn claim(&self, by: &Claimant, register: &mut dyn Register) -> Result<View> {
@@ -250,7 +278,7 @@ impl Nodes {
         view: &View,
         anchor: &Anchor,
         accept_loss: bool,
-        mono_ns: &dyn Fn() -> u64,
+        clock: &dyn Clock,
     ) -> Result<(Vec<Vec<Kept>>, Option<Error>)> {
         let random = Arc::clone(&self.random);
         let mut fetch = Fetch::new(
@@ -263,7 +291,7 @@ impl Nodes {
         )
         .accepting_loss(accept_loss);
         loop {
-            match fetch.step(mono_ns())? {
+            match fetch.step(clock.mono_ns())? {
                 Fetched::All(kept) => return Ok((kept, fetch.take_lacks())),
                 Fetched::Step => {}
                 Fetched::Waits => (self.pass)(),

@@ -12,11 +12,12 @@ use perdura_recovery::{Anchor, Tail, read_anchor};
 use perdura_recovery::{ExecutorWindow, LogMemory, Method, Progress, Resumed, resume};
 use perdura_wal::{Mode, Scheme, Vouched};
 
-use crate::core::Env;
+use crate::catalog::CatalogRows;
+use crate::env::Env;
 use crate::nodes::{Claimed, Nodes};
 use crate::options::CoreOptions;
+use crate::typed::LogForm;
 use crate::typed::replay::Replayer;
-use crate::typed::{CatalogRows, LogForm};
 
 /// The scheme of a new database.
 fn scheme_of(options: &CoreOptions) -> Scheme {
@@ -67,19 +68,10 @@ pub(crate) fn bring_back(
     progress: Arc<Progress>,
 ) -> Result<Opened> {
     let mut made = read_anchor(env.disks.data.as_ref())?;
-    let claim = |anchor: &mut Anchor| {
-        let take_over = |nodes: &Nodes| {
-            let mono_ns = || env.clock.mono_ns();
-            nodes.take_over(
-                &env.disks,
-                anchor,
-                env.accept_loss,
-                (env.clock.wall_us(), &mono_ns),
-            )
-        };
-        env.nodes.as_ref().map(take_over).transpose()
+    let mut claimed = match &mut made {
+        Some(anchor) => claim(env, anchor)?,
+        None => None,
     };
-    let mut claimed = made.as_mut().map(claim).transpose()?.flatten();
     assert!(
         made.as_ref()
             .is_none_or(|anchor| anchor.scheme == scheme_of(options)),
@@ -111,20 +103,8 @@ pub(crate) fn bring_back(
     let restarted = match restart(&restart_options)? {
         Some(restarted) => restarted,
         None => {
-            if env.accept_loss {
-                return Err(Error::Usage(format!(
-                    "nothing is lost: there is no database in {} yet. None was made. Start without --accept-loss",
-                    env.disks.data.name()
-                )));
-            }
-            if let Some(archived) = &options.archived {
-                let streams = u8::try_from(env.disks.logs.len()).unwrap_or(u8::MAX);
-                archived.check_durable(&Vouched::nothing(streams))?;
-            }
-            create(&env.disks, env.clock.as_ref(), &new_database(env, options))?;
-            let mut anchor =
-                read_anchor(env.disks.data.as_ref())?.expect("the database was made just now");
-            claimed = claim(&mut anchor)?;
+            let mut anchor = make(env, options)?;
+            claimed = claim(env, &mut anchor)?;
             restart(&restart_options)?.expect("the database was made just now")
         }
     };
@@ -133,23 +113,56 @@ pub(crate) fn bring_back(
         scheme_of(options),
         "the restart keeps the scheme"
     );
-    let log_memory = LogMemory {
-        block_bytes_max: options.block_bytes_max,
-        queue_bytes_max: options.queue_bytes_max,
-        mirror: env.nodes.as_ref().map(|nodes| perdura_wal::TailOptions {
-            tail_bytes_max: nodes.options.tail_bytes_max,
-        }),
-    };
     let resumed = resume(
         restarted,
         &restart_options,
-        log_memory,
+        log_memory(env, options),
         Arc::new(ExecutorWindow {
             // What no log makes whole must be of one instant.
             cuts: options.consistent_checkpoints || scheme_of(options) == Scheme::Unlogged,
         }),
     )?;
     Ok(Opened { resumed, claimed })
+}
+
+/// Claims the database of an anchor, and drains its nodes, if it has some.
+fn claim(env: &Env, anchor: &mut Anchor) -> Result<Option<Claimed>> {
+    let take_over =
+        |nodes: &Nodes| nodes.take_over(&env.disks, anchor, env.accept_loss, env.clock.as_ref());
+    env.nodes.as_ref().map(take_over).transpose()
+}
+
+/// Makes a database, and returns its anchor.
+fn make(env: &Env, options: &CoreOptions) -> Result<Anchor> {
+    if env.accept_loss {
+        return Err(Error::Usage(format!(
+            "nothing is lost: there is no database in {} yet. None was made. Start without --accept-loss",
+            env.disks.data.name()
+        )));
+    }
+    if let Some(archived) = &options.archived {
+        let streams = u8::try_from(env.disks.logs.len()).unwrap_or(u8::MAX);
+        archived.check_durable(&Vouched::nothing(streams))?;
+    }
+    create(&env.disks, env.clock.as_ref(), &new_database(env, options))?;
+    let made = read_anchor(env.disks.data.as_ref())?.expect("the database was made just now");
+    assert_eq!(
+        made.scheme,
+        scheme_of(options),
+        "it was made of this scheme"
+    );
+    Ok(made)
+}
+
+/// Returns how much memory the log takes.
+fn log_memory(env: &Env, options: &CoreOptions) -> LogMemory {
+    LogMemory {
+        block_bytes_max: options.block_bytes_max,
+        queue_bytes_max: options.queue_bytes_max,
+        mirror: env.nodes.as_ref().map(|nodes| perdura_wal::TailOptions {
+            tail_bytes_max: nodes.options.tail_bytes_max,
+        }),
+    }
 }
 
 fn new_database(env: &Env, options: &CoreOptions) -> NewDatabase {

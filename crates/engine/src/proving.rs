@@ -22,16 +22,16 @@ use perdura_archive::{
 use perdura_base::{CkptEpoch, Error, Result, Uuid};
 use perdura_device::Disk;
 use perdura_recovery::proof::{Proof, SweepDigest, Verdict};
+use serde::Serialize;
 
 use crate::core::Core;
-use crate::stats::ProofStats;
 
 /// How often a proof is tried again that the archive's disk fails, before it counts as one that fails.
 const ATTEMPTS: u32 = 5;
 /// The pause between two attempts, nanoseconds.
 const PAUSE_NS: u64 = 1_000_000_000;
 
-enum Work {
+enum Task {
     Idle,
     /// A proof, and when it began.
     Proving(Box<Proof>, u64),
@@ -47,19 +47,44 @@ pub(crate) struct Proving {
     next: Option<Arc<SweepDigest>>,
     /// The newest image behind that one.
     latest: Option<Arc<SweepDigest>>,
-    work: Work,
+    work: Task,
     attempts: u32,
     not_before_ns: u64,
     stats: ProofStats,
 }
 
+/// What was found of an image.
+struct Finding {
+    outcome: Outcome,
+    /// The manifest that was read.
+    manifest: u64,
+    /// Runs whose digests were read.
+    runs: u32,
+    took_us: u64,
+    text: String,
+}
+
+impl Finding {
+    /// Returns the finding of an image that nothing was compared with.
+    fn begun(manifest: u64, text: String) -> Finding {
+        Finding {
+            outcome: Outcome::Begun,
+            manifest,
+            runs: 0,
+            took_us: 0,
+            text,
+        }
+    }
+}
+
 impl Proving {
+    /// Returns one that knows of no proof.
     pub fn new() -> Proving {
         Proving {
             base: None,
             next: None,
             latest: None,
-            work: Work::Idle,
+            work: Task::Idle,
             attempts: 0,
             not_before_ns: 0,
             stats: ProofStats::default(),
@@ -72,7 +97,7 @@ impl Proving {
     /// # Errors
     /// The disk's.
     pub fn resume(&mut self, disk: &dyn Disk, uuid: &Uuid, partitions: u16) -> Result<()> {
-        self.work = Work::Idle;
+        self.work = Task::Idle;
         if self.base.is_some() {
             return Ok(());
         }
@@ -124,7 +149,7 @@ impl Proving {
 
     /// Whether a proof is under way.
     pub fn is_busy(&self) -> bool {
-        !matches!(self.work, Work::Idle)
+        !matches!(self.work, Task::Idle)
     }
 
     /// Takes a step. Whether there was one to take.
@@ -134,19 +159,19 @@ impl Proving {
         if now_ns < self.not_before_ns {
             return false;
         }
-        match std::mem::replace(&mut self.work, Work::Idle) {
-            Work::Idle => self.begin(core, store, now_ns),
-            Work::Proving(mut proof, since) => {
+        match std::mem::replace(&mut self.work, Task::Idle) {
+            Task::Idle => self.begin(core, store, now_ns),
+            Task::Proving(mut proof, since) => {
                 match proof.step() {
-                    Ok(Progress::More) => self.work = Work::Proving(proof, since),
+                    Ok(Progress::More) => self.work = Task::Proving(proof, since),
                     Ok(Progress::Done(verdict)) => self.judge(core, store, &verdict, since),
                     Err(error) => self.put_off(core, store, &error),
                 }
                 true
             }
-            Work::Reporting(mut reporting) => {
+            Task::Reporting(mut reporting) => {
                 match reporting.step() {
-                    Ok(Progress::More) => self.work = Work::Reporting(reporting),
+                    Ok(Progress::More) => self.work = Task::Reporting(reporting),
                     Ok(Progress::Done(())) => self.settle(),
                     // Without a report a restart goes on from an older one, or from its own image.
                     Err(_) => self.settle(),
@@ -192,11 +217,11 @@ impl Proving {
             return false;
         }
         let Some(base) = self.base.clone() else {
-            self.report(core, store, Outcome::Begun, (0, 0, 0), String::new());
+            self.report(core, store, Finding::begun(0, String::new()));
             return true;
         };
         match Proof::begin(Arc::clone(store), base, next) {
-            Ok(proof) => self.work = Work::Proving(Box::new(proof), now_ns),
+            Ok(proof) => self.work = Task::Proving(Box::new(proof), now_ns),
             Err(error) => self.put_off(core, store, &error),
         }
         true
@@ -205,12 +230,18 @@ impl Proving {
     /// A proof has come to its end.
     fn judge(&mut self, core: &Core, store: &Store, verdict: &Verdict, since: u64) {
         let took_us = core.clock().mono_ns().saturating_sub(since) / 1000;
-        let (outcome, text) = match &verdict.fails {
-            None => (Outcome::Holds, String::new()),
-            Some(fails) => (Outcome::Fails, fails.clone()),
+        let outcome = match verdict.fails {
+            None => Outcome::Holds,
+            Some(_) => Outcome::Fails,
         };
-        let read = (verdict.manifest, verdict.runs, took_us);
-        self.report(core, store, outcome, read, text);
+        let finding = Finding {
+            outcome,
+            manifest: verdict.manifest,
+            runs: verdict.runs,
+            took_us,
+            text: verdict.fails.clone().unwrap_or_default(),
+        };
+        self.report(core, store, finding);
     }
 
     /// A proof could not be made.
@@ -219,55 +250,52 @@ impl Proving {
         if matches!(error, Error::Usage(_)) {
             // The archive does not reach back to the base any more.
             let text = format!("nothing was compared: {error}");
-            self.report(core, store, Outcome::Begun, (number, 0, 0), text);
+            self.report(core, store, Finding::begun(number, text));
             return;
         }
         self.attempts += 1;
         self.not_before_ns = core.clock().mono_ns().saturating_add(PAUSE_NS);
         if self.attempts == ATTEMPTS {
             let text = format!("the archive could not be read in {ATTEMPTS} attempts: {error}");
-            self.report(core, store, Outcome::Fails, (number, 0, 0), text);
+            let finding = Finding {
+                outcome: Outcome::Fails,
+                ..Finding::begun(number, text)
+            };
+            self.report(core, store, finding);
         }
     }
 
     /// Tells what was found of the next image, and begins to write it down.
-    fn report(
-        &mut self,
-        core: &Core,
-        store: &Store,
-        outcome: Outcome,
-        (manifest, runs, took_us): (u64, u32, u64),
-        text: String,
-    ) {
+    fn report(&mut self, core: &Core, store: &Store, finding: Finding) {
         let next = self.next.as_ref().expect("an image was held against it");
         let report = Report {
             kind: ReportKind::Proof,
-            outcome,
+            outcome: finding.outcome,
             uuid: *store.uuid(),
             wall_us: core.clock().wall_us(),
             from: self.base.as_ref().map_or(CkptEpoch(0), |base| base.k),
             to: next.k,
             begin: next.begin,
             end: next.end,
-            manifest,
-            runs,
-            took_us,
+            manifest: finding.manifest,
+            runs: finding.runs,
+            took_us: finding.took_us,
             digests: next.partitions.clone(),
-            text,
+            text: finding.text,
         };
         assert!(
             report.from < report.to,
             "an image is proven by an older one"
         );
         assert!(
-            outcome == Outcome::Begun || self.base.is_some(),
+            report.outcome == Outcome::Begun || self.base.is_some(),
             "what holds or fails was compared"
         );
         self.stats.read(&report);
-        self.stats.failed += u64::from(outcome == Outcome::Fails);
+        self.stats.failed += u64::from(report.outcome == Outcome::Fails);
         self.stats.unproven = u64::from(self.latest.is_some());
         let disk = Arc::clone(store.disk());
-        self.work = Work::Reporting(Box::new(Reporting::new(disk, report)));
+        self.work = Task::Reporting(Box::new(Reporting::new(disk, report)));
     }
 
     /// The image that was reported is the base now, whatever was found.
@@ -278,6 +306,37 @@ impl Proving {
         self.attempts = 0;
         self.not_before_ns = 0;
     }
+}
+
+/// The standing proof: whether the archive's records are what the database's images differ by.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ProofStats {
+    /// The checkpoint epoch of the image that was held against the archive last; `None` if none was.
+    pub image: Option<u64>,
+    /// The image that it was proven by; 0 if it is the first.
+    pub by_image: u64,
+    /// The image's end: up to here the archive has been proven.
+    pub end_epoch: u64,
+    /// When, microseconds since 1970.
+    pub wall_us: u64,
+    /// `holds`, `fails`, or `begun` if there was nothing to compare; empty before the first.
+    pub result: &'static str,
+    /// Runs whose digests were read.
+    pub runs: u32,
+    /// How long it took, microseconds.
+    pub took_us: u64,
+    /// When a proof held last, microseconds since 1970; 0 if that is not known.
+    pub held_us: u64,
+    /// How long ago that was, microseconds; `None` if it is not known.
+    pub age_us: Option<u64>,
+    /// Images since, that are not proven yet.
+    pub unproven: u64,
+    /// The image whose proof failed last, as far as is known; 0 if none did.
+    pub failed_image: u64,
+    /// Proofs that failed since the database was opened.
+    pub failed: u64,
+    /// What the last proof failed with, until one holds.
+    pub alarm: Option<String>,
 }
 
 impl ProofStats {

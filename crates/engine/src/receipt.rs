@@ -100,9 +100,9 @@ impl Db {
     /// The receipt of a write in this epoch that is at least this durable.
     #[must_use]
     pub fn receipt(&self, epoch: Epoch, durability: Durability) -> Receipt {
-        let anchor = self.shared.core.anchor().get();
+        let anchor = self.shared.core().anchor().get();
         assert!(
-            epoch <= self.shared.core.wal().current(),
+            epoch <= self.shared.core().wal().current(),
             "epoch {epoch} has not begun"
         );
         Receipt {

@@ -1,30 +1,23 @@
-//! The state that the handles and the threads of an open database share.
+//! The parts of an open database, which its handles and threads share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::Thread;
-use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, RwLock};
 use perdura_base::{Epoch, Error, Result, StreamId};
-use perdura_device::{Clock, SystemClock};
 use perdura_heap::MemoryUse;
 use perdura_wal::{Collected, Rung, Wait};
 
 use crate::archive::Archiving;
-use crate::backing_up::Backups;
-use crate::behind::Worst;
+use crate::archiver::AtArchive;
+use crate::backing_up::Backer;
+use crate::behind::unsynced_bytes;
+use crate::checkpointer::Checkpointer;
 use crate::core::Core;
-use crate::delays::Delays;
 use crate::durability::Durability;
-use crate::flusher::FIRST;
-use crate::merging::Lent;
+use crate::flusher::{FIRST, LogWriter};
+use crate::ground::Ground;
 use crate::mirror_stats::MirrorStats;
-use crate::mirroring::AtNodes;
-use crate::options::Options;
-use crate::pace::{FlushPacer, Workers};
-use crate::stats::{ArchiveStats, LogIoStats, LogStats, MemoryStats, Stats};
-use crate::yielding::Lag;
+use crate::mirroring::Mirror;
+use crate::stats::{LogIoStats, LogStats, MemoryStats, Stats};
 
 /// No caller that waits for no rung goes on while a write older than this is missing on the next one,
 /// microseconds.
@@ -36,8 +29,6 @@ const _: () = assert!(
     MEM_AGE_US_NUDGE < MEM_AGE_US_MAX,
     "the log is written before callers have to wait for it"
 );
-
-pub(crate) type Listener = Box<dyn Fn(Epoch) + Send + Sync>;
 
 /// How far behind the durable epoch is.
 #[derive(Debug, Clone, Copy)]
@@ -54,116 +45,62 @@ pub struct Exposure {
     pub current: Epoch,
 }
 
-/// The checkpointer's book: runs are numbered from 1.
-#[derive(Debug, Default)]
-pub(crate) struct Checkpoints {
-    pub wanted: bool,
-    pub started: u64,
-    pub ended: u64,
-    /// What cancelled the run that ended last.
-    pub error: Option<String>,
-}
-
+/// An open database: what its parts stand on, and each part.
 pub(crate) struct Shared {
-    pub core: Core,
-    pub options: Options,
-    pub clock: Arc<SystemClock>,
-    pub opened_ns: u64,
-    pub stopping: AtomicBool,
-    /// Flusher threads, to be unparked.
-    pub flushers: RwLock<Vec<Thread>>,
-    /// Set when a thread wants a flush; cleared by the flusher that starts one.
-    pub wanted: AtomicBool,
-    /// Set when a thread that wants a flush waits for it; cleared likewise.
-    pub awaited: AtomicBool,
-    /// Who waits for the replies of nodes.
-    pub at_nodes: AtNodes,
-    /// Changes of view that were not told yet.
-    pub views: Mutex<Vec<String>>,
-    /// How busy the threads are that want flushes and do not wait.
-    pub workers: Workers,
-    /// There is one stream, and its writes complete by themselves.
-    pub rings: bool,
-    /// What a durable write costs the machine, as measured when the log was opened, nanoseconds.
-    pub write_cost_ns: u64,
-    /// How long a durable write took then, nanoseconds.
-    pub write_latency_ns: u64,
-    /// Held by the thread that ends epochs and flushes the first stream.
-    pub turn: Mutex<FlushPacer>,
-    pub waiting: Mutex<usize>,
-    pub progressed: Condvar,
-    pub listeners: RwLock<Vec<Listener>>,
-    /// Requests for checkpoints, and how the last one ended; `checkpoint_ended` tells of changes.
-    pub checkpoints: Mutex<Checkpoints>,
-    pub checkpoint_ended: Condvar,
-    /// Checkpoints need not leave time to transactions: the database is being closed.
-    pub hurry: AtomicBool,
-    pub flush_cpu_ns: AtomicU64,
-    pub spaced: AtomicBool,
-    /// The most that the log's disks were behind.
-    pub worst: Worst,
-    /// Work that a failing disk delays.
-    pub delays: Delays,
-    /// An archive is configured.
-    pub archives: bool,
-    /// The archive, if one is configured. Locked while a step is taken, with its I/O.
-    pub archiving: Mutex<Option<Archiving>>,
-    /// The archive while it is open.
-    pub lent: Lent,
-    /// Runs are asked for up to this epoch.
-    pub archive_to: AtomicU64,
-    /// What was archived since the database was opened.
-    pub archived: Mutex<ArchiveStats>,
-    /// How far the archive is behind.
-    pub lag: Mutex<Lag>,
-    /// When the archiver last had all that was durable.
-    pub caught_up_ns: AtomicU64,
-    /// Requests for backups, and how the last one ended; `backup_ended` tells of changes.
-    pub backups: Mutex<Backups>,
-    pub backup_ended: Condvar,
-    /// The image that is being copied is needed for a checkpoint.
-    pub give_up_copy: AtomicBool,
+    /// What all stand on.
+    pub ground: Arc<Ground>,
+    /// The writing of its log.
+    pub log: LogWriter,
+    /// Its nodes, if it has some.
+    pub mirror: Arc<Mirror>,
+    /// Its checkpoints.
+    pub checkpoints: Arc<Checkpointer>,
+    /// Its archive, if it has one.
+    pub archive: Arc<AtArchive>,
+    /// Its backups.
+    pub backups: Backer,
 }
 
 impl Shared {
-    /// After the threads have ended: other handles see a stopped database, and no caller waits for good.
-    pub fn end(&self) {
-        self.core.wal().fail("it was closed");
-        self.announce();
-    }
-
-    pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::SeqCst)
-    }
-
-    /// Has what was appended made durable for a caller that waits.
-    pub fn nudge(&self) {
-        let is_held = !self.awaited.swap(true, Ordering::SeqCst);
-        if !self.wanted.swap(true, Ordering::SeqCst) || is_held {
-            self.wake_first();
+    /// Gives a database its parts; no thread works yet.
+    pub fn new(ground: Ground, archiving: Option<Archiving>) -> Shared {
+        let ground = Arc::new(ground);
+        let mirror = Arc::new(Mirror::new(&ground));
+        let archive = Arc::new(AtArchive::new(&ground, archiving));
+        let checkpoints = Arc::new(Checkpointer::new(&ground, &archive));
+        Shared {
+            log: LogWriter::new(&ground, &mirror),
+            backups: Backer::new(&ground, &archive, &checkpoints),
+            ground,
+            mirror,
+            checkpoints,
+            archive,
         }
+    }
+
+    /// Returns the core.
+    #[inline]
+    pub fn core(&self) -> &Core {
+        &self.ground.core
+    }
+
+    /// Ends the database after its threads: other handles see it stopped, and no caller waits for good.
+    pub fn end(&self) {
+        self.core().wal().fail("it was closed");
+        self.ground.announce();
     }
 
     /// Has what was appended made durable while the calling thread goes on.
     pub fn want_durable(&self) {
         // The mirror's thread ships by itself what no caller waits for.
-        if self.is_mirrored() {
+        if self.mirror.is_mirrored() {
             return;
         }
-        if !self.wanted.load(Ordering::SeqCst) && !self.wanted.swap(true, Ordering::SeqCst) {
-            self.workers.tell(self.clock.mono_ns());
-            self.wake_first();
-        }
-    }
-
-    fn wake_first(&self) {
-        if let Some(first) = self.flushers.read().first() {
-            first.unpark();
-        }
+        self.ground.wishes.want(|| self.ground.now_ns());
     }
 
     fn check_ticket(&self, epoch: Epoch) -> Result<()> {
-        let current = self.core.wal().current();
+        let current = self.core().wal().current();
         if epoch > current {
             return Err(Error::Usage(format!(
                 "a ticket of epoch {epoch}, and this database is in epoch {current}: the ticket is of \
@@ -185,9 +122,9 @@ impl Shared {
 
     /// Whether nothing that the rung above `mem` lacks is older than the bound.
     pub fn is_mem_in_time(&self) -> bool {
-        let age_us = self.core.age_ns(Durability::Mem.rung()) / 1000;
-        if age_us > MEM_AGE_US_NUDGE && !self.is_mirrored() {
-            self.nudge();
+        let age_us = self.core().age_ns(Durability::Mem.rung()) / 1000;
+        if age_us > MEM_AGE_US_NUDGE && !self.mirror.is_mirrored() {
+            self.ground.wishes.nudge();
         }
         age_us <= MEM_AGE_US_MAX
     }
@@ -197,114 +134,78 @@ impl Shared {
         self.check_ticket(epoch)?;
         self.wait_on(rung, epoch)?;
         // As `Wal::reached` has it: the disk of a writer that was replaced says nothing.
-        if rung == Rung::Disk && self.core.nodes().is_some() {
+        if rung == Rung::Disk && self.core().nodes().is_some() {
             self.wait_on(Rung::Mirror, epoch)?;
         }
         Ok(())
     }
 
     fn wait_on(&self, rung: Rung, epoch: Epoch) -> Result<()> {
-        let wal = self.core.wal();
+        let wal = self.core().wal();
         if rung == Rung::Mirror {
-            self.wait_for_nodes(epoch)?;
+            self.mirror.wait_for_nodes(epoch)?;
             if wal.durable(rung) < epoch {
                 // Where one node is left, it has the epoch while the disk takes it.
-                self.ship();
+                self.mirror.ship();
             }
         }
         if wal.durable(rung) >= epoch {
             return Ok(());
         }
-        if self.rings {
+        if self.ground.rings {
             return self.wait_for_ring(rung, epoch);
         }
-        if self.flush_here() && wal.durable(rung) >= epoch {
+        if self.log.flush_here() && wal.durable(rung) >= epoch {
             return Ok(());
         }
-        self.nudge();
-        self.wait_until(rung, epoch, || true)
+        self.ground.wishes.nudge();
+        self.ground.wait_until(rung, epoch, || true)
     }
 
     /// Waits for writes that complete by themselves: one of the threads that wait collects for all.
     fn wait_for_ring(&self, rung: Rung, epoch: Epoch) -> Result<()> {
-        let wal = self.core.wal();
+        let wal = self.core().wal();
         while wal.durable(rung) < epoch {
             wal.check()?;
             let is_idle = wal.in_flight(FIRST) == 0;
-            if !self.begin_log_write() && is_idle {
-                self.nudge();
+            if !self.log.begin_log_write() && is_idle {
+                self.ground.wishes.nudge();
             }
-            if wal.in_flight(FIRST) > 0 && self.collect(Wait::ForOne) != Collected::Elsewhere {
+            if wal.in_flight(FIRST) > 0 && self.log.collect(Wait::ForOne) != Collected::Elsewhere {
                 continue;
             }
             // Whoever collects lets go of the stream first and announces then, so that a thread that
             // finds it collecting here is woken.
-            self.wait_until(rung, epoch, || {
+            self.ground.wait_until(rung, epoch, || {
                 wal.in_flight(FIRST) == 0 || wal.is_collecting(FIRST)
             })?;
         }
         Ok(())
     }
 
-    /// Waits until an epoch is durable, or `holds` no longer holds when the thread would sleep, or it was
-    /// woken.
-    pub fn wait_until(&self, rung: Rung, epoch: Epoch, holds: impl Fn() -> bool) -> Result<()> {
-        let wal = self.core.wal();
-        let mut waiting = self.waiting.lock();
-        *waiting += 1;
-        let result = loop {
-            if wal.durable(rung) >= epoch {
-                break Ok(());
-            }
-            if let Err(stopped) = wal.check() {
-                break Err(stopped);
-            }
-            if !holds() {
-                break Ok(());
-            }
-            self.progressed
-                .wait_for(&mut waiting, Duration::from_millis(50));
-            if self.rings {
-                break Ok(());
-            }
-        };
-        assert!(*waiting > 0, "each caller that waits is counted");
-        *waiting -= 1;
-        result
-    }
-
+    /// Returns how far behind the durable epoch is.
     pub fn exposure(&self) -> Exposure {
-        let wal = self.core.wal();
+        let wal = self.core().wal();
         let (durable, current) = (wal.durable(Rung::Disk), wal.current());
         debug_assert!(durable <= current, "an epoch is durable when it has ended");
         let oldest_unsynced = (!wal.is_idle()).then_some(Epoch(durable.0 + 1));
         Exposure {
             oldest_unsynced,
-            age_us: self.core.age_ns(Rung::Disk) / 1000,
-            bytes: self.unsynced_bytes(),
+            age_us: self.core().age_ns(Rung::Disk) / 1000,
+            bytes: unsynced_bytes(self.core()),
             durable,
             current,
         }
     }
 
-    /// Tells waiting callers and listeners that D has advanced or the database has stopped.
-    pub fn announce(&self) {
-        if *self.waiting.lock() > 0 {
-            self.progressed.notify_all();
-        }
-        let durable = self.core.wal().durable(Rung::Disk);
-        for listener in self.listeners.read().iter() {
-            listener(durable);
-        }
-    }
-
+    /// Returns all figures.
     pub fn stats(&self) -> Stats {
-        let memory = self.core.heap().memory();
-        let wal = self.core.wal();
-        self.note_behind();
+        let memory = self.core().heap().memory();
+        let wal = self.core().wal();
+        self.log.worst.note(self.core());
         let log = wal.stats();
         let exposure = self.exposure();
-        let ways = self.core.log_ways();
+        let ways = self.core().log_ways();
         let streams = (0..wal.streams()).map(StreamId);
         assert!(
             ways.is_empty() || ways.len() == streams.len(),
@@ -312,7 +213,7 @@ impl Shared {
             ways.len(),
             streams.len()
         );
-        let vouched = self.core.anchor().get().vouched.epoch;
+        let vouched = self.core().anchor().get().vouched.epoch;
         assert!(
             vouched <= wal.durable(Rung::Disk),
             "I13: the anchor vouches for at most D"
@@ -343,20 +244,20 @@ impl Shared {
                 durable_epoch: wal.durable(Rung::Disk).0,
                 vouched_epoch: vouched.0,
                 durable_lag_us: exposure.age_us,
-                durable_lag_max_us: self.worst.age_us(),
-                mirror_lag_us: self.core.age_ns(Rung::Mirror) / 1000,
-                mirror: self.mirror_status().as_ref().map(MirrorStats::of),
+                durable_lag_max_us: self.log.worst.age_us(),
+                mirror_lag_us: self.core().age_ns(Rung::Mirror) / 1000,
+                mirror: self.mirror.status().as_ref().map(MirrorStats::of),
                 unsynced_bytes: exposure.bytes,
-                unsynced_max_bytes: self.worst.bytes(),
-                flush_cpu_us: self.flush_cpu_ns.load(Ordering::Relaxed) / 1000,
-                spaced: self.spaced.load(Ordering::Relaxed),
+                unsynced_max_bytes: self.log.worst.bytes(),
+                flush_cpu_us: self.log.flush_cpu_us(),
+                spaced: self.log.is_spaced(),
                 disk_full: wal.is_disk_full(),
                 stopped: wal.failure(),
             },
-            checkpoint: self.core.checkpoint_stats(),
-            archive: self.archive_stats(),
-            uptime_us: self.clock.mono_ns().saturating_sub(self.opened_ns) / 1000,
-            uuid: self.core.anchor().get().uuid.to_string(),
+            checkpoint: self.core().checkpoint_stats(),
+            archive: self.archive.figures(self.backups.state()),
+            uptime_us: self.ground.now_ns().saturating_sub(self.ground.opened_ns) / 1000,
+            uuid: self.core().anchor().get().uuid.to_string(),
         }
     }
 }

@@ -26,7 +26,7 @@ impl Db {
     /// # Errors
     /// [`Error::Stopped`] if the database stops before what the snapshot has is durable.
     pub fn snapshot(&self) -> Result<Snapshot> {
-        let core = &self.shared.core;
+        let core = self.shared.core();
         let (tables, pages) = loop {
             let before = core.registry().live();
             let pages = core.heap().snapshot();
@@ -68,7 +68,7 @@ impl Snapshot {
     /// # Errors
     /// As [`each`](Self::each), and those of `take`.
     pub fn views<T: Table>(&self, take: impl FnMut(&RowView<'_, T>) -> Result<()>) -> Result<()> {
-        let core = &self.db.shared.core;
+        let core = self.db.shared.core();
         let table = core.registry().table_among::<T>(&self.tables)?;
         core.views_of_table(table, &self.pages, take)
     }

@@ -9,8 +9,9 @@ use perdura_recovery::CheckpointStats;
 use serde::Serialize;
 
 use crate::archive::backlog::BacklogStats;
-use crate::backing_up::BackupState;
 use crate::mirror_stats::MirrorStats;
+
+pub use crate::proving::ProofStats;
 
 /// Memory by use, bytes.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
@@ -117,37 +118,6 @@ pub struct LogStats {
     pub stopped: Option<String>,
 }
 
-/// The standing proof: whether the archive's records are what the database's images differ by.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct ProofStats {
-    /// The checkpoint epoch of the image that was held against the archive last; `None` if none was.
-    pub image: Option<u64>,
-    /// The image that it was proven by; 0 if it is the first.
-    pub by_image: u64,
-    /// The image's end: up to here the archive has been proven.
-    pub end_epoch: u64,
-    /// When, microseconds since 1970.
-    pub wall_us: u64,
-    /// `holds`, `fails`, or `begun` if there was nothing to compare; empty before the first.
-    pub result: &'static str,
-    /// Runs whose digests were read.
-    pub runs: u32,
-    /// How long it took, microseconds.
-    pub took_us: u64,
-    /// When a proof held last, microseconds since 1970; 0 if that is not known.
-    pub held_us: u64,
-    /// How long ago that was, microseconds; `None` if it is not known.
-    pub age_us: Option<u64>,
-    /// Images since, that are not proven yet.
-    pub unproven: u64,
-    /// The image whose proof failed last, as far as is known; 0 if none did.
-    pub failed_image: u64,
-    /// Proofs that failed since the database was opened.
-    pub failed: u64,
-    /// What the last proof failed with, until one holds.
-    pub alarm: Option<String>,
-}
-
 /// The last drill: a restore for trial, by `perdura archive drill`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct DrillStats {
@@ -159,6 +129,46 @@ pub struct DrillStats {
     pub result: &'static str,
     /// What was compared, or what does not agree.
     pub text: String,
+}
+
+/// Backups: whether one is being made, and what became of the last one.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct BackupState {
+    /// One is being made.
+    pub running: bool,
+    /// Pages of its image that have been copied.
+    pub pages_done: u64,
+    /// Pages of its image; 0 before the copy has begun.
+    pub pages: u64,
+    /// Attempts that have ended since the database was opened.
+    pub ended: u64,
+    /// Backups made since then.
+    pub made: u64,
+    /// The name of the last one.
+    pub last: Option<String>,
+    /// The epoch with which its image ended.
+    pub last_end_epoch: u64,
+    /// When its image was complete, microseconds since 1970.
+    pub last_us: u64,
+    /// Its bytes.
+    pub last_bytes: u64,
+    /// Why the last attempt failed, if it did.
+    pub error: Option<String>,
+}
+
+/// A backup that the archive has.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListedBackup {
+    /// Its name.
+    pub name: String,
+    /// `sweep`, the copy of an image, or `cut`, the state of an epoch.
+    pub kind: &'static str,
+    /// The epoch with which it ends.
+    pub end_epoch: u64,
+    /// Its checkpoint epoch.
+    pub checkpoint: u64,
+    /// Its bytes.
+    pub bytes: u64,
 }
 
 /// The archive.

@@ -15,6 +15,7 @@ use perdura_base::{Error, PartitionSet};
 use perdura_table::Cx;
 use perdura_txn::{Ticket, Tx};
 
+use crate::core::Watch;
 use crate::db::Db;
 
 /// What has come of a transaction whose caller does not wait for the log.
@@ -29,9 +30,6 @@ pub enum Attempt<R> {
         bytes: usize,
     },
 }
-
-/// Hears at the end of each run of a transaction how many bytes of the log it awaits.
-pub(crate) type Watch<'a> = &'a mut dyn FnMut(Option<usize>);
 
 impl Db {
     /// Runs `f` as one serial transaction and waits until it is durable: when this returns `Ok`,
@@ -111,7 +109,7 @@ impl Db {
         parts: &PartitionSet,
         f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
     ) -> Result<(R, Ticket), E> {
-        self.transact_at(parts, self.shared.core.clock().wall_us() / 1000, f)
+        self.transact_at(parts, self.shared.core().clock().wall_us() / 1000, f)
     }
 
     /// The same at a time that the caller has read, milliseconds since 1970: reading the clock is
@@ -151,12 +149,22 @@ impl Db {
         mut f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
     ) -> Result<Attempt<R>, E> {
         self.attempt(|watch| {
-            self.shared.core.transact_at(parts, now_ms, |tx| {
+            self.shared.core().transact_at(parts, now_ms, |tx| {
                 let result = f(tx);
                 watch(tx.awaits_log());
                 result
             })
         })
+    }
+
+    /// Runs `f` as one transaction over these partitions, with the verbs of typed tables.
+    fn transact_typed<R, E: From<Error>>(
+        &self,
+        parts: &PartitionSet,
+        mut f: impl FnMut(&mut Cx<'_, '_>) -> Result<R, E>,
+    ) -> Result<(R, Ticket), E> {
+        let registry = self.shared.core().registry();
+        self.transact(parts, |tx| f(&mut Cx::new(tx, registry)))
     }
 
     /// Runs a transaction that tells at the end of each run how many bytes of the log it awaits.

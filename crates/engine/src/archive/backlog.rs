@@ -172,6 +172,7 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
+    /// Returns the backlog in a store, in which nothing is under way.
     pub fn new(store: Arc<Store>, options: BacklogOptions) -> Backlog {
         assert!(options.bytes_max > 0, "a bound leaves room for something");
         Backlog {

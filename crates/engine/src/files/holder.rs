@@ -9,7 +9,10 @@ pub(super) fn of(dir: &str) -> String {
     let path = Path::new(dir).join("LOCK");
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     let inode = fs::metadata(&path).map(|found| (found.dev(), found.ino()));
-    match inode.ok().and_then(|inode| find(&locks, inode)) {
+    match inode
+        .ok()
+        .and_then(|(device, inode)| find(&locks, device, inode))
+    {
         Some(pid) => {
             let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             match name.trim() {
@@ -25,7 +28,7 @@ pub(super) fn of(dir: &str) -> String {
 
 /// The process that holds a lock on the file of this device and inode, by the text of `/proc/locks`: lines such as
 /// `1: FLOCK  ADVISORY  WRITE 1234 08:02:5678 0 EOF`.
-fn find(locks: &str, (device, inode): (u64, u64)) -> Option<u32> {
+fn find(locks: &str, device: u64, inode: u64) -> Option<u32> {
     let held = |line: &str| {
         let mut words = line.split_whitespace();
         // The number of the lock; one that waits has an arrow behind it, and is passed over.
@@ -55,10 +58,10 @@ mod tests {
                      2: -> FLOCK  ADVISORY  WRITE 13 08:12:5678 0 EOF\n\
                      3: FLOCK  ADVISORY  WRITE 0 08:12:5678 0 EOF\n\
                      4: FLOCK  ADVISORY  WRITE 14 08:12:5678 0 EOF\n";
-        assert_eq!(find(locks, (device, 5678)), Some(14));
-        assert_eq!(find(locks, (device, 5679)), Some(12));
-        assert_eq!(find(locks, (device, 1)), None);
-        assert_eq!(find("1: FLOCK\nnonsense", (device, 1)), None);
+        assert_eq!(find(locks, device, 5678), Some(14));
+        assert_eq!(find(locks, device, 5679), Some(12));
+        assert_eq!(find(locks, device, 1), None);
+        assert_eq!(find("1: FLOCK\nnonsense", device, 1), None);
     }
 
     #[test]
@@ -70,7 +73,7 @@ mod tests {
         let known = fs::read_to_string("/proc/locks").is_ok_and(|text| {
             // A file system may number its devices otherwise in this list.
             let inode = file.metadata().expect("a file");
-            find(&text, (inode.dev(), inode.ino())).is_some()
+            find(&text, inode.dev(), inode.ino()).is_some()
         });
         let pid = std::process::id().to_string();
         assert!(said.contains(&pid) || !known, "{said}");

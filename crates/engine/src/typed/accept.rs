@@ -48,6 +48,7 @@ struct Found {
 }
 
 impl Accepted {
+    /// Returns one that has accepted nothing yet.
     pub fn new(accept: AcceptDivergence) -> Accepted {
         Accepted {
             accept,
@@ -62,7 +63,7 @@ impl Accepted {
     }
 
     /// Notes that a procedure runs in another text than it had, the first time.
-    pub fn note_body(&self, row: &ProcedureRow, runs: u64, place: (&[Part], &Origin)) {
+    pub fn note_body(&self, row: &ProcedureRow, runs: u64, parts: &[Part], origin: &Origin) {
         if !self.found.lock().bodies.insert(row.id) {
             return;
         }
@@ -73,10 +74,11 @@ impl Accepted {
         );
         self.note(of_procedure(
             row,
-            Divergence::new(Differs::Body, place, said),
+            Divergence::new(Differs::Body, (parts, origin), said),
         ));
     }
 
+    /// Returns what was accepted, in order.
     pub fn divergences(&self) -> Divergences {
         self.found.lock().divergences.clone().sorted()
     }

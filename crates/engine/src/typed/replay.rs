@@ -201,7 +201,7 @@ impl State {
             .as_ref()
             .filter(|_| procedure.hash != row.hash)
         {
-            accepted.note_body(row, procedure.hash, place);
+            accepted.note_body(row, procedure.hash, place.0, place.1);
         }
         let now_ms = if armed(Flaw::ReplayReadsClock) {
             command.time_ms + 1

@@ -4,20 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use parking_lot::Mutex;
-use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Error, Result, TableId};
-use perdura_heap::{Heap, TableForm};
+use perdura_heap::Heap;
 use perdura_page::ordered::Op;
-use perdura_recovery::indexing::ReadCatalog;
-use perdura_recovery::{Addressing, Catalog, ComponentKind, KeyOrder, TableKind};
-use perdura_table::{Order, Procedure, Registry, Schema};
+use perdura_table::{Procedure, Registry, Schema};
 use perdura_txn::Tx;
 
-use super::dropped::{Dropped, dropped_of};
 use super::options::{LogForm, TypedOptions};
 use crate::catalog::{
-    Entry, procedures_of, put_next_id, put_procedure, put_table, read_catalog, read_next_id,
-    tables_of,
+    Dropped, Entry, dropped_behind, dropped_of, kind_of, procedures_of, put_next_id, put_procedure,
+    put_table, read_next_id, schema_of, tables_of,
 };
 
 /// The typed tables and procedures of an open database.
@@ -228,93 +224,10 @@ pub(crate) fn registry_of(heap: &Heap, replayed: Option<CkptEpoch>) -> Result<Re
     Ok(registry)
 }
 
-/// The tables that were dropped behind an image.
-fn dropped_behind(heap: &Heap, k: CkptEpoch) -> Result<BTreeMap<TableId, Dropped>> {
-    let mut tables = dropped_of(heap)?;
-    tables.retain(|_, table| table.is_behind(k) && !armed(Flaw::CommandBeforeDrop));
-    Ok(tables)
-}
-
-/// The schema of a typed table.
-fn schema_of(name: &str, entry: &Entry) -> Result<Schema> {
-    let schema = Schema::decode(&entry.schema);
-    let found = schema.filter(|schema| schema.name() == name && kind_of(schema) == entry.kind);
-    found.ok_or_else(|| {
-        Error::corrupt(
-            format!("catalog (table 0), table {name}"),
-            0,
-            "a schema that this build knows",
-            "another",
-            "A newer version of Perdura made the table, or the row is damaged. Nothing was changed.",
-        )
-    })
-}
-
-fn kind_of(schema: &Schema) -> TableKind {
-    TableKind {
-        order: match schema.order() {
-            Order::Hashed => KeyOrder::Hashed,
-            Order::Ordered => KeyOrder::Ordered,
-        },
-        addressing: match schema.addressing() {
-            perdura_table::Addressing::Key => Addressing::Key,
-            perdura_table::Addressing::Page => Addressing::Page,
-        },
-        component: ComponentKind::Heap,
-    }
-}
-
 /// Whether a table is key-addressed.
 fn is_keyed(schema: &Schema) -> bool {
     match schema.addressing() {
         perdura_table::Addressing::Key => true,
         perdura_table::Addressing::Page => false,
-    }
-}
-
-/// The catalog in the rows of table 0, as a restart reads it, with the forms of its typed tables.
-#[derive(Debug, Default)]
-pub struct CatalogRows {
-    forms: Mutex<BTreeMap<TableId, TableForm>>,
-    /// Of tables that were dropped.
-    dropped: Mutex<BTreeMap<TableId, (Dropped, TableForm)>>,
-}
-
-impl ReadCatalog for CatalogRows {
-    fn read_catalog(&self, heap: &Heap) -> Result<Catalog> {
-        let mut forms = BTreeMap::new();
-        for (name, entry) in tables_of(heap)? {
-            if !entry.schema.is_empty() {
-                let schema = schema_of(&name, &entry)?;
-                assert_eq!(kind_of(&schema), entry.kind, "a schema is of its kind");
-                forms.insert(entry.id, schema.form());
-            }
-        }
-        let catalog = read_catalog(heap)?;
-        assert!(
-            forms.keys().all(|table| catalog.contains_key(table)),
-            "typed tables are in the catalog"
-        );
-        *self.forms.lock() = forms;
-        let mut dropped = BTreeMap::new();
-        for (id, table) in dropped_behind(heap, CkptEpoch(0))? {
-            assert!(!catalog.contains_key(&id), "table {id} is dropped");
-            let form = schema_of(&table.name, &table.entry)?.form();
-            dropped.insert(id, (table, form));
-        }
-        *self.dropped.lock() = dropped;
-        Ok(catalog)
-    }
-
-    fn form(&self, table: TableId, kind: TableKind) -> TableForm {
-        let forms = self.forms.lock();
-        let found = forms.get(&table).cloned();
-        found.unwrap_or_else(|| kind.form())
-    }
-
-    fn dropped(&self, table: TableId, k: CkptEpoch) -> Option<TableForm> {
-        let dropped = self.dropped.lock();
-        let (dropped, form) = dropped.get(&table)?;
-        dropped.is_behind(k).then(|| form.clone())
     }
 }

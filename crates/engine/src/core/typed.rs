@@ -1,9 +1,11 @@
-//! The tables and procedures that a program declares, made when the database is opened.
+//! The typed tables and procedures that a program declares: made when the database is opened, and called.
 
 use perdura_base::Result;
 use perdura_recovery::families::Family;
+use perdura_table::{Abort, ArgList, Cx, Homes, Procedure, Registry};
+use perdura_txn::{CommandCall, Manner, Says, Ticket, Tx};
 
-use crate::core::Core;
+use super::Core;
 
 impl Core {
     /// Makes the declared tables and procedures that the catalog lacks, and numbers the others. What
@@ -55,5 +57,60 @@ impl Core {
             named.image(slot).k.0
         ));
         Ok(())
+    }
+}
+
+impl Core {
+    /// The typed tables, for the verbs of [`Cx`] within [`Core::transact`].
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.typed().registry
+    }
+
+    /// Runs a procedure as one serial transaction.
+    ///
+    /// # Errors
+    /// What the procedure aborts with, after its changes are undone; those of a write.
+    pub fn call<P: Procedure>(&self, args: &P::Args) -> Result<(P::Output, Ticket), Abort> {
+        self.call_watched::<P>(args, |_| {})
+    }
+
+    /// The same. `watch` sees the transaction at the end of each run.
+    pub(crate) fn call_watched<P: Procedure>(
+        &self,
+        args: &P::Args,
+        mut watch: impl FnMut(&Tx<'_>),
+    ) -> Result<(P::Output, Ticket), Abort> {
+        let typed = self.typed();
+        let procedure = typed.procedure::<P>()?;
+        let mut homes = Homes::new(typed.registry.geometry());
+        P::homes(args, &mut homes);
+        let mut encoded = Vec::new();
+        let says = if typed.logs_commands() {
+            args.encode(&mut encoded);
+            Says::Command(CommandCall {
+                procedure,
+                args: &encoded,
+                strict: typed.options.strict,
+            })
+        } else {
+            Says::Effects
+        };
+        assert!(
+            homes
+                .partitions()
+                .iter()
+                .all(|id| id.0 < self.heap().geometry().partitions),
+            "a home is a partition"
+        );
+        let manner = Manner {
+            now_ms: self.clock().wall_us() / 1000,
+            says,
+        };
+        self.executor().run_as(&homes.partitions(), &manner, |tx| {
+            let done = P::run(&mut Cx::new(tx, &typed.registry), args.clone());
+            watch(tx);
+            done
+        })
     }
 }

@@ -3,7 +3,7 @@
 
 use perdura_base::Result;
 
-use crate::core::Core;
+use super::Core;
 
 impl Core {
     /// Fails, and stops the log, if the directories, the locks, the anchor or the segments that are written are

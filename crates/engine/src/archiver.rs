@@ -1,38 +1,75 @@
-//! The archiver's threads.
+//! The archiver's threads, and what they share with others.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use perdura_archive::{ArchiverStep, Store};
 use perdura_base::{Epoch, Error, Result};
-use perdura_device::Clock;
 use perdura_wal::Rung;
 
+use crate::archive::Archiving;
 use crate::delays::Work;
+use crate::ground::Ground;
+use crate::lent::Lent;
 use crate::pace::thread_cpu_ns;
-use crate::shared::Shared;
-use crate::yielding::{Side, Yielding, urgency_of_lag};
+use crate::stats::ArchiveStats;
+use crate::yielding::{Lag, Side, Yielding, urgency_of_lag};
 
 /// The archiver looks for durable epochs this often.
 const TICK: Duration = Duration::from_millis(20);
 
-impl Shared {
-    /// A thread of the archiver.
-    pub(crate) fn archiver(&self, side: Side) {
+/// What the threads of an open database know of its archive.
+pub(crate) struct AtArchive {
+    /// The database.
+    pub ground: Arc<Ground>,
+    /// An archive is configured.
+    pub archives: bool,
+    /// The archive, if one is configured. Locked while a step is taken, with its I/O.
+    archiving: Mutex<Option<Archiving>>,
+    /// The archive while it is open.
+    pub lent: Lent,
+    /// Runs are asked for up to this epoch.
+    to: AtomicU64,
+    /// What was archived since the database was opened.
+    pub stats: Mutex<ArchiveStats>,
+    /// How far the archive is behind.
+    lag: Mutex<Lag>,
+    /// When the archiver last had all that was durable.
+    pub caught_up_ns: AtomicU64,
+}
+
+impl AtArchive {
+    /// Takes the archive that is configured, if one is.
+    pub fn new(ground: &Arc<Ground>, archiving: Option<Archiving>) -> AtArchive {
+        AtArchive {
+            ground: Arc::clone(ground),
+            archives: archiving.is_some(),
+            lent: archiving.as_ref().map(Archiving::lent).unwrap_or_default(),
+            archiving: Mutex::new(archiving),
+            to: AtomicU64::new(0),
+            stats: Mutex::default(),
+            lag: Mutex::default(),
+            caught_up_ns: AtomicU64::new(ground.opened_ns),
+        }
+    }
+
+    /// Runs a thread of the archiver.
+    pub fn archiver(&self, side: Side) {
         side.begin();
         let mut yielding = Yielding::default();
-        while !self.is_stopping() {
+        while !self.ground.is_stopping() {
             let urgency = self.archive_urgency();
             let before_ns = thread_cpu_ns();
-            let is_turn = yielding.is_turn(side, self.clock.mono_ns(), urgency);
+            let is_turn = yielding.is_turn(side, self.ground.now_ns(), urgency);
             if !is_turn || self.archive_step() {
                 std::thread::park_timeout(TICK);
                 continue;
             }
             if side == Side::High {
                 let used_ns = thread_cpu_ns().saturating_sub(before_ns);
-                let pause_ns = yielding.pause_ns(self.clock.mono_ns(), used_ns, urgency);
+                let pause_ns = yielding.pause_ns(self.ground.now_ns(), used_ns, urgency);
                 if pause_ns > 0 {
                     std::thread::sleep(Duration::from_nanos(pause_ns));
                 }
@@ -42,9 +79,13 @@ impl Shared {
 
     /// Notes how far the archive is behind, and says how urgent that is, in thousandths.
     fn archive_urgency(&self) -> u64 {
-        let wal = self.core.wal();
-        let now_ns = self.clock.mono_ns();
-        let archived = self.core.archived().map_or(Epoch(0), |end| end.epoch);
+        let wal = self.ground.core.wal();
+        let now_ns = self.ground.now_ns();
+        let archived = self
+            .ground
+            .core
+            .archived()
+            .map_or(Epoch(0), |end| end.epoch);
         let lag_ns = (self.lag.lock()).note(now_ns, wal.durable(Rung::Disk), archived);
         assert!(lag_ns <= now_ns, "what is missing was logged before");
         self.caught_up_ns.store(now_ns - lag_ns, Ordering::Relaxed);
@@ -55,20 +96,20 @@ impl Shared {
     }
 
     /// Asks for runs up to this epoch.
-    pub fn archive_to(&self, epoch: Epoch) {
-        self.archive_to.fetch_max(epoch.0, Ordering::SeqCst);
+    pub fn ask_to(&self, epoch: Epoch) {
+        self.to.fetch_max(epoch.0, Ordering::SeqCst);
     }
 
     /// Takes a step. Whether nothing is to be done for a while.
     fn archive_step(&self) -> bool {
-        let wal = self.core.wal();
-        let now_ns = self.clock.mono_ns();
+        let wal = self.ground.core.wal();
+        let now_ns = self.ground.now_ns();
         let mut archiving = self.archiving.lock();
         let Some(archiving) = archiving.as_mut().filter(|_| wal.failure().is_none()) else {
             return true;
         };
-        let is_due = self.delays.is_due(Work::Archive, now_ns);
-        let is_stopping = self.is_stopping();
+        let is_due = self.ground.delays.is_due(Work::Archive, now_ns);
+        let is_stopping = self.ground.is_stopping();
         if archiving.is_away() && is_due && !is_stopping {
             archiving.look_for_archive();
         }
@@ -76,29 +117,29 @@ impl Shared {
             archiving.end_draining();
         }
         let goes_on = is_due || archiving.is_away();
-        if !goes_on || !self.delays.is_due(Work::Backlog, now_ns) {
+        if !goes_on || !self.ground.delays.is_due(Work::Backlog, now_ns) {
             return true;
         }
         if wal.is_short() {
             // What the archive has, the next checkpoint cuts off.
             archiving.cut_at(wal.durable(Rung::Disk));
         }
-        archiving.cut_at(Epoch(self.archive_to.load(Ordering::SeqCst)));
-        let step = archiving.step(&self.core);
+        archiving.cut_at(Epoch(self.to.load(Ordering::SeqCst)));
+        let step = archiving.step(&self.ground.core);
         {
-            let mut stats = self.archived.lock();
+            let mut stats = self.stats.lock();
             stats.proof = archiving.proof_stats();
-            stats.backlog = archiving.backlog_stats(&self.core);
+            stats.backlog = archiving.backlog_stats(&self.ground.core);
         }
         if let Some(error) = archiving.take_trouble() {
-            self.delays.failed(Work::Archive, &error, now_ns);
+            self.ground.delays.failed(Work::Archive, &error, now_ns);
         }
         if let Some(damaged) = archiving.take_damaged() {
             match &damaged[..] {
-                [] => self.delays.done(Work::Backups),
+                [] => self.ground.delays.done(Work::Backups),
                 _ => {
                     let error = Error::Usage(damaged.join("; "));
-                    self.delays.failed(Work::Backups, &error, now_ns);
+                    self.ground.delays.failed(Work::Backups, &error, now_ns);
                 }
             }
         }
@@ -108,7 +149,7 @@ impl Shared {
             Ok(ArchiverStep::Working) => false,
             Ok(ArchiverStep::Run(run)) => {
                 self.archived_well(is_away);
-                self.archived.lock().add(&run);
+                self.stats.lock().add(&run);
                 false
             }
             Ok(ArchiverStep::Idle) => {
@@ -122,7 +163,7 @@ impl Shared {
                     true => Work::Backlog,
                     false => Work::Archive,
                 };
-                self.delays.failed(work, &error, now_ns);
+                self.ground.delays.failed(work, &error, now_ns);
                 true
             }
         }
@@ -130,14 +171,14 @@ impl Shared {
 
     /// Notes that archiving goes well, in the archive or in its backlog.
     fn archived_well(&self, is_away: bool) {
-        self.delays.done(Work::Backlog);
+        self.ground.delays.done(Work::Backlog);
         if !is_away {
-            self.delays.done(Work::Archive);
+            self.ground.delays.done(Work::Archive);
         }
     }
 
-    /// The archive, once the archiver has opened it.
-    pub fn open_archive(&self) -> Result<Arc<Store>> {
+    /// Returns the archive, once the archiver has opened it.
+    pub fn open(&self) -> Result<Arc<Store>> {
         loop {
             if !self.archives {
                 return Err(Error::Usage(
@@ -145,6 +186,8 @@ impl Shared {
                 ));
             }
             if let Some(store) = self.lent.get() {
+                let own = self.ground.core.anchor().get().uuid;
+                assert_eq!(*store.uuid(), own, "the archive is this database's");
                 return Ok(store);
             }
             self.fail_if_delayed()?;
@@ -154,7 +197,12 @@ impl Shared {
 
     /// Waits until the archive holds the log up to an epoch.
     pub fn await_archived(&self, epoch: Epoch) -> Result<()> {
-        while self.core.archived().is_none_or(|end| end.epoch < epoch) {
+        while self
+            .ground
+            .core
+            .archived()
+            .is_none_or(|end| end.epoch < epoch)
+        {
             self.fail_if_delayed()?;
             std::thread::sleep(TICK);
         }
@@ -162,10 +210,10 @@ impl Shared {
     }
 
     fn fail_if_delayed(&self) -> Result<()> {
-        if self.is_stopping() {
+        if self.ground.is_stopping() {
             return Err(Error::Stopped("the database is being closed".into()));
         }
-        match self.delays.why(Work::Archive) {
+        match self.ground.delays.why(Work::Archive) {
             Some(why) => Err(Error::Usage(format!(
                 "the archive cannot be written: {why}"
             ))),
@@ -176,8 +224,8 @@ impl Shared {
     /// When the threads have ended: archives everything that is durable, unless the archive fails. What it then lacks is kept
     /// in the log.
     pub fn archive_rest(&self) {
-        assert!(self.is_stopping(), "nobody else archives");
-        self.archive_to(self.core.wal().durable(Rung::Disk));
+        assert!(self.ground.is_stopping(), "nobody else archives");
+        self.ask_to(self.ground.core.wal().durable(Rung::Disk));
         while !self.archive_step() {}
     }
 }

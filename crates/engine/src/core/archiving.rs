@@ -6,9 +6,10 @@ use std::sync::Arc;
 use perdura_base::Result;
 use perdura_device::Disk;
 use perdura_recovery::SweepDigest;
+use perdura_recovery::checkpoint::Pin;
 use perdura_wal::{EpochEnds, EpochSource};
 
-use crate::core::Core;
+use super::Core;
 
 impl Core {
     /// A source of the log's whole durable epochs behind `from`; see [`EpochSource::open`].
@@ -55,5 +56,17 @@ impl Core {
     /// Those of the anchor's update; call it again.
     pub fn end_archive(&self) -> Result<()> {
         self.anchor.end_archive(&self.wal)
+    }
+
+    /// Holds the newest image: no checkpoint overwrites it until this is dropped. `None` if there is none.
+    #[must_use]
+    pub fn pin_newest(&self) -> Option<Pin> {
+        self.checkpoints.pin_newest()
+    }
+
+    /// Whether the image that the next checkpoint is to overwrite is held: then it cannot begin.
+    #[must_use]
+    pub fn checkpoint_is_held(&self) -> bool {
+        self.checkpoints.is_held()
     }
 }

@@ -1,0 +1,125 @@
+//! How a program calls procedures, and drops tables that it has declared.
+
+use perdura_base::Result;
+use perdura_table::{Abort, Procedure};
+use perdura_txn::Ticket;
+
+use crate::db::Db;
+use crate::map;
+use crate::transact::Attempt;
+
+/// A call that is visible to others and will be durable.
+#[must_use = "the call is durable when `wait` has returned"]
+pub struct Pending<R> {
+    db: Db,
+    value: R,
+    ticket: Ticket,
+}
+
+impl<R> Pending<R> {
+    /// Waits until the call is durable and returns what the procedure returned.
+    ///
+    /// # Errors
+    /// As [`Db::wait`].
+    pub fn wait(self) -> Result<R> {
+        self.db.wait(self.ticket)?;
+        Ok(self.value)
+    }
+
+    /// What the procedure returned. Until the call is durable, a crash can take it back.
+    pub fn value(&self) -> &R {
+        &self.value
+    }
+
+    /// The ticket: calls of one thread become durable in their order.
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+}
+
+impl Db {
+    /// Runs a procedure and waits until it is durable.
+    ///
+    /// # Errors
+    /// [`Abort::Refused`] with what the procedure aborted with: then nothing of it is left.
+    /// [`Abort::Database`] as [`Db::write`]; [`perdura_base::Error::Usage`] if the database was not opened with it.
+    ///
+    /// # Panics
+    /// If the procedure does: its transaction is undone, and the database stays open.
+    pub fn call<P: Procedure>(&self, procedure: P, args: P::Args) -> Result<P::Output, Abort> {
+        Ok(self.submit(procedure, args)?.wait()?)
+    }
+
+    /// Runs a procedure and returns as soon as others see what it did.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    ///
+    /// # Panics
+    /// As [`call`](Self::call).
+    pub fn submit<P: Procedure>(
+        &self,
+        _procedure: P,
+        args: P::Args,
+    ) -> Result<Pending<P::Output>, Abort> {
+        loop {
+            let attempt = self.attempt(|watch| {
+                self.shared
+                    .core()
+                    .call_watched::<P>(&args, |tx| watch(tx.awaits_log()))
+            })?;
+            match attempt {
+                Attempt::Committed(value, ticket) => {
+                    if ticket.epoch > self.durable() {
+                        self.want_durable();
+                    }
+                    let db = self.clone();
+                    return Ok(Pending { db, value, ticket });
+                }
+                Attempt::Behind { .. } => self.hold_back(),
+            }
+        }
+    }
+
+    /// Drops a typed table with all its rows; false if there is none of that name. It is durable when this returns.
+    /// Verbs on the table fail from then on; a program that declares it gets a new, empty one when it opens the
+    /// database again.
+    ///
+    /// ```
+    /// # perdura::table! { pub struct Visit in "visits" { key(id: u64), page: String } }
+    /// # use perdura::Table;
+    /// # let dir = tempfile::tempdir()?;
+    /// let db = perdura::Db::builder(dir.path()).table::<Visit>().open()?;
+    /// db.write(|tx| tx.insert(&Visit { id: 1, page: "/".into() }))?;
+    /// assert!(db.drop_table(Visit::NAME)?);
+    /// assert!(db.read(|tx| tx.get::<Visit>(1)).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of a write.
+    pub fn drop_table(&self, name: &str) -> Result<bool> {
+        let core = self.shared.core();
+        let (flushed, ticket) = loop {
+            match self.attempt(|watch| core.drop_watched(name, watch))? {
+                Attempt::Committed(flushed, ticket) => break (flushed, ticket),
+                Attempt::Behind { .. } => self.hold_back(),
+            }
+        };
+        let Some(flushed) = flushed else {
+            return Ok(false);
+        };
+        core.reclaim_flushed(flushed);
+        self.wait(ticket)?;
+        Ok(true)
+    }
+
+    /// Drops a map with all its entries; false if there is none of that name. Handles of it find nothing from then
+    /// on, and their writes fail.
+    ///
+    /// # Errors
+    /// Those of a write.
+    pub fn drop_map(&self, name: &str) -> Result<bool> {
+        self.drop_table(&map::table_name(name))
+    }
+}

@@ -1,0 +1,214 @@
+//! The checkpointer's thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use perdura_base::limits::PAGE_BYTES;
+use perdura_base::num::to_u64;
+use perdura_base::{Error, Result};
+use perdura_heap::MemoryUse;
+use perdura_recovery::CheckpointProgress;
+use perdura_recovery::checkpoint::VISIT_PAGES;
+
+use crate::archiver::AtArchive;
+use crate::delays::Work;
+use crate::ground::Ground;
+use crate::pace::ImagePacer;
+
+/// The thread's rhythm.
+const TICK: Duration = Duration::from_millis(20);
+/// How long a checkpoint waits for a full disk before it is put off, nanoseconds.
+const FULL_PATIENCE_NS: u64 = 2_000_000_000;
+
+/// The checkpointer's book: runs are numbered from 1.
+#[derive(Debug, Default)]
+struct Checkpoints {
+    wanted: bool,
+    started: u64,
+    ended: u64,
+    /// What cancelled the run that ended last.
+    error: Option<String>,
+}
+
+/// Takes checkpoints of an open database.
+pub(crate) struct Checkpointer {
+    ground: Arc<Ground>,
+    archive: Arc<AtArchive>,
+    /// Requests, and how the last checkpoint ended; `ended` tells of changes.
+    book: Mutex<Checkpoints>,
+    ended: Condvar,
+    /// Checkpoints need not leave time to transactions: the database is being closed.
+    hurry: AtomicBool,
+    /// The image that is being copied is needed for a checkpoint.
+    give_up_copy: AtomicBool,
+}
+
+impl Checkpointer {
+    /// Returns one that was not asked for a checkpoint yet.
+    pub fn new(ground: &Arc<Ground>, archive: &Arc<AtArchive>) -> Checkpointer {
+        Checkpointer {
+            ground: Arc::clone(ground),
+            archive: Arc::clone(archive),
+            book: Mutex::default(),
+            ended: Condvar::new(),
+            hurry: AtomicBool::new(false),
+            give_up_copy: AtomicBool::new(false),
+        }
+    }
+
+    /// Leaves no time to transactions from now on.
+    pub fn hurry(&self) {
+        self.hurry.store(true, Ordering::SeqCst);
+    }
+
+    /// Asks for a checkpoint in the background; `false` if one is running.
+    pub fn want(&self) -> bool {
+        let mut book = self.book.lock();
+        assert!(book.ended <= book.started, "what ended was begun");
+        let running = book.started > book.ended;
+        book.wanted |= !running;
+        !running
+    }
+
+    /// Notes that the copy of an image begins.
+    pub fn begin_copy(&self) {
+        assert!(self.archive.archives, "an image is copied into an archive");
+        self.give_up_copy.store(false, Ordering::SeqCst);
+    }
+
+    /// Returns whether the image that is being copied is needed for a checkpoint.
+    pub fn gives_up_copy(&self) -> bool {
+        self.give_up_copy.load(Ordering::SeqCst)
+    }
+
+    /// Runs the checkpointer's thread.
+    pub fn run(&self) {
+        while !self.ground.is_stopping() {
+            std::thread::park_timeout(TICK);
+            if self.ground.core.wal().failure().is_some() {
+                continue;
+            }
+            // After a cancelled checkpoint the next one takes its time: each writes marks to the log.
+            let due = self
+                .ground
+                .delays
+                .is_due(Work::Checkpoint, self.ground.now_ns())
+                && self.ground.core.checkpoint_is_due();
+            {
+                let mut book = self.book.lock();
+                if !std::mem::take(&mut book.wanted) && !due {
+                    continue;
+                }
+                book.started += 1;
+            }
+            let outcome = self.run_checkpoint();
+            match &outcome {
+                Ok(()) => self.ground.delays.done(Work::Checkpoint),
+                Err(error) => {
+                    let now = self.ground.now_ns();
+                    self.ground.delays.failed(Work::Checkpoint, error, now);
+                }
+            }
+            let mut book = self.book.lock();
+            assert_eq!(
+                book.ended + 1,
+                book.started,
+                "one checkpoint runs at a time"
+            );
+            book.ended = book.started;
+            book.error = outcome.err().map(|error| error.to_string());
+            self.ended.notify_all();
+        }
+    }
+
+    /// Has a checkpoint taken that begins now or later, and waits for its end.
+    pub fn checkpoint(&self) -> Result<()> {
+        let mut book = self.book.lock();
+        // One that is running began before this call: wait for the next.
+        assert!(book.ended <= book.started, "what ended was begun");
+        let number = book.started + 1;
+        book.wanted = true;
+        while book.ended < number {
+            self.ground.core.wal().check()?;
+            if self.ground.is_stopping() {
+                return Err(Error::Stopped("the database is being closed".into()));
+            }
+            self.ended.wait_for(&mut book, Duration::from_millis(50));
+        }
+        match book.error.clone().filter(|_| book.ended == number) {
+            Some(error) => {
+                self.ground.core.wal().check()?;
+                Err(Error::Cancelled(error))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn run_checkpoint(&self) -> Result<()> {
+        self.wait_for_copy()?;
+        self.ground.core.checkpoint_begin()?;
+        self.archive.ask_to(self.ground.core.wal().current());
+        let pages = self.ground.core.heap().memory().get(MemoryUse::Pages);
+        let seconds = self.ground.options.checkpoint_seconds_max;
+        let mut pacer = ImagePacer::new(pages, seconds, self.ground.now_ns());
+        let mut waiting_since = None;
+        loop {
+            if self.ground.is_stopping() {
+                return Err(Error::Stopped("the database is being closed".into()));
+            }
+            match self.ground.core.checkpoint_step()? {
+                CheckpointProgress::Idle => return Ok(()),
+                CheckpointProgress::Done => {
+                    let k = self.ground.core.checkpoint_stats().last_k;
+                    let anchor = self.ground.core.anchor().get();
+                    let named = anchor.newest_image().map(|slot| anchor.image(slot).k.0);
+                    assert_eq!(
+                        named,
+                        Some(k),
+                        "I6: the anchor names the checkpoint that is done"
+                    );
+                    return Ok(());
+                }
+                CheckpointProgress::Working(bytes) => {
+                    assert!(
+                        bytes <= to_u64(PAGE_BYTES) * u64::from(VISIT_PAGES),
+                        "a step writes what was copied under one latch"
+                    );
+                    let wait = pacer.wait_after(bytes, self.ground.now_ns());
+                    let is_full = self.ground.core.heap().kept_over_bound();
+                    let hurry = is_full || self.hurry.load(Ordering::SeqCst);
+                    if bytes > 0 && !wait.is_zero() && !hurry {
+                        std::thread::sleep(wait);
+                    }
+                }
+                CheckpointProgress::Waiting => {
+                    let now = self.ground.now_ns();
+                    let waited = now - *waiting_since.get_or_insert(now);
+                    if waited > FULL_PATIENCE_NS && self.ground.core.wal().is_short() {
+                        let why = "the log has no room, so the image cannot be completed";
+                        return Err(Error::LogFull(why.into()));
+                    }
+                    self.ground.wishes.nudge();
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+            }
+        }
+    }
+
+    /// Before a checkpoint: waits as long as the image that it would overwrite is being copied. Without room in the log, and
+    /// when the database is closed, the copy is given up.
+    fn wait_for_copy(&self) -> Result<()> {
+        while self.ground.core.checkpoint_is_held() {
+            if self.ground.is_stopping() {
+                return Err(Error::Stopped("the database is being closed".into()));
+            }
+            if self.ground.core.wal().is_short() || self.hurry.load(Ordering::SeqCst) {
+                self.give_up_copy.store(true, Ordering::SeqCst);
+            }
+            std::thread::sleep(TICK);
+        }
+        Ok(())
+    }
+}

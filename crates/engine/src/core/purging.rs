@@ -1,0 +1,94 @@
+//! Steps of the purge, which are transactions; see [`purge`](crate::purge).
+
+use perdura_base::{Error, Result};
+
+use super::{Core, ExpiredListener};
+
+/// Rows removed, or pages freed, by one purge step at most.
+const PURGE_ROWS: usize = 32;
+const RECLAIM_PAGES: usize = 8;
+
+impl Core {
+    /// One step of the purge, for the next partition in turn: removes keys past their expiry
+    /// and elements of collections without a key, and frees pages of tables that are gone, each as
+    /// a logged transaction. Returns how much it did.
+    ///
+    /// # Errors
+    /// A full log or a stopped database; nothing is lost by trying later.
+    pub fn purge_step(&self) -> Result<usize> {
+        if self.purge.is_held() {
+            return Ok(0);
+        }
+        self.heap().settle_drafts();
+        let dropped = self.purge.drop_flushed() + self.forget_dropped()?;
+        let partitions = u32::from(self.heap().geometry().partitions);
+        let id = self.purge.next_partition(partitions);
+        let now_ms = self.clock().wall_us() / 1000;
+        let due = |part: &perdura_heap::Partition, place: u8| {
+            part.expired(self.tables().at(place), now_ms, PURGE_ROWS)
+        };
+        let reclaim = self.purge.is_reclaiming();
+        let (none_due, orphans) = {
+            let part = self.heap().lock(id);
+            if part.is_purged(now_ms) && !reclaim {
+                return Ok(dropped);
+            }
+            let mut places = self.tables().places();
+            let none_due = places.all(|place| due(&part, place).is_empty());
+            (none_due, part.orphan_rows() > 0)
+        };
+        if none_due && !reclaim && !orphans {
+            return Ok(dropped);
+        }
+        self.admit(PURGE_ROWS * 64)?;
+        let parts = [id].into_iter().collect();
+        let most = PURGE_ROWS * self.tables().places().count();
+        let ((expired, removed, freed), ticket) = self.transact(&parts, |tx| {
+            let mut expired = Vec::new();
+            for place in self.tables().places() {
+                let keys = tx.view(id, |part| due(part, place))?;
+                for key in keys {
+                    tx.delete(self.tables().at(place), &key)?;
+                    expired.push((place, key));
+                }
+            }
+            let mut removed = expired.len();
+            if orphans {
+                removed += tx.purge_orphans(id, self.options().orphans.step_rows)?;
+            }
+            let freed = if reclaim {
+                tx.reclaim(id, RECLAIM_PAGES)?
+            } else {
+                0
+            };
+            Ok::<_, Error>((expired, removed, freed))
+        })?;
+        assert!(expired.len() <= most, "a step is short");
+        assert!(
+            removed - expired.len() <= self.options().orphans.step_rows,
+            "a step removes no more elements than it was given"
+        );
+        self.purge.tell_expired(&expired, ticket.epoch);
+        if freed > 0 {
+            self.purge.start_reclaim(partitions);
+        } else if reclaim {
+            self.purge.note_pass(partitions);
+        }
+        Ok(removed + freed + dropped)
+    }
+
+    /// Stops the purge or lets it continue. A stopped purge appends nothing to the log, once the step that runs has ended.
+    pub fn hold_purge(&self, held: bool) {
+        self.purge.hold(held);
+    }
+
+    /// Sets the listener for keys that the purge removes. The first one set stays.
+    pub fn on_expired(&self, listener: ExpiredListener) {
+        self.purge.on_expired(listener);
+    }
+
+    /// Returns whether a listener is set, which waits for the purge's removals to be durable.
+    pub(crate) fn tells_of_expired(&self) -> bool {
+        self.purge.tells_of_expired()
+    }
+}

@@ -1,0 +1,149 @@
+//! How the threads of a program wait for the log, and have it written.
+
+use std::os::fd::BorrowedFd;
+
+use perdura_base::{Epoch, Result, StreamId};
+use perdura_device::LogWayReport;
+use perdura_mirror::Status;
+use perdura_txn::Ticket;
+use perdura_wal::{Collected, Wait};
+
+use super::Db;
+use crate::durability::Durability;
+
+impl Db {
+    /// Waits until a ticket is as durable as the database's options say: on disk, if they say nothing.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`](perdura_base::Error::Stopped) if the database stops first: whether the
+    /// transaction survives is then not known.
+    pub fn wait(&self, ticket: Ticket) -> Result<()> {
+        self.wait_at(self.options().durability, ticket)
+    }
+
+    /// Waits until a ticket is this durable. At `mem` it returns at once, unless the log is too far behind.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use perdura::Durability;
+    /// let db = perdura::Db::builder(dir.path()).open()?;
+    /// let (_, ticket) = db.write_later(|tx| tx.put(db.database(0), b"key", b"value", None))?;
+    /// db.wait_at(Durability::Disk, ticket)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_at(&self, durability: Durability, ticket: Ticket) -> Result<()> {
+        if durability.is_firm() {
+            self.shared.wait(durability.rung(), ticket.epoch)
+        } else {
+            self.shared.wait_for_bound(ticket.epoch)
+        }
+    }
+
+    /// Whether a caller that waits for no rung may go on: no write that the next rung lacks is older
+    /// than 10 ms, counted from the write.
+    #[must_use]
+    pub fn is_mem_in_time(&self) -> bool {
+        self.shared.is_mem_in_time()
+    }
+
+    /// Has `f` called by the flusher whenever the durable epoch has advanced, and when the
+    /// database stops. Keep it tiny.
+    pub fn on_durable(&self, f: Box<dyn Fn(Epoch) + Send + Sync>) {
+        self.shared.ground.listen(f);
+    }
+
+    /// Says that a caller waits: the flusher starts at once.
+    pub fn nudge(&self) {
+        self.shared.ground.wishes.nudge();
+    }
+
+    /// Says that what was appended is to become durable while the calling thread goes on with other work.
+    /// While such threads never idle, the flusher gathers more before it starts.
+    pub fn want_durable(&self) {
+        self.shared.want_durable();
+    }
+
+    /// Has what was appended written without waiting for it, where writes of the log complete by
+    /// themselves, and else wakes the flusher; see [`completions`](Self::completions). Returns whether it
+    /// began a write: while others are in flight, it pauses between two.
+    pub fn begin_log_write(&self) -> bool {
+        self.shared.log.begin_log_write()
+    }
+
+    /// Collects writes of the log that have completed, without waiting. Returns whether the durable epoch
+    /// may have advanced.
+    pub fn collect(&self) -> bool {
+        self.shared.log.collect(Wait::No) == Collected::Advanced
+    }
+
+    /// A descriptor that is readable while there is something to [`collect`](Self::collect). `None`: the
+    /// log's writes do not complete by themselves, so a thread has to wait for them.
+    #[must_use]
+    pub fn completions(&self) -> Option<BorrowedFd<'_>> {
+        let wal = self.shared.core().wal();
+        self.shared
+            .ground
+            .rings
+            .then(|| wal.completions(StreamId(0)))?
+    }
+
+    /// How the log's writes become durable and why so, for each stream; empty where that is not known.
+    #[must_use]
+    pub fn log_ways(&self) -> Vec<LogWayReport> {
+        self.shared.core().log_ways()
+    }
+
+    /// Flushes in this thread if that is the quicker way, for a thread that has nothing left to do
+    /// but wait. `false`: it is not; [`nudge`](Db::nudge) and wait.
+    #[must_use]
+    pub fn flush_here(&self) -> bool {
+        self.shared.log.flush_here()
+    }
+
+    /// Returns whether accepted writes wait for a log that cannot be written, because its disk is full or fails.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        self.shared.core().wal().is_stuck()
+    }
+
+    /// Returns whether the log's disk was full when it was written or extended last.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        self.shared.core().wal().is_disk_full()
+    }
+}
+
+impl Db {
+    /// Whether acknowledgements at the rung of the mirror rest on nodes now.
+    #[must_use]
+    pub fn is_mirrored(&self) -> bool {
+        self.shared.mirror.is_mirrored()
+    }
+
+    /// Hands what was appended to the nodes and collects what they have answered, without waiting. Returns whether the
+    /// mirror's durable epoch has advanced. Nothing happens without nodes.
+    pub fn ship(&self) -> bool {
+        self.shared.mirror.ship()
+    }
+
+    /// As [`ship`](Self::ship), for a thread that has nothing left to do but wait: it spins for the replies for a moment.
+    /// Returns whether all that was appended is acknowledged.
+    pub fn ship_here(&self) -> bool {
+        self.shared.mirror.ship_here()
+    }
+
+    /// The view in force, the nodes, and how far they are; `None` without nodes.
+    #[must_use]
+    pub fn mirror(&self) -> Option<Status> {
+        self.shared.mirror.status()
+    }
+
+    /// A line for each change of view since the last call.
+    #[must_use]
+    pub fn take_views(&self) -> Vec<String> {
+        self.shared.mirror.take_views()
+    }
+}

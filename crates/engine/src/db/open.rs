@@ -1,0 +1,145 @@
+//! Opening a database, in steps: its archive, its core, its parts, its threads.
+
+use std::sync::Arc;
+
+use perdura_base::{Error, Result};
+use perdura_device::{Clock, Disk, FileDisk, SystemClock};
+use perdura_recovery::disks::{Disks, Locks, lock_new_anchor};
+use perdura_recovery::{Progress, read_anchor};
+use perdura_wal::EpochEnds;
+
+use super::Db;
+use super::threads::Threads;
+use crate::archive::Archiving;
+use crate::archive::backlog::BacklogOptions;
+use crate::core::{Core, Env};
+use crate::files;
+use crate::ground::Ground;
+use crate::options::Options;
+use crate::shared::Shared;
+
+impl Db {
+    /// Opens the database in a directory, making it if there is none. Blocks until it is back.
+    ///
+    /// # Errors
+    /// See [`crate::core::Core::open`]; [`Error::Locked`] if it is open elsewhere.
+    pub fn open(options: Options) -> Result<Db> {
+        Db::open_with_progress(options, Arc::new(Progress::default()))
+    }
+
+    /// The same, saying how far it is.
+    ///
+    /// # Errors
+    /// As [`Db::open`].
+    pub fn open_with_progress(options: Options, progress: Arc<Progress>) -> Result<Db> {
+        if options.typed.effects_bytes_max.is_some() {
+            return Err(Error::Usage(
+                "effects_bytes_max makes a log that cannot be replayed; it is for measuring on disks in \
+                 memory"
+                    .into(),
+            ));
+        }
+        let (disks, locks) = files::open(&options)?;
+        Db::open_locked(options, disks, locks, progress)
+    }
+
+    /// The same with the disks and locks that [`files::open`] has returned for these options.
+    ///
+    /// # Errors
+    /// As [`Db::open`].
+    pub fn open_locked(
+        options: Options,
+        disks: Disks,
+        locks: Locks,
+        progress: Arc<Progress>,
+    ) -> Result<Db> {
+        let archive = match &options.archive {
+            Some(dir) if is_archived(&disks)? => Some(Arc::new(FileDisk::at(dir)) as Arc<dyn Disk>),
+            Some(dir) => Some(Arc::new(FileDisk::new(dir)?) as Arc<dyn Disk>),
+            None => None,
+        };
+        Db::open_archived(options, disks, locks, progress, archive)
+    }
+
+    /// The same on disks that the caller supplies: what `options` says of directories is not
+    /// looked at.
+    ///
+    /// # Errors
+    /// As [`Db::open`].
+    pub fn open_on(
+        options: Options,
+        disks: Disks,
+        locks: Locks,
+        progress: Arc<Progress>,
+    ) -> Result<Db> {
+        Db::open_archived(options, disks, locks, progress, None)
+    }
+
+    /// The same, archived: the log goes into the archive on this disk, which is made if there is none.
+    ///
+    /// # Errors
+    /// As [`Db::open`]; [`Error::LostLog`] if the archive holds epochs that the log has not, and [`Error::Corrupt`] if it
+    /// lacks some that the log was cut for. An archive that cannot be read is no error: see [`delayed`](Self::delayed).
+    pub fn open_archived(
+        options: Options,
+        disks: Disks,
+        mut locks: Locks,
+        progress: Arc<Progress>,
+        archive: Option<Arc<dyn Disk>>,
+    ) -> Result<Db> {
+        let clock = Arc::new(SystemClock::new());
+        let archiving = archive.map(|disk| archiving_onto(disk, &options, &clock));
+        let mut core_options = options.core()?;
+        if let Some(archiving) = &archiving {
+            core_options.archived = archived_end(archiving, &disks)?;
+        }
+        let env = Env {
+            disks: disks.clone(),
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            seed: seed(clock.as_ref()),
+            nodes: options.nodes.clone(),
+            accept_loss: options.node_settings.accept_loss,
+        };
+        let core = Core::open(env, core_options, progress)?;
+        lock_new_anchor(&disks, &mut locks)?;
+        core.vouch_for_life()?;
+        let shared = Arc::new(Shared::new(Ground::new(core, options, clock), archiving));
+        let threads = Arc::new(Threads::start(&shared, locks)?);
+        Ok(Db { shared, threads })
+    }
+}
+
+/// Returns archiving onto a disk, as the options say.
+fn archiving_onto(disk: Arc<dyn Disk>, options: &Options, clock: &Arc<SystemClock>) -> Archiving {
+    let row = options.archive_generation;
+    let archiving = Archiving::new(disk, seed(clock.as_ref())).by(row);
+    let Some(bytes_max) = options.archive_backlog else {
+        return archiving;
+    };
+    let clock = Arc::clone(clock);
+    let retention = &options.archive_retention;
+    let policy = retention.policy(Arc::new(move || clock.wall_us()));
+    archiving.with_backlog(BacklogOptions { bytes_max, policy })
+}
+
+/// Whether a database has been archived: then its archive may be away for now.
+fn is_archived(disks: &Disks) -> Result<bool> {
+    let anchor = read_anchor(disks.data.as_ref())?;
+    Ok(anchor.is_some_and(|anchor| anchor.archived.is_some()))
+}
+
+/// Where the archive ends of a database that says that it has one, as far as the archive can be read. If it cannot, the archiver
+/// will say so, and goes on trying.
+fn archived_end(archiving: &Archiving, disks: &Disks) -> Result<Option<EpochEnds>> {
+    let anchor = read_anchor(disks.data.as_ref())?;
+    let archived = anchor.filter(|anchor| anchor.archived.is_some());
+    Ok(archived.and_then(|anchor| archiving.end_of(&anchor.uuid, &disks.logs).ok().flatten()))
+}
+
+fn seed(clock: &SystemClock) -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = std::hash::RandomState::new().build_hasher();
+    hasher.write_u64(clock.wall_us());
+    hasher.write_u32(std::process::id());
+    hasher.finish()
+}

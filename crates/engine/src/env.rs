@@ -1,0 +1,23 @@
+//! What a database gets from outside.
+
+use std::sync::Arc;
+
+use perdura_device::Clock;
+use perdura_recovery::disks::Disks;
+
+use crate::nodes::Nodes;
+
+/// What comes from outside.
+#[derive(Clone)]
+pub struct Env {
+    /// The disks.
+    pub disks: Disks,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness: a new database's uuid and hash seed come from it.
+    pub seed: u64,
+    /// The nodes that hold the newest part of the log, if there are some.
+    pub nodes: Option<Nodes>,
+    /// Go on without what only nodes may hold of the log, if they do not return it or none are given.
+    pub accept_loss: bool,
+}

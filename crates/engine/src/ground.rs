@@ -1,0 +1,125 @@
+//! What every part of an open database stands on: its core, settings and time, and those who wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, RwLock};
+use perdura_base::{Epoch, Result, StreamId};
+use perdura_device::{Clock, SystemClock};
+use perdura_wal::Rung;
+
+use crate::core::Core;
+use crate::delays::{Delays, Work};
+use crate::options::Options;
+use crate::wishes::Wishes;
+
+/// Hears of each durable epoch.
+pub(crate) type Listener = Box<dyn Fn(Epoch) + Send + Sync>;
+
+/// What the threads of an open database stand on.
+pub(crate) struct Ground {
+    /// The database.
+    pub core: Core,
+    /// The settings it was opened with.
+    pub options: Options,
+    /// Time.
+    pub clock: Arc<SystemClock>,
+    /// When it was opened.
+    pub opened_ns: u64,
+    /// There is one stream, and its writes complete by themselves.
+    pub rings: bool,
+    /// Work that a failing disk delays.
+    pub delays: Delays,
+    /// Who wants the log flushed.
+    pub wishes: Wishes,
+    stopping: AtomicBool,
+    waiting: Mutex<usize>,
+    progressed: Condvar,
+    listeners: RwLock<Vec<Listener>>,
+}
+
+impl Ground {
+    /// Takes a core whose threads are about to begin.
+    pub fn new(core: Core, options: Options, clock: Arc<SystemClock>) -> Ground {
+        let ground = Ground {
+            opened_ns: clock.mono_ns(),
+            rings: core.wal().streams() == 1 && core.wal().completes_by_itself(StreamId(0)),
+            core,
+            options,
+            clock,
+            delays: Delays::default(),
+            wishes: Wishes::default(),
+            stopping: AtomicBool::new(false),
+            waiting: Mutex::new(0),
+            progressed: Condvar::new(),
+            listeners: RwLock::new(Vec::new()),
+        };
+        ground.wishes.note_wanted();
+        ground
+    }
+
+    /// Returns the time, nanoseconds since some moment.
+    pub fn now_ns(&self) -> u64 {
+        self.clock.mono_ns()
+    }
+
+    /// Returns whether the threads are to end.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// Has the threads end.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.wishes.wake_all();
+    }
+
+    /// Has a listener hear of each durable epoch.
+    pub fn listen(&self, listener: Listener) {
+        self.listeners.write().push(listener);
+    }
+
+    /// Notes whether a stream's log can be extended or written, and returns how long to wait if not.
+    pub fn note_log(&self, work: Work, done: Result<()>) -> Duration {
+        self.delays.note_log(work, done, self.now_ns())
+    }
+
+    /// Tells waiting callers and listeners that D has advanced or the database has stopped.
+    pub fn announce(&self) {
+        if *self.waiting.lock() > 0 {
+            self.progressed.notify_all();
+        }
+        let durable = self.core.wal().durable(Rung::Disk);
+        for listener in self.listeners.read().iter() {
+            listener(durable);
+        }
+    }
+
+    /// Waits until an epoch is durable, or `holds` no longer holds when the thread would sleep, or it was
+    /// woken.
+    pub fn wait_until(&self, rung: Rung, epoch: Epoch, holds: impl Fn() -> bool) -> Result<()> {
+        let wal = self.core.wal();
+        let mut waiting = self.waiting.lock();
+        *waiting += 1;
+        let result = loop {
+            if wal.durable(rung) >= epoch {
+                break Ok(());
+            }
+            if let Err(stopped) = wal.check() {
+                break Err(stopped);
+            }
+            if !holds() {
+                break Ok(());
+            }
+            self.progressed
+                .wait_for(&mut waiting, Duration::from_millis(50));
+            if self.rings {
+                break Ok(());
+            }
+        };
+        assert!(*waiting > 0, "each caller that waits is counted");
+        *waiting -= 1;
+        result
+    }
+}

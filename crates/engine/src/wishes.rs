@@ -1,0 +1,95 @@
+//! Wishes for a flush of the log, and the threads that fulfil them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Thread;
+
+use parking_lot::RwLock;
+
+use crate::pace::Workers;
+
+/// Who wants the log flushed, and who flushes it.
+#[derive(Default)]
+pub(crate) struct Wishes {
+    /// Flusher threads, to be unparked.
+    flushers: RwLock<Vec<Thread>>,
+    /// Set when a thread wants a flush; cleared by the flusher that starts one.
+    wanted: AtomicBool,
+    /// Set when a thread that wants a flush waits for it; cleared likewise.
+    awaited: AtomicBool,
+    /// How busy the threads are that want flushes and do not wait.
+    workers: Workers,
+}
+
+impl Wishes {
+    /// Names the thread of the next stream's flusher.
+    pub fn add_flusher(&self, thread: Thread) {
+        self.flushers.write().push(thread);
+    }
+
+    /// Returns how many flushers there are.
+    pub fn flushers(&self) -> usize {
+        self.flushers.read().len()
+    }
+
+    /// Has what was appended made durable for a caller that waits.
+    pub fn nudge(&self) {
+        let is_held = !self.awaited.swap(true, Ordering::SeqCst);
+        if !self.wanted.swap(true, Ordering::SeqCst) || is_held {
+            self.wake_first();
+        }
+    }
+
+    /// Has what was appended made durable while the calling thread goes on.
+    pub fn want(&self, now_ns: impl FnOnce() -> u64) {
+        if !self.is_wanted() && !self.wanted.swap(true, Ordering::SeqCst) {
+            self.workers.tell(now_ns());
+            self.wake_first();
+        }
+    }
+
+    /// Notes that a flush is wanted, and wakes nobody.
+    pub fn note_wanted(&self) {
+        self.wanted.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns whether a flush is wanted.
+    pub fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::SeqCst)
+    }
+
+    /// Returns whether a thread waits for a flush.
+    pub fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::SeqCst)
+    }
+
+    /// Begins a flush: what is appended from here on wants another one.
+    pub fn begin_turn(&self) {
+        self.wanted.store(false, Ordering::SeqCst);
+        self.awaited.store(false, Ordering::SeqCst);
+    }
+
+    /// Returns how busy the threads are that want flushes and do not wait, in thousandths.
+    pub fn ran_permille(&self) -> u64 {
+        self.workers.ran_permille()
+    }
+
+    fn wake_first(&self) {
+        if let Some(first) = self.flushers.read().first() {
+            first.unpark();
+        }
+    }
+
+    /// Wakes the flushers of all streams but the first.
+    pub fn wake_others(&self) {
+        for other in self.flushers.read().iter().skip(1) {
+            other.unpark();
+        }
+    }
+
+    /// Wakes all flushers.
+    pub fn wake_all(&self) {
+        for flusher in self.flushers.read().iter() {
+            flusher.unpark();
+        }
+    }
+}
