@@ -49,8 +49,8 @@ use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
-use perdura_base::{CkptEpoch, Epoch, Gsn, ImageSlot, PageId, PartitionId, Pos, Result};
-use perdura_device::{AlignedBuf, Clock};
+use perdura_base::{CkptEpoch, Epoch, Gsn, ImageSlot, PageId, PartitionId, Pos, Result, Uuid};
+use perdura_device::{AlignedBuf, Clock, Disk};
 use perdura_heap::{Cut, MemoryUse};
 use perdura_wal::Wal;
 
@@ -265,36 +265,26 @@ impl Checkpointer {
         }
         let CheckpointParts {
             component,
-            tree: _,
             wal,
             anchor,
             disks,
             window,
             clock,
+            ..
         } = &self.parts;
         wal.check()?;
         let slot = self.next_slot();
         self.check_pin(slot)?;
         let record = anchor.get();
         let k = CkptEpoch(component.ckpt_epoch().0 + 1);
-        let images = (0u8..)
-            .zip(&disks.images)
-            .map(|(number, disk)| {
-                ImageFile::open_to_rewrite(disk.as_ref(), slot, &record.uuid, number)
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let images = open_images(&disks.images, slot, &record.uuid)?;
         assert!(
             k > record.ckpt_max,
             "checkpoint {k} was begun before: the anchor knows {}",
             record.ckpt_max
         );
-        let mut writer =
-            DirectoryWriter::create(&disks.data, slot, k, &record.uuid, component.geometry())?;
-        if self.staging.room() == 0 {
-            self.staging = AlignedBuf::with_room(STAGING_BYTES);
-            let staging = to_u64(STAGING_BYTES);
-            component.memory().add(MemoryUse::Staging, staging);
-        }
+        let geometry = component.geometry();
+        let mut writer = DirectoryWriter::create(&disks.data, slot, k, &record.uuid, geometry)?;
         let begin_ns = clock.mono_ns();
         if !armed(Flaw::NoBuildingMark) {
             anchor.update_running(wal, |record| {
@@ -326,21 +316,27 @@ impl Checkpointer {
             cut: begun.cut,
             tree: None,
             goes_on: None,
-            digests: Vec::with_capacity(usize::from(component.geometry().partitions)),
+            digests: Vec::with_capacity(usize::from(geometry.partitions)),
             pages: 0,
             bytes: 0,
         };
+        self.make_staging();
         self.stats.partitions_done = 0;
-        self.enter(
-            Event::Begin,
-            Box::new(sweep),
-            Phase::Copy {
-                partition: 0,
-                local: 0,
-            },
-        );
+        let (partition, local) = (0, 0);
+        let first = Phase::Copy { partition, local };
+        self.enter(Event::Begin, Box::new(sweep), first);
         self.publish();
         Ok(())
+    }
+
+    /// Takes the memory that pages are copied through, once.
+    fn make_staging(&mut self) {
+        if self.staging.room() == 0 {
+            self.staging = AlignedBuf::with_room(STAGING_BYTES);
+            let staging = to_u64(STAGING_BYTES);
+            let memory = self.parts.component.memory();
+            memory.add(MemoryUse::Staging, staging);
+        }
     }
 
     /// Takes one step.
@@ -563,4 +559,12 @@ impl Drop for Checkpointer {
             .memory()
             .sub(MemoryUse::Staging, to_u64(self.staging.room()));
     }
+}
+
+/// Opens the pages files of an image, to overwrite it.
+fn open_images(disks: &[Arc<dyn Disk>], slot: ImageSlot, uuid: &Uuid) -> Result<Vec<ImageFile>> {
+    let numbered = disks.iter().zip(0u8..);
+    let opened = numbered
+        .map(|(disk, number)| ImageFile::open_to_rewrite(disk.as_ref(), slot, uuid, number));
+    opened.collect()
 }

@@ -246,6 +246,24 @@ fn rate(bytes: u64, seconds: f64) -> String {
 
 impl fmt::Display for RestartReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_restart(f)?;
+        self.write_log(f)?;
+        if let Some(ordered) = &self.ordered {
+            write!(f, "{ordered}")?;
+        }
+        if let Some(tree) = &self.tree {
+            write!(f, "{tree}")?;
+        }
+        for note in &self.notes {
+            writeln!(f, "note      {note}")?;
+        }
+        Ok(())
+    }
+}
+
+impl RestartReport {
+    /// Writes what was begun with.
+    fn write_restart(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = &self.seconds;
         let way = if self.created {
             "new database"
@@ -271,7 +289,12 @@ impl fmt::Display for RestartReport {
             rate(self.bytes.backup, s.backup_read),
             s.backup_play,
             self.pages_rebuilt
-        )?;
+        )
+    }
+
+    /// Writes what page records and indexes took.
+    fn write_log(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = &self.seconds;
         writeln!(
             f,
             "log       {} transactions, {} records in {} bytes, {} applied, read {:.3} s{}, \
@@ -302,52 +325,17 @@ impl fmt::Display for RestartReport {
             f,
             "index     {} rows, {} from the sidecar, {:.3} s",
             self.rows, self.rows_from_sidecar, s.index
-        )?;
-        if let Some(ordered) = &self.ordered {
-            writeln!(
-                f,
-                "ordered   {} frames in {} bytes, {} played, {} in the image already, {:.3} s, {:.3} s of that read",
-                ordered.frames,
-                ordered.bytes,
-                ordered.played,
-                ordered.reflected,
-                ordered.seconds,
-                ordered.read_seconds
-            )?;
-        }
-        if let Some(tree) = &self.tree {
-            writeln!(
-                f,
-                "tree      redo start {}, {} operations, {} redone, {} + {} skipped, {} there, {} moved, {} transaction(s) to take back",
-                tree.redo_start,
-                tree.operations,
-                tree.applied,
-                tree.skipped_clean,
-                tree.skipped_early,
-                tree.had,
-                tree.moved,
-                tree.losers
-            )?;
-            writeln!(
-                f,
-                "          {} leaves and {} other pages read, {} of them ahead, {} + {} waits, {} written, {} in the table, {} in memory; repair {:.3} s, analysis {:.3} s, redo {:.3} s",
-                tree.data_pages_fetched,
-                tree.index_pages_fetched,
-                tree.pages_read_ahead,
-                tree.data_stalls,
-                tree.index_stalls,
-                tree.pages_written,
-                tree.dirty_pages,
-                tree.frames,
-                tree.repair_seconds,
-                tree.analysis_seconds,
-                tree.redo_seconds
-            )?;
-        }
-        for note in &self.notes {
-            writeln!(f, "note      {note}")?;
-        }
-        Ok(())
+        )
+    }
+}
+
+impl fmt::Display for OrderedReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "ordered   {} frames in {} bytes, {} played, {} in the image already, {:.3} s, {:.3} s of that read",
+            self.frames, self.bytes, self.played, self.reflected, self.seconds, self.read_seconds
+        )
     }
 }
 

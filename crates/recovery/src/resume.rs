@@ -76,21 +76,13 @@ fn assert_one_database(restarted: &Restarted) {
     );
 }
 
-/// Opens the log and the checkpointer of a database that is back.
-///
-/// # Errors
-/// The log disks'.
-///
-/// # Panics
-/// After a dry run.
-pub fn resume(
-    restarted: Restarted,
+/// Opens the log of a database that is back. It continues where the restart has cut it.
+fn open_log(
+    restarted: &Restarted,
     options: &RestartOptions<'_>,
     memory: LogMemory,
-    window: Arc<dyn Window>,
-) -> Result<Resumed> {
+) -> Result<Arc<Wal>> {
     let record = &restarted.record;
-    assert_one_database(&restarted);
     let chain = record.chain.clone();
     let is_live = |id: &SegmentId| {
         chain.iter().any(|link| {
@@ -106,7 +98,7 @@ pub fn resume(
             queue_bytes_max: memory.queue_bytes_max,
             mirror: memory.mirror,
         },
-        restarted.wal_start,
+        restarted.wal_start.clone(),
         is_live,
     )?);
     assert_eq!(
@@ -119,6 +111,25 @@ pub fn resume(
         restarted.report.durable_epoch,
         "nothing becomes durable before the restart is noted"
     );
+    Ok(wal)
+}
+
+/// Opens the log and the checkpointer of a database that is back.
+///
+/// # Errors
+/// The log disks'.
+///
+/// # Panics
+/// After a dry run.
+pub fn resume(
+    restarted: Restarted,
+    options: &RestartOptions<'_>,
+    memory: LogMemory,
+    window: Arc<dyn Window>,
+) -> Result<Resumed> {
+    let record = &restarted.record;
+    assert_one_database(&restarted);
+    let wal = open_log(&restarted, options, memory)?;
     let anchor = Arc::new(restarted.anchor.expect("a dry run resumes nothing"));
     assert_eq!(
         restarted.tree.is_some(),
@@ -146,7 +157,7 @@ pub fn resume(
             cuts.all(|(cut, end)| cut <= end)
         })
     };
-    let droppable = chain.iter().filter(is_archived).count();
+    let droppable = record.chain.iter().filter(is_archived).count();
     let report = restarted.report;
     wal.append_restart(&RestartRecord {
         incarnation: record.incarnation,

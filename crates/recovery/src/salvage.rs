@@ -26,6 +26,7 @@ use crate::anchor::{Anchor, open_anchor};
 use crate::anchor_cell::AnchorCell;
 use crate::close::{ckpt_floor, first_epoch};
 use crate::disks::Disks;
+use crate::families::Families;
 use crate::found::open_versioned_anchor;
 use crate::image::{Directory, Places, pages_path};
 use crate::mended::MendedLog;
@@ -508,46 +509,19 @@ pub fn build(
     let opened = open_anchor(options.disks.data.as_ref())?;
     let (file, made, _) = opened.expect("the anchor was written just now");
     let cell = AnchorCell::new(file, made);
-    let zeros = vec![Pos(0); usize::from(anchor.streams)];
-    let record = cell.update(|record| {
-        record.incarnation = Incarnation(1);
-        record.epoch_floor = cut.epoch_max.max(cut.durable);
-        record.ckpt_max = cut.ckpt_max.max(CkptEpoch(0));
-        record.clean = false;
-        record.families = anchor.families;
-    });
-    let record = record.map_err(Error::from)?;
-    let wal_start = WalStart {
-        uuid,
-        incarnation: record.incarnation,
-        start: zeros.clone(),
-        epoch: first_epoch(&cut),
-        durable: cut.durable,
-        wall_us: cut.wall_us,
-        gsn: cut.gsn_max,
-    };
-    let report = RestartReport {
-        durable_epoch: cut.durable.0,
-        cut: zeros.iter().map(|pos| pos.0).collect(),
-        ..RestartReport::default()
-    };
-    let partitions = record.geometry.partitions;
-    let restarted = Restarted {
+    let first = FirstLife {
         heap,
-        anchor: Some(cell),
-        record: Anchor::clone(&record),
-        directories: [Directory::empty(partitions), Directory::empty(partitions)],
-        wal_start,
+        anchor,
+        cut,
         catalog,
-        tree: None,
-        report,
     };
+    let (restarted, families) = first.begin(cell)?;
     let resumed = resume(
         restarted,
         options,
         memory,
         Arc::new(ExecutorWindow {
-            cuts: !record.families.is_empty(),
+            cuts: !families.is_empty(),
         }),
     )?;
     flush_all(&resumed.wal)?;
@@ -557,4 +531,60 @@ pub fn build(
         .update(|record| record.clean = true)
         .map(drop)
         .map_err(Error::from)
+}
+
+/// The first life of a database that is made of what was salvaged.
+struct FirstLife {
+    heap: Arc<Heap>,
+    anchor: Anchor,
+    cut: Cut,
+    catalog: Catalog,
+}
+
+impl FirstLife {
+    /// Names it in the anchor. Returns it as a restart does, and the families that its log may hold.
+    fn begin(self, cell: AnchorCell) -> Result<(Restarted, Families)> {
+        let FirstLife {
+            heap,
+            anchor,
+            cut,
+            catalog,
+        } = self;
+        let zeros = vec![Pos(0); usize::from(anchor.streams)];
+        let record = cell.update(|record| {
+            record.incarnation = Incarnation(1);
+            record.epoch_floor = cut.epoch_max.max(cut.durable);
+            record.ckpt_max = cut.ckpt_max.max(CkptEpoch(0));
+            record.clean = false;
+            record.families = anchor.families;
+        });
+        let record = record.map_err(Error::from)?;
+        let wal_start = WalStart {
+            uuid: record.uuid,
+            incarnation: record.incarnation,
+            start: zeros.clone(),
+            epoch: first_epoch(&cut),
+            durable: cut.durable,
+            wall_us: cut.wall_us,
+            gsn: cut.gsn_max,
+        };
+        let report = RestartReport {
+            durable_epoch: cut.durable.0,
+            cut: zeros.iter().map(|pos| pos.0).collect(),
+            ..RestartReport::default()
+        };
+        let partitions = record.geometry.partitions;
+        let families = record.families;
+        let restarted = Restarted {
+            heap,
+            anchor: Some(cell),
+            record: Anchor::clone(&record),
+            directories: [Directory::empty(partitions), Directory::empty(partitions)],
+            wal_start,
+            catalog,
+            tree: None,
+            report,
+        };
+        Ok((restarted, families))
+    }
 }

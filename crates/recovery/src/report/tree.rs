@@ -1,5 +1,7 @@
 //! The report of a tree's restart.
 
+use std::fmt;
+
 use perdura_tree::dirty_pages::Skip;
 use perdura_tree::redo::Redone;
 use serde::Serialize;
@@ -63,5 +65,37 @@ impl TreeReport {
             Redone::Moved => &mut self.moved,
         };
         *counter += 1;
+    }
+}
+
+impl fmt::Display for TreeReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "tree      redo start {}, {} operations, {} redone, {} + {} skipped, {} there, {} moved, {} transaction(s) to take back",
+            self.redo_start,
+            self.operations,
+            self.applied,
+            self.skipped_clean,
+            self.skipped_early,
+            self.had,
+            self.moved,
+            self.losers
+        )?;
+        writeln!(
+            f,
+            "          {} leaves and {} other pages read, {} of them ahead, {} + {} waits, {} written, {} in the table, {} in memory; repair {:.3} s, analysis {:.3} s, redo {:.3} s",
+            self.data_pages_fetched,
+            self.index_pages_fetched,
+            self.pages_read_ahead,
+            self.data_stalls,
+            self.index_stalls,
+            self.pages_written,
+            self.dirty_pages,
+            self.frames,
+            self.repair_seconds,
+            self.analysis_seconds,
+            self.redo_seconds
+        )
     }
 }

@@ -40,18 +40,7 @@ impl Reach {
     ) -> Result<Reach> {
         let end = header.id.end;
         if header.families != 0 && !armed(Flaw::RunsAppliedToKept) {
-            // The log of such a database has records that are no page's: the image is its only moment.
-            return match target.filter(|target| *target != end) {
-                None => Ok(Reach {
-                    target: end,
-                    needed: None,
-                    cut: None,
-                }),
-                Some(target) => Err(Error::Usage(format!(
-                    "epoch {target} cannot be restored: the database has key-addressed tables, whose moments are those of \
-                     its backups; this one's is {end}"
-                ))),
-            };
+            return Reach::only(end, target);
         }
         for pair in runs.windows(2) {
             let (a, b) = (pair[0].epochs, pair[1].epochs);
@@ -108,6 +97,22 @@ impl Reach {
             needed: needs_runs.then_some((from, up_to)),
             cut: (header.kind == BackupKind::Cut && needs_runs).then_some(end),
         })
+    }
+
+    /// Returns the reach of a backup whose database has key-addressed tables: its log has records that are no page's,
+    /// so the image is its only moment.
+    fn only(end: Epoch, target: Option<Epoch>) -> Result<Reach> {
+        match target.filter(|target| *target != end) {
+            None => Ok(Reach {
+                target: end,
+                needed: None,
+                cut: None,
+            }),
+            Some(target) => Err(Error::Usage(format!(
+                "epoch {target} cannot be restored: the database has key-addressed tables, whose moments are those of \
+                 its backups; this one's is {end}"
+            ))),
+        }
     }
 
     /// Whether a run has something that makes a difference.

@@ -54,13 +54,6 @@ pub fn read_tail(
     scratch: &Scratch,
 ) -> Result<Vec<Arc<Run>>> {
     let header = any_header(store)?;
-    let is_ordered = || {
-        Error::Usage(
-            "the database has key-addressed tables, whose changes are in no run: its moments are those of its backups, and \
-             --log-dir adds none. Restore without it"
-                .into(),
-        )
-    };
     if header.families != 0 {
         return Err(is_ordered());
     }
@@ -119,6 +112,15 @@ pub fn read_tail(
     let reached = runs.last().map_or(Epoch(0), |run| run.id().epochs.last());
     assert_eq!(reached, durable.epoch, "the runs have all that is durable");
     Ok(runs)
+}
+
+/// Returns the error for a log with changes that are in no run.
+fn is_ordered() -> Error {
+    Error::Usage(
+        "the database has key-addressed tables, whose changes are in no run: its moments are those of its backups, and \
+         --log-dir adds none. Restore without it"
+            .into(),
+    )
 }
 
 /// The runs that wait beside a surviving log, behind the archive's end at `from` with the latest moment `wall_us`. One that has
