@@ -1,0 +1,8 @@
+//! Restarts from outside: players, orders, schedules, cuts.
+
+mod cuts;
+mod mirrored;
+mod ordered;
+mod players;
+mod recover;
+mod schedule;

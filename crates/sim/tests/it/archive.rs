@@ -1,0 +1,88 @@
+//! The simulator of the archive against the engine, and against the engine with seeded bugs.
+//!
+//! The default is short; `--ignored` runs the long forms.
+
+use crate::common;
+
+use perdura_base::flaw::Flaw;
+use perdura_sim::Mode;
+
+#[test]
+fn random_crash_chains_keep_every_promise() {
+    common::every_promise_is_kept_and_every_fault_strikes(Mode::Archive);
+}
+
+#[test]
+fn crashes_and_restores_meet_every_state() {
+    let report = common::runs(Mode::Archive, 1, 300);
+    for mark in MARKS {
+        assert!(report.reached.contains_key(mark), "{mark} never came");
+    }
+}
+
+/// What a few hundred runs must have come through.
+const MARKS: [&str; 21] = [
+    "agent",
+    "agent_killed",
+    "ancestor_restored",
+    "archive_away",
+    "archive_crash",
+    "archive_failed",
+    "archive_gone",
+    "backlog_full",
+    "drained",
+    "backup",
+    "both_crash",
+    "digest_equal",
+    "every_moment",
+    "image_rotted",
+    "lost_and_restored",
+    "lost_and_rewound",
+    "merged",
+    "merged_again",
+    "restore_interrupted",
+    "restored_before_sweep_end",
+    "run",
+];
+
+#[test]
+fn the_same_seeds_give_the_same_trace() {
+    common::the_same_seeds_give_the_same_trace(Mode::Archive);
+}
+
+/// Those of the archive's bugs that a run can meet: the others need what no machine of the product does.
+const SEEN: [Flaw; 15] = [
+    Flaw::PinnedSlotOverwritten,
+    Flaw::RenameBeforeSync,
+    Flaw::NetAcrossImage,
+    Flaw::NetAcrossBuilding,
+    Flaw::UpdateSpanLost,
+    Flaw::InputsRemovedBeforeManifest,
+    Flaw::EpochBeyondDArchived,
+    Flaw::VoidEpochArchived,
+    Flaw::LogCutBeforeRun,
+    Flaw::RunCutInsideEpoch,
+    Flaw::TagBelowKeptBackup,
+    Flaw::LaterEpochsKept,
+    Flaw::RunsReadUpToTarget,
+    Flaw::PageBeyondBackupKept,
+    Flaw::BacklogForgottenEarly,
+];
+
+/// What each seeded bug needs to be seen is a property of the simulator: losing the ability to
+/// see one fails here.
+#[test]
+fn every_seeded_bug_of_the_archive_is_caught() {
+    common::each_is_caught(Mode::Archive, &SEEN, || None);
+}
+
+#[test]
+fn a_report_names_the_seed_that_fails_and_one_run_of_it_fails_again() {
+    common::a_violation_is_replayed(Mode::Archive, "archive", Flaw::LaterEpochsKept, 400);
+}
+
+#[test]
+#[ignore = "minutes: what every change should pass; PERDURA_SEED and PERDURA_RUNS choose others"]
+fn twenty_thousand_runs_keep_every_promise() {
+    common::twenty_thousand_runs_keep_every_promise(Mode::Archive);
+}

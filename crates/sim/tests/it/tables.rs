@@ -1,0 +1,66 @@
+//! The simulator of typed tables against the engine, and against the engine with seeded bugs.
+//!
+//! The default is short; `--ignored` runs the long forms.
+
+use crate::common;
+
+use perdura_base::flaw::Flaw;
+use perdura_sim::Mode;
+
+/// The seeded bugs of cuts that the product's mode sees too, in half of its runs.
+const SHARED: [Flaw; 4] = [
+    Flaw::CleanAtCutTakenForBorn,
+    Flaw::KeptVisitClearsDirty,
+    Flaw::SecondCutOverwritesKept,
+    Flaw::SnapshotRaisesG,
+];
+
+/// Some seeded bugs of the mirror, which a quarter of the runs can meet.
+const OF_NODES: [Flaw; 4] = [
+    Flaw::SealedAnew,
+    Flaw::DrainedFromVouched,
+    Flaw::VouchedOnMirror,
+    Flaw::RingsRetiredEarly,
+];
+
+#[test]
+fn random_crash_chains_keep_every_promise() {
+    common::every_promise_is_kept_and_every_fault_strikes(Mode::Tables);
+}
+
+#[test]
+fn crashes_meet_frames_to_be_played_and_open_snapshots() {
+    let report = common::runs(Mode::Tables, 1, 200);
+    for mark in ["frame_played", "snapshot_open", "mirrored", "ahead_of_disk"] {
+        assert!(report.reached.contains_key(mark), "{mark} never came");
+    }
+}
+
+#[test]
+fn the_same_seeds_give_the_same_trace() {
+    common::the_same_seeds_give_the_same_trace(Mode::Tables);
+}
+
+/// What each seeded bug needs to be seen is a property of the simulator: losing the ability to
+/// see one fails here.
+#[test]
+fn every_seeded_bug_of_typed_tables_is_caught() {
+    let flaws: Vec<Flaw> = Flaw::TABLES
+        .into_iter()
+        .chain(Flaw::ORDERED)
+        .chain(SHARED)
+        .chain(OF_NODES)
+        .collect();
+    common::each_is_caught(Mode::Tables, &flaws, || None);
+}
+
+#[test]
+fn a_report_names_the_seed_that_fails_and_one_run_of_it_fails_again() {
+    common::a_violation_is_replayed(Mode::Tables, "tables", Flaw::ReplayReadsClock, 400);
+}
+
+#[test]
+#[ignore = "minutes: what every change should pass; PERDURA_SEED and PERDURA_RUNS choose others"]
+fn twenty_thousand_runs_keep_every_promise() {
+    common::twenty_thousand_runs_keep_every_promise(Mode::Tables);
+}

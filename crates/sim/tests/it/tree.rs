@@ -1,0 +1,61 @@
+//! The simulator of a tree against the engine, and against the engine with seeded bugs.
+//!
+//! The default is short; `--ignored` runs the long forms.
+
+use crate::common;
+
+use perdura_base::flaw::Flaw;
+use perdura_sim::Mode;
+
+/// The seeded bugs of transactions over a tree, of its pages, of its file, and of what it notes. A change of structure in two records, and
+/// a number before its epoch, show only where threads meet; pages that were believed unwritten show in the tests of the file.
+const SEEN: [Flaw; 14] = [
+    Flaw::LosersForgotten,
+    Flaw::NumberReused,
+    Flaw::NumbersDemandedAboveEosl,
+    Flaw::TreeLogBelievedUnwritten,
+    Flaw::PageBeyondStableLog,
+    Flaw::DirtiedSinceWritten,
+    Flaw::RestartTellsWrites,
+    Flaw::DeltasByStableEnd,
+    Flaw::LastNotRefreshed,
+    Flaw::FencesIgnored,
+    Flaw::NoRoomForFence,
+    Flaw::NoDoubleWrite,
+    Flaw::DoubleNotSynced,
+    Flaw::PageOnMirror,
+];
+
+#[test]
+fn random_crash_chains_keep_every_promise() {
+    common::every_promise_is_kept_and_every_fault_strikes(Mode::Tree);
+}
+
+#[test]
+fn the_same_seeds_give_the_same_trace() {
+    common::the_same_seeds_give_the_same_trace(Mode::Tree);
+}
+
+#[test]
+fn crashes_meet_a_memory_that_is_ahead_of_the_disk_and_is_lost_or_drained() {
+    let report = common::runs(Mode::Tree, 1, 100);
+    for mark in ["ahead_of_disk", "drained", "loss"] {
+        assert!(report.reached.contains_key(mark), "{mark} never came");
+    }
+}
+
+#[test]
+fn every_seeded_bug_of_the_tree_is_caught() {
+    common::each_is_caught(Mode::Tree, &SEEN, || None);
+}
+
+#[test]
+fn a_report_names_the_seed_that_fails_and_one_run_of_it_fails_again() {
+    common::a_violation_is_replayed(Mode::Tree, "tree", Flaw::LosersForgotten, 400);
+}
+
+#[test]
+#[ignore = "minutes: what every change should pass; PERDURA_SEED and PERDURA_RUNS choose others"]
+fn twenty_thousand_runs_keep_every_promise() {
+    common::twenty_thousand_runs_keep_every_promise(Mode::Tree);
+}

@@ -1,0 +1,542 @@
+//! The places where the paper's printed algorithms do not hold, each as the shortest history that
+//! shows it. The algorithm as built survives exactly this history; with the mistake seeded (feature
+//! `flaws`) it does not, so that each history shows what it claims to show.
+//!
+//! # Source
+//! *Differential Logging* (000), algorithms 1 to 3.
+
+use std::collections::BTreeMap;
+
+use perdura_base::flaw::Flaw;
+use perdura_base::{PartitionId, StreamId};
+use perdura_device::Disk;
+use perdura_steal::{Place, Records, Steal, StealOptions};
+use perdura_wal::Scheme;
+
+use crate::steal::harness::{Disks, begin, flush_stream, options, row, rows};
+
+type Rows = BTreeMap<Place, Vec<u8>>;
+
+/// A database of two partitions with one page each, a committed row in either, and image 1.
+struct Lab {
+    disks: Disks,
+    steal: Steal,
+    /// The row of partition 0 and that of partition 1.
+    places: [Place; 2],
+}
+
+fn lab_options() -> StealOptions {
+    options(Scheme::Dl1p, Records::Full)
+}
+
+impl Lab {
+    fn new(streams: usize) -> Lab {
+        let disks = Disks::new(streams, 1);
+        let steal = Steal::create(disks.env.clone(), lab_options()).unwrap();
+        for partition in 0..2 {
+            let _durable_later = steal.grow(PartitionId(partition)).unwrap();
+        }
+        let mut setup = begin(&steal);
+        let mut insert = |number| {
+            let place = steal.insert(&mut setup.txn, &row(number)).unwrap();
+            place.expect("there are free slots")
+        };
+        let places = [insert(1), insert(2)];
+        let _durable_later = steal.commit(setup.txn);
+        steal.checkpoint_now().unwrap();
+        Lab {
+            disks,
+            steal,
+            places,
+        }
+    }
+
+    fn rows(&self) -> Rows {
+        rows(&self.steal)
+    }
+
+    /// Begins a checkpoint and takes its steps until `partitions` of them are visited and written.
+    fn visit(&self, partitions: u64) {
+        self.steal.checkpoint_begin().unwrap();
+        while self.steal.checkpoint_stats().partitions_done < partitions {
+            self.steal.checkpoint_step().unwrap();
+        }
+    }
+
+    /// Completes the running checkpoint.
+    fn complete(&self) {
+        self.steal.checkpoint_now().unwrap();
+        assert!(!self.steal.checkpoint_is_running());
+    }
+
+    /// What a restart after a crash now finds; `None` if it fails.
+    fn crash(self) -> Option<Lab> {
+        let Lab {
+            disks,
+            steal,
+            places,
+        } = self;
+        drop(steal);
+        let steal = Steal::open(disks.env.clone(), lab_options()).ok()??;
+        Some(Lab {
+            disks,
+            steal,
+            places,
+        })
+    }
+
+    /// Whether a restart after a crash finds these rows.
+    fn crash_finds(self, expected: &Rows) -> bool {
+        self.crash().is_some_and(|lab| lab.rows() == *expected)
+    }
+}
+
+/// The history holds as built, and shows the mistake when it is seeded.
+fn shows(history: fn() -> bool, flaws: &[Flaw]) {
+    assert!(history(), "as built");
+    #[cfg(feature = "flaws")]
+    for flaw in flaws {
+        perdura_base::flaw::arm(Some(*flaw));
+        let right = history();
+        perdura_base::flaw::arm(None);
+        assert!(!right, "{flaw:?} does not show");
+    }
+    #[cfg(not(feature = "flaws"))]
+    let _only_with_the_feature = flaws;
+}
+
+/// P1: update, rollback, visit, all within the window. The image has the old row; the update's
+/// record says it was before the visit, so a restart takes it out of a page that does not have it.
+#[test]
+fn p1a_a_rollback_within_the_window_after_an_update_within_it() {
+    fn history() -> bool {
+        let lab = Lab::new(1);
+        let expected = lab.rows();
+        lab.visit(0);
+        let mut txn = lab.steal.begin();
+        assert!(
+            lab.steal
+                .update(&mut txn, lab.places[0], &row(121))
+                .unwrap()
+        );
+        lab.steal.abort(txn);
+        lab.complete();
+        lab.crash_finds(&expected)
+    }
+    shows(history, &[Flaw::NoClr, Flaw::PrintedRule]);
+}
+
+/// P1: the update before the window, the rollback within it, before the visit. A bystander that is
+/// active at the end mark makes the restart read the log from before the window.
+#[test]
+fn p1b_a_rollback_within_the_window_after_an_update_before_it() {
+    fn history() -> bool {
+        let lab = Lab::new(1);
+        let expected = lab.rows();
+        let mut bystander = lab.steal.begin();
+        assert!(
+            lab.steal
+                .update(&mut bystander, lab.places[1], &row(120))
+                .unwrap()
+        );
+        let mut txn = lab.steal.begin();
+        assert!(
+            lab.steal
+                .update(&mut txn, lab.places[0], &row(121))
+                .unwrap()
+        );
+        lab.visit(0);
+        lab.steal.abort(txn);
+        lab.complete();
+        lab.crash_finds(&expected)
+    }
+    shows(history, &[Flaw::NoClr, Flaw::PrintedRule]);
+}
+
+/// P1: one page is visited before the rollback and one behind it: no single answer to "was it
+/// rolled back in the image" is right.
+#[test]
+fn p1c_a_rollback_between_the_visits_of_its_pages() {
+    fn history() -> bool {
+        let lab = Lab::new(1);
+        let expected = lab.rows();
+        let mut txn = lab.steal.begin();
+        for place in lab.places {
+            assert!(lab.steal.update(&mut txn, place, &row(121)).unwrap());
+        }
+        lab.visit(1);
+        lab.steal.abort(txn);
+        lab.complete();
+        lab.crash_finds(&expected)
+    }
+    shows(history, &[Flaw::NoClr, Flaw::PrintedRule]);
+}
+
+/// A rollback that began within a window stays compensated when the window is cancelled.
+#[test]
+fn p1d_a_rollback_that_outlives_its_window_stays_compensated() {
+    fn history() -> bool {
+        let lab = Lab::new(1);
+        let expected = lab.rows();
+        let mut txn = lab.steal.begin();
+        for place in lab.places {
+            assert!(lab.steal.update(&mut txn, place, &row(121)).unwrap());
+        }
+        lab.visit(1);
+        lab.steal.abort_begin(&mut txn);
+        assert!(!lab.steal.abort_step(&mut txn));
+        assert!(lab.steal.checkpoint_cancel());
+        lab.visit(1);
+        while !lab.steal.abort_step(&mut txn) {}
+        lab.complete();
+        assert_eq!(lab.steal.stats().aborts_compensated, 1);
+        lab.crash_finds(&expected)
+    }
+    shows(history, &[]);
+}
+
+/// P2 (a): the page is changed, then visited, and the record is not in the log before the end mark:
+/// after a crash the image has a change that nothing can take out.
+#[test]
+fn p2a_a_record_appended_after_the_latch_is_lost_and_its_change_is_not() {
+    fn history() -> bool {
+        // Which of the changes the mistake strikes depends on their transaction.
+        (0..8).all(|tries| {
+            let lab = Lab::new(1);
+            let expected = lab.rows();
+            for _ in 0..tries {
+                lab.steal.abort(lab.steal.begin());
+            }
+            let mut txn = lab.steal.begin();
+            assert!(
+                lab.steal
+                    .update(&mut txn, lab.places[0], &row(121))
+                    .unwrap()
+            );
+            lab.steal.checkpoint_now().unwrap();
+            lab.crash_finds(&expected)
+        })
+    }
+    shows(history, &[Flaw::LateAppendSteal]);
+}
+
+/// P2 (b): the late record lands behind the end mark and its transaction commits. Tags are tested
+/// everywhere, not only within the window, so that the change is not made twice even then.
+#[test]
+fn p2b_a_record_behind_the_end_mark_with_an_old_tag_is_not_applied_again() {
+    fn history() -> bool {
+        (0..8).all(|tries| {
+            let lab = Lab::new(1);
+            for _ in 0..tries {
+                lab.steal.abort(lab.steal.begin());
+            }
+            let mut txn = lab.steal.begin();
+            assert!(
+                lab.steal
+                    .update(&mut txn, lab.places[0], &row(121))
+                    .unwrap()
+            );
+            lab.steal.checkpoint_now().unwrap();
+            let _flushed_next = lab.steal.commit(txn);
+            lab.steal.flush_all().unwrap();
+            let expected = lab.rows();
+            lab.crash_finds(&expected)
+        })
+    }
+    shows(history, &[]);
+    #[cfg(feature = "flaws")]
+    {
+        perdura_base::flaw::arm(Some(Flaw::LateAppendSteal));
+        let right = history();
+        perdura_base::flaw::arm(None);
+        assert!(right, "tags make the late append of a winner harmless");
+    }
+}
+
+/// P3: the updater reads the tag, the checkpointer visits the page, the updater changes it: the
+/// record says that the image has the change.
+#[test]
+fn p3_a_tag_read_outside_the_latch_loses_a_committed_update() {
+    fn history() -> bool {
+        (0..8).all(|tries| {
+            let lab = Lab::new(1);
+            for _ in 0..tries {
+                lab.steal.abort(lab.steal.begin());
+            }
+            let mut txn = lab.steal.begin();
+            assert!(
+                lab.steal
+                    .update(&mut txn, lab.places[0], &row(121))
+                    .unwrap()
+            );
+            lab.steal.checkpoint_now().unwrap();
+            let _flushed_next = lab.steal.commit(txn);
+            lab.steal.flush_all().unwrap();
+            let expected = lab.rows();
+            lab.crash_finds(&expected)
+        })
+    }
+    shows(history, &[Flaw::FlagOutsideLatch]);
+}
+
+/// P4: a page that is written from where it lives, after the latch, has changes that its records
+/// say it does not have.
+#[test]
+fn p4_a_page_copied_after_its_latch_has_a_change_twice() {
+    fn history() -> bool {
+        let lab = Lab::new(1);
+        let mut first = lab.steal.begin();
+        assert!(
+            lab.steal
+                .update(&mut first, lab.places[0], &row(120))
+                .unwrap()
+        );
+        let _durable_later = lab.steal.commit(first);
+        lab.visit(0);
+        // The first step visits partition 0, the next one writes its pages.
+        lab.steal.checkpoint_step().unwrap();
+        let mut txn = lab.steal.begin();
+        assert!(
+            lab.steal
+                .update(&mut txn, lab.places[0], &row(121))
+                .unwrap()
+        );
+        let _durable_later = lab.steal.commit(txn);
+        lab.complete();
+        let expected = lab.rows();
+        lab.crash_finds(&expected)
+    }
+    shows(history, &[Flaw::CopyAfterLatch]);
+}
+
+/// P5: a cancelled sweep has visited some pages. With a bit that is toggled they stay out of step
+/// with the others for ever; an epoch that is assigned does not care.
+#[test]
+fn p5_a_cancelled_checkpoint_leaves_no_mixed_parity() {
+    fn history() -> bool {
+        let lab = Lab::new(1);
+        lab.visit(1);
+        assert!(lab.steal.checkpoint_cancel());
+        lab.visit(0);
+        let mut txn = lab.steal.begin();
+        assert!(
+            lab.steal
+                .update(&mut txn, lab.places[1], &row(121))
+                .unwrap()
+        );
+        let _durable_later = lab.steal.commit(txn);
+        lab.complete();
+        let expected = lab.rows();
+        lab.crash_finds(&expected)
+    }
+    shows(history, &[Flaw::PrintedRule]);
+}
+
+/// P6: a transaction commits between the capture of the active list and the end mark: it is listed
+/// as active, its commit is before the mark, and its older updates are undone.
+#[test]
+fn p6_a_commit_between_the_active_list_and_the_end_mark() {
+    fn history() -> bool {
+        let lab = Lab::new(1);
+        let mut txn = lab.steal.begin();
+        assert!(
+            lab.steal
+                .update(&mut txn, lab.places[0], &row(121))
+                .unwrap()
+        );
+        lab.visit(2);
+        // Pages synced, directory written; the end marks are next.
+        lab.steal.checkpoint_step().unwrap();
+        lab.steal.checkpoint_step().unwrap();
+        let _durable_later = lab.steal.commit(txn);
+        lab.complete();
+        let expected = lab.rows();
+        lab.crash_finds(&expected)
+    }
+    shows(history, &[Flaw::ListRace]);
+}
+
+/// P7 (a): the other image holds half a checkpoint, with the change of a transaction that the crash
+/// made a loser; its pages must all be written again.
+#[test]
+fn p7a_the_other_image_is_not_trusted_after_a_crash() {
+    fn history() -> bool {
+        let lab = Lab::new(1);
+        lab.steal.checkpoint_now().unwrap();
+        let expected = lab.rows();
+        let mut loser = lab.steal.begin();
+        assert!(
+            lab.steal
+                .update(&mut loser, lab.places[0], &row(121))
+                .unwrap()
+        );
+        lab.visit(1);
+        let Some(lab) = lab.crash() else {
+            return false;
+        };
+        lab.steal.checkpoint_now().unwrap();
+        lab.crash_finds(&expected)
+    }
+    shows(history, &[Flaw::OtherImageTrusted]);
+}
+
+/// P7 (a): what restart changed, by redo or by undo, the image it came from does not have.
+#[test]
+fn p7a_pages_that_restart_changed_are_dirty_for_its_own_image() {
+    fn history() -> bool {
+        let lab = Lab::new(1);
+        lab.steal.checkpoint_now().unwrap();
+        let mut txn = lab.steal.begin();
+        assert!(
+            lab.steal
+                .update(&mut txn, lab.places[0], &row(121))
+                .unwrap()
+        );
+        let _flushed_next = lab.steal.commit(txn);
+        lab.steal.flush_all().unwrap();
+        let expected = lab.rows();
+        let Some(lab) = lab.crash() else {
+            return false;
+        };
+        lab.steal.checkpoint_now().unwrap();
+        lab.steal.checkpoint_now().unwrap();
+        lab.crash_finds(&expected)
+    }
+    shows(history, &[Flaw::RestartChangesClean]);
+}
+
+/// P7 (b): numbers of checkpoints that a crash cut short are in the log's tags, so they are used up.
+#[test]
+fn p7b_the_number_of_a_crashed_checkpoint_is_not_used_again() {
+    fn history() -> bool {
+        let lab = Lab::new(1);
+        lab.visit(1);
+        let mut txn = lab.steal.begin();
+        assert!(
+            lab.steal
+                .update(&mut txn, lab.places[0], &row(121))
+                .unwrap()
+        );
+        let _flushed_next = lab.steal.commit(txn);
+        lab.steal.flush_all().unwrap();
+        let crashed = lab.steal.heap().ckpt_epoch();
+        let Some(lab) = lab.crash() else {
+            return false;
+        };
+        // The next checkpoint takes the number after this one; it refuses a number that is used up.
+        if lab.steal.heap().ckpt_epoch() < crashed {
+            return false;
+        }
+        lab.steal.checkpoint_now().unwrap();
+        lab.steal.heap().ckpt_epoch() > crashed
+    }
+    shows(history, &[Flaw::CkptEpochReused]);
+}
+
+/// P7 (c): a transaction whose epoch was not durable in every stream is lost, although its own
+/// stream has all of it. It stays lost when later epochs become durable.
+#[test]
+fn p7c_losers_are_dead_for_all_later_restarts() {
+    fn history() -> bool {
+        let lab = Lab::new(2);
+        let expected = lab.rows();
+        let in_stream = |stream| {
+            loop {
+                let txn = lab.steal.begin();
+                if txn.stream() == StreamId(stream) {
+                    return txn;
+                }
+                lab.steal.abort(txn);
+            }
+        };
+        let (mut lost, mut other) = (in_stream(0), in_stream(1));
+        assert!(
+            lab.steal
+                .update(&mut lost, lab.places[0], &row(121))
+                .unwrap()
+        );
+        assert!(
+            lab.steal
+                .update(&mut other, lab.places[1], &row(122))
+                .unwrap()
+        );
+        let lost = lab.steal.commit(lost);
+        let other = lab.steal.commit(other);
+        assert_eq!(lost.epoch, other.epoch);
+        lab.steal.close_epoch();
+        flush_stream(&lab.steal, 0);
+        assert!(!lab.steal.is_acked(&lost));
+        let Some(lab) = lab.crash() else {
+            return false;
+        };
+        if lab.rows() != expected {
+            return false;
+        }
+        let mut later = lab.steal.begin();
+        assert!(
+            lab.steal
+                .update(&mut later, lab.places[1], &row(123))
+                .unwrap()
+        );
+        let _flushed_next = lab.steal.commit(later);
+        lab.steal.flush_all().unwrap();
+        let expected = lab.rows();
+        lab.crash_finds(&expected)
+    }
+    shows(history, &[Flaw::CutIgnored, Flaw::VoidTailRevived]);
+}
+
+/// Locks are released at pre-commit, and each stream is synced for itself: without epochs a
+/// transaction is acknowledged whose predecessor in another stream is lost.
+#[test]
+fn a_commit_is_acknowledged_only_with_what_it_depends_on() {
+    fn history() -> bool {
+        let lab = Lab::new(2);
+        let in_stream = |stream| {
+            loop {
+                let txn = lab.steal.begin();
+                if txn.stream() == StreamId(stream) {
+                    return txn;
+                }
+                lab.steal.abort(txn);
+            }
+        };
+        let mut first = in_stream(0);
+        assert!(
+            lab.steal
+                .update(&mut first, lab.places[0], &row(121))
+                .unwrap()
+        );
+        let _never_durable = lab.steal.commit(first);
+        let mut second = in_stream(1);
+        assert!(
+            lab.steal
+                .update(&mut second, lab.places[0], &row(122))
+                .unwrap()
+        );
+        let second = lab.steal.commit(second);
+        lab.steal.close_epoch();
+        flush_stream(&lab.steal, 1);
+        let acked = lab.steal.is_acked(&second);
+        let expected = lab.rows();
+        !acked || lab.crash_finds(&expected)
+    }
+    shows(history, &[Flaw::NoEpochs]);
+}
+
+/// The images of a database on several disks: each page is on its partition's disk and nowhere
+/// else.
+#[test]
+fn pages_of_a_partition_are_on_its_image_disk() {
+    let disks = Disks::new(1, 2);
+    let steal = Steal::create(disks.env.clone(), lab_options()).unwrap();
+    let _durable_later = steal.grow(PartitionId(1)).unwrap();
+    steal.checkpoint_now().unwrap();
+    let bytes = |disk: &dyn Disk| {
+        let file = disk.open("image-a/pages", perdura_device::Access::Buffered);
+        file.unwrap().len().unwrap()
+    };
+    assert_eq!(bytes(disks.env.disks.images[0].as_ref()), 4096, "no page");
+    assert!(bytes(disks.env.disks.images[1].as_ref()) > 4096);
+    assert_eq!(steal.anchor().get().images.disks, 2);
+}

@@ -1,0 +1,87 @@
+//! A model of a tree that is changed, written, checkpointed and crashed, life after life, around the code that notes and
+//! analyses.
+//!
+//! Streams of a log with commit epochs, pages with keys between fences, splits, page writes that become durable late, kills and
+//! power cuts, interrupted restarts. After each crash every method of redo must come to the state that the log tells, and
+//! each operation that a method skips unseen must be on disk. Mistakes in the code (`Flaw::TREE`) and in what
+//! surrounds it ([`Mistake`]) must show.
+
+pub mod restart;
+pub mod world;
+
+use perdura_base::flaw::{Flaw, arm};
+use restart::Counts;
+use world::{Mistake, World};
+
+/// Within so many runs each mistake shows. A count, not a time: the same seeds are tried on a slow machine.
+const HUNT_RUNS: u64 = 20_000;
+
+/// Lives of a run.
+const LIVES: usize = 4;
+
+fn run(seed: u64, mistake: Option<Mistake>, counts: &mut Counts) -> Result<(), String> {
+    let mut world = World::new(seed, mistake);
+    for _ in 0..LIVES {
+        world.live();
+        world.crash()?;
+        world.restart(counts)?;
+    }
+    Ok(())
+}
+
+/// The first seed that shows it, and how.
+fn hunt(flaw: Option<Flaw>, mistake: Option<Mistake>) -> Option<(u64, String)> {
+    let found = (0..HUNT_RUNS).find_map(|seed| {
+        arm(flaw);
+        let ran = run(seed, mistake, &mut Counts::default());
+        arm(None);
+        Some((seed, ran.err()?))
+    });
+    if let Some((seed, _)) = found {
+        let innocent = run(seed, None, &mut Counts::default());
+        assert_eq!(innocent, Ok(()), "seed {seed} without the mistake");
+    }
+    found
+}
+
+fn hold(runs: u64) {
+    let mut counts = Counts::default();
+    for seed in 0..runs {
+        let ran = run(seed, None, &mut counts);
+        assert_eq!(ran, Ok(()), "seed {seed}");
+    }
+    println!("{runs} runs: {counts:?}");
+    assert!(
+        counts.skipped > runs && counts.redone > runs && counts.interrupted > runs / 20,
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn every_method_comes_to_the_state_that_the_log_tells() {
+    hold(3_000);
+}
+
+#[test]
+#[ignore = "a minute: what every change of monitor and analyses should pass"]
+fn thirty_thousand_chains_of_lives_hold() {
+    hold(30_000);
+}
+
+#[test]
+fn every_mistake_in_the_code_shows() {
+    for flaw in Flaw::TREE {
+        let shown = hunt(Some(flaw), None);
+        println!("{flaw:?}: {shown:?}");
+        assert!(shown.is_some(), "{flaw:?} does not show");
+    }
+}
+
+#[test]
+fn every_mistake_around_it_shows() {
+    for mistake in Mistake::ALL {
+        let shown = hunt(None, Some(mistake));
+        println!("{mistake:?}: {shown:?}");
+        assert!(shown.is_some(), "{mistake:?} does not show");
+    }
+}

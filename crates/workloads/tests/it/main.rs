@@ -1,0 +1,4 @@
+//! Figures and workloads over typed tables.
+
+mod figures;
+mod typed;
