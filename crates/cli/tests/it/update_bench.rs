@@ -143,44 +143,25 @@ fn bench_update_in_memory_has_modelled_disks_and_refuses_what_cannot_be() {
 }
 
 #[test]
-fn runs_by_replacement_selection_restore_the_same_and_unsorted_copies_restore_nothing() {
+fn runs_by_replacement_selection_restore_the_same_and_no_setting_makes_copies_that_restore_nothing()
+{
     let dir = tempfile::tempdir().unwrap();
-    for row in ["selection", "unsorted"] {
-        let [data, archive, to] =
-            ["db", "archive", "restored"].map(|name| dir.path().join(row).join(name));
-        let on = [
-            "bench",
-            "update",
-            "--rows",
-            "1000",
-            "--partitions",
-            "4",
-            "--data",
-            arg(&data),
-        ];
-        let archived = ["--archive", arg(&archive), "--archive-generation", row];
-        let report = json(&[&on[..], &archived, &["--txns", "2000", "--json"]].concat());
-        if row == "unsorted" {
-            let (code, text) = ended(&["restore", "--from", arg(&archive), "--to", arg(&to)]);
-            assert_ne!(code, 0, "there is no backup: {text}");
-            let copies = |entry: std::fs::DirEntry| {
-                entry.file_name().to_string_lossy().starts_with("unsorted-")
-            };
-            let uuid = std::fs::read_dir(&archive)
-                .unwrap()
-                .flatten()
-                .find(|entry| entry.path().is_dir());
-            let runs = std::fs::read_dir(uuid.unwrap().path().join("runs")).unwrap();
-            assert!(runs.flatten().any(copies), "{report}");
-            continue;
-        }
-        let backup = ["--backup", "--txns", "500", "--json"];
-        json(&[&on[..], &archived, &backup].concat());
-        let (code, text) = ended(&["restore", "--from", arg(&archive), "--to", arg(&to)]);
-        assert_eq!(code, 0, "{text}");
-        let digest = |data| ended(&["digest", "--data", data]).1;
-        assert_eq!(digest(arg(&data)), digest(arg(&to)));
-    }
+    let [data, archive, to] = ["db", "archive", "restored"].map(|name| dir.path().join(name));
+    let shape = ["bench", "update", "--rows", "1000", "--partitions", "4"];
+    let on = [&shape[..], &["--data", arg(&data)]].concat();
+    let archived = ["--archive", arg(&archive), "--archive-generation"];
+    let refused = [&on[..], &archived, &["unsorted", "--txns", "1"]].concat();
+    let (code, text) = ended(&refused);
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("quick, selection"), "{text}");
+    assert!(!data.exists() && !archive.exists(), "nothing was made");
+    let selection = [&on[..], &archived, &["selection", "--json"]].concat();
+    json(&[&selection[..], &["--txns", "2000"]].concat());
+    json(&[&selection[..], &["--txns", "500", "--backup"]].concat());
+    let (code, text) = ended(&["restore", "--from", arg(&archive), "--to", arg(&to)]);
+    assert_eq!(code, 0, "{text}");
+    let digest = |data| ended(&["digest", "--data", data]).1;
+    assert_eq!(digest(arg(&data)), digest(arg(&to)));
 }
 
 #[test]

@@ -89,9 +89,8 @@ fn some(text: &str) -> Option<&str> {
 pub const GENERATION: Setting = row(
     "archive-generation",
     Group::Database,
-    Kind::Choice(&["quick", "selection", "unsorted"]),
-    "How records of the log become runs: quick sorts a workspace at a time, selection keeps a tree that reads on while it writes; \
-     unsorted copies them as they come, to be measured beside the others: nothing can be restored from that.",
+    Kind::Choice(&["quick", "selection"]),
+    "How records of the log become runs: quick sorts a workspace at a time, selection keeps a tree that reads on while it writes.",
     database!(|o| one(o.archive_generation.name()), |o, v| known(
         &mut o.archive_generation,
         Generation::named(&v[0])
