@@ -9,6 +9,7 @@
 mod held;
 mod opening;
 mod recall;
+mod serving;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -21,13 +22,10 @@ use perdura_base::{Pos, StreamId, Uuid};
 use crate::auth::{Key, Nonce, Side};
 use crate::hard_copy::Earlier;
 use crate::ids::{Generation, Machine, NodeInc};
-use crate::message::{
-    Greeting, Held, Malformed, POS_MAX, READ_BYTES_MAX, Reason, Refused, Reply, Request, RingState,
-    Sealed,
-};
+use crate::message::{Greeting, Malformed, Reason, Refused, Reply, Request, RingState};
 use crate::ring::RingRefusal;
 use crate::shared::{Memories, Shared};
-use held::{NodeRing, refusal_of};
+use held::NodeRing;
 
 /// The most databases that a node remembers: whoever may use it can name any number.
 const DATABASES_MAX: usize = 4096;
@@ -368,139 +366,6 @@ impl Node {
             nonce: peer.nonce,
             proof: key.prove(Side::Node, (&nonce, &peer.nonce), uuid, inc),
         }))
-    }
-
-    fn serve<'a>(
-        &mut self,
-        uuid: Uuid,
-        request: &Request<'_>,
-        bytes: &'a mut Vec<u8>,
-    ) -> Result<Reply<'a>, Refusal> {
-        let inc = self.options.inc;
-        match *request {
-            Request::Hello { .. } | Request::Proof(_) => {
-                let why = "hello and proof are said once";
-                Err(Refusal::new(Reason::Malformed, why.into()))
-            }
-            Request::Map { .. } => {
-                let why = "memory is shared over the node's Unix socket alone";
-                Err(Refusal::new(Reason::Malformed, why.into()))
-            }
-            Request::Ping => Ok(Reply::Pong { inc }),
-            Request::Open {
-                generation,
-                stream,
-                start,
-            } => {
-                let opened = self.opened(uuid, (generation, stream), start, None)?;
-                Ok(opened.0)
-            }
-            Request::Renew {
-                generation,
-                stream,
-                start,
-                damage,
-            } => {
-                self.renew(uuid, (generation, stream), damage)?;
-                let opened = self.opened(uuid, (generation, stream), start, None)?;
-                Ok(opened.0)
-            }
-            Request::Append {
-                generation,
-                stream,
-                pos,
-                low,
-                bytes,
-                pad,
-            } => {
-                self.check_generation(uuid, generation)?;
-                if low > pos {
-                    let why = format!("a block at {pos} of a stream that is synced up to {low}");
-                    return Err(Refusal::new(Reason::Malformed, why));
-                }
-                if pos.0 + to_u64(bytes.len()) + u64::from(pad) > POS_MAX {
-                    let why = format!("a block at {pos} ends behind the last position, {POS_MAX}");
-                    return Err(Refusal::new(Reason::Malformed, why));
-                }
-                let name = (generation, stream);
-                let NodeRing::Own(ring) = self.ring(uuid, name)? else {
-                    let why = format!("the ring of stream {stream} is mapped, or was");
-                    return Err(Refusal::new(Reason::NoRing, why));
-                };
-                ring.forget(low);
-                let size = ring.size();
-                ring.append(pos, bytes, pad)
-                    .map_err(|refusal| refusal_of(refusal, pos, size))?;
-                let ring = RingState {
-                    generation,
-                    stream,
-                    low: ring.low(),
-                    end: ring.end(),
-                };
-                assert!(
-                    ring.low >= low && ring.end > pos || bytes.is_empty(),
-                    "a block that was taken is held"
-                );
-                self.appends += 1;
-                Ok(Reply::Held(Held { inc, ring }))
-            }
-            Request::Seal { generation } => {
-                self.check_generation(uuid, generation)?;
-                let database = self.database(uuid)?;
-                if !armed(Flaw::SealForgotten) {
-                    database.raise(generation);
-                }
-                // One whose memory says what cannot be is none.
-                let rings = database.rings.iter();
-                let rings = rings.filter_map(|(name, ring)| ring.state(*name).ok());
-                Ok(Reply::Sealed(Sealed {
-                    inc,
-                    generation: database.generation,
-                    rings: rings.collect(),
-                }))
-            }
-            Request::Read {
-                generation,
-                stream,
-                from,
-                len,
-            } => {
-                let ring = self.ring(uuid, (generation, stream))?;
-                let size = ring.size();
-                let len = u64::from(len.min(READ_BYTES_MAX));
-                ring.read(from, len, bytes)
-                    .map_err(|refusal| refusal_of(refusal, from, size))?;
-                Ok(Reply::Bytes {
-                    generation,
-                    stream,
-                    from,
-                    bytes,
-                })
-            }
-            Request::Recall { generation, inc } => self.recall(uuid, generation, inc),
-            Request::Reread {
-                inc,
-                generation,
-                stream,
-                from,
-                len,
-            } => self.reread((uuid, inc, generation, stream), from, len, bytes),
-            Request::Retire { generation } => {
-                self.check_generation(uuid, generation)?;
-                let database = self.database(uuid)?;
-                assert!(
-                    database.generation <= generation,
-                    "a writer that was replaced retires nothing"
-                );
-                // Also what a writer maps that is dropped here.
-                database.raise(generation);
-                database.retired = database.retired.max(generation);
-                database.rings.retain(|(of, _), _| *of >= generation);
-                self.earlier
-                    .retain(|of| of.uuid != uuid || of.generation >= generation);
-                Ok(Reply::Retired { inc, generation })
-            }
-        }
     }
 
     /// Refuses what a writer asks for that was replaced.

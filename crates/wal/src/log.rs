@@ -103,6 +103,33 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    /// Returns a stream that begins at `from` and holds nothing there yet.
+    fn new(
+        from: Pos,
+        inner: StreamInner,
+        flush: FlushState,
+        queue: Box<dyn DurableQueue>,
+        shelf: SegmentShelf,
+    ) -> Stream {
+        let room_end = shelf.next_span().start.0;
+        Stream {
+            inner: Mutex::new(inner),
+            flush: Mutex::new(flush),
+            queue,
+            collecting: Mutex::new(()),
+            placing: Mutex::new(None),
+            in_flight: AtomicU64::new(0),
+            shelf: Mutex::new(shelf),
+            reached: PerRung::new(|_| AtomicU64::new(from.0)),
+            filled_end: AtomicU64::new(from.0),
+            sealed_end: AtomicU64::new(from.0),
+            room_end: AtomicU64::new(room_end),
+            wanted_end: AtomicU64::new(0),
+            unextended_at: AtomicU64::new(NOWHERE),
+            preparing: Mutex::new(()),
+        }
+    }
+
     /// Publishes how far blocks are filled. The caller holds the lock of `inner`.
     pub fn note_filled(&self, inner: &StreamInner) {
         if let Some(end) = inner.filled_end() {
@@ -243,24 +270,12 @@ impl Wal {
                 life: *from,
                 has_deposed: options.mirror.is_some(),
             };
+            let inner = StreamInner::new(*from, sizes, options.block_bytes_max);
+            let flush = FlushState::new(*from, tail_bytes_max);
             let shelf = SegmentShelf::open(Arc::clone(disk), owner, &is_live)?;
-            let room_end = shelf.next_span().start.0;
-            streams.push(CachePadded::new(Stream {
-                inner: Mutex::new(StreamInner::new(*from, sizes, options.block_bytes_max)),
-                flush: Mutex::new(FlushState::new(*from, tail_bytes_max)),
-                queue: disk.durable_queue()?,
-                collecting: Mutex::new(()),
-                placing: Mutex::new(None),
-                in_flight: AtomicU64::new(0),
-                shelf: Mutex::new(shelf),
-                reached: PerRung::new(|_| AtomicU64::new(from.0)),
-                filled_end: AtomicU64::new(from.0),
-                sealed_end: AtomicU64::new(from.0),
-                room_end: AtomicU64::new(room_end),
-                wanted_end: AtomicU64::new(0),
-                unextended_at: AtomicU64::new(NOWHERE),
-                preparing: Mutex::new(()),
-            }));
+            let queue = disk.durable_queue()?;
+            let stream = Stream::new(*from, inner, flush, queue, shelf);
+            streams.push(CachePadded::new(stream));
         }
         let passed = Vouched {
             epoch: start.durable,
