@@ -234,6 +234,36 @@ pub struct Wal {
     pub(crate) follows_disk: AtomicU64,
 }
 
+/// Opens the segments of each stream, which begins there anew.
+fn open_streams(
+    disks: &[Arc<dyn Disk>],
+    options: &WalOptions,
+    start: &WalStart,
+    tail_bytes_max: u64,
+    is_live: impl Fn(&SegmentId) -> bool,
+) -> Result<Vec<CachePadded<Stream>>> {
+    let sizes = options.segments;
+    let mut streams = Vec::new();
+    for (number, (disk, from)) in (0u8..).zip(disks.iter().zip(&start.start)) {
+        let stream = StreamId(number);
+        let owner = StreamLife {
+            stream,
+            uuid: start.uuid,
+            sizes,
+            incarnation: start.incarnation,
+            life: *from,
+            has_deposed: options.mirror.is_some(),
+        };
+        let inner = StreamInner::new(*from, sizes, options.block_bytes_max);
+        let flush = FlushState::new(*from, tail_bytes_max);
+        let shelf = SegmentShelf::open(Arc::clone(disk), owner, &is_live)?;
+        let queue = disk.durable_queue()?;
+        let stream = Stream::new(*from, inner, flush, queue, shelf);
+        streams.push(CachePadded::new(stream));
+    }
+    Ok(streams)
+}
+
 impl Wal {
     /// Opens the log for a new incarnation. `disks[s]` holds stream s. Segments for which
     /// `is_live` is false are recycled, or removed under a mirror: restart has just made them void in the anchor.
@@ -244,7 +274,6 @@ impl Wal {
         start: WalStart,
         is_live: impl Fn(&SegmentId) -> bool,
     ) -> Result<Wal> {
-        let sizes = options.segments;
         assert!(
             start.durable < start.epoch,
             "epoch {} is durable before it begins",
@@ -259,24 +288,7 @@ impl Wal {
             to_u64(options.block_bytes_max) <= tail_bytes_max,
             "a tail of {tail_bytes_max} bytes holds no block"
         );
-        let mut streams = Vec::new();
-        for (number, (disk, from)) in (0u8..).zip(disks.iter().zip(&start.start)) {
-            let stream = StreamId(number);
-            let owner = StreamLife {
-                stream,
-                uuid: start.uuid,
-                sizes,
-                incarnation: start.incarnation,
-                life: *from,
-                has_deposed: options.mirror.is_some(),
-            };
-            let inner = StreamInner::new(*from, sizes, options.block_bytes_max);
-            let flush = FlushState::new(*from, tail_bytes_max);
-            let shelf = SegmentShelf::open(Arc::clone(disk), owner, &is_live)?;
-            let queue = disk.durable_queue()?;
-            let stream = Stream::new(*from, inner, flush, queue, shelf);
-            streams.push(CachePadded::new(stream));
-        }
+        let streams = open_streams(disks, &options, &start, tail_bytes_max, is_live)?;
         let passed = Vouched {
             epoch: start.durable,
             wall_us: start.wall_us,

@@ -15,6 +15,7 @@
 use super::{After, Command, Cx, Data, Effects, Keys, Later, Run, Told, flag};
 use crate::acl;
 use crate::beside::Single;
+use crate::blocking::Asking;
 use crate::engine::{Attempt, Db, Error, PartitionSet, error_text};
 use crate::loading;
 use crate::replies::Replies;
@@ -24,6 +25,7 @@ use crate::resp::reply::Out;
 use crate::session::{Mute, Session};
 use crate::state::{Stage, State};
 use crate::stats::Counted;
+use crate::tell::Message;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::KEY_BYTES_MAX;
 use std::time::Duration;
@@ -415,25 +417,8 @@ pub(crate) fn run_data(
         replies.buf.truncate(start);
         let mut data = Data::new(state, db, tx, session.database);
         data.run_for(&session.user);
-        let is_last = begun.vainly >= BEGINNINGS;
-        if is_last {
-            data.hurry();
-        }
-        if (is_last || begun.vainly == 0) && !command.has(flag::SCRIPTS) {
-            data.may_leave();
-        }
-        let done = data.run(
-            command,
-            args,
-            &mut Out::new(&mut replies.buf, session.resp3),
-        );
-        if armed(Flaw::MessageOfRerunKept) {
-            kept.append(&mut data.ran().messages);
-            if done.is_ok() {
-                data.ran().messages.append(&mut kept);
-            }
-        }
-        done?;
+        let mut out = Out::new(&mut replies.buf, session.resp3);
+        run_once(&mut data, begun, args, &mut out, &mut kept)?;
         held = data.leaves().then(|| data.tx.latched().collect());
         data.finish()
     });
@@ -442,46 +427,75 @@ pub(crate) fn run_data(
             replies.buf.truncate(start);
             (Told::NOTHING, After::Behind(bytes))
         }
-        Ok(Attempt::Committed(mut outcome, ticket)) => {
-            let (seat, database) = (session.seat, session.database);
-            match outcome.later.take() {
-                None => {
-                    let told = outcome.told(ticket.epoch, state.reached);
-                    outcome.settle(state, ticket.epoch);
-                    (told, After::Continue)
-                }
-                Some(Later::Wait(wait)) => {
-                    let gate = &state.control.gate;
-                    if wait.gone.is_some() && !gate.hears_expired() {
-                        // The purge may have removed the key since: the next look comes after the purge has been asked to
-                        // report.
-                        gate.hear_expired(true);
-                        return run_data(state, session, replies, begun, args);
-                    }
-                    outcome.settle(state, ticket.epoch);
-                    let wait = (*wait, ticket.epoch);
-                    state.blocking.add(seat, database, command, args, wait);
-                    (Told::NOTHING, After::Block)
-                }
-                Some(Later::Steps(work)) => {
-                    state.add_job(session, begun, args, work);
-                    (Told::NOTHING, After::Steps)
-                }
-                Some(Later::Beside) => {
-                    leave(state, session, begun, args, held.unwrap_or(partitions))
-                }
+        Ok(Attempt::Committed(mut outcome, ticket)) => match outcome.later.take() {
+            None => {
+                let told = outcome.told(ticket.epoch, state.reached);
+                outcome.settle(state, ticket.epoch);
+                (told, After::Continue)
             }
-        }
+            Some(Later::Wait(wait)) => {
+                if wait.gone.is_some() && begins_to_hear(state) {
+                    return run_data(state, session, replies, begun, args);
+                }
+                outcome.settle(state, ticket.epoch);
+                let asking = Asking {
+                    seat: session.seat,
+                    database: session.database,
+                    command,
+                    epoch: ticket.epoch,
+                };
+                state.blocking.add(asking, *wait, args);
+                (Told::NOTHING, After::Block)
+            }
+            Some(Later::Steps(work)) => {
+                state.add_job(session, begun, args, work);
+                (Told::NOTHING, After::Steps)
+            }
+            Some(Later::Beside) => leave(state, session, begun, args, held.unwrap_or(partitions)),
+        },
         Err(error) => {
             replies.buf.truncate(start);
-            failed(
-                state,
-                &error,
-                &mut Out::new(&mut replies.buf, session.resp3),
-            );
+            let mut out = Out::new(&mut replies.buf, session.resp3);
+            failed(state, &error, &mut out);
             (told_by(state, &error), After::Continue)
         }
     }
+}
+
+/// Runs a command within its transaction, and lets it leave the loop where it may. A flaw adds the messages of
+/// runs before, which are `kept`.
+fn run_once(
+    data: &mut Data<'_, '_>,
+    begun: Begun,
+    args: &Args<'_>,
+    out: &mut Out<'_>,
+    kept: &mut Vec<Message>,
+) -> Result<(), Error> {
+    let is_last = begun.vainly >= BEGINNINGS;
+    if is_last {
+        data.hurry();
+    }
+    if (is_last || begun.vainly == 0) && !begun.command.has(flag::SCRIPTS) {
+        data.may_leave();
+    }
+    let done = data.run(begun.command, args, out);
+    if armed(Flaw::MessageOfRerunKept) {
+        kept.append(&mut data.ran().messages);
+        if done.is_ok() {
+            data.ran().messages.append(kept);
+        }
+    }
+    done
+}
+
+/// Has the purge report what it removes. Returns whether it did not before: then it may have removed a key since the last look.
+fn begins_to_hear(state: &State) -> bool {
+    let gate = &state.control.gate;
+    if gate.hears_expired() {
+        return false;
+    }
+    gate.hear_expired(true);
+    true
 }
 
 /// Returns the epochs that the reply to an engine's error rests on. The refusal of a reply for its size shows data, and no

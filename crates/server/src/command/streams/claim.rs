@@ -1,6 +1,6 @@
 //! XCLAIM and XAUTOCLAIM: a consumer takes over what others have not acknowledged.
 
-use super::{Several, collect, consumer, no_group, reply_id, shown, start, strict_id};
+use super::{Excerpt, Several, collect, consumer, no_group, reply_id, shown, start, strict_id};
 use crate::command::event::Class;
 use crate::command::flag::{FAST, WRITE};
 use crate::command::spec::{Command, ONE, data};
@@ -115,8 +115,8 @@ impl<'a> Claiming<'a> {
         let mut consumer = match self.consumer.take() {
             Some(consumer) => consumer,
             None => {
-                let of = (self.args.at(1), self.args.at(3));
-                consumer(data, &self.writing, &mut self.group, of)?
+                let (key, name) = (self.args.at(1), self.args.at(3));
+                consumer(data, &self.writing, &mut self.group, key, name)?
             }
         };
         consumer.seen_ms = self.now;
@@ -128,7 +128,7 @@ impl<'a> Claiming<'a> {
             return Ok(());
         }
         let stream = self.writing.stream(data.tx)?;
-        collect(data, &stream, (id, id), (1, false), &mut self.claimed)
+        collect(data, &stream, Excerpt::one(id), &mut self.claimed)
     }
 
     fn save_consumer(&self, data: &mut Data<'_, '_>) -> Done {

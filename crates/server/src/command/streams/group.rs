@@ -138,7 +138,7 @@ fn xgroup(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         match (is("createconsumer"), there) {
             (true, Some(_)) | (false, None) => out.count(0),
             (true, None) => {
-                super::consumer(data, &writing, &mut group, (key, args.at(4)))?;
+                super::consumer(data, &writing, &mut group, key, args.at(4))?;
                 out.count(1);
             }
             (false, Some(consumer)) => {
