@@ -19,9 +19,9 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_base::{Pos, StreamId, Uuid};
 
-use crate::auth::{Key, Nonce, Side};
+use crate::auth::{Key, Nonce, Side, Terms};
 use crate::hard_copy::Earlier;
-use crate::ids::{Generation, Machine, NodeInc};
+use crate::ids::{Generation, Machine, NodeInc, RingName};
 use crate::message::{Greeting, Malformed, Reason, Refused, Reply, Request, RingState};
 use crate::ring::RingRefusal;
 use crate::shared::{Memories, Shared};
@@ -228,7 +228,7 @@ impl Node {
         for (uuid, database) in &self.databases {
             holdings.retired.push((*uuid, database.retired));
             for (name, ring) in &database.rings {
-                if let Ok(ring) = ring.state(*name) {
+                if let Ok(ring) = ring.state(name.0, name.1) {
                     holdings.rings.push((*uuid, ring));
                 }
             }
@@ -243,13 +243,13 @@ impl Node {
     /// [`RingRefusal`]
     pub fn copy_of(
         &self,
-        (uuid, generation, stream): (Uuid, Generation, StreamId),
+        ring: RingName,
         from: Pos,
         len: usize,
         out: &mut Vec<u8>,
     ) -> Option<Result<(Pos, Pos), RingRefusal>> {
-        let database = self.databases.get(&uuid)?;
-        let ring = database.rings.get(&(generation, stream))?;
+        let database = self.databases.get(&ring.uuid)?;
+        let ring = database.rings.get(&(ring.generation, ring.stream))?;
         Some(ring.extent().and_then(|(low, _)| {
             let from = from.max(low);
             ring.read(from, to_u64(len), out).map(|()| (from, low))
@@ -270,7 +270,12 @@ impl Node {
                 },
             ) if peer.is_local => {
                 let memories = self.options.memories.clone();
-                self.opened(uuid, (generation, stream), start, memories.as_ref())
+                let ring = RingName {
+                    uuid,
+                    generation,
+                    stream,
+                };
+                self.opened(ring, start, memories.as_ref())
             }
             _ => Ok((self.answer(peer, &request, &mut bytes)?, None)),
         });
@@ -323,9 +328,13 @@ impl Node {
         match (peer.stage, request) {
             (Stage::New, Request::Hello { .. }) => self.greet(peer, request),
             (Stage::Greeted { uuid, nonce }, Request::Proof(proof)) => {
-                let nonces = (&nonce, &peer.nonce);
-                let key = &self.options.key;
-                if !key.accepts(Side::Client, nonces, uuid, inc, proof) {
+                let terms = Terms {
+                    client: nonce,
+                    node: peer.nonce,
+                    uuid,
+                    inc,
+                };
+                if !self.options.key.accepts(Side::Client, &terms, proof) {
                     let why = "the client has not the key of this node (--key-file)";
                     return Err(Refusal::new(Reason::Key, why.into()));
                 }
@@ -357,6 +366,12 @@ impl Node {
         }
         peer.stage = Stage::Greeted { uuid, nonce };
         let (key, inc) = (&self.options.key, self.options.inc);
+        let terms = Terms {
+            client: nonce,
+            node: peer.nonce,
+            uuid,
+            inc,
+        };
         Ok(Reply::Greeting(Greeting {
             version,
             keyed: key.is_set(),
@@ -364,7 +379,7 @@ impl Node {
             machine: self.options.machine,
             ring_bytes: self.options.ring_bytes,
             nonce: peer.nonce,
-            proof: key.prove(Side::Node, (&nonce, &peer.nonce), uuid, inc),
+            proof: key.prove(Side::Node, &terms),
         }))
     }
 
@@ -380,11 +395,12 @@ impl Node {
         Ok(())
     }
 
-    fn ring(
-        &mut self,
-        uuid: Uuid,
-        (generation, stream): (Generation, StreamId),
-    ) -> Result<&mut NodeRing, Refusal> {
+    fn ring(&mut self, name: RingName) -> Result<&mut NodeRing, Refusal> {
+        let RingName {
+            uuid,
+            generation,
+            stream,
+        } = name;
         let database = self.databases.get_mut(&uuid);
         let ring = database.and_then(|database| database.rings.get_mut(&(generation, stream)));
         ring.ok_or_else(|| {

@@ -6,7 +6,7 @@ use perdura_base::num::to_u64;
 
 use super::held::{NodeRing, refusal_of};
 use super::{Node, Refusal};
-use crate::ids::Generation;
+use crate::ids::{Generation, RingName};
 use crate::message::{Held, POS_MAX, READ_BYTES_MAX, Reason, Reply, Request, RingState, Sealed};
 
 impl Node {
@@ -33,8 +33,12 @@ impl Node {
                 stream,
                 start,
             } => {
-                let opened = self.opened(uuid, (generation, stream), start, None)?;
-                Ok(opened.0)
+                let ring = RingName {
+                    uuid,
+                    generation,
+                    stream,
+                };
+                Ok(self.opened(ring, start, None)?.0)
             }
             Request::Renew {
                 generation,
@@ -42,9 +46,13 @@ impl Node {
                 start,
                 damage,
             } => {
-                self.renew(uuid, (generation, stream), damage)?;
-                let opened = self.opened(uuid, (generation, stream), start, None)?;
-                Ok(opened.0)
+                let ring = RingName {
+                    uuid,
+                    generation,
+                    stream,
+                };
+                self.renew(ring, damage)?;
+                Ok(self.opened(ring, start, None)?.0)
             }
             Request::Append { .. } => self.append(uuid, request),
             Request::Seal { generation } => self.seal(uuid, generation),
@@ -54,7 +62,11 @@ impl Node {
                 from,
                 len,
             } => {
-                let ring = self.ring(uuid, (generation, stream))?;
+                let ring = self.ring(RingName {
+                    uuid,
+                    generation,
+                    stream,
+                })?;
                 let size = ring.size();
                 let len = u64::from(len.min(READ_BYTES_MAX));
                 ring.read(from, len, bytes)
@@ -67,13 +79,7 @@ impl Node {
                 })
             }
             Request::Recall { generation, inc } => self.recall(uuid, generation, inc),
-            Request::Reread {
-                inc,
-                generation,
-                stream,
-                from,
-                len,
-            } => self.reread((uuid, inc, generation, stream), from, len, bytes),
+            Request::Reread { .. } => self.reread(uuid, request, bytes),
             Request::Retire { generation } => self.retire(uuid, generation),
         }
     }
@@ -100,8 +106,12 @@ impl Node {
             let why = format!("a block at {pos} ends behind the last position, {POS_MAX}");
             return Err(Refusal::new(Reason::Malformed, why));
         }
-        let name = (generation, stream);
-        let NodeRing::Own(ring) = self.ring(uuid, name)? else {
+        let name = RingName {
+            uuid,
+            generation,
+            stream,
+        };
+        let NodeRing::Own(ring) = self.ring(name)? else {
             let why = format!("the ring of stream {stream} is mapped, or was");
             return Err(Refusal::new(Reason::NoRing, why));
         };
@@ -136,7 +146,7 @@ impl Node {
         }
         // One whose memory says what cannot be is none.
         let rings = database.rings.iter();
-        let rings = rings.filter_map(|(name, ring)| ring.state(*name).ok());
+        let rings = rings.filter_map(|(name, ring)| ring.state(name.0, name.1).ok());
         Ok(Reply::Sealed(Sealed {
             inc,
             generation: database.generation,
