@@ -56,28 +56,7 @@ impl Node {
             }
             Request::Append { .. } => self.append(uuid, request),
             Request::Seal { generation } => self.seal(uuid, generation),
-            Request::Read {
-                generation,
-                stream,
-                from,
-                len,
-            } => {
-                let ring = self.ring(RingName {
-                    uuid,
-                    generation,
-                    stream,
-                })?;
-                let size = ring.size();
-                let len = u64::from(len.min(READ_BYTES_MAX));
-                ring.read(from, len, bytes)
-                    .map_err(|refusal| refusal_of(refusal, from, size))?;
-                Ok(Reply::Bytes {
-                    generation,
-                    stream,
-                    from,
-                    bytes,
-                })
-            }
+            Request::Read { .. } => self.read(uuid, request, bytes),
             Request::Recall { generation, inc } => self.recall(uuid, generation, inc),
             Request::Reread { .. } => self.reread(uuid, request, bytes),
             Request::Retire { generation } => self.retire(uuid, generation),
@@ -134,6 +113,39 @@ impl Node {
             inc: self.options.inc,
             ring,
         }))
+    }
+
+    /// Returns bytes of a ring.
+    fn read<'a>(
+        &mut self,
+        uuid: Uuid,
+        read: &Request<'_>,
+        bytes: &'a mut Vec<u8>,
+    ) -> Result<Reply<'a>, Refusal> {
+        let Request::Read {
+            generation,
+            stream,
+            from,
+            len,
+        } = *read
+        else {
+            unreachable!("the caller has matched a read");
+        };
+        let ring = self.ring(RingName {
+            uuid,
+            generation,
+            stream,
+        })?;
+        let size = ring.size();
+        let len = u64::from(len.min(READ_BYTES_MAX));
+        ring.read(from, len, bytes)
+            .map_err(|refusal| refusal_of(refusal, from, size))?;
+        Ok(Reply::Bytes {
+            generation,
+            stream,
+            from,
+            bytes,
+        })
     }
 
     /// Takes nothing more of older generations, and says what it holds.

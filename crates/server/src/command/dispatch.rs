@@ -177,9 +177,12 @@ fn consume(
         state,
         session,
         replies.buf.get(start..).unwrap_or(&[]),
-        // A command that goes on in steps is counted when it has ended.
-        (counted, ran.filter(|_| !after.goes_on())),
-        args,
+        counted,
+        &Request {
+            // A command that goes on in steps is counted when it has ended.
+            ran: ran.filter(|_| !after.goes_on()),
+            ..*request
+        },
     );
     // One that waits is answered later: until then it stays as quiet as it wants to be.
     if session.mute != Mute::No && after != After::Block && !after.goes_on() {
@@ -269,15 +272,15 @@ fn count(
     state: &mut State,
     session: &Session,
     reply: &[u8],
-    (counted, ran): (Option<Counted>, Option<&'static Command>),
-    args: &Args<'_>,
+    counted: Option<Counted>,
+    request: &Request<'_>,
 ) {
     let took = state.tick();
-    match (counted, ran) {
+    match (counted, request.ran) {
         (Some(counted), Some(command)) => {
             let times = state.options.latency_tracking;
             state.stats.by_command.ran(counted, took, reply, times);
-            note_slow(state, session, command, args, took);
+            note_slow(state, session, command, request.args, took);
         }
         // A queued command answers neither well nor ill.
         _ if reply.first() != Some(&b'-') => {}
@@ -294,18 +297,30 @@ fn note_slow(
     took: Duration,
 ) {
     if state.is_slow(took) {
-        let who = (session.peer.as_str(), session.name.as_slice());
-        super::server::slowlog::note(state, command, args, took, who);
+        super::server::slowlog::note(state, session, command, args, took);
     }
 }
 
+/// A command that has gone on in steps, or beside the loop, to its end.
+pub(crate) struct Finished<'a> {
+    /// The command.
+    pub command: &'a Command,
+    /// Its arguments.
+    pub args: &'a Args<'a>,
+    /// What it replied.
+    pub reply: &'a [u8],
+    /// How long it took.
+    pub took: Duration,
+}
+
 /// Counts a command that has gone on in steps to its end, and notes it if it was slow.
-pub(crate) fn note_run(
-    state: &mut State,
-    session: &Session,
-    (command, args): (&Command, &Args<'_>),
-    (reply, took): (&[u8], Duration),
-) {
+pub(crate) fn note_run(state: &mut State, session: &Session, finished: &Finished<'_>) {
+    let Finished {
+        command,
+        args,
+        reply,
+        took,
+    } = *finished;
     let Some((slot, _)) = state.lookup.find_slot(command.name.as_bytes()) else {
         return;
     };

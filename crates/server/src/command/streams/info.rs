@@ -203,7 +203,7 @@ fn in_full(data: &Data<'_, '_>, stream: &Stream<'_>, count: u64, out: &mut Out<'
         let consumers = stream.consumers(&group)?;
         out.array(consumers.len());
         for consumer in consumers {
-            of_consumer(stream, &group, &consumer, (count, out))?;
+            of_consumer(stream, &group, &consumer, count, out)?;
         }
     }
     Ok(())
@@ -213,7 +213,8 @@ fn of_consumer(
     stream: &Stream<'_>,
     group: &Group,
     consumer: &Consumer,
-    (count, out): (u64, &mut Out<'_>),
+    count: u64,
+    out: &mut Out<'_>,
 ) -> Done {
     out.map(4);
     out.bulk(b"name");
