@@ -519,7 +519,7 @@ impl Shared {
                 client.welcome = true;
             }
         };
-        Serving::new(&self.node, (socket, peer), options.limits, welcomed).run()
+        Serving::new(&self.node, socket, peer, options.limits, welcomed).run()
     }
 }
 
