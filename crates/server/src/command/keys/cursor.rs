@@ -84,8 +84,8 @@ impl<'a> ScanOptions<'a> {
     }
 }
 
-/// HSCAN, SSCAN and ZSCAN: the next cursor and those elements that are asked for, whose parts `each` writes: one of an item or a
-/// member, and two of what has a value or a score.
+/// HSCAN, SSCAN and ZSCAN: the next cursor and those elements that are asked for, whose parts `each` writes.
+/// An item or a member is one part; what has a value or a score is two.
 pub(crate) fn scan_elements(
     data: &Data<'_, '_>,
     args: &Args<'_>,
