@@ -198,11 +198,11 @@ impl<'a> Player<'a> {
             };
             let queue = std::mem::take(&mut self.queues[conn]);
             let before = self.before[conn].take();
-            let found = self.compare(conn, &argv, queue, before, &ours, &theirs);
-            if let Some(found) = found {
+            let seen = Seen { argv, ours, theirs };
+            if let Some(found) = self.compare(conn, &seen, queue, before) {
                 return Ok(Some(Divergence { unit, ..found }));
             }
-            self.before[conn] = Some(Seen { argv, ours, theirs });
+            self.before[conn] = Some(seen);
         }
         Ok(None)
     }
@@ -211,12 +211,11 @@ impl<'a> Player<'a> {
     fn compare(
         &mut self,
         conn: usize,
-        argv: &Argv,
+        seen: &Seen,
         mut queue: Vec<Argv>,
         before: Option<Seen>,
-        ours: &Reply,
-        theirs: &Reply,
     ) -> Option<Divergence> {
+        let Seen { argv, ours, theirs } = seen;
         if *theirs == Reply::line(b'+', "QUEUED") {
             queue.push(argv.clone());
             self.queues[conn] = queue;

@@ -12,19 +12,42 @@ use fastrand::Rng;
 /// # Panics
 /// On an unknown class.
 pub fn choose(class: &str, rng: &mut Rng) -> Vec<u8> {
-    let pick = |rng: &mut Rng, words: &[&str]| words[rng.usize(..words.len())].as_bytes().to_vec();
-    match class {
+    let chosen = key_of(class, rng)
+        .or_else(|| of_stream(class, rng))
+        .or_else(|| of_place(class, rng))
+        .or_else(|| value_of(class, rng))
+        .or_else(|| listed(class, rng));
+    chosen.unwrap_or_else(|| panic!("no class {class}"))
+}
+
+/// Returns one of these words.
+fn pick(rng: &mut Rng, words: &[&str]) -> Vec<u8> {
+    words[rng.usize(..words.len())].as_bytes().to_vec()
+}
+
+/// Returns a key, unless the class is of something else.
+fn key_of(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
+    let word = match class {
         "key" => any_key(rng),
         "skey" => key(rng, 's'),
         "hkey" => key(rng, 'h'),
         "lkey" => key(rng, 'l'),
         "tkey" => key(rng, 't'),
         "zkey" => key(rng, 'z'),
-        // Sketches of estimated counts, their elements, and damaged ones.
+        // Sketches of estimated counts.
         "pkey" => key(rng, 'p'),
-        "any" => rng.u32(..).to_string().into_bytes(),
-        "sketch" => sketch(rng),
-        // Streams.
+        // Sorted sets whose scores are all the same, so that a range of members means something.
+        "xkey" => format!("x{}", rng.u8(1..4)).into_bytes(),
+        "nkey" => number_key(rng),
+        "fkey" => format!("f{}", rng.u8(1..4)).into_bytes(),
+        _ => return None,
+    };
+    Some(word)
+}
+
+/// Returns a word of a command on streams, unless the class is of something else.
+fn of_stream(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
+    let word = match class {
         "ekey" => key(rng, 'e'),
         "eid" => entry_id(rng),
         "eend" => match rng.u8(0..6) {
@@ -42,7 +65,14 @@ pub fn choose(class: &str, rng: &mut Rng) -> Vec<u8> {
         },
         "group" => pick(rng, &["g1", "g1", "g1", "g2", "g2", "", "no"]),
         "consumer" => pick(rng, &["c1", "c1", "c2", "c3", ""]),
-        // Sorted sets of places.
+        _ => return None,
+    };
+    Some(word)
+}
+
+/// Returns a word of a command on places, unless the class is of something else.
+fn of_place(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
+    let word = match class {
         "gkey" => key(rng, 'g'),
         "lon" => degrees(rng, 180),
         "lat" => degrees(rng, 85),
@@ -53,14 +83,17 @@ pub fn choose(class: &str, rng: &mut Rng) -> Vec<u8> {
             rng,
             &["m", "m", "km", "km", "km", "mi", "ft", "KM", "Mi", "x", ""],
         ),
-        // Sorted sets whose scores are all the same, so that a range of members means something.
-        "xkey" => format!("x{}", rng.u8(1..4)).into_bytes(),
-        "nkey" => number_key(rng),
-        "fkey" => format!("f{}", rng.u8(1..4)).into_bytes(),
-        // Scripts, and libraries of functions.
-        "lua" => crate::lua::script(rng),
-        "lib" => crate::lua::library(rng),
-        "func" => format!("f{}", rng.u8(1..4)).into_bytes(),
+        _ => return None,
+    };
+    Some(word)
+}
+
+/// Returns a value or a number, unless the class is of something else.
+fn value_of(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
+    let word = match class {
+        // The elements of sketches, and damaged sketches.
+        "any" => rng.u32(..).to_string().into_bytes(),
+        "sketch" => sketch(rng),
         "val" => value(rng),
         "long" => vec![b'a' + rng.u8(..26); rng.usize(50..3000)],
         "int" => integer(rng),
@@ -81,6 +114,18 @@ pub fn choose(class: &str, rng: &mut Rng) -> Vec<u8> {
         "ms" => [seconds(rng), b"000".to_vec()].concat(),
         "at" => at(rng),
         "atms" => [at(rng), b"000".to_vec()].concat(),
+        _ => return None,
+    };
+    Some(word)
+}
+
+/// Returns a script or a word from a list, unless the class is of something else.
+fn listed(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
+    let word = match class {
+        // Scripts, and libraries of functions.
+        "lua" => crate::lua::script(rng),
+        "lib" => crate::lua::library(rng),
+        "func" => format!("f{}", rng.u8(1..4)).into_bytes(),
         "db" => pick(rng, &["0", "0", "1", "1", "2", "3", "99", "-1", "abc"]),
         "gooddb" => pick(rng, &["0", "0", "1", "2", "3"]),
         "pat" => pick(rng, &PATTERNS),
@@ -107,8 +152,9 @@ pub fn choose(class: &str, rng: &mut Rng) -> Vec<u8> {
             ],
         ),
         "bfoff" => pick(rng, &["0", "#0", "#1", "7", "100", "#3", "-1", "#x", "5"]),
-        _ => panic!("no class {class}"),
-    }
+        _ => return None,
+    };
+    Some(word)
 }
 
 const PATTERNS: [&str; 14] = [

@@ -66,7 +66,8 @@ impl<'a, W: FnOnce()> Serving<'a, W> {
     /// A connection that was just made.
     pub(crate) fn new(
         node: &'a Mutex<Node>,
-        (socket, peer): (Socket, Peer),
+        socket: Socket,
+        peer: Peer,
         limits: Limits,
         welcomed: W,
     ) -> Serving<'a, W> {

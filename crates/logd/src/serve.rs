@@ -75,6 +75,44 @@ pub struct LogdOptions {
     pub peer: Option<PeerOptions>,
 }
 
+impl LogdOptions {
+    /// Fails without an address, for TLS without certificates, and for a peer with which it can be no mirror.
+    fn check(&self) -> Result<()> {
+        if self.listen.is_empty() && self.tls_listen.is_empty() {
+            let why = "there is no address to listen on";
+            return Err(Error::Usage(why.into()));
+        }
+        if !self.tls_listen.is_empty() && self.tls.is_none() {
+            let why = "to speak TLS takes a certificate and its key";
+            return Err(Error::Usage(why.into()));
+        }
+        if let Some(peer) = &self.peer {
+            peer.check(&[&self.listen[..], &self.tls_listen].concat())?;
+        }
+        Ok(())
+    }
+
+    /// Binds all addresses, and the Unix socket if memory is shared. Returns the listeners and the addresses.
+    fn bind_all(&self, inc: NodeInc) -> Result<(Vec<Listener>, Vec<SocketAddr>)> {
+        let mut listeners = Vec::new();
+        let mut addresses = Vec::new();
+        let plain = self.listen.iter().map(|address| (address, false));
+        let with_tls = self.tls_listen.iter().map(|address| (address, true));
+        for (address, tls) in plain.chain(with_tls) {
+            let bound =
+                bind(address).map_err(|e| Error::io("listen on", address.to_string(), e))?;
+            addresses.push(bound.1);
+            listeners.push(Listener::Tcp(bound.0, tls));
+        }
+        if self.shares {
+            let local = local::listen(inc);
+            let local = local.map_err(|e| Error::io("listen on", "a Unix socket", e))?;
+            listeners.push(Listener::Unix(local));
+        }
+        Ok((listeners, addresses))
+    }
+}
+
 impl Default for LogdOptions {
     fn default() -> LogdOptions {
         LogdOptions {
@@ -163,33 +201,9 @@ impl Logd {
     /// [`Error::Usage`] without an address, for TLS without certificates, and for a peer with which it can be no mirror; the system's,
     /// if an address cannot be bound.
     pub fn start(options: LogdOptions) -> Result<Logd> {
-        if options.listen.is_empty() && options.tls_listen.is_empty() {
-            let why = "there is no address to listen on";
-            return Err(Error::Usage(why.into()));
-        }
-        if !options.tls_listen.is_empty() && options.tls.is_none() {
-            let why = "to speak TLS takes a certificate and its key";
-            return Err(Error::Usage(why.into()));
-        }
-        if let Some(peer) = &options.peer {
-            peer.check(&[&options.listen[..], &options.tls_listen].concat())?;
-        }
-        let mut listeners = Vec::new();
-        let mut addresses = Vec::new();
-        let plain = options.listen.iter().map(|address| (address, false));
-        let with_tls = options.tls_listen.iter().map(|address| (address, true));
+        options.check()?;
         let inc = identity::draw_inc()?;
-        for (address, tls) in plain.chain(with_tls) {
-            let bound =
-                bind(address).map_err(|e| Error::io("listen on", address.to_string(), e))?;
-            addresses.push(bound.1);
-            listeners.push(Listener::Tcp(bound.0, tls));
-        }
-        if options.shares {
-            let local = local::listen(inc);
-            let local = local.map_err(|e| Error::io("listen on", "a Unix socket", e))?;
-            listeners.push(Listener::Unix(local));
-        }
+        let (listeners, addresses) = options.bind_all(inc)?;
         let (machine, known_by) = identity::machine();
         let node = Arc::new(Mutex::new(Node::new(NodeOptions {
             ring_bytes: options.ring_bytes,
@@ -505,7 +519,7 @@ impl Shared {
                 client.welcome = true;
             }
         };
-        Serving::new(&self.node, (socket, peer), options.limits, welcomed).run()
+        Serving::new(&self.node, socket, peer, options.limits, welcomed).run()
     }
 }
 

@@ -42,6 +42,19 @@ impl std::fmt::Debug for Key {
     }
 }
 
+/// What a proof is of: one greeting of a node by a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// The client's nonce.
+    pub client: Nonce,
+    /// The node's nonce.
+    pub node: Nonce,
+    /// The database.
+    pub uuid: Uuid,
+    /// The node's incarnation.
+    pub inc: NodeInc,
+}
+
 impl Key {
     /// No key: whoever reaches the node may use it.
     #[must_use]
@@ -72,13 +85,7 @@ impl Key {
 
     /// The proof of a side; zeros without a key. See docs/formats/logd.md.
     #[must_use]
-    pub fn prove(
-        &self,
-        side: Side,
-        (client, node): (&Nonce, &Nonce),
-        uuid: Uuid,
-        inc: NodeInc,
-    ) -> [u8; PROOF_BYTES] {
+    pub fn prove(&self, side: Side, terms: &Terms) -> [u8; PROOF_BYTES] {
         let Some(key) = &self.0 else {
             return [0; PROOF_BYTES];
         };
@@ -87,24 +94,17 @@ impl Key {
             Side::Node => b"perdura logd node",
             Side::Client => b"perdura logd client",
         });
-        mac.update(client);
-        mac.update(node);
-        mac.update(&uuid.0);
-        mac.update(&inc.0.to_le_bytes());
+        mac.update(&terms.client);
+        mac.update(&terms.node);
+        mac.update(&terms.uuid.0);
+        mac.update(&terms.inc.0.to_le_bytes());
         mac.finalize().into_bytes().into()
     }
 
     /// Whether a proof of a side is the one that this key gives.
     #[must_use]
-    pub fn accepts(
-        &self,
-        side: Side,
-        nonces: (&Nonce, &Nonce),
-        uuid: Uuid,
-        inc: NodeInc,
-        proof: &[u8; PROOF_BYTES],
-    ) -> bool {
-        self.prove(side, nonces, uuid, inc).ct_eq(proof).into()
+    pub fn accepts(&self, side: Side, terms: &Terms, proof: &[u8; PROOF_BYTES]) -> bool {
+        self.prove(side, terms).ct_eq(proof).into()
     }
 }
 
@@ -112,23 +112,42 @@ impl Key {
 mod tests {
     use super::*;
 
-    const NONCES: (&Nonce, &Nonce) = (&[1; 32], &[2; 32]);
-
     #[test]
     fn a_proof_holds_for_its_side_key_nonces_database_and_node_only() {
         let key = Key::from_file("k", b"0123456789abcdef\n").unwrap();
-        let (uuid, inc) = (Uuid([3; 16]), NodeInc(4));
-        let proof = key.prove(Side::Node, NONCES, uuid, inc);
-        assert!(key.accepts(Side::Node, NONCES, uuid, inc, &proof));
+        let terms = Terms {
+            client: [1; 32],
+            node: [2; 32],
+            uuid: Uuid([3; 16]),
+            inc: NodeInc(4),
+        };
+        let proof = key.prove(Side::Node, &terms);
+        assert!(key.accepts(Side::Node, &terms, &proof));
         let other = Key::from_file("k", b"0123456789abcdeg").unwrap();
-        assert!(!other.accepts(Side::Node, NONCES, uuid, inc, &proof));
-        assert!(!Key::none().accepts(Side::Node, NONCES, uuid, inc, &proof));
-        assert!(!key.accepts(Side::Client, NONCES, uuid, inc, &proof));
-        let swapped = (NONCES.1, NONCES.0);
-        assert!(!key.accepts(Side::Node, swapped, uuid, inc, &proof));
-        assert!(!key.accepts(Side::Node, NONCES, Uuid([0; 16]), inc, &proof));
-        assert!(!key.accepts(Side::Node, NONCES, uuid, NodeInc(5), &proof));
-        assert!(!key.accepts(Side::Node, NONCES, uuid, inc, &[0; 32]));
+        assert!(!other.accepts(Side::Node, &terms, &proof));
+        assert!(!Key::none().accepts(Side::Node, &terms, &proof));
+        assert!(!key.accepts(Side::Client, &terms, &proof));
+        let others = [
+            Terms {
+                client: terms.node,
+                node: terms.client,
+                ..terms
+            },
+            Terms {
+                uuid: Uuid([0; 16]),
+                ..terms
+            },
+            Terms {
+                inc: NodeInc(5),
+                ..terms
+            },
+        ];
+        assert!(
+            others
+                .iter()
+                .all(|other| !key.accepts(Side::Node, other, &proof))
+        );
+        assert!(!key.accepts(Side::Node, &terms, &[0; 32]));
     }
 
     #[test]

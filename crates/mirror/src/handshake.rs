@@ -2,7 +2,7 @@
 
 use perdura_base::Uuid;
 
-use crate::auth::{Key, Nonce, Side};
+use crate::auth::{Key, Nonce, Side, Terms};
 use crate::ids::{Generation, Machine, NodeInc};
 use crate::message::{Greeting, Reply, Request};
 
@@ -82,9 +82,13 @@ impl Handshake {
                 "the node speaks version {theirs} of the protocol, not {ours}"
             ));
         }
-        let nonces = (&self.nonce, &greeting.nonce);
-        let (uuid, inc) = (caller.uuid, greeting.inc);
-        let proven = (caller.key).accepts(Side::Node, nonces, uuid, inc, &greeting.proof);
+        let terms = Terms {
+            client: self.nonce,
+            node: greeting.nonce,
+            uuid: caller.uuid,
+            inc: greeting.inc,
+        };
+        let proven = (caller.key).accepts(Side::Node, &terms, &greeting.proof);
         if caller.key.is_set() != greeting.keyed || !proven {
             let which = match (caller.key.is_set(), greeting.keyed) {
                 (true, false) => "the node has no key, and this database has one",
@@ -100,11 +104,11 @@ impl Handshake {
             ));
         }
         self.identity = Some(Identity {
-            inc,
+            inc: greeting.inc,
             machine: greeting.machine,
             ring_bytes: greeting.ring_bytes,
         });
-        let proof = (caller.key).prove(Side::Client, nonces, uuid, inc);
+        let proof = (caller.key).prove(Side::Client, &terms);
         Ok(Greeted::Say(Request::Proof(proof)))
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use perdura_base::{StreamId, Uuid};
+
 /// The number of a writer: each takeover raises it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Generation(pub u64);
@@ -30,4 +32,15 @@ impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
+}
+
+/// Names a ring: whose it is, and of which stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RingName {
+    /// The database.
+    pub uuid: Uuid,
+    /// The writer.
+    pub generation: Generation,
+    /// The stream.
+    pub stream: StreamId,
 }

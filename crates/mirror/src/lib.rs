@@ -42,10 +42,10 @@ mod takeover;
 mod view;
 mod writer;
 
-pub use auth::{Key, NONCE_BYTES, Nonce, PROOF_BYTES, Side};
+pub use auth::{Key, NONCE_BYTES, Nonce, PROOF_BYTES, Side, Terms};
 pub use framer::Framer;
 pub use handshake::{Caller, Greeted, Handshake, Identity};
-pub use ids::{Generation, Machine, NodeInc};
+pub use ids::{Generation, Machine, NodeInc, RingName};
 pub use mapped::{Append, Writing};
 pub use message::{
     FRAME_BYTES_MAX, Greeting, Held, Malformed, READ_BYTES_MAX, Reason, Refused, Reply, Request,

@@ -261,7 +261,8 @@ impl Link {
             let taken = match Reply::decode(&frame) {
                 Ok(Reply::Mapped(held, bytes)) => match connection.memory() {
                     Some(memory) if to_u64(memory.len()) == bytes => {
-                        self.take_mapped(&held, memory, caller, ends, now_ns)
+                        let heard = self.hear(now_ns);
+                        heard.and_then(|()| self.take_mapped(&held, memory, caller, ends))
                     }
                     _ => Err("the node shares memory that has not come".into()),
                 },
@@ -292,9 +293,7 @@ impl Link {
         memory: Arc<dyn Shared>,
         caller: &Caller,
         ends: &[Pos],
-        now_ns: u64,
     ) -> Result<(), String> {
-        self.hear(now_ns)?;
         let at = usize::from(held.ring.stream.0);
         let is_asked = matches!(self.streams.get(at), Some(Progress::Opening));
         if !self.is_ready() || !is_asked {

@@ -9,6 +9,7 @@
 mod held;
 mod opening;
 mod recall;
+mod serving;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -18,16 +19,13 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_base::{Pos, StreamId, Uuid};
 
-use crate::auth::{Key, Nonce, Side};
+use crate::auth::{Key, Nonce, Side, Terms};
 use crate::hard_copy::Earlier;
-use crate::ids::{Generation, Machine, NodeInc};
-use crate::message::{
-    Greeting, Held, Malformed, POS_MAX, READ_BYTES_MAX, Reason, Refused, Reply, Request, RingState,
-    Sealed,
-};
+use crate::ids::{Generation, Machine, NodeInc, RingName};
+use crate::message::{Greeting, Malformed, Reason, Refused, Reply, Request, RingState};
 use crate::ring::RingRefusal;
 use crate::shared::{Memories, Shared};
-use held::{NodeRing, refusal_of};
+use held::NodeRing;
 
 /// The most databases that a node remembers: whoever may use it can name any number.
 const DATABASES_MAX: usize = 4096;
@@ -230,7 +228,7 @@ impl Node {
         for (uuid, database) in &self.databases {
             holdings.retired.push((*uuid, database.retired));
             for (name, ring) in &database.rings {
-                if let Ok(ring) = ring.state(*name) {
+                if let Ok(ring) = ring.state(name.0, name.1) {
                     holdings.rings.push((*uuid, ring));
                 }
             }
@@ -245,13 +243,13 @@ impl Node {
     /// [`RingRefusal`]
     pub fn copy_of(
         &self,
-        (uuid, generation, stream): (Uuid, Generation, StreamId),
+        ring: RingName,
         from: Pos,
         len: usize,
         out: &mut Vec<u8>,
     ) -> Option<Result<(Pos, Pos), RingRefusal>> {
-        let database = self.databases.get(&uuid)?;
-        let ring = database.rings.get(&(generation, stream))?;
+        let database = self.databases.get(&ring.uuid)?;
+        let ring = database.rings.get(&(ring.generation, ring.stream))?;
         Some(ring.extent().and_then(|(low, _)| {
             let from = from.max(low);
             ring.read(from, to_u64(len), out).map(|()| (from, low))
@@ -272,7 +270,12 @@ impl Node {
                 },
             ) if peer.is_local => {
                 let memories = self.options.memories.clone();
-                self.opened(uuid, (generation, stream), start, memories.as_ref())
+                let ring = RingName {
+                    uuid,
+                    generation,
+                    stream,
+                };
+                self.opened(ring, start, memories.as_ref())
             }
             _ => Ok((self.answer(peer, &request, &mut bytes)?, None)),
         });
@@ -325,9 +328,13 @@ impl Node {
         match (peer.stage, request) {
             (Stage::New, Request::Hello { .. }) => self.greet(peer, request),
             (Stage::Greeted { uuid, nonce }, Request::Proof(proof)) => {
-                let nonces = (&nonce, &peer.nonce);
-                let key = &self.options.key;
-                if !key.accepts(Side::Client, nonces, uuid, inc, proof) {
+                let terms = Terms {
+                    client: nonce,
+                    node: peer.nonce,
+                    uuid,
+                    inc,
+                };
+                if !self.options.key.accepts(Side::Client, &terms, proof) {
                     let why = "the client has not the key of this node (--key-file)";
                     return Err(Refusal::new(Reason::Key, why.into()));
                 }
@@ -359,6 +366,12 @@ impl Node {
         }
         peer.stage = Stage::Greeted { uuid, nonce };
         let (key, inc) = (&self.options.key, self.options.inc);
+        let terms = Terms {
+            client: nonce,
+            node: peer.nonce,
+            uuid,
+            inc,
+        };
         Ok(Reply::Greeting(Greeting {
             version,
             keyed: key.is_set(),
@@ -366,141 +379,8 @@ impl Node {
             machine: self.options.machine,
             ring_bytes: self.options.ring_bytes,
             nonce: peer.nonce,
-            proof: key.prove(Side::Node, (&nonce, &peer.nonce), uuid, inc),
+            proof: key.prove(Side::Node, &terms),
         }))
-    }
-
-    fn serve<'a>(
-        &mut self,
-        uuid: Uuid,
-        request: &Request<'_>,
-        bytes: &'a mut Vec<u8>,
-    ) -> Result<Reply<'a>, Refusal> {
-        let inc = self.options.inc;
-        match *request {
-            Request::Hello { .. } | Request::Proof(_) => {
-                let why = "hello and proof are said once";
-                Err(Refusal::new(Reason::Malformed, why.into()))
-            }
-            Request::Map { .. } => {
-                let why = "memory is shared over the node's Unix socket alone";
-                Err(Refusal::new(Reason::Malformed, why.into()))
-            }
-            Request::Ping => Ok(Reply::Pong { inc }),
-            Request::Open {
-                generation,
-                stream,
-                start,
-            } => {
-                let opened = self.opened(uuid, (generation, stream), start, None)?;
-                Ok(opened.0)
-            }
-            Request::Renew {
-                generation,
-                stream,
-                start,
-                damage,
-            } => {
-                self.renew(uuid, (generation, stream), damage)?;
-                let opened = self.opened(uuid, (generation, stream), start, None)?;
-                Ok(opened.0)
-            }
-            Request::Append {
-                generation,
-                stream,
-                pos,
-                low,
-                bytes,
-                pad,
-            } => {
-                self.check_generation(uuid, generation)?;
-                if low > pos {
-                    let why = format!("a block at {pos} of a stream that is synced up to {low}");
-                    return Err(Refusal::new(Reason::Malformed, why));
-                }
-                if pos.0 + to_u64(bytes.len()) + u64::from(pad) > POS_MAX {
-                    let why = format!("a block at {pos} ends behind the last position, {POS_MAX}");
-                    return Err(Refusal::new(Reason::Malformed, why));
-                }
-                let name = (generation, stream);
-                let NodeRing::Own(ring) = self.ring(uuid, name)? else {
-                    let why = format!("the ring of stream {stream} is mapped, or was");
-                    return Err(Refusal::new(Reason::NoRing, why));
-                };
-                ring.forget(low);
-                let size = ring.size();
-                ring.append(pos, bytes, pad)
-                    .map_err(|refusal| refusal_of(refusal, pos, size))?;
-                let ring = RingState {
-                    generation,
-                    stream,
-                    low: ring.low(),
-                    end: ring.end(),
-                };
-                assert!(
-                    ring.low >= low && ring.end > pos || bytes.is_empty(),
-                    "a block that was taken is held"
-                );
-                self.appends += 1;
-                Ok(Reply::Held(Held { inc, ring }))
-            }
-            Request::Seal { generation } => {
-                self.check_generation(uuid, generation)?;
-                let database = self.database(uuid)?;
-                if !armed(Flaw::SealForgotten) {
-                    database.raise(generation);
-                }
-                // One whose memory says what cannot be is none.
-                let rings = database.rings.iter();
-                let rings = rings.filter_map(|(name, ring)| ring.state(*name).ok());
-                Ok(Reply::Sealed(Sealed {
-                    inc,
-                    generation: database.generation,
-                    rings: rings.collect(),
-                }))
-            }
-            Request::Read {
-                generation,
-                stream,
-                from,
-                len,
-            } => {
-                let ring = self.ring(uuid, (generation, stream))?;
-                let size = ring.size();
-                let len = u64::from(len.min(READ_BYTES_MAX));
-                ring.read(from, len, bytes)
-                    .map_err(|refusal| refusal_of(refusal, from, size))?;
-                Ok(Reply::Bytes {
-                    generation,
-                    stream,
-                    from,
-                    bytes,
-                })
-            }
-            Request::Recall { generation, inc } => self.recall(uuid, generation, inc),
-            Request::Reread {
-                inc,
-                generation,
-                stream,
-                from,
-                len,
-            } => self.reread((uuid, inc, generation, stream), from, len, bytes),
-            Request::Retire { generation } => {
-                self.check_generation(uuid, generation)?;
-                let database = self.database(uuid)?;
-                assert!(
-                    database.generation <= generation,
-                    "a writer that was replaced retires nothing"
-                );
-                // Also what a writer maps that is dropped here.
-                database.raise(generation);
-                database.retired = database.retired.max(generation);
-                database.rings.retain(|(of, _), _| *of >= generation);
-                self.earlier
-                    .retain(|of| of.uuid != uuid || of.generation >= generation);
-                Ok(Reply::Retired { inc, generation })
-            }
-        }
     }
 
     /// Refuses what a writer asks for that was replaced.
@@ -515,11 +395,12 @@ impl Node {
         Ok(())
     }
 
-    fn ring(
-        &mut self,
-        uuid: Uuid,
-        (generation, stream): (Generation, StreamId),
-    ) -> Result<&mut NodeRing, Refusal> {
+    fn ring(&mut self, name: RingName) -> Result<&mut NodeRing, Refusal> {
+        let RingName {
+            uuid,
+            generation,
+            stream,
+        } = name;
         let database = self.databases.get_mut(&uuid);
         let ring = database.and_then(|database| database.rings.get_mut(&(generation, stream)));
         ring.ok_or_else(|| {

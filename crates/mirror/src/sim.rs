@@ -13,10 +13,10 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use perdura_base::num::to_u64;
-use perdura_base::{Pos, Result, StreamId, Uuid};
+use perdura_base::{Pos, Result};
 
 use crate::handshake::Identity;
-use crate::ids::{Generation, Machine, NodeInc};
+use crate::ids::{Machine, NodeInc, RingName};
 use crate::message::RingState;
 use crate::net::{Connection, Net, Sent};
 use crate::node::{Holdings, Node, NodeOptions, Peer};
@@ -268,8 +268,9 @@ impl SimNet {
     #[must_use]
     pub fn held(
         &self,
-        (address, inc): (&str, NodeInc),
-        ring: (Uuid, Generation, StreamId),
+        address: &str,
+        inc: NodeInc,
+        ring: RingName,
     ) -> Option<Result<(Pos, Vec<u8>), Pos>> {
         let world = self.0.lock();
         let node = world.hosts.get(address)?.node.as_ref();
@@ -279,11 +280,10 @@ impl SimNet {
             Ok((from, _low)) => from,
             Err(_) => return Some(Err(Pos(0))),
         };
-        let (uuid, generation, stream) = ring;
         let holdings = node.holdings();
         let mut rings = holdings.rings.iter();
-        let is_it = |of: &RingState| (of.generation, of.stream) == (generation, stream);
-        let (_, state) = rings.find(|(of, state)| *of == uuid && is_it(state))?;
+        let is_it = |of: &RingState| (of.generation, of.stream) == (ring.generation, ring.stream);
+        let (_, state) = rings.find(|(of, state)| *of == ring.uuid && is_it(state))?;
         let end = Pos(from.0 + to_u64(bytes.len()));
         Some(match end == state.end {
             true => Ok((from, bytes)),

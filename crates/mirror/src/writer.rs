@@ -265,7 +265,7 @@ impl Mirror {
         state.pending = Some(next.clone());
         drop(state);
         match self.register.lock().replace(&next)? {
-            Swap::Done => self.adopt(&mut self.state.lock(), log, (next, now_ns)),
+            Swap::Done => self.adopt(&mut self.state.lock(), log, next, now_ns),
             // Another writer's, or this one's by a try whose outcome was not known: the next step reads it.
             Swap::Lost => {}
         }
@@ -299,7 +299,7 @@ impl Mirror {
         let pending = state.pending.clone();
         match (found, pending) {
             (Some(found), Some(pending)) if found == pending => {
-                self.adopt(&mut state, log, (pending, now_ns))
+                self.adopt(&mut state, log, pending, now_ns)
             }
             // It may still arrive, so it is sent again, and nothing else before its fate is known.
             (Some(found), Some(_)) if found == state.view && armed(Flaw::PendingViewGivenUp) => {
@@ -308,7 +308,7 @@ impl Mirror {
             (Some(found), Some(pending)) if found == state.view => {
                 drop(state);
                 if self.register.lock().replace(&pending)? == Swap::Done {
-                    self.adopt(&mut self.state.lock(), log, (pending, now_ns));
+                    self.adopt(&mut self.state.lock(), log, pending, now_ns);
                 }
                 return Ok(Managed::Step);
             }
@@ -346,7 +346,7 @@ impl Mirror {
     }
 
     /// Takes a view that is in force, as the answer to a question says that was sent then.
-    fn adopt(&self, state: &mut State, log: &dyn Log, (next, asked_ns): (View, u64)) {
+    fn adopt(&self, state: &mut State, log: &dyn Log, next: View, asked_ns: u64) {
         assert!(
             next.v == state.view.v + 1 && next.generation == self.caller.generation,
             "a view follows the one before"

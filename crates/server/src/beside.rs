@@ -11,7 +11,7 @@
 
 use crate::acl::User;
 use crate::command::data::{Host, Outcome};
-use crate::command::dispatch::{add_partitions, failed, note_run, told_by};
+use crate::command::dispatch::{Finished, add_partitions, failed, note_run, told_by};
 use crate::command::server::info::{Fields, everything};
 use crate::command::wait::{answer, serve};
 use crate::command::{Command, Data, Told, flag};
@@ -372,8 +372,13 @@ impl State {
         (connection.gathered, connection.under_way) = (0, 0);
         load.count(self, &connection.session);
         let (command, args) = load.request();
-        let replied = connection.replies.buf.get(start..).unwrap_or(&[]);
-        note_run(self, &connection.session, (command, &args), (replied, took));
+        let finished = Finished {
+            command,
+            args: &args,
+            reply: connection.replies.buf.get(start..).unwrap_or(&[]),
+            took,
+        };
+        note_run(self, &connection.session, &finished);
         connection.session.end_caching(command);
         answer(self, &mut connection, start, told);
         self.seal_own(&mut connection.session, &mut connection.replies);

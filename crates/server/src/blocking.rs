@@ -72,6 +72,19 @@ pub(crate) fn parse_timeout(arg: &[u8]) -> Result<Option<Duration>, &'static str
     }
 }
 
+/// A client whose command found nothing.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    /// The client.
+    pub seat: Seat,
+    /// The database of its keys.
+    pub database: u8,
+    /// Its command.
+    pub command: &'static Command,
+    /// What the reply rests on that says that there was nothing.
+    pub epoch: Epoch,
+}
+
 /// A client that waits.
 #[derive(Debug)]
 pub(crate) struct Waiter {
@@ -172,14 +185,13 @@ impl Blocking {
     }
 
     /// Has a client wait, behind all others.
-    pub(crate) fn add(
-        &mut self,
-        seat: Seat,
-        database: u8,
-        command: &'static Command,
-        args: &Args<'_>,
-        (wait, epoch): (Wait, Epoch),
-    ) {
+    pub(crate) fn add(&mut self, asking: Asking, wait: Wait, args: &Args<'_>) {
+        let Asking {
+            seat,
+            database,
+            command,
+            epoch,
+        } = asking;
         self.tickets += 1;
         let deadline = wait.timeout.and_then(|t| Instant::now().checked_add(t));
         self.put_back(Waiter {
@@ -318,7 +330,13 @@ mod tests {
         parser.parse(line, &Limits::STRANGER, 1).expect("a request");
         let command = all().next().expect("a command");
         let seat = Seat { index: 0, id };
-        blocking.add(seat, 0, command, &parser.args(line), (wait, Epoch(0)));
+        let asking = Asking {
+            seat,
+            database: 0,
+            command,
+            epoch: Epoch(0),
+        };
+        blocking.add(asking, wait, &parser.args(line));
     }
 
     #[test]

@@ -5,7 +5,9 @@
 //! What it has gathered is on its client's account. It ends without a reply if its client is gone.
 
 use crate::acl::{self, User};
-use crate::command::dispatch::{Begun, add_partitions, failed, note_run, run_data, told_by};
+use crate::command::dispatch::{
+    Begun, Finished, add_partitions, failed, note_run, run_data, told_by,
+};
 use crate::command::steps::{Progress, Step, Work};
 use crate::command::wait::{answer, serve};
 use crate::command::{After, Data, Told, flag};
@@ -269,7 +271,7 @@ impl State {
         let result = db.try_transact_at(&partitions, self.wall_ms(), |tx| {
             let mut data = Data::new(self, db, tx, job.database);
             data.run_for(user);
-            let stepped = data.step(job.work.as_mut(), (job.begun.command, &args), &mut step)?;
+            let stepped = data.step(job.work.as_mut(), job.begun.command, &args, &mut step)?;
             Ok((stepped, data.finish()?))
         });
         match result {
@@ -348,8 +350,13 @@ impl State {
         (connection.gathered, connection.under_way) = (0, 0);
         let reply = connection.replies.buf.get(start..).unwrap_or(&[]);
         let args = job.args.args();
-        let (ran, ended) = ((job.begun.command, &args), (reply, job.took));
-        note_run(self, &connection.session, ran, ended);
+        let finished = Finished {
+            command: job.begun.command,
+            args: &args,
+            reply,
+            took: job.took,
+        };
+        note_run(self, &connection.session, &finished);
         self.note_reads(&connection.session, job.begun.command, &args);
         connection.session.end_caching(job.begun.command);
         answer(self, &mut connection, start, told);

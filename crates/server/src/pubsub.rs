@@ -141,7 +141,10 @@ impl Topics {
             Topic::Pattern => self.patterns.get(name),
             Topic::Shard => self.shards.get(name),
         };
-        found.into_iter().flatten().map(seat)
+        found
+            .into_iter()
+            .flatten()
+            .map(|(id, index)| seat(*id, *index))
     }
 
     /// The patterns that match a channel, each with its listeners.
@@ -152,7 +155,10 @@ impl Topics {
         self.patterns
             .iter()
             .filter(move |(pattern, _)| crate::glob::matches(pattern, channel))
-            .map(|(pattern, listeners)| (pattern.as_ref(), listeners.iter().map(seat)))
+            .map(|(pattern, listeners)| {
+                let seats = listeners.iter().map(|(id, index)| seat(*id, *index));
+                (pattern.as_ref(), seats)
+            })
     }
 
     /// The names that have listeners.
@@ -179,11 +185,8 @@ impl Topics {
     }
 }
 
-fn seat((id, index): (&u64, &usize)) -> Seat {
-    Seat {
-        index: *index,
-        id: *id,
-    }
+fn seat(id: u64, index: usize) -> Seat {
+    Seat { index, id }
 }
 
 #[cfg(test)]

@@ -50,7 +50,8 @@ impl RungWaits {
     pub(crate) fn add(
         &mut self,
         seat: Seat,
-        (durability, epoch): (Durability, Epoch),
+        durability: Durability,
+        epoch: Epoch,
         deadline: Option<Instant>,
     ) {
         debug_assert!(!self.contains(seat.id), "a client that waits sends nothing");
@@ -125,9 +126,9 @@ mod tests {
     #[test]
     fn each_waits_for_its_epoch_on_its_rung() {
         let mut waits = RungWaits::default();
-        waits.add(seat(1), (Durability::Disk, Epoch(5)), None);
-        waits.add(seat(2), (Durability::Mirror, Epoch(7)), None);
-        waits.add(seat(3), (Durability::Disk, Epoch(4)), None);
+        waits.add(seat(1), Durability::Disk, Epoch(5), None);
+        waits.add(seat(2), Durability::Mirror, Epoch(7), None);
+        waits.add(seat(3), Durability::Disk, Epoch(4), None);
         let next = |waits: &mut RungWaits, disk, mirror| {
             waits
                 .next_reached(reached(disk, mirror))
@@ -148,8 +149,8 @@ mod tests {
         let mut waits = RungWaits::default();
         let now = Instant::now();
         let soon = now + Duration::from_millis(5);
-        waits.add(seat(1), (Durability::Disk, Epoch(5)), None);
-        waits.add(seat(2), (Durability::Disk, Epoch(5)), Some(soon));
+        waits.add(seat(1), Durability::Disk, Epoch(5), None);
+        waits.add(seat(2), Durability::Disk, Epoch(5), Some(soon));
         assert_eq!((waits.count(), waits.timeouts()), (2, 1));
         assert_eq!(waits.next_deadline(), Some(soon));
         assert_eq!(waits.next_late(now), None);

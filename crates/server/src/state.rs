@@ -117,6 +117,16 @@ pub(crate) struct Config {
     pub changed: BTreeSet<&'static str>,
 }
 
+impl Config {
+    /// Returns what is to be remembered of a database that was opened so.
+    fn new(database: Options) -> Config {
+        Config {
+            database,
+            changed: BTreeSet::new(),
+        }
+    }
+}
+
 /// The server.
 pub(crate) struct State {
     /// How it was started.
@@ -274,10 +284,7 @@ impl State {
             checkpoints: Checkpoints::default(),
             changes: Changes::default(),
             tls: None,
-            config: Config {
-                database,
-                changed: BTreeSet::new(),
-            },
+            config: Config::new(database),
             watches: Watches::default(),
             blocking: Blocking::default(),
             rung_waits: RungWaits::default(),

@@ -36,6 +36,14 @@ pub(crate) struct Message {
     audience: Audience,
 }
 
+/// What is sent to the listeners of a channel.
+#[derive(Clone, Copy)]
+struct Published<'a> {
+    topic: Topic,
+    channel: &'a [u8],
+    text: &'a [u8],
+}
+
 /// The client whose command runs, and what the command tells this client beside its reply: its
 /// connection is in use, so that messages to it are kept here until the reply is complete.
 #[derive(Debug)]
@@ -143,7 +151,12 @@ impl State {
     ) -> u64 {
         let audience = self.audience(topic, channel);
         let count = audience.count();
-        self.send(topic, channel, text, audience, epoch);
+        let published = Published {
+            topic,
+            channel,
+            text,
+        };
+        self.send(published, audience, epoch);
         count
     }
 
@@ -160,8 +173,12 @@ impl State {
     /// Sends the messages of a MULTI block that has committed.
     pub(crate) fn send_held_back(&mut self, messages: Vec<Message>, epoch: Epoch) {
         for message in messages {
-            let (channel, text) = (&message.channel, &message.text);
-            self.send(message.topic, channel, text, message.audience, epoch);
+            let published = Published {
+                topic: message.topic,
+                channel: &message.channel,
+                text: &message.text,
+            };
+            self.send(published, message.audience, epoch);
         }
     }
 
@@ -180,14 +197,12 @@ impl State {
         }
     }
 
-    fn send(
-        &mut self,
-        topic: Topic,
-        channel: &[u8],
-        text: &[u8],
-        audience: Audience,
-        epoch: Epoch,
-    ) {
+    fn send(&mut self, published: Published<'_>, audience: Audience, epoch: Epoch) {
+        let Published {
+            topic,
+            channel,
+            text,
+        } = published;
         let word: &[u8] = match topic {
             Topic::Shard => b"smessage",
             Topic::Channel | Topic::Pattern => b"message",

@@ -14,7 +14,7 @@ use perdura_base::num::to_usize;
 use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_heap::{Displaced, Elements, End, Home, Kind, RowRef, Shape, scan_places};
 
-use crate::tx::{FEW, Tx, is_alive};
+use crate::tx::{Content, FEW, Tx, is_alive};
 
 /// How many elements are copied, or items pushed, between two requests for room in the log.
 const COPY_STEP: usize = 256;
@@ -88,7 +88,7 @@ impl Tx<'_> {
             && table != to_table
         {
             let new = self.create(to_table, to, shape, expiry)?;
-            self.copy_elements((table, home), (to_table, new))?;
+            self.copy_elements(table, home, to_table, new)?;
             return self.delete(table, from);
         }
         let mut value = Vec::new();
@@ -97,7 +97,11 @@ impl Tx<'_> {
         self.place(to)?;
         let (at, hash) = self.place(from)?;
         self.change(at, 0, |part, undo| Ok(part.unlink(undo, table, from, hash)))?;
-        self.put_kind(to_table, to, (kind, &value), expiry)?;
+        let new = Content {
+            kind,
+            value: &value,
+        };
+        self.put_content(to_table, to, new, expiry)?;
         Ok(true)
     }
 
@@ -107,8 +111,10 @@ impl Tx<'_> {
     /// As [`put`](Self::put).
     pub fn copy_elements(
         &mut self,
-        (table, home): (TableId, Home),
-        (to_table, to): (TableId, Home),
+        table: TableId,
+        home: Home,
+        to_table: TableId,
+        to: Home,
     ) -> Result<()> {
         let _verb = self.verb();
         let source = self.elements(table, home)?;

@@ -1,12 +1,10 @@
 //! Runs transactions: latches, undo, group, append, release.
 
 use std::any::Any;
-use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, Error, PartitionSet, Result, StreamId};
 use perdura_heap::{GroupBuilder, Heap, MemoryUse, Undo};
 use perdura_wal::{FrameKind, Wal};
@@ -19,8 +17,11 @@ use crate::tx::{ACCOUNT_STEP_BYTES, Guards, Tx};
 use crate::typed::{Typed, ValueForm};
 use crate::verb::Marks;
 
+mod scratch;
 #[cfg(feature = "flaws")]
 mod seeded;
+
+use scratch::{Running, Scratch};
 
 /// Tells when the reply to a transaction may leave: once the durable epoch has reached `epoch`, or at
 /// once if that is 0.
@@ -58,100 +59,9 @@ pub struct Executor {
     options: ExecutorOptions,
 }
 
-/// The largest buffers that a thread keeps between its transactions, bytes.
-const SCRATCH_BYTES_MAX: u64 = 1 << 20;
-
 /// A transaction that has missed latches in this many runs gets all of them, so that a transaction
 /// that walks from key to key ends.
 const RUNS_MAX: usize = 16;
-
-/// The buffers that a thread keeps between its transactions.
-struct Scratch {
-    undo: Undo,
-    group: GroupBuilder,
-    typed: Typed,
-    /// The payload of an ordered frame.
-    frame: Vec<u8>,
-}
-
-impl Default for Scratch {
-    fn default() -> Self {
-        Scratch {
-            undo: Undo::new(),
-            group: GroupBuilder::new(),
-            typed: Typed::new(),
-            frame: Vec::new(),
-        }
-    }
-}
-
-impl Scratch {
-    fn is_small(&self) -> bool {
-        let typed = to_u64(self.typed.bytes_held() + self.frame.capacity());
-        let each = [self.undo.bytes(), self.group.bytes(), typed];
-        each.into_iter().all(|bytes| bytes <= SCRATCH_BYTES_MAX)
-    }
-}
-
-/// What a thread knows of its transactions.
-struct PerThread {
-    /// The addresses of the heaps whose transactions run, innermost last.
-    running: Vec<usize>,
-    /// The buffers that none of them uses.
-    scratch: Option<Box<Scratch>>,
-}
-
-std::thread_local! {
-    static PER_THREAD: RefCell<PerThread> = const {
-        RefCell::new(PerThread {
-            running: Vec::new(),
-            scratch: None,
-        })
-    };
-}
-
-/// Marks this thread as running a transaction while it is alive.
-struct Running {
-    heap: usize,
-    scratch: Option<Box<Scratch>>,
-}
-
-impl Running {
-    /// # Errors
-    /// [`Error::Usage`] within a transaction on the same heap, even if transactions on other heaps
-    /// are in between: it would wait for its own latches.
-    fn begin(heap: &Heap) -> Result<Running> {
-        let id = std::ptr::from_ref(heap).addr();
-        PER_THREAD.with_borrow_mut(|thread| {
-            if thread.running.contains(&id) {
-                let why = "a transaction was begun inside a transaction of the same database and \
-                           thread; use the one that is running";
-                return Err(Error::Usage(why.into()));
-            }
-            thread.running.push(id);
-            Ok(Running {
-                heap: id,
-                scratch: thread.scratch.take(),
-            })
-        })
-    }
-
-    fn scratch(&mut self) -> &mut Scratch {
-        self.scratch.get_or_insert_default()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let scratch = self.scratch.take().filter(|scratch| scratch.is_small());
-        PER_THREAD.with_borrow_mut(|thread| {
-            // Closures nest, and so do their transactions.
-            let ended = thread.running.pop();
-            debug_assert_eq!(ended, Some(self.heap), "the innermost ends first");
-            thread.scratch = scratch;
-        });
-    }
-}
 
 const REFUSED: &str = "a write of this transaction was refused, so none of it was made";
 const ENGINE_PANICKED: &str = "the engine panicked in a transaction";
@@ -189,6 +99,68 @@ enum Outcome<R, E> {
     /// A command used a page-addressed table.
     NoCommand,
     Panicked(Box<dyn Any + Send>),
+}
+
+/// The partitions of an attempt.
+#[derive(Clone, Copy)]
+struct Declared<'a> {
+    /// Those whose latches it takes.
+    latched: &'a PartitionSet,
+    /// Those whose changes are logged.
+    logged: &'a PartitionSet,
+}
+
+/// What a transaction holds while it runs.
+struct Held<'a> {
+    guards: Guards<'a>,
+    undo: &'a mut Undo,
+    typed: &'a mut Typed,
+}
+
+/// What an attempt has changed, and where that is to be logged.
+struct Attempt<'a> {
+    undo: &'a mut Undo,
+    group: &'a mut GroupBuilder,
+    typed: &'a mut Typed,
+    /// The payload of an ordered frame.
+    frame: &'a mut Vec<u8>,
+    /// The partitions whose changes are logged.
+    logged: &'a PartitionSet,
+    stream: StreamId,
+    manner: &'a Manner<'a>,
+}
+
+impl Attempt<'_> {
+    /// Encodes the changes of its pages.
+    fn encode_group(&mut self, guards: &mut Guards<'_>) {
+        self.group.clear();
+        if !self.undo.is_empty() {
+            let logged = guards
+                .iter_mut()
+                .filter(|(id, _)| self.logged.contains(*id));
+            for (_, part) in logged {
+                part.encode(self.undo, self.group);
+            }
+        }
+    }
+
+    /// Asserts what an append of its group rests on.
+    fn check_group(&self, guards: &Guards<'_>, partitions: &PartitionSet, ckpt_epoch: CkptEpoch) {
+        let is_latched = |id| guards.iter().any(|(latched, _)| *latched == id);
+        debug_assert!(
+            partitions.iter().all(is_latched),
+            "I1: the latches of all that is appended are held"
+        );
+        let undoes = |id| self.undo.partitions().contains(id);
+        debug_assert!(
+            partitions.iter().all(undoes),
+            "what is logged can be taken back"
+        );
+        debug_assert!(
+            self.group.tag_max() <= ckpt_epoch,
+            "I1: a page's tag is of a sweep that has begun"
+        );
+    }
 }
 
 impl Executor {
@@ -250,7 +222,11 @@ impl Executor {
                 &parts
             };
             runs += 1;
-            match self.attempt(scratch, (&parts, logged), &manner, &mut f) {
+            let declared = Declared {
+                latched: &parts,
+                logged,
+            };
+            match self.attempt(scratch, declared, &manner, &mut f) {
                 Outcome::Committed(value, ticket) => return Ok((value, ticket)),
                 Outcome::Missed(missing) => {
                     let is_new = missing.iter().all(|id| !parts.contains(id));
@@ -275,10 +251,11 @@ impl Executor {
         }
     }
 
+    /// Runs `f` once, and commits what it has changed, or undoes it.
     fn attempt<R, E: From<Error>>(
         &self,
         scratch: &mut Scratch,
-        (parts, logged): (&PartitionSet, &PartitionSet),
+        declared: Declared<'_>,
         manner: &Manner<'_>,
         f: &mut impl FnMut(&mut Tx<'_>) -> Result<R, E>,
     ) -> Outcome<R, E> {
@@ -294,7 +271,13 @@ impl Executor {
         typed.wants_effects &= !self.sink.is_unlogged();
         let marks = Marks::default();
         let now_ms = manner.now_ms;
-        let mut tx = self.begin((self.latch(parts, now_ms), undo, typed), &marks, now_ms);
+        let guards = self.latch(declared.latched, now_ms);
+        let held = Held {
+            guards,
+            undo,
+            typed,
+        };
+        let mut tx = self.begin(held, &marks, now_ms);
         let (stream, memory) = (tx.stream, tx.memory);
         // A panic must not release the latches while pages hold half a transaction.
         let result = catch_unwind(AssertUnwindSafe(|| {
@@ -323,31 +306,47 @@ impl Executor {
             self.undo(guards, undo);
             return Outcome::NoCommand;
         }
+        let attempt = Attempt {
+            undo,
+            group,
+            typed,
+            frame,
+            logged: declared.logged,
+            stream,
+            manner,
+        };
+        self.end(result, guards, attempt, &marks)
+    }
+
+    /// Commits an attempt that has what it needs, or undoes it if it failed.
+    fn end<R, E: From<Error>>(
+        &self,
+        result: std::thread::Result<Result<R, E>>,
+        guards: Guards<'_>,
+        attempt: Attempt<'_>,
+        marks: &Marks,
+    ) -> Outcome<R, E> {
         match result {
             // The log may have refused a verb halfway, even if the closure dropped that error.
             Ok(Ok(_)) if marks.met_full_log() => {
-                self.undo(guards, undo);
+                self.undo(guards, attempt.undo);
                 Outcome::Failed(Error::LogFull(REFUSED.into()).into())
             }
             Ok(Ok(value)) => {
-                let ticket = self.commit(
-                    guards,
-                    (logged, stream),
-                    (undo, group),
-                    (typed, frame, manner),
-                );
+                let ticket = self.commit(guards, attempt);
                 Outcome::Committed(value, ticket)
             }
             Ok(Err(error)) => {
-                self.undo(guards, undo);
+                self.undo(guards, attempt.undo);
                 Outcome::Failed(error)
             }
             Err(panic) => {
+                let by_engine = marks.panic_is_the_engines();
                 if by_engine {
                     self.sink.fail(ENGINE_PANICKED);
                 }
                 if !armed(Flaw::PanicNotUndone) {
-                    self.undo(guards, undo);
+                    self.undo(guards, attempt.undo);
                 }
                 if by_engine && self.sink.is_replay() {
                     // No procedure is to blame, and no log is there to be stopped.
@@ -379,12 +378,12 @@ impl Executor {
     }
 
     /// Begins a transaction, which has done nothing yet.
-    fn begin<'a>(
-        &'a self,
-        (guards, undo, typed): (Guards<'a>, &'a mut Undo, &'a mut Typed),
-        marks: &'a Marks,
-        now_ms: u64,
-    ) -> Tx<'a> {
+    fn begin<'a>(&'a self, held: Held<'a>, marks: &'a Marks, now_ms: u64) -> Tx<'a> {
+        let Held {
+            guards,
+            undo,
+            typed,
+        } = held;
         let memory = self.heap.memory().as_ref();
         let limited = !self.sink.is_replay() || armed(Flaw::MemoryLimitInReplay);
         let out_of_memory =
@@ -425,65 +424,51 @@ impl Executor {
     }
 
     /// Encodes and appends what the log says of a transaction, then releases the latches.
-    fn commit(
-        &self,
-        mut guards: Guards<'_>,
-        (logged, stream): (&PartitionSet, StreamId),
-        (undo, group): (&Undo, &mut GroupBuilder),
-        (typed, frame, manner): (&mut Typed, &mut Vec<u8>, &Manner<'_>),
-    ) -> Ticket {
+    fn commit(&self, mut guards: Guards<'_>, mut attempt: Attempt<'_>) -> Ticket {
         // Declared after the guards, so that a panic stops the log before it releases the latches.
         let fuse = Fuse::new(&self.sink);
-        group.clear();
-        if !undo.is_empty() {
-            for (_, part) in guards.iter_mut().filter(|(id, _)| logged.contains(*id)) {
-                part.encode(undo, group);
-            }
-        }
-        let wrote_rows = !typed.homes.is_empty();
-        if let Says::Replayed { places, .. } = manner.says {
-            debug_assert!(group.is_empty(), "a replay changes key-addressed tables");
+        attempt.encode_group(&mut guards);
+        let Attempt {
+            stream,
+            manner: Manner { now_ms, says },
+            ..
+        } = attempt;
+        let wrote_rows = !attempt.typed.homes.is_empty();
+        if let Says::Replayed { places, .. } = says {
+            debug_assert!(
+                attempt.group.is_empty(),
+                "a replay changes key-addressed tables"
+            );
             ordered::restore_places(&mut guards, places);
         }
         let Some(wal) = self.sink.wal_of_commits() else {
             if wrote_rows && !self.sink.is_replay() {
-                ordered::take_places(&mut guards, typed, &manner.says);
+                ordered::take_places(&mut guards, attempt.typed, says);
             }
             fuse.done();
             return Ticket::default();
         };
-        if group.is_empty() && !wrote_rows {
+        if attempt.group.is_empty() && !wrote_rows {
             let ticket = self.ticket_of_reads(&guards);
             fuse.done();
             return ticket;
         }
-        let mut partitions = group.partitions();
-        let is_latched = |id| guards.iter().any(|(latched, _)| *latched == id);
-        debug_assert!(
-            partitions.iter().all(is_latched),
-            "I1: the latches of all that is appended are held"
-        );
-        debug_assert!(
-            partitions.iter().all(|id| undo.partitions().contains(id)),
-            "what is logged can be taken back"
-        );
-        let tag = group.tag_max();
-        debug_assert!(
-            tag <= self.heap.ckpt_epoch(),
-            "I1: a page's tag is of a sweep that has begun"
-        );
+        let mut partitions = attempt.group.partitions();
+        attempt.check_group(&guards, &partitions, self.heap.ckpt_epoch());
         #[cfg(feature = "flaws")]
         if armed(Flaw::LateAppend) && !wrote_rows {
             fuse.done();
-            return seeded::late_append(guards, group, |payload: &[u8]| {
+            let tag = attempt.group.tag_max();
+            return seeded::late_append(guards, attempt.group, |payload: &[u8]| {
                 wal.append(stream, FrameKind::Group, payload, &partitions, tag)
                     .epoch
             });
         }
         let rows = wrote_rows.then(|| {
-            let places = ordered::take_places(&mut guards, typed, &manner.says);
+            let places = ordered::take_places(&mut guards, attempt.typed, says);
+            let frame = attempt.frame;
             frame.clear();
-            let kind = ordered::encode(&places, typed, (&manner.says, manner.now_ms), frame);
+            let kind = ordered::encode(&places, attempt.typed, says, *now_ms, frame);
             if let Some(max) = self.options.effects_bytes_max
                 && kind == FrameKind::Effects
             {
@@ -492,7 +477,7 @@ impl Executor {
             partitions.union(&ordered::partitions(&places));
             (kind, frame.as_slice())
         });
-        let epoch = append(wal, (stream, &partitions, tag), group, rows);
+        let epoch = append(wal, stream, &partitions, attempt.group, rows);
         debug_assert!(
             self.ticket_of_reads(&guards).epoch <= epoch,
             "I2: read under the latches, a commit's epoch is no smaller than what it rests on"
@@ -522,10 +507,12 @@ impl Executor {
 /// Appends a transaction's group and its ordered frame, in one epoch. Returns the epoch.
 fn append(
     wal: &Wal,
-    (stream, partitions, tag): (StreamId, &PartitionSet, CkptEpoch),
+    stream: StreamId,
+    partitions: &PartitionSet,
     group: &mut GroupBuilder,
     rows: Option<(FrameKind, &[u8])>,
 ) -> Epoch {
+    let tag = group.tag_max();
     let is_large = group.is_large();
     let parts: SmallVec<[&[u8]; 1]> = match (group.is_empty(), is_large) {
         (true, _) => SmallVec::new(),

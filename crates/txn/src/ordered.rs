@@ -139,7 +139,8 @@ pub(crate) fn partitions(places: &Places) -> PartitionSet {
 pub(crate) fn encode(
     places: &Places,
     typed: &mut Typed,
-    (says, now_ms): (&Says<'_>, u64),
+    says: &Says<'_>,
+    now_ms: u64,
     out: &mut Vec<u8>,
 ) -> FrameKind {
     debug_assert!(!places.is_empty(), "a frame has a partition");

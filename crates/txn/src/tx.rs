@@ -26,6 +26,12 @@ pub(crate) type Guards<'a> = SmallVec<[(PartitionId, PartitionGuard<'a>); 4]>;
 /// The memory of a transaction goes onto the account in steps of this many bytes of its group.
 pub(crate) const ACCOUNT_STEP_BYTES: usize = 1 << 20;
 
+/// What a key is to hold.
+pub(crate) struct Content<'a> {
+    pub kind: Kind,
+    pub value: &'a [u8],
+}
+
 /// A running transaction: its view of the database, and the verbs that change it.
 pub struct Tx<'a> {
     pub(crate) heap: &'a Arc<Heap>,
@@ -337,7 +343,8 @@ impl<'a> Tx<'a> {
         expiry_ms: Option<u64>,
     ) -> Result<()> {
         let _verb = self.verb();
-        self.put_kind(table, key, (Kind::String, value), expiry_ms)
+        let kind = Kind::String;
+        self.put_content(table, key, Content { kind, value }, expiry_ms)
     }
 
     /// Inserts or overwrites a key with a small, packed collection. At the memory limit the
@@ -354,28 +361,33 @@ impl<'a> Tx<'a> {
         expiry_ms: Option<u64>,
     ) -> Result<()> {
         let _verb = self.verb();
-        let new = (Kind::Small(shape), packed);
+        let new = Content {
+            kind: Kind::Small(shape),
+            value: packed,
+        };
         let shrinks = self.out_of_memory.is_some()
             && self.get(table, key)?.is_some_and(|old| {
-                let same = old.kind() == new.0 && old.expiry_ms() == expiry_ms;
+                let same = old.kind() == new.kind && old.expiry_ms() == expiry_ms;
                 same && old.value_len() >= packed.len()
             });
         if !shrinks {
-            return self.put_kind(table, key, new, expiry_ms);
+            return self.put_content(table, key, new, expiry_ms);
         }
         let refused = self.out_of_memory.take();
-        let done = self.put_kind(table, key, new, expiry_ms);
+        let done = self.put_content(table, key, new, expiry_ms);
         self.out_of_memory = refused;
         done
     }
 
-    pub(crate) fn put_kind(
+    /// Inserts or overwrites a key with a value of some kind.
+    pub(crate) fn put_content(
         &mut self,
         table: TableId,
         key: &[u8],
-        (kind, value): (Kind, &[u8]),
+        content: Content<'_>,
         expiry_ms: Option<u64>,
     ) -> Result<()> {
+        let Content { kind, value } = content;
         self.check_write(key, value.len())?;
         let (at, hash) = self.place(key)?;
         let admitted = key.len() + value.len() + Self::ROW_BYTES;

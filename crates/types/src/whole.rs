@@ -129,6 +129,6 @@ pub fn copy(
         }
     };
     let copied = tx.create(to_table, to, shape, expiry)?;
-    tx.copy_elements((from_table, home), (to_table, copied))?;
+    tx.copy_elements(from_table, home, to_table, copied)?;
     Ok(true)
 }

@@ -30,10 +30,24 @@ pub fn source<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<S
     read(tx, table, key, Shape::Zset)
 }
 
-/// The order of members. Scores are no NaN.
-fn order(a: (f64, &[u8]), b: (f64, &[u8])) -> Ordering {
-    let scores = a.0.partial_cmp(&b.0).unwrap_or(Ordering::Equal);
-    scores.then_with(|| a.1.cmp(b.1))
+/// A member's place in the order of its set. Its score is no NaN.
+struct Ordered<'a> {
+    score: f64,
+    member: &'a [u8],
+}
+
+impl<'a> Ordered<'a> {
+    /// Returns the place of a member with this score.
+    fn new(score: f64, member: &'a [u8]) -> Ordered<'a> {
+        Ordered { score, member }
+    }
+
+    /// Compares two places: by score, and then by the member's bytes.
+    fn compare(&self, other: &Ordered<'_>) -> Ordering {
+        let scores = self.score.partial_cmp(&other.score);
+        let scores = scores.unwrap_or(Ordering::Equal);
+        scores.then_with(|| self.member.cmp(other.member))
+    }
 }
 
 /// How many members are before a member that is there, and its score.

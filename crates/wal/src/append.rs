@@ -67,19 +67,7 @@ impl Wal {
         partitions: &PartitionSet,
         ckpt_epoch: CkptEpoch,
     ) -> Appended {
-        self.append_parts(stream, kind, &[payload], partitions, ckpt_epoch)
-    }
-
-    /// As [`append`](Self::append), for a payload in parts.
-    pub fn append_parts(
-        &self,
-        stream: StreamId,
-        kind: FrameKind,
-        payload: &[&[u8]],
-        partitions: &PartitionSet,
-        ckpt_epoch: CkptEpoch,
-    ) -> Appended {
-        self.append_together(stream, [(kind, payload)], partitions, ckpt_epoch)
+        self.append_together(stream, [(kind, &[payload][..])], partitions, ckpt_epoch)
     }
 
     /// Appends the frames of one transaction, each with its payload in parts, one behind the other and in one
@@ -92,7 +80,11 @@ impl Wal {
         ckpt_epoch: CkptEpoch,
     ) -> Appended {
         const { assert!(N > 0, "a transaction appends a frame") };
-        self.append_at(stream, (partitions, ckpt_epoch), |inner, epoch, meta| {
+        let meta = FrameMeta {
+            partitions,
+            ckpt_epoch,
+        };
+        self.append_at(stream, meta, |inner, epoch, meta| {
             let mut first = None;
             for (kind, payload) in frames {
                 let pos = inner.append(epoch, kind, payload, meta);
@@ -109,13 +101,9 @@ impl Wal {
     pub(crate) fn append_at(
         &self,
         stream: StreamId,
-        (partitions, ckpt_epoch): (&PartitionSet, CkptEpoch),
+        meta: FrameMeta<'_>,
         append: impl FnOnce(&mut StreamInner, Epoch, FrameMeta<'_>) -> Pos,
     ) -> Appended {
-        let meta = FrameMeta {
-            partitions,
-            ckpt_epoch,
-        };
         let s = &self.streams[usize::from(stream.0)];
         let mut inner = s.inner.lock();
         // Read under the stream's lock: once an epoch's closing has passed this stream, no frame

@@ -286,19 +286,10 @@ fn parse(bytes: &[u8]) -> Option<Parsed> {
     let mut reserved = gap.iter().chain(room);
     let understood = flags & !FLAGS == 0 && reserved.all(|byte| *byte == 0);
     let holds = Holds::from_flags(flags)?;
-    let well_formed = (1..=STREAMS_MAX).contains(&streams)
-        && stream.0 < streams
-        && first_frame <= body_len
-        && u64::from(block_len) == self::block_len(to_usize(u64::from(body_len)))
-        && to_usize(u64::from(block_len)) <= BLOCK_BYTES_MAX
-        && (last || (eosl == Gsn(0) && ends.iter().all(|byte| *byte == 0)))
-        && eosl <= gsn;
-    let ends = if last {
-        let mut r = Reader::new(ends);
-        let ends = (0..streams).map(|_| r.u64().map(Pos));
-        Some(ends.collect::<Option<Vec<Pos>>>()?)
-    } else {
-        None
+    let ends = match last {
+        true => Some(ends_of(ends, streams)?),
+        false if ends.iter().any(|byte| *byte != 0) => return None,
+        false => None,
     };
     let header = BlockHeader {
         stream,
@@ -320,11 +311,29 @@ fn parse(bytes: &[u8]) -> Option<Parsed> {
         acked,
         eosl,
     };
-    well_formed.then_some(Parsed {
+    is_well_formed(&header, block_len).then_some(Parsed {
         header,
         body_crc,
         understood,
     })
+}
+
+/// Returns the end of each stream's part, if there are so many.
+fn ends_of(bytes: &[u8], streams: u8) -> Option<Vec<Pos>> {
+    let mut r = Reader::new(bytes);
+    let ends = (0..streams).map(|_| r.u64().map(Pos));
+    ends.collect()
+}
+
+/// Returns whether the fields of a header agree with each other, and with the length of its block.
+fn is_well_formed(header: &BlockHeader, block_len: u32) -> bool {
+    (1..=STREAMS_MAX).contains(&header.streams)
+        && header.stream.0 < header.streams
+        && header.first_frame <= header.body_len
+        && u64::from(block_len) == header.block_len()
+        && to_usize(u64::from(block_len)) <= BLOCK_BYTES_MAX
+        && (header.ends.is_some() || header.eosl == Gsn(0))
+        && header.eosl <= header.gsn
 }
 
 /// Whether the bytes after the header, padding included, are the ones that were sealed.

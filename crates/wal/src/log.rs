@@ -103,6 +103,33 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    /// Returns a stream that begins at `from` and holds nothing there yet.
+    fn new(
+        from: Pos,
+        inner: StreamInner,
+        flush: FlushState,
+        queue: Box<dyn DurableQueue>,
+        shelf: SegmentShelf,
+    ) -> Stream {
+        let room_end = shelf.next_span().start.0;
+        Stream {
+            inner: Mutex::new(inner),
+            flush: Mutex::new(flush),
+            queue,
+            collecting: Mutex::new(()),
+            placing: Mutex::new(None),
+            in_flight: AtomicU64::new(0),
+            shelf: Mutex::new(shelf),
+            reached: PerRung::new(|_| AtomicU64::new(from.0)),
+            filled_end: AtomicU64::new(from.0),
+            sealed_end: AtomicU64::new(from.0),
+            room_end: AtomicU64::new(room_end),
+            wanted_end: AtomicU64::new(0),
+            unextended_at: AtomicU64::new(NOWHERE),
+            preparing: Mutex::new(()),
+        }
+    }
+
     /// Publishes how far blocks are filled. The caller holds the lock of `inner`.
     pub fn note_filled(&self, inner: &StreamInner) {
         if let Some(end) = inner.filled_end() {
@@ -207,6 +234,36 @@ pub struct Wal {
     pub(crate) follows_disk: AtomicU64,
 }
 
+/// Opens the segments of each stream, which begins there anew.
+fn open_streams(
+    disks: &[Arc<dyn Disk>],
+    options: &WalOptions,
+    start: &WalStart,
+    tail_bytes_max: u64,
+    is_live: impl Fn(&SegmentId) -> bool,
+) -> Result<Vec<CachePadded<Stream>>> {
+    let sizes = options.segments;
+    let mut streams = Vec::new();
+    for (number, (disk, from)) in (0u8..).zip(disks.iter().zip(&start.start)) {
+        let stream = StreamId(number);
+        let owner = StreamLife {
+            stream,
+            uuid: start.uuid,
+            sizes,
+            incarnation: start.incarnation,
+            life: *from,
+            has_deposed: options.mirror.is_some(),
+        };
+        let inner = StreamInner::new(*from, sizes, options.block_bytes_max);
+        let flush = FlushState::new(*from, tail_bytes_max);
+        let shelf = SegmentShelf::open(Arc::clone(disk), owner, &is_live)?;
+        let queue = disk.durable_queue()?;
+        let stream = Stream::new(*from, inner, flush, queue, shelf);
+        streams.push(CachePadded::new(stream));
+    }
+    Ok(streams)
+}
+
 impl Wal {
     /// Opens the log for a new incarnation. `disks[s]` holds stream s. Segments for which
     /// `is_live` is false are recycled, or removed under a mirror: restart has just made them void in the anchor.
@@ -217,7 +274,6 @@ impl Wal {
         start: WalStart,
         is_live: impl Fn(&SegmentId) -> bool,
     ) -> Result<Wal> {
-        let sizes = options.segments;
         assert!(
             start.durable < start.epoch,
             "epoch {} is durable before it begins",
@@ -232,36 +288,7 @@ impl Wal {
             to_u64(options.block_bytes_max) <= tail_bytes_max,
             "a tail of {tail_bytes_max} bytes holds no block"
         );
-        let mut streams = Vec::new();
-        for (number, (disk, from)) in (0u8..).zip(disks.iter().zip(&start.start)) {
-            let stream = StreamId(number);
-            let owner = StreamLife {
-                stream,
-                uuid: start.uuid,
-                sizes,
-                incarnation: start.incarnation,
-                life: *from,
-                has_deposed: options.mirror.is_some(),
-            };
-            let shelf = SegmentShelf::open(Arc::clone(disk), owner, &is_live)?;
-            let room_end = shelf.next_span().start.0;
-            streams.push(CachePadded::new(Stream {
-                inner: Mutex::new(StreamInner::new(*from, sizes, options.block_bytes_max)),
-                flush: Mutex::new(FlushState::new(*from, tail_bytes_max)),
-                queue: disk.durable_queue()?,
-                collecting: Mutex::new(()),
-                placing: Mutex::new(None),
-                in_flight: AtomicU64::new(0),
-                shelf: Mutex::new(shelf),
-                reached: PerRung::new(|_| AtomicU64::new(from.0)),
-                filled_end: AtomicU64::new(from.0),
-                sealed_end: AtomicU64::new(from.0),
-                room_end: AtomicU64::new(room_end),
-                wanted_end: AtomicU64::new(0),
-                unextended_at: AtomicU64::new(NOWHERE),
-                preparing: Mutex::new(()),
-            }));
-        }
+        let streams = open_streams(disks, &options, &start, tail_bytes_max, is_live)?;
         let passed = Vouched {
             epoch: start.durable,
             wall_us: start.wall_us,

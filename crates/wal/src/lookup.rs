@@ -12,7 +12,8 @@ impl BlockHeader {
     pub(crate) fn is_of(
         &self,
         uuid: &Uuid,
-        (stream, incarnation): (StreamId, Incarnation),
+        stream: StreamId,
+        incarnation: Incarnation,
         pos: Pos,
     ) -> bool {
         (self.database, self.stream, self.incarnation, self.pos)
@@ -42,10 +43,10 @@ pub(crate) fn block_at(
     }
     let mut whole = vec![0; HEADER_BYTES];
     read_exact_at(file, offset, &mut whole)?;
-    let life = (id.stream, id.incarnation);
+    let is_it = |header: &BlockHeader| header.is_of(uuid, id.stream, id.incarnation, pos);
     let Some((header, _)) = block::decode_header(&whole) else {
         let newer = block::decode_newer(&whole);
-        return match newer.is_some_and(|header| header.is_of(uuid, life, pos)) {
+        return match newer.is_some_and(|header| is_it(&header)) {
             true => Err(newer_block(id.path(), offset)),
             false => Ok(None),
         };
@@ -55,7 +56,7 @@ pub(crate) fn block_at(
         len <= to_u64(block::BLOCK_BYTES_MAX),
         "a header is well formed"
     );
-    if !header.is_of(uuid, life, pos) || len > rest {
+    if !is_it(&header) || len > rest {
         return Ok(None);
     }
     whole.resize(to_usize(len), 0);

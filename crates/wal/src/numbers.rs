@@ -18,6 +18,7 @@ use crate::append::Appended;
 use crate::frame::FrameKind;
 use crate::log::Wal;
 use crate::rung::Rung;
+use crate::stream::FrameMeta;
 use crate::sync::Ordering;
 
 impl Wal {
@@ -36,7 +37,11 @@ impl Wal {
         assert!(count > 0, "a numbered frame has operations");
         let mut first = Gsn(0);
         let early = armed(Flaw::NumberBeforeEpoch).then(|| self.take_numbers(count));
-        let appended = self.append_at(stream, (partitions, ckpt_epoch), |inner, epoch, meta| {
+        let meta = FrameMeta {
+            partitions,
+            ckpt_epoch,
+        };
+        let appended = self.append_at(stream, meta, |inner, epoch, meta| {
             // Before the numbers: who reads one of them and then finds no newer epoch noted knows its epoch.
             self.note_epoch(epoch);
             first = early.unwrap_or_else(|| self.take_numbers(count));

@@ -31,6 +31,16 @@ pub(crate) struct Placement {
     pub incarnation: Incarnation,
 }
 
+/// A segment that is to be the next one of its stream.
+#[derive(Clone, Copy)]
+pub(crate) struct Chained<'a> {
+    pub next: &'a Segment,
+    /// Whether it says already that another one follows.
+    pub followed: bool,
+    /// The segment before it, which is to say so too.
+    pub before: Option<&'a Segment>,
+}
+
 impl Placement {
     /// What the name of a segment says.
     pub fn id(&self, span: Span) -> SegmentId {
@@ -42,15 +52,18 @@ impl Placement {
     }
 
     /// Makes a file that has a segment's name the stream's next segment: its header, then its name for good, then
-    /// the mark in the segment before it. `followed`: it says already that another one follows. Each step is durable
-    /// before the next one, and all may be repeated. `write` writes a header durably, or with a seeded bug not so.
+    /// the mark in the segment before it. Each step is durable before the next one, and all may be repeated. `write` writes a header durably, or with a seeded bug not so.
     pub fn settle<E: From<Error>>(
         &self,
         disk: &dyn Disk,
-        (next, followed): (&Segment, bool),
-        before: Option<&Segment>,
+        chained: Chained<'_>,
         write: impl Fn(&dyn File, &[u8], Flaw) -> Result<(), E>,
     ) -> Result<(), E> {
+        let Chained {
+            next,
+            followed,
+            before,
+        } = chained;
         let header = |span: Span, followed| {
             let id = self.id(span);
             AlignedBuf::copy_of(&encode_header(id, &self.uuid, span.bytes, followed))
@@ -185,12 +198,14 @@ impl Wal {
         };
         let next = half.insert(next);
         let before = s.flush.lock().segment.clone();
-        placement.settle(
-            disk.as_ref(),
-            (next, false),
-            before.as_ref(),
-            |file, header, lost| self.write_header(stream, file, header, lost),
-        )?;
+        let chained = Chained {
+            next,
+            followed: false,
+            before: before.as_ref(),
+        };
+        placement.settle(disk.as_ref(), chained, |file, header, lost| {
+            self.write_header(stream, file, header, lost)
+        })?;
         half.take()
             .ok_or_else(|| Failure::Final(Error::Stopped("a segment was placed twice".into())))
     }

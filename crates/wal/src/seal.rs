@@ -88,7 +88,7 @@ impl Wal {
             Some(_) => self.durable(Rung::Mirror),
             None => Epoch(0),
         };
-        let header = self.header_of(stream, &filled, (names, acked));
+        let header = self.header_of(stream, &filled, names, acked);
         let (pos, len) = (filled.pos, to_usize(filled.block_len()));
         let mut buf = filled.buf;
         block::seal(&header, &mut buf[..len]);
@@ -107,7 +107,8 @@ impl Wal {
         &self,
         stream: StreamId,
         block: &FilledBlock,
-        (durable, acked): (Epoch, Epoch),
+        durable: Epoch,
+        acked: Epoch,
     ) -> BlockHeader {
         assert!(
             durable.max(acked) < block.epoch,

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use perdura_archive::report::newest_report;
 use perdura_archive::retention::shown::{Range, ranges};
-use perdura_archive::{BackupId, ReportKind, Role, Store, Writer, list_archives};
+use perdura_archive::{BackupId, Manifest, ReportKind, Role, Store, Writer, list_archives};
 use perdura_base::Uuid;
 use perdura_device::{Clock, Disk, FileDisk, SystemClock};
 use perdura_page::RegionDigest;
@@ -221,16 +221,26 @@ impl Moments {
 fn status(args: &Status) -> Result<()> {
     let store = args.which.open()?;
     let manifest = store.manifest();
+    let held = held_in(&store, &manifest)?;
+    if args.json {
+        return output::json(&held);
+    }
+    let text = status_text(&held, manifest.has_all());
+    output::text(&output::shown(&text))
+}
+
+/// Returns what an archive holds by a manifest.
+fn held_in(store: &Store, manifest: &Manifest) -> Result<Held> {
     let bytes = |runs: bool| -> u64 {
         let objects = manifest.objects.iter();
         let some = objects.filter(|object| object.id.run().is_some() == runs);
         some.map(|object| object.bytes).sum()
     };
-    let ranges = ranges(&store).unwrap_or_else(|error| {
+    let ranges = ranges(store).unwrap_or_else(|error| {
         output::warning(&format!("the moments are not known: {error}"));
         Vec::new()
     });
-    let held = Held {
+    Ok(Held {
         uuid: store.uuid().to_string(),
         manifest: manifest.number,
         parent: manifest.parent.as_ref().map(ShownParent::of),
@@ -238,16 +248,17 @@ fn status(args: &Status) -> Result<()> {
         to_epoch: manifest.held().0.0,
         runs: manifest.runs().count(),
         run_bytes: bytes(true),
-        unnamed_runs: store.unnamed_runs(&manifest)?.len(),
+        unnamed_runs: store.unnamed_runs(manifest)?.len(),
         backups: manifest.backups().map(|id| id.name()).collect(),
         backup_bytes: bytes(false),
         moments: ranges.iter().map(Moments::of).collect(),
-        proof: reported(&store, ReportKind::Proof)?,
-        drill: reported(&store, ReportKind::Drill)?,
-    };
-    if args.json {
-        return output::json(&held);
-    }
+        proof: reported(store, ReportKind::Proof)?,
+        drill: reported(store, ReportKind::Drill)?,
+    })
+}
+
+/// Returns the text for people of what an archive `has_all` epochs of, or only those behind a backup.
+fn status_text(held: &Held, has_all: bool) -> String {
     let mut text = format!(
         "archive   of database {}, manifest {}\nruns      {} in {} bytes, of epochs {} to {}\n",
         held.uuid, held.manifest, held.runs, held.run_bytes, held.from_epoch, held.to_epoch
@@ -268,7 +279,7 @@ fn status(args: &Status) -> Result<()> {
         text += &format!("backup    {name}\n");
     }
     if held.backups.is_empty() {
-        text += if manifest.has_all() {
+        text += if has_all {
             "backup    none: a restore reads the whole log (`perdura backup virtual` makes one)\n"
         } else {
             "backup    none: nothing can be restored before there is one (`perdura backup create`)\n"
@@ -287,7 +298,7 @@ fn status(args: &Status) -> Result<()> {
             None => format!("{what:<10}none\n"),
         };
     }
-    output::text(&output::shown(&text))
+    text
 }
 
 /// The newest report of a kind.

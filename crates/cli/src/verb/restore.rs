@@ -119,7 +119,7 @@ pub fn run(args: &Args) -> Result<()> {
     let target = Target::begin(&args.to)?;
     let mut damaged = Vec::new();
     loop {
-        let plan = sources::plan(&store, (&args.log_dir, args.at), &damaged, &target);
+        let plan = sources::plan(&store, &args.log_dir, args.at, &damaged, &target);
         let plan = plan.with_context(from)?;
         match make(args, &plan, begun) {
             Ok(report) => return tell(args, &plan, &report, begun.elapsed()),

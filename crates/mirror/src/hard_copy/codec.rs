@@ -6,7 +6,7 @@ use perdura_base::num::{to_u32, to_u64, to_usize};
 use perdura_base::{Pos, StreamId, Uuid};
 
 use super::PIECE_BYTES_MAX;
-use crate::ids::{Generation, NodeInc};
+use crate::ids::{Generation, NodeInc, RingName};
 
 const MAGIC: &[u8; 4] = b"PHCF";
 const PIECE_MAGIC: &[u8; 4] = b"PHCP";
@@ -15,9 +15,6 @@ pub(super) const HEAD_BYTES: usize = 64;
 pub(super) const PIECE_HEAD_BYTES: usize = 32;
 const PREFIX: &str = "hard-";
 const SUFFIX: &str = ".copy";
-
-/// Whose ring it is: what forgetting and retiring go by.
-pub(super) type RingName = (Uuid, Generation, StreamId);
 
 /// A file's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,8 +40,13 @@ pub(super) fn is_name(name: &str) -> bool {
 }
 
 impl Head {
+    /// Returns whose ring it is: what forgetting and retiring go by.
     pub fn ring(&self) -> RingName {
-        (self.uuid, self.generation, self.stream)
+        RingName {
+            uuid: self.uuid,
+            generation: self.generation,
+            stream: self.stream,
+        }
     }
 
     /// The file's name.

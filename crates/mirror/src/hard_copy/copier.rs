@@ -13,9 +13,10 @@ use perdura_base::num::to_u64;
 use perdura_base::{Error, Pos, Result};
 use perdura_device::{Access, Disk, File, FileId, Locks};
 
-use super::codec::{HEAD_BYTES, Head, Piece, RingName};
+use super::codec::{HEAD_BYTES, Head, Piece};
 use super::found::list;
 use super::{FILE_BYTES, Found, LOCK, PIECE_BYTES_MAX};
+use crate::ids::RingName;
 use crate::node::{Holdings, Node};
 use crate::ring::RingRefusal;
 
@@ -91,7 +92,11 @@ impl HardCopier {
             let ring = found.ring.as_ref().ok()?;
             Some(Full {
                 name: found.name.clone(),
-                ring: (ring.uuid, ring.generation, ring.stream),
+                ring: RingName {
+                    uuid: ring.uuid,
+                    generation: ring.generation,
+                    stream: ring.stream,
+                },
                 end: ring.end,
             })
         });
@@ -265,8 +270,11 @@ impl HardCopier {
     /// Removes files that are of no use any more.
     fn remove(&mut self, holdings: &Holdings) -> Result<()> {
         let retired = |ring: &RingName| {
-            let mut of = holdings.retired.iter().filter(|(uuid, _)| *uuid == ring.0);
-            of.any(|(_, generation)| ring.1 < *generation)
+            let mut of = holdings
+                .retired
+                .iter()
+                .filter(|(uuid, _)| *uuid == ring.uuid);
+            of.any(|(_, generation)| ring.generation < *generation)
         };
         let gone: Vec<RingName> = self
             .rings
@@ -283,7 +291,12 @@ impl HardCopier {
         let forgotten = |file: &Full| {
             let mut rings = holdings.rings.iter();
             rings.any(|(uuid, ring)| {
-                (*uuid, ring.generation, ring.stream) == file.ring && file.end <= ring.low
+                let name = RingName {
+                    uuid: *uuid,
+                    generation: ring.generation,
+                    stream: ring.stream,
+                };
+                name == file.ring && file.end <= ring.low
             })
         };
         let mut at = 0;

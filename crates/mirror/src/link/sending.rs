@@ -6,6 +6,7 @@ use perdura_base::{Pos, StreamId};
 
 use super::{Link, Progress};
 use crate::handshake::Caller;
+use crate::ids::Generation;
 use crate::message::Request;
 use crate::ring::Ring;
 
@@ -23,10 +24,9 @@ impl Link {
             assert!(sent <= tail.end(), "what was sent is in the tail, or was");
         }
         while self.is_ready() {
-            let generation = caller.generation;
             match self.streams[at] {
                 Progress::Opening => return false,
-                Progress::Open { sent, held } if tail.low() <= sent && sent <= tail.end() => {
+                Progress::Open { sent, .. } if tail.low() <= sent && sent <= tail.end() => {
                     if sent == tail.end() {
                         return false;
                     }
@@ -36,68 +36,96 @@ impl Link {
                             false
                         });
                     }
-                    let (bytes, pad) = chunk(tail, sent);
-                    let low = if armed(Flaw::LowAtWrite) {
-                        sent
-                    } else {
-                        tail.low()
-                    };
-                    let append = Request::Append {
-                        generation,
-                        stream,
-                        pos: sent,
-                        low,
-                        bytes,
-                        pad,
-                    };
-                    if !self.say(&append, now_ns) {
+                    if !self.append(caller.generation, stream, tail, now_ns) {
                         return false;
                     }
-                    let sent = Pos(sent.0 + to_u64(bytes.len()) + u64::from(pad));
-                    assert!(sent <= tail.end(), "what is sent is in the tail");
-                    self.streams[at] = Progress::Open { sent, held };
-                    if armed(Flaw::SentCounts) {
-                        self.held[at] = sent;
-                    }
                 }
-                Progress::Closed if self.spoiled[at].is_some() => {
-                    let damage = self.spoiled[at].filter(|_| !self.is_counted);
-                    let Some(damage) = damage else { return false };
-                    let renew = Request::Renew {
-                        generation,
-                        stream,
-                        start: tail.low(),
-                        damage,
-                    };
-                    if !self.say(&renew, now_ns) {
-                        return false;
-                    }
-                    self.streams[at] = Progress::Opening;
-                }
-                // The node's ring ends before the tail: it begins again with the tail's begin.
+                // The node's ring is spoiled, or ends before the tail: it begins again with the tail's begin.
                 Progress::Closed | Progress::Open { .. } => {
-                    let start = tail.low();
-                    let open = match self.is_local {
-                        true => Request::Map {
-                            generation,
-                            stream,
-                            start,
-                        },
-                        false => Request::Open {
-                            generation,
-                            stream,
-                            start,
-                        },
-                    };
-                    if !self.say(&open, now_ns) {
+                    if !self.ask_for_ring(caller.generation, stream, tail.low(), now_ns) {
                         return false;
                     }
-                    self.streams[at] = Progress::Opening;
-                    self.mapped[at] = None;
                 }
             }
         }
         false
+    }
+
+    /// Sends the next bytes of a tail, of which the node's ring holds what is before. Returns whether the connection took them.
+    fn append(
+        &mut self,
+        generation: Generation,
+        stream: StreamId,
+        tail: &Ring,
+        now_ns: u64,
+    ) -> bool {
+        let at = usize::from(stream.0);
+        let Progress::Open { sent, held } = self.streams[at] else {
+            unreachable!("the caller has found the ring open");
+        };
+        let (bytes, pad) = chunk(tail, sent);
+        let low = if armed(Flaw::LowAtWrite) {
+            sent
+        } else {
+            tail.low()
+        };
+        let append = Request::Append {
+            generation,
+            stream,
+            pos: sent,
+            low,
+            bytes,
+            pad,
+        };
+        if !self.say(&append, now_ns) {
+            return false;
+        }
+        let sent = Pos(sent.0 + to_u64(bytes.len()) + u64::from(pad));
+        assert!(sent <= tail.end(), "what is sent is in the tail");
+        self.streams[at] = Progress::Open { sent, held };
+        if armed(Flaw::SentCounts) {
+            self.held[at] = sent;
+        }
+        true
+    }
+
+    /// Asks for a ring that begins at `start`, in place of a spoiled one unless a view counts that. Returns whether it has asked.
+    fn ask_for_ring(
+        &mut self,
+        generation: Generation,
+        stream: StreamId,
+        start: Pos,
+        now_ns: u64,
+    ) -> bool {
+        let at = usize::from(stream.0);
+        let spoiled = self.spoiled[at].filter(|_| matches!(self.streams[at], Progress::Closed));
+        let ask = match (spoiled, self.is_local) {
+            (Some(_), _) if self.is_counted => return false,
+            (Some(damage), _) => Request::Renew {
+                generation,
+                stream,
+                start,
+                damage,
+            },
+            (None, true) => Request::Map {
+                generation,
+                stream,
+                start,
+            },
+            (None, false) => Request::Open {
+                generation,
+                stream,
+                start,
+            },
+        };
+        if !self.say(&ask, now_ns) {
+            return false;
+        }
+        self.streams[at] = Progress::Opening;
+        if spoiled.is_none() {
+            self.mapped[at] = None;
+        }
+        true
     }
 
     /// Writes what the tail of a stream has into the node's memory. It is held if the node, which lives, has not closed the

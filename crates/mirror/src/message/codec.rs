@@ -66,9 +66,63 @@ fn put_ring(out: &mut Vec<u8>, ring: &RingState) {
     out.put_u64(ring.end.0);
 }
 
+/// Writes which ring is meant.
+fn put_name(out: &mut Vec<u8>, generation: Generation, stream: StreamId) {
+    out.put_u64(generation.0);
+    put_stream(out, stream, 7);
+}
+
+/// Writes of which ring a part is meant, and how long the part is.
+fn put_part(out: &mut Vec<u8>, generation: Generation, stream: StreamId, len: u32) {
+    out.put_u64(generation.0);
+    put_stream(out, stream, 3);
+    out.put_u32(len);
+}
+
 fn put_stream(out: &mut Vec<u8>, stream: StreamId, zeros: usize) {
     out.put_u8(stream.0);
     out.put_zeros(zeros);
+}
+
+/// Writes what a node holds of a stream.
+fn put_held(out: &mut Vec<u8>, held: &Held) {
+    out.put_u64(held.inc.0);
+    put_ring(out, &held.ring);
+}
+
+/// Writes the first word of a node.
+fn put_greeting(out: &mut Vec<u8>, greeting: &Greeting) {
+    out.put(MAGIC);
+    out.put_u16(greeting.version);
+    out.put_u8(u8::from(greeting.keyed));
+    out.put_zeros(1);
+    out.put_u64(greeting.inc.0);
+    out.put(&greeting.machine.0);
+    out.put_u64(greeting.ring_bytes);
+    out.put(&greeting.nonce);
+    out.put(&greeting.proof);
+}
+
+/// Writes what a node holds of a database.
+fn put_sealed(out: &mut Vec<u8>, sealed: &Sealed) {
+    assert!(sealed.rings.len() <= RINGS_MAX, "a node keeps fewer rings");
+    out.put_u64(sealed.inc.0);
+    out.put_u64(sealed.generation.0);
+    out.put_u16(u16::try_from(sealed.rings.len()).expect("at most 4,096"));
+    out.put_zeros(6);
+    sealed.rings.iter().for_each(|ring| put_ring(out, ring));
+}
+
+/// Writes why a node refuses, of which the text is cut to the longest that fits.
+fn put_refused(out: &mut Vec<u8>, refused: &Refused) {
+    out.put_u8(refused.reason.code());
+    out.put_zeros(7);
+    out.put_u64(refused.generation.0);
+    out.put_u64(refused.pos.0);
+    let text = &refused.text;
+    let ends = text.char_indices().map(|(at, char)| at + char.len_utf8());
+    let end = ends.take_while(|end| *end <= TEXT_BYTES_MAX).last();
+    out.put(&text.as_bytes()[..end.unwrap_or(0)]);
 }
 
 fn generation(r: &mut Reader<'_>) -> Option<Generation> {
@@ -131,7 +185,7 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn head(&self) -> Vec<u8> {
         let mut body = begin();
-        let kind = match self {
+        match self {
             Request::Hello {
                 version,
                 uuid,
@@ -142,12 +196,30 @@ impl<'a> Request<'a> {
                 body.put_zeros(2);
                 body.put(&uuid.0);
                 body.put(nonce);
-                1
             }
-            Request::Proof(proof) => {
-                body.put(proof);
-                3
+            Request::Proof(proof) => body.put(proof),
+            Request::Seal { generation } | Request::Retire { generation } => {
+                body.put_u64(generation.0);
             }
+            Request::Ping => {}
+            Request::Recall { generation, inc } => {
+                body.put_u64(generation.0);
+                body.put_u64(inc.0);
+            }
+            Request::Open { .. }
+            | Request::Map { .. }
+            | Request::Renew { .. }
+            | Request::Append { .. }
+            | Request::Read { .. }
+            | Request::Reread { .. } => self.put_of_ring(&mut body),
+        }
+        finish(&mut body, self.kind(), self.tail());
+        body
+    }
+
+    /// Writes the body of what is said of one ring.
+    fn put_of_ring(&self, body: &mut Vec<u8>) {
+        match *self {
             Request::Open {
                 generation,
                 stream,
@@ -158,13 +230,8 @@ impl<'a> Request<'a> {
                 stream,
                 start,
             } => {
-                body.put_u64(generation.0);
-                put_stream(&mut body, *stream, 7);
+                put_name(body, generation, stream);
                 body.put_u64(start.0);
-                match self {
-                    Request::Map { .. } => 17,
-                    _ => 5,
-                }
             }
             Request::Renew {
                 generation,
@@ -172,11 +239,9 @@ impl<'a> Request<'a> {
                 start,
                 damage,
             } => {
-                body.put_u64(generation.0);
-                put_stream(&mut body, *stream, 7);
+                put_name(body, generation, stream);
                 body.put_u64(start.0);
-                body.put_u64(*damage);
-                21
+                body.put_u64(damage);
             }
             Request::Append {
                 generation,
@@ -186,16 +251,9 @@ impl<'a> Request<'a> {
                 bytes: _,
                 pad,
             } => {
-                body.put_u64(generation.0);
-                put_stream(&mut body, *stream, 3);
-                body.put_u32(*pad);
+                put_part(body, generation, stream, pad);
                 body.put_u64(pos.0);
                 body.put_u64(low.0);
-                7
-            }
-            Request::Seal { generation } => {
-                body.put_u64(generation.0);
-                8
             }
             Request::Read {
                 generation,
@@ -203,21 +261,8 @@ impl<'a> Request<'a> {
                 from,
                 len,
             } => {
-                body.put_u64(generation.0);
-                put_stream(&mut body, *stream, 3);
-                body.put_u32(*len);
+                put_part(body, generation, stream, len);
                 body.put_u64(from.0);
-                10
-            }
-            Request::Retire { generation } => {
-                body.put_u64(generation.0);
-                12
-            }
-            Request::Ping => 14,
-            Request::Recall { generation, inc } => {
-                body.put_u64(generation.0);
-                body.put_u64(inc.0);
-                19
             }
             Request::Reread {
                 inc,
@@ -227,15 +272,29 @@ impl<'a> Request<'a> {
                 len,
             } => {
                 body.put_u64(inc.0);
-                body.put_u64(generation.0);
-                put_stream(&mut body, *stream, 3);
-                body.put_u32(*len);
+                put_part(body, generation, stream, len);
                 body.put_u64(from.0);
-                20
             }
-        };
-        finish(&mut body, kind, self.tail());
-        body
+            _ => unreachable!("the caller has matched what is said of one ring"),
+        }
+    }
+
+    /// Returns the number of its kind.
+    fn kind(&self) -> u8 {
+        match self {
+            Request::Hello { .. } => 1,
+            Request::Proof(_) => 3,
+            Request::Open { .. } => 5,
+            Request::Append { .. } => 7,
+            Request::Seal { .. } => 8,
+            Request::Read { .. } => 10,
+            Request::Retire { .. } => 12,
+            Request::Ping => 14,
+            Request::Map { .. } => 17,
+            Request::Recall { .. } => 19,
+            Request::Reread { .. } => 20,
+            Request::Renew { .. } => 21,
+        }
     }
 
     /// The end of the frame, which needs no copy.
@@ -275,6 +334,25 @@ impl<'a> Request<'a> {
                 }
             }
             3 => Request::Proof(r.array()?),
+            8 => Request::Seal {
+                generation: generation(r)?,
+            },
+            12 => Request::Retire {
+                generation: generation(r)?,
+            },
+            14 => Request::Ping,
+            19 => Request::Recall {
+                generation: generation(r)?,
+                inc: NodeInc(r.u64()?),
+            },
+            5 | 7 | 10 | 17 | 20 | 21 => return Request::of_ring(kind, r),
+            _ => return None,
+        })
+    }
+
+    /// Decodes the body of what is said of one ring.
+    fn of_ring(kind: u8, r: &mut Reader<'a>) -> Option<Request<'a>> {
+        Some(match kind {
             5 => Request::Open {
                 generation: generation(r)?,
                 stream: stream(r, 7)?,
@@ -291,9 +369,6 @@ impl<'a> Request<'a> {
                     pad,
                 }
             }
-            8 => Request::Seal {
-                generation: generation(r)?,
-            },
             10 => {
                 let (generation, stream, len) = (generation(r)?, stream(r, 3)?, r.u32()?);
                 Request::Read {
@@ -303,24 +378,10 @@ impl<'a> Request<'a> {
                     len,
                 }
             }
-            12 => Request::Retire {
-                generation: generation(r)?,
-            },
-            14 => Request::Ping,
             17 => Request::Map {
                 generation: generation(r)?,
                 stream: stream(r, 7)?,
                 start: pos(r)?,
-            },
-            21 => Request::Renew {
-                generation: generation(r)?,
-                stream: stream(r, 7)?,
-                start: pos(r)?,
-                damage: r.u64()?,
-            },
-            19 => Request::Recall {
-                generation: generation(r)?,
-                inc: NodeInc(r.u64()?),
             },
             20 => {
                 let inc = NodeInc(r.u64()?);
@@ -333,6 +394,12 @@ impl<'a> Request<'a> {
                     len,
                 }
             }
+            21 => Request::Renew {
+                generation: generation(r)?,
+                stream: stream(r, 7)?,
+                start: pos(r)?,
+                damage: r.u64()?,
+            },
             _ => return None,
         })
     }
@@ -351,34 +418,16 @@ impl<'a> Reply<'a> {
     #[must_use]
     pub fn frame(&self) -> Vec<u8> {
         let mut body = begin();
-        let (kind, tail): (u8, &[u8]) = match self {
-            Reply::Greeting(greeting) => {
-                body.put(MAGIC);
-                body.put_u16(greeting.version);
-                body.put_u8(u8::from(greeting.keyed));
-                body.put_zeros(1);
-                body.put_u64(greeting.inc.0);
-                body.put(&greeting.machine.0);
-                body.put_u64(greeting.ring_bytes);
-                body.put(&greeting.nonce);
-                body.put(&greeting.proof);
-                (2, &[])
-            }
-            Reply::Welcome { inc, generation } => {
+        match self {
+            Reply::Greeting(greeting) => put_greeting(&mut body, greeting),
+            Reply::Welcome { inc, generation } | Reply::Retired { inc, generation } => {
                 body.put_u64(inc.0);
                 body.put_u64(generation.0);
-                (4, &[])
             }
-            Reply::Held(held) => {
-                body.put_u64(held.inc.0);
-                put_ring(&mut body, &held.ring);
-                (6, &[])
-            }
+            Reply::Held(held) => put_held(&mut body, held),
             Reply::Mapped(held, bytes) => {
-                body.put_u64(held.inc.0);
-                put_ring(&mut body, &held.ring);
+                put_held(&mut body, held);
                 body.put_u64(*bytes);
-                (18, &[])
             }
             Reply::Spoiled {
                 inc,
@@ -387,58 +436,45 @@ impl<'a> Reply<'a> {
                 damage,
             } => {
                 body.put_u64(inc.0);
-                body.put_u64(generation.0);
-                put_stream(&mut body, *stream, 7);
+                put_name(&mut body, *generation, *stream);
                 body.put_u64(*damage);
-                (22, &[])
             }
-            Reply::Sealed(sealed) => {
-                assert!(sealed.rings.len() <= RINGS_MAX, "a node keeps fewer rings");
-                body.put_u64(sealed.inc.0);
-                body.put_u64(sealed.generation.0);
-                body.put_u16(u16::try_from(sealed.rings.len()).expect("at most 4,096"));
-                body.put_zeros(6);
-                sealed
-                    .rings
-                    .iter()
-                    .for_each(|ring| put_ring(&mut body, ring));
-                (9, &[])
-            }
+            Reply::Sealed(sealed) => put_sealed(&mut body, sealed),
             Reply::Bytes {
                 generation,
                 stream,
                 from,
-                bytes,
+                bytes: _,
             } => {
-                body.put_u64(generation.0);
-                put_stream(&mut body, *stream, 7);
+                put_name(&mut body, *generation, *stream);
                 body.put_u64(from.0);
-                (11, bytes)
             }
-            Reply::Retired { inc, generation } => {
-                body.put_u64(inc.0);
-                body.put_u64(generation.0);
-                (13, &[])
-            }
-            Reply::Pong { inc } => {
-                body.put_u64(inc.0);
-                (15, &[])
-            }
-            Reply::Refused(refused) => {
-                body.put_u8(refused.reason.code());
-                body.put_zeros(7);
-                body.put_u64(refused.generation.0);
-                body.put_u64(refused.pos.0);
-                let text = &refused.text;
-                let ends = text.char_indices().map(|(at, char)| at + char.len_utf8());
-                let end = ends.take_while(|end| *end <= TEXT_BYTES_MAX).last();
-                body.put(&text.as_bytes()[..end.unwrap_or(0)]);
-                (16, &[])
-            }
+            Reply::Pong { inc } => body.put_u64(inc.0),
+            Reply::Refused(refused) => put_refused(&mut body, refused),
+        }
+        let tail = match self {
+            Reply::Bytes { bytes, .. } => bytes,
+            _ => &[][..],
         };
-        finish(&mut body, kind, tail);
+        finish(&mut body, self.kind(), tail);
         body.put(tail);
         body
+    }
+
+    /// Returns the number of its kind.
+    fn kind(&self) -> u8 {
+        match self {
+            Reply::Greeting(_) => 2,
+            Reply::Welcome { .. } => 4,
+            Reply::Held(_) => 6,
+            Reply::Sealed(_) => 9,
+            Reply::Bytes { .. } => 11,
+            Reply::Retired { .. } => 13,
+            Reply::Pong { .. } => 15,
+            Reply::Refused(_) => 16,
+            Reply::Mapped(..) => 18,
+            Reply::Spoiled { .. } => 22,
+        }
     }
 
     /// Decodes a frame.

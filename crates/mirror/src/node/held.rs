@@ -114,7 +114,8 @@ impl NodeRing {
     /// [`RingRefusal::Damaged`]
     pub fn state(
         &self,
-        (generation, stream): (Generation, StreamId),
+        generation: Generation,
+        stream: StreamId,
     ) -> Result<RingState, RingRefusal> {
         let (low, end) = self.extent()?;
         Ok(RingState {

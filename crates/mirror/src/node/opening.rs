@@ -2,27 +2,23 @@
 
 use std::collections::btree_map;
 
+use perdura_base::Pos;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
-use perdura_base::{Pos, StreamId, Uuid};
 
 use super::held::{NodeRing, refusal_of};
 use super::{Answer, Node, Refusal};
-use crate::ids::Generation;
+use crate::ids::RingName;
 use crate::message::{Held, Reason, Reply};
 use crate::ring::Ring;
 use crate::shared::Memories;
 
 impl Node {
     /// Drops a ring that is spoiled by this damage. One that is in order stays, and one of another damage: the word may be late.
-    pub(super) fn renew(
-        &mut self,
-        uuid: Uuid,
-        name: (Generation, StreamId),
-        damage: u64,
-    ) -> Result<(), Refusal> {
-        self.check_generation(uuid, name.0)?;
-        let rings = &mut self.database(uuid)?.rings;
+    pub(super) fn renew(&mut self, ring: RingName, damage: u64) -> Result<(), Refusal> {
+        self.check_generation(ring.uuid, ring.generation)?;
+        let rings = &mut self.database(ring.uuid)?.rings;
+        let name = (ring.generation, ring.stream);
         if let Some(NodeRing::Spoiled(_, of)) = rings.get(&name)
             && *of == damage
         {
@@ -32,17 +28,13 @@ impl Node {
     }
 
     /// Makes a ring, or finds it.
-    fn open(
-        &mut self,
-        uuid: Uuid,
-        name: (Generation, StreamId),
-        start: Pos,
-    ) -> Result<&mut NodeRing, Refusal> {
-        self.check_generation(uuid, name.0)?;
+    fn open(&mut self, ring: RingName, start: Pos) -> Result<&mut NodeRing, Refusal> {
+        self.check_generation(ring.uuid, ring.generation)?;
+        let name = (ring.generation, ring.stream);
         let rings: usize = self.databases.values().map(|one| one.rings.len()).sum();
         let (rings_max, ring_bytes) = (self.options.rings_max, self.options.ring_bytes);
         let no_memory = |why: String| Refusal::new(Reason::Memory, why);
-        let database = self.database(uuid)?;
+        let database = self.database(ring.uuid)?;
         if let btree_map::Entry::Vacant(place) = database.rings.entry(name) {
             if rings >= rings_max {
                 return Err(no_memory(format!("the node has {rings} rings, its most")));
@@ -65,21 +57,19 @@ impl Node {
     /// Answers *open*, or *map* if there is memory to share.
     pub(super) fn opened(
         &mut self,
-        uuid: Uuid,
-        name: (Generation, StreamId),
+        name: RingName,
         start: Pos,
         memories: Option<&Memories>,
     ) -> Result<Answer<'static>, Refusal> {
         let (inc, size) = (self.options.inc, self.options.ring_bytes);
         let next = self.damages + 1;
-        let ring = self.open(uuid, name, start)?;
+        let ring = self.open(name, start)?;
         if let Some(damage) = ring.damage(next) {
             self.damages = self.damages.max(damage);
-            let (generation, stream) = name;
             let spoiled = Reply::Spoiled {
                 inc,
-                generation,
-                stream,
+                generation: name.generation,
+                stream: name.stream,
                 damage,
             };
             return Ok((spoiled, None));
@@ -89,7 +79,7 @@ impl Node {
         if memory.is_none() {
             ring.own(start).map_err(refused)?;
         }
-        let ring = ring.state(name).map_err(refused)?;
+        let ring = ring.state(name.generation, name.stream).map_err(refused)?;
         let held = Held { inc, ring };
         let reply = match &memory {
             None => Reply::Held(held),

@@ -1,11 +1,11 @@
 //! What earlier starts of a node have left in its hard copy, for a takeover that asks.
 
-use perdura_base::{Pos, StreamId, Uuid};
+use perdura_base::Uuid;
 
 use super::{Node, Refusal};
 use crate::hard_copy::Earlier;
 use crate::ids::{Generation, NodeInc};
-use crate::message::{READ_BYTES_MAX, Reason, Reply, RingState, Sealed};
+use crate::message::{READ_BYTES_MAX, Reason, Reply, Request, RingState, Sealed};
 
 impl Node {
     /// Takes what its earlier starts have left, to return it to a takeover that asks.
@@ -45,15 +45,24 @@ impl Node {
     /// Bytes that an earlier start has left.
     pub(super) fn reread<'a>(
         &self,
-        of: (Uuid, NodeInc, Generation, StreamId),
-        from: Pos,
-        len: u32,
+        uuid: Uuid,
+        reread: &Request<'_>,
         bytes: &'a mut Vec<u8>,
     ) -> Result<Reply<'a>, Refusal> {
+        let Request::Reread {
+            inc,
+            generation,
+            stream,
+            from,
+            len,
+        } = *reread
+        else {
+            unreachable!("the caller has matched a reread");
+        };
+        let of = (uuid, inc, generation, stream);
         let mut left = self.earlier.iter();
         let left = left.find(|left| (left.uuid, left.inc, left.generation, left.stream) == of);
         let read = left.and_then(|left| left.read(from, len.min(READ_BYTES_MAX)));
-        let (_, inc, generation, stream) = of;
         let Some(read) = read else {
             let why = format!("no hard copy of {inc} has stream {stream} at {from}");
             return Err(Refusal::new(Reason::NoRing, why));

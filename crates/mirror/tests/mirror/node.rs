@@ -4,7 +4,7 @@ use perdura_base::{Pos, StreamId, Uuid};
 use perdura_mirror::hard_copy::Earlier;
 use perdura_mirror::{
     Generation, Held, Key, Node, NodeInc, NodeOptions, Outcome, Peer, Reason, Refused, Reply,
-    Request, RingState, Side,
+    Request, RingState, Side, Terms,
 };
 
 use crate::setup::{NONCE, UUID, append, ask, open, options, welcomed};
@@ -182,7 +182,13 @@ fn a_node_with_a_key_serves_those_who_have_it() {
         let mut node = keyed();
         let mut peer = Peer::new([2; 32]);
         ask(&mut node, &mut peer, &Request::hello(UUID, NONCE));
-        let proof = wrong.prove(Side::Client, (&NONCE, &[2; 32]), UUID, NodeInc(77));
+        let terms = Terms {
+            client: NONCE,
+            node: [2; 32],
+            uuid: UUID,
+            inc: NodeInc(77),
+        };
+        let proof = wrong.prove(Side::Client, &terms);
         let outcome = ask(&mut node, &mut peer, &Request::Proof(proof));
         assert!(outcome.ends && refused(&outcome).reason == Reason::Key);
         let outcome = ask(&mut node, &mut peer, &open(1, 0, 0));

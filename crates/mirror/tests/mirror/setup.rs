@@ -3,7 +3,7 @@
 use perdura_base::{Pos, StreamId, Uuid};
 use perdura_mirror::{
     Generation, Key, Machine, Node, NodeInc, NodeOptions, Nonce, Outcome, Peer, Reply, Request,
-    Side,
+    Side, Terms,
 };
 
 pub const UUID: Uuid = Uuid([7; 16]);
@@ -31,7 +31,13 @@ pub fn welcome(node: &mut Node, mut peer: Peer, uuid: Uuid, key: &Key) -> Peer {
     let Reply::Greeting(greeting) = Reply::decode(&hello.reply).unwrap() else {
         panic!("{hello:?}");
     };
-    let proof = key.prove(Side::Client, (&NONCE, &greeting.nonce), uuid, greeting.inc);
+    let terms = Terms {
+        client: NONCE,
+        node: greeting.nonce,
+        uuid,
+        inc: greeting.inc,
+    };
+    let proof = key.prove(Side::Client, &terms);
     let welcome = node.handle(&mut peer, &Request::Proof(proof).frame());
     let welcome = Reply::decode(&welcome.reply).unwrap();
     assert!(matches!(welcome, Reply::Welcome { .. }), "{welcome:?}");

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use perdura_base::{Epoch, Pos, StreamId};
 use perdura_mirror::sim::Way;
-use perdura_mirror::{Log, Managed, Mode};
+use perdura_mirror::{Log, Managed, Mode, RingName};
 
 use crate::world::{ModelLog, Rig};
 
@@ -290,8 +290,12 @@ fn assert_is_out(rig: &Rig, lag_bytes: u64) {
 /// What the first node holds.
 fn held_of_first(rig: &Rig) -> Option<Result<(Pos, Vec<u8>), Pos>> {
     let inc = rig.net.inc("node-0-0")?;
-    let ring = (rig.view().uuid, rig.view().generation, StreamId(0));
-    rig.net.held(("node-0-0", inc), ring)
+    let ring = RingName {
+        uuid: rig.view().uuid,
+        generation: rig.view().generation,
+        stream: StreamId(0),
+    };
+    rig.net.held("node-0-0", inc, ring)
 }
 
 /// Whether the first node still has the ring whose checksums do not hold.

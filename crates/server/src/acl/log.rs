@@ -42,6 +42,27 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Returns a denial that has happened once. What is too long is cut short.
+    pub(crate) fn new(
+        mut denied: Denied,
+        context: Context,
+        user: &[u8],
+        client: &str,
+        at: Instant,
+    ) -> Entry {
+        if denied.object.len() > TEXT_BYTES_MAX {
+            denied.object = denied.object[..TEXT_BYTES_MAX].to_vec();
+        }
+        Entry {
+            count: 1,
+            denied,
+            context,
+            user: user[..user.len().min(TEXT_BYTES_MAX)].to_vec(),
+            client: client.trim_end().to_owned(),
+            at,
+        }
+    }
+
     /// Redis's word for what it was denied for.
     pub(crate) fn reason(&self) -> &'static str {
         match self.denied.reason {
@@ -70,37 +91,19 @@ pub(crate) struct Log {
 
 impl Log {
     /// Adds a denial; `max` entries are kept.
-    pub(crate) fn add(
-        &mut self,
-        mut denied: Denied,
-        context: Context,
-        user: &[u8],
-        client: String,
-        now: Instant,
-        max: usize,
-    ) {
-        if denied.object.len() > TEXT_BYTES_MAX {
-            denied.object = denied.object[..TEXT_BYTES_MAX].to_vec();
-        }
-        let user = &user[..user.len().min(TEXT_BYTES_MAX)];
+    pub(crate) fn add(&mut self, mut new: Entry, max: usize) {
         let repeats = |entry: &Entry| {
-            entry.denied.reason == denied.reason
-                && entry.denied.object == denied.object
-                && entry.context == context
-                && entry.user == user
-                && now.duration_since(entry.at) <= GROUPED
+            entry.denied.reason == new.denied.reason
+                && entry.denied.object == new.denied.object
+                && entry.context == new.context
+                && entry.user == new.user
+                && new.at.duration_since(entry.at) <= GROUPED
         };
         let found = self.entries.iter().take(LOOKED_AT).position(repeats);
-        let before = found.and_then(|at| self.entries.remove(at));
-        let client = client.trim_end().to_owned();
-        self.entries.push_front(Entry {
-            count: before.map_or(1, |entry| entry.count + 1),
-            denied,
-            context,
-            user: user.to_vec(),
-            client,
-            at: now,
-        });
+        if let Some(before) = found.and_then(|at| self.entries.remove(at)) {
+            new.count += before.count;
+        }
+        self.entries.push_front(new);
         self.entries.truncate(max);
     }
 
@@ -130,7 +133,7 @@ mod tests {
         let name = vec![b'u'; 1 << 20];
         for _ in 0..2 {
             let now = Instant::now();
-            log.add(denied(), Context::TopLevel, &name, String::new(), now, 128);
+            log.add(Entry::new(denied(), Context::TopLevel, &name, "", now), 128);
         }
         let entries: Vec<&Entry> = log.iter().collect();
         assert_eq!((entries.len(), entries[0].count), (1, 2));

@@ -42,7 +42,7 @@ use crate::pubsub::Topic;
 use crate::resp::parse::Args;
 use crate::session::Session;
 use crate::state::State;
-use log::{Context, Log};
+use log::{Context, Entry, Log};
 use secret::{Mark, PASSWORD_BYTES_MAX, Secret};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -264,8 +264,8 @@ pub(crate) fn note_of_script(state: &mut State, denied: Denied) {
         return;
     };
     let (max, now) = (state.options.acllog_len_max, state.now);
-    let log = &mut state.acl.log;
-    log.add(denied, Context::Script, &user.name, client, now, max);
+    let entry = Entry::new(denied, Context::Script, &user.name, &client, now);
+    state.acl.log.add(entry, max);
 }
 
 fn note(
@@ -278,10 +278,8 @@ fn note(
     let client = crate::command::connection::client::line(session, state.now);
     let max = state.options.acllog_len_max;
     let name = name.unwrap_or(&session.user.name);
-    state
-        .acl
-        .log
-        .add(denied, context, name, client, state.now, max);
+    let entry = Entry::new(denied, context, name, &client, state.now);
+    state.acl.log.add(entry, max);
 }
 
 /// `requirepass` has changed: so has `default`. Clients that are there stay in.

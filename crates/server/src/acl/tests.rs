@@ -1,4 +1,4 @@
-use super::log::{Context, Log};
+use super::log::{Context, Entry, Log};
 use super::*;
 use std::time::{Duration, Instant};
 
@@ -114,19 +114,13 @@ fn repeats_of_a_denial_are_counted_and_the_log_is_bounded() {
     };
     for seconds in [0, 30, 80, 200] {
         let at = now + Duration::from_secs(seconds);
-        log.add(denied("k"), Context::TopLevel, b"u", String::new(), at, 5);
+        log.add(Entry::new(denied("k"), Context::TopLevel, b"u", "", at), 5);
     }
     let counts: Vec<u64> = log.iter().map(|entry| entry.count).collect();
     assert_eq!(counts, [1, 3]);
     for n in 0..20 {
-        log.add(
-            denied(&n.to_string()),
-            Context::Multi,
-            b"u",
-            String::new(),
-            now,
-            5,
-        );
+        let denied = denied(&n.to_string());
+        log.add(Entry::new(denied, Context::Multi, b"u", "", now), 5);
     }
     assert_eq!(log.iter().len(), 5);
 }

@@ -255,11 +255,11 @@ impl<'a, 'tx> Data<'a, 'tx> {
         };
         // The commands of a script tell of its keys.
         if self.notices == 0 || command.has(flag::SCRIPTS) {
-            return self.with_keys((command, args), |data| data.run_plainly(run, args, out));
+            return self.with_keys(command, args, |data| data.run_plainly(run, args, out));
         }
         let absent = notice::before(self, self.notices, command, args)?;
         let (start, first) = (out.buf.len(), self.events.len());
-        self.with_keys((command, args), |data| data.run_plainly(run, args, out))?;
+        self.with_keys(command, args, |data| data.run_plainly(run, args, out))?;
         if self.later.is_none() && out.buf.get(start) != Some(&b'-') {
             let mut events = std::mem::take(&mut self.events);
             notice::after(self, &mut events, first, absent)?;
@@ -326,11 +326,12 @@ impl<'a, 'tx> Data<'a, 'tx> {
     pub(crate) fn step(
         &mut self,
         work: &mut dyn Work,
-        (command, args): (&Command, &Args<'_>),
+        command: &Command,
+        args: &Args<'_>,
         step: &mut Step,
     ) -> Result<Result<Progress, Cow<'static, str>>, Error> {
-        let stepped = self.with_keys((command, args), |data| match work.step(data, args, step) {
-            Ok(Progress::Complete) => data.store(work, (command, args)),
+        let stepped = self.with_keys(command, args, |data| match work.step(data, args, step) {
+            Ok(Progress::Complete) => data.store(work, command, args),
             other => other,
         });
         match stepped {
@@ -347,7 +348,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
     fn store(
         &mut self,
         work: &mut dyn Work,
-        (command, args): (&Command, &Args<'_>),
+        command: &Command,
+        args: &Args<'_>,
     ) -> Result<Progress, Stop> {
         let absent = match self.notices {
             0 => None,

@@ -233,7 +233,7 @@ fn flags(key: KeyUse, out: &mut Out<'_>) {
 /// One command in the ten fields of Redis 7.
 fn describe(command: &Command, out: &mut Out<'_>) {
     let entry = CATALOG.named(command.name);
-    head(command, (command.name, command.arity), entry, out);
+    head(command, command.name, command.arity, entry, out);
     key_specs(command, entry, out);
     out.array(command.words.len());
     for word in command.words {
@@ -245,13 +245,13 @@ fn describe(command: &Command, out: &mut Out<'_>) {
 fn describe_word(command: &Command, (word, arity): Word, out: &mut Out<'_>) {
     let name = format!("{}|{word}", command.name);
     let entry = CATALOG.named(&name);
-    head(command, (&name, arity), entry, out);
+    head(command, &name, arity, entry, out);
     key_specs(command, entry, out);
     out.array(0);
 }
 
 /// The fields before the key specifications.
-fn head(command: &Command, (name, arity): (&str, i8), entry: Option<&Entry>, out: &mut Out<'_>) {
+fn head(command: &Command, name: &str, arity: i8, entry: Option<&Entry>, out: &mut Out<'_>) {
     let (first, last, step) = match keys_of(command, entry) {
         Keys::Range { first, last, step } => (
             i64::try_from(first).unwrap_or(0),
@@ -325,10 +325,10 @@ impl Spec {
     /// says which part of these.
     fn range(begin: Begin, last: i64, step: usize, limit: i64) -> Spec {
         let fields = vec![("lastkey", last), ("keystep", int(step)), ("limit", limit)];
-        Spec::new(begin, ("range", fields))
+        Spec::new(begin, "range", fields)
     }
 
-    fn new(begin: Begin, find: (&'static str, Vec<(&'static str, i64)>)) -> Spec {
+    fn new(begin: Begin, find: &'static str, fields: Vec<(&'static str, i64)>) -> Spec {
         let name = match begin {
             Begin::Index(_) => "index",
             Begin::Word(..) => "keyword",
@@ -336,7 +336,7 @@ impl Spec {
         };
         Spec {
             begin: (name, begin),
-            find,
+            find: (find, fields),
         }
     }
 }
@@ -349,7 +349,7 @@ fn key_specs(command: &Command, entry: Option<&Entry>, out: &mut Out<'_>) {
     match keys_of(command, entry) {
         Keys::None | Keys::All => {}
         Keys::Sort(_) => {
-            let anywhere = || Spec::new(Begin::Anywhere, ("unknown", Vec::new()));
+            let anywhere = || Spec::new(Begin::Anywhere, "unknown", Vec::new());
             specs.push((head, Spec::range(Begin::Index(1), 0, 1, 0)));
             specs.push((head, anywhere()));
             if command.has(flag::WRITE) {
@@ -392,7 +392,7 @@ fn key_specs(command: &Command, entry: Option<&Entry>, out: &mut Out<'_>) {
             }
             let rest = if dest { tail } else { head };
             let counted = vec![("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];
-            specs.push((rest, Spec::new(Begin::Index(at), ("keynum", counted))));
+            specs.push((rest, Spec::new(Begin::Index(at), "keynum", counted)));
         }
     }
     out.array(specs.len());

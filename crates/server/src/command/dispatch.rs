@@ -15,6 +15,7 @@
 use super::{After, Command, Cx, Data, Effects, Keys, Later, Run, Told, flag};
 use crate::acl;
 use crate::beside::Single;
+use crate::blocking::Asking;
 use crate::engine::{Attempt, Db, Error, PartitionSet, error_text};
 use crate::loading;
 use crate::replies::Replies;
@@ -24,6 +25,7 @@ use crate::resp::reply::Out;
 use crate::session::{Mute, Session};
 use crate::state::{Stage, State};
 use crate::stats::Counted;
+use crate::tell::Message;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::KEY_BYTES_MAX;
 use std::time::Duration;
@@ -175,9 +177,12 @@ fn consume(
         state,
         session,
         replies.buf.get(start..).unwrap_or(&[]),
-        // A command that goes on in steps is counted when it has ended.
-        (counted, ran.filter(|_| !after.goes_on())),
-        args,
+        counted,
+        &Request {
+            // A command that goes on in steps is counted when it has ended.
+            ran: ran.filter(|_| !after.goes_on()),
+            ..*request
+        },
     );
     // One that waits is answered later: until then it stays as quiet as it wants to be.
     if session.mute != Mute::No && after != After::Block && !after.goes_on() {
@@ -267,15 +272,15 @@ fn count(
     state: &mut State,
     session: &Session,
     reply: &[u8],
-    (counted, ran): (Option<Counted>, Option<&'static Command>),
-    args: &Args<'_>,
+    counted: Option<Counted>,
+    request: &Request<'_>,
 ) {
     let took = state.tick();
-    match (counted, ran) {
+    match (counted, request.ran) {
         (Some(counted), Some(command)) => {
             let times = state.options.latency_tracking;
             state.stats.by_command.ran(counted, took, reply, times);
-            note_slow(state, session, command, args, took);
+            note_slow(state, session, command, request.args, took);
         }
         // A queued command answers neither well nor ill.
         _ if reply.first() != Some(&b'-') => {}
@@ -292,18 +297,30 @@ fn note_slow(
     took: Duration,
 ) {
     if state.is_slow(took) {
-        let who = (session.peer.as_str(), session.name.as_slice());
-        super::server::slowlog::note(state, command, args, took, who);
+        super::server::slowlog::note(state, session, command, args, took);
     }
 }
 
+/// A command that has gone on in steps, or beside the loop, to its end.
+pub(crate) struct Finished<'a> {
+    /// The command.
+    pub command: &'a Command,
+    /// Its arguments.
+    pub args: &'a Args<'a>,
+    /// What it replied.
+    pub reply: &'a [u8],
+    /// How long it took.
+    pub took: Duration,
+}
+
 /// Counts a command that has gone on in steps to its end, and notes it if it was slow.
-pub(crate) fn note_run(
-    state: &mut State,
-    session: &Session,
-    (command, args): (&Command, &Args<'_>),
-    (reply, took): (&[u8], Duration),
-) {
+pub(crate) fn note_run(state: &mut State, session: &Session, finished: &Finished<'_>) {
+    let Finished {
+        command,
+        args,
+        reply,
+        took,
+    } = *finished;
     let Some((slot, _)) = state.lookup.find_slot(command.name.as_bytes()) else {
         return;
     };
@@ -415,25 +432,8 @@ pub(crate) fn run_data(
         replies.buf.truncate(start);
         let mut data = Data::new(state, db, tx, session.database);
         data.run_for(&session.user);
-        let is_last = begun.vainly >= BEGINNINGS;
-        if is_last {
-            data.hurry();
-        }
-        if (is_last || begun.vainly == 0) && !command.has(flag::SCRIPTS) {
-            data.may_leave();
-        }
-        let done = data.run(
-            command,
-            args,
-            &mut Out::new(&mut replies.buf, session.resp3),
-        );
-        if armed(Flaw::MessageOfRerunKept) {
-            kept.append(&mut data.ran().messages);
-            if done.is_ok() {
-                data.ran().messages.append(&mut kept);
-            }
-        }
-        done?;
+        let mut out = Out::new(&mut replies.buf, session.resp3);
+        run_once(&mut data, begun, args, &mut out, &mut kept)?;
         held = data.leaves().then(|| data.tx.latched().collect());
         data.finish()
     });
@@ -442,46 +442,75 @@ pub(crate) fn run_data(
             replies.buf.truncate(start);
             (Told::NOTHING, After::Behind(bytes))
         }
-        Ok(Attempt::Committed(mut outcome, ticket)) => {
-            let (seat, database) = (session.seat, session.database);
-            match outcome.later.take() {
-                None => {
-                    let told = outcome.told(ticket.epoch, state.reached);
-                    outcome.settle(state, ticket.epoch);
-                    (told, After::Continue)
-                }
-                Some(Later::Wait(wait)) => {
-                    let gate = &state.control.gate;
-                    if wait.gone.is_some() && !gate.hears_expired() {
-                        // The purge may have removed the key since: the next look comes after the purge has been asked to
-                        // report.
-                        gate.hear_expired(true);
-                        return run_data(state, session, replies, begun, args);
-                    }
-                    outcome.settle(state, ticket.epoch);
-                    let wait = (*wait, ticket.epoch);
-                    state.blocking.add(seat, database, command, args, wait);
-                    (Told::NOTHING, After::Block)
-                }
-                Some(Later::Steps(work)) => {
-                    state.add_job(session, begun, args, work);
-                    (Told::NOTHING, After::Steps)
-                }
-                Some(Later::Beside) => {
-                    leave(state, session, begun, args, held.unwrap_or(partitions))
-                }
+        Ok(Attempt::Committed(mut outcome, ticket)) => match outcome.later.take() {
+            None => {
+                let told = outcome.told(ticket.epoch, state.reached);
+                outcome.settle(state, ticket.epoch);
+                (told, After::Continue)
             }
-        }
+            Some(Later::Wait(wait)) => {
+                if wait.gone.is_some() && begins_to_hear(state) {
+                    return run_data(state, session, replies, begun, args);
+                }
+                outcome.settle(state, ticket.epoch);
+                let asking = Asking {
+                    seat: session.seat,
+                    database: session.database,
+                    command,
+                    epoch: ticket.epoch,
+                };
+                state.blocking.add(asking, *wait, args);
+                (Told::NOTHING, After::Block)
+            }
+            Some(Later::Steps(work)) => {
+                state.add_job(session, begun, args, work);
+                (Told::NOTHING, After::Steps)
+            }
+            Some(Later::Beside) => leave(state, session, begun, args, held.unwrap_or(partitions)),
+        },
         Err(error) => {
             replies.buf.truncate(start);
-            failed(
-                state,
-                &error,
-                &mut Out::new(&mut replies.buf, session.resp3),
-            );
+            let mut out = Out::new(&mut replies.buf, session.resp3);
+            failed(state, &error, &mut out);
             (told_by(state, &error), After::Continue)
         }
     }
+}
+
+/// Runs a command within its transaction, and lets it leave the loop where it may. A flaw adds the messages of
+/// runs before, which are `kept`.
+fn run_once(
+    data: &mut Data<'_, '_>,
+    begun: Begun,
+    args: &Args<'_>,
+    out: &mut Out<'_>,
+    kept: &mut Vec<Message>,
+) -> Result<(), Error> {
+    let is_last = begun.vainly >= BEGINNINGS;
+    if is_last {
+        data.hurry();
+    }
+    if (is_last || begun.vainly == 0) && !begun.command.has(flag::SCRIPTS) {
+        data.may_leave();
+    }
+    let done = data.run(begun.command, args, out);
+    if armed(Flaw::MessageOfRerunKept) {
+        kept.append(&mut data.ran().messages);
+        if done.is_ok() {
+            data.ran().messages.append(kept);
+        }
+    }
+    done
+}
+
+/// Has the purge report what it removes. Returns whether it did not before: then it may have removed a key since the last look.
+fn begins_to_hear(state: &State) -> bool {
+    let gate = &state.control.gate;
+    if gate.hears_expired() {
+        return false;
+    }
+    gate.hear_expired(true);
+    true
 }
 
 /// Returns the epochs that the reply to an engine's error rests on. The refusal of a reply for its size shows data, and no

@@ -3,9 +3,10 @@
 use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::keys::cursor::{count_arg, count_arg_of_pairs, scan_elements};
+use super::keys::sample::Draws;
 use super::spec::{Command, ONE, data};
 use super::steps::{Parts, Walk, Whole};
-use super::{Data, DataFn, Done, Group, NOT_INTEGER, SYNTAX, Stop, wrong_arity};
+use super::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop, wrong_arity};
 use crate::decimal::{FloatError, add_decimals};
 use crate::engine::types::{Entry, Left, hash};
 use crate::engine::{Shape, Source};
@@ -16,105 +17,44 @@ use crate::resp::reply::Out;
 const ADDS: u32 = WRITE | DENY_OOM | FAST;
 const SEES: u32 = READ | FAST;
 
-const fn command(
-    name: &'static str,
-    arity: i8,
-    flags: u32,
-    run: DataFn,
-    since: &'static str,
-    summary: &'static str,
-) -> Command {
-    data(name, arity, flags, ONE, run).doc(Group::Hash, since, summary)
-}
-
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    command("hdel", -3, WRITE | FAST, hdel, "2.0.0", "Removes fields."),
-    command(
-        "hexists",
-        3,
-        SEES,
-        hexists,
-        "2.0.0",
-        "Whether a field is there.",
-    ),
-    command("hget", 3, SEES, hget, "2.0.0", "The value of a field."),
-    command(
-        "hgetall",
-        2,
-        READ,
-        hgetall,
-        "2.0.0",
-        "All fields and values.",
-    ),
-    command(
-        "hincrby",
-        4,
-        ADDS,
-        hincrby,
+    data("hdel", -3, WRITE | FAST, ONE, hdel).doc(Group::Hash, "2.0.0", "Removes fields."),
+    data("hexists", 3, SEES, ONE, hexists).doc(Group::Hash, "2.0.0", "Whether a field is there."),
+    data("hget", 3, SEES, ONE, hget).doc(Group::Hash, "2.0.0", "The value of a field."),
+    data("hgetall", 2, READ, ONE, hgetall).doc(Group::Hash, "2.0.0", "All fields and values."),
+    data("hincrby", 4, ADDS, ONE, hincrby).doc(
+        Group::Hash,
         "2.0.0",
         "Adds to the integer in a field.",
     ),
-    command(
-        "hincrbyfloat",
-        4,
-        ADDS,
-        hincrbyfloat,
+    data("hincrbyfloat", 4, ADDS, ONE, hincrbyfloat).doc(
+        Group::Hash,
         "2.6.0",
         "Adds to the number in a field.",
     ),
-    command("hkeys", 2, READ, hkeys, "2.0.0", "All fields."),
-    command("hlen", 2, SEES, hlen, "2.0.0", "Counts the fields."),
-    command(
-        "hmget",
-        -3,
-        SEES,
-        hmget,
-        "2.0.0",
-        "The values of several fields.",
-    ),
-    command("hmset", -4, ADDS, hmset, "2.0.0", "Sets several fields."),
-    command(
-        "hrandfield",
-        -2,
-        READ,
-        hrandfield,
-        "6.2.0",
-        "Random fields.",
-    ),
-    command(
-        "hscan",
-        -3,
-        READ,
-        hscan,
+    data("hkeys", 2, READ, ONE, hkeys).doc(Group::Hash, "2.0.0", "All fields."),
+    data("hlen", 2, SEES, ONE, hlen).doc(Group::Hash, "2.0.0", "Counts the fields."),
+    data("hmget", -3, SEES, ONE, hmget).doc(Group::Hash, "2.0.0", "The values of several fields."),
+    data("hmset", -4, ADDS, ONE, hmset).doc(Group::Hash, "2.0.0", "Sets several fields."),
+    data("hrandfield", -2, READ, ONE, hrandfield).doc(Group::Hash, "6.2.0", "Random fields."),
+    data("hscan", -3, READ, ONE, hscan).doc(
+        Group::Hash,
         "2.8.0",
         "Goes through the fields in steps.",
     ),
-    command(
-        "hset",
-        -4,
-        ADDS,
-        hset,
+    data("hset", -4, ADDS, ONE, hset).doc(
+        Group::Hash,
         "2.0.0",
         "Sets fields and counts the new ones.",
     ),
-    command(
-        "hsetnx",
-        4,
-        ADDS,
-        hsetnx,
+    data("hsetnx", 4, ADDS, ONE, hsetnx).doc(
+        Group::Hash,
         "2.0.0",
         "Sets a field that is not there.",
     ),
-    command(
-        "hstrlen",
-        3,
-        SEES,
-        hstrlen,
-        "3.2.0",
-        "The length of a value.",
-    ),
-    command("hvals", 2, READ, hvals, "2.0.0", "All values."),
+    data("hstrlen", 3, SEES, ONE, hstrlen).doc(Group::Hash, "3.2.0", "The length of a value."),
+    data("hvals", 2, READ, ONE, hvals).doc(Group::Hash, "2.0.0", "All values."),
 ];
 
 fn source<'d>(data: &'d Data<'_, '_>, args: &Args<'_>) -> Result<Option<Source<'d>>, Stop> {
@@ -185,7 +125,8 @@ pub(crate) fn hmget(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>)
 fn reply_all(
     data: &Data<'_, '_>,
     hash: Option<&Source<'_>>,
-    (fields, values): (bool, bool),
+    fields: bool,
+    values: bool,
     out: &mut Out<'_>,
 ) -> Done {
     let start = out.buf.len();
@@ -218,17 +159,17 @@ fn reply_all(
 
 /// `HGETALL key`
 pub(crate) fn hgetall(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    reply_all(data, source(data, args)?.as_ref(), (true, true), out)
+    reply_all(data, source(data, args)?.as_ref(), true, true, out)
 }
 
 /// `HKEYS key`
 pub(crate) fn hkeys(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    reply_all(data, source(data, args)?.as_ref(), (true, false), out)
+    reply_all(data, source(data, args)?.as_ref(), true, false, out)
 }
 
 /// `HVALS key`
 pub(crate) fn hvals(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    reply_all(data, source(data, args)?.as_ref(), (false, true), out)
+    reply_all(data, source(data, args)?.as_ref(), false, true, out)
 }
 
 /// `HDEL key field [field …]`
@@ -339,24 +280,21 @@ pub(crate) fn hrandfield(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out
         out.array(0);
         return Ok(());
     };
-    super::keys::sample::reply(
-        data,
-        &hash,
+    let draws = Draws {
         count,
-        out,
-        if values { 2 } else { 1 },
-        |out, entry| {
-            out.bulk(&entry.key());
-            if values {
-                out.bulk(&entry.value());
-            }
-        },
-    )
+        parts: if values { 2 } else { 1 },
+    };
+    super::keys::sample::reply(data, &hash, draws, out, |out, entry| {
+        out.bulk(&entry.key());
+        if values {
+            out.bulk(&entry.value());
+        }
+    })
 }
 
 /// `HSCAN key cursor [MATCH pattern] [COUNT count]`
 pub(crate) fn hscan(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    scan_elements(data, args, out, (Shape::Hash, 2), |out, entry| {
+    scan_elements(data, args, out, Shape::Hash, |out, entry| {
         out.bulk(&entry.key());
         out.bulk(&entry.value());
     })

@@ -5,7 +5,7 @@ use crate::command::Told;
 use crate::command::server::info::everything;
 use crate::command::wait::{answer, serve};
 use crate::control::Message;
-use crate::engine::{Db, Durability, error_text};
+use crate::engine::{Db, Durability, Error, error_text};
 use crate::options::ServeError;
 use crate::resp::reply::Out;
 use crate::signals::Signals;
@@ -29,37 +29,7 @@ impl EventLoop {
     /// Does what another thread asks for.
     pub(super) fn handle(&mut self, message: Message) -> Result<(), ServeError> {
         match message {
-            Message::Opened(Ok(db)) => {
-                let gate = Arc::clone(&self.gate);
-                db.on_durable(Box::new(move |_| gate.advanced()));
-                let control = self.state.control.clone();
-                db.on_expired(Box::new(move |keys, epoch| {
-                    control.gate.count_expired(keys.len());
-                    if control.gate.hears_expired() {
-                        let keys = keys.to_vec();
-                        control.send(Message::Expired { keys, epoch });
-                    }
-                }));
-                self.hear_completions(&db)?;
-                self.state.reached = db.reached();
-                for line in db.report().to_string().lines() {
-                    tracing::info!("{line}");
-                }
-                for line in log_io_lines(&db) {
-                    tracing::info!("{line}");
-                }
-                for line in in_memory_lines(&db, self.state.options.durability) {
-                    tracing::warn!("{line}");
-                }
-                tracing::info!("Ready to accept commands");
-                self.state.opened_at = unix_seconds();
-                db.hold_purge(self.state.pause.until().is_some());
-                self.state.stage = Stage::Ready(db);
-                self.state.share_memory();
-                self.state.note_accesses();
-                self.state.load_functions()?;
-                self.state.tell_supervisor();
-            }
+            Message::Opened(Ok(db)) => self.opened(db)?,
             Message::Opened(Err(error)) => return Err(error.into()),
             Message::Stop { checkpoint } => self.stop(Ending::Asked { checkpoint }),
             // The keys of all partitions are counted.
@@ -76,32 +46,69 @@ impl EventLoop {
                     serve(&mut self.state);
                 }
             }
-            Message::Saved { client, result } => {
-                self.state.saving = None;
-                let found = self
-                    .state
-                    .connections
-                    .iter()
-                    .find(|(_, c)| c.session.seat.id == client);
-                let Some(index) = found.map(|(index, _)| index) else {
-                    return Ok(());
-                };
-                let Some(mut connection) = self.state.connections.take(index) else {
-                    return Ok(());
-                };
-                let resp3 = connection.session.resp3;
-                let start = connection.replies.buf.len();
-                let mut out = Out::new(&mut connection.replies.buf, resp3);
-                match result {
-                    Ok(()) => out.ok(),
-                    Err(error) => out.error(&error_text(&error)),
-                }
-                answer(&mut self.state, &mut connection, start, Told::NOTHING);
-                self.state.connections.put(index, connection);
-                self.touched.push(index);
-            }
+            Message::Saved { client, result } => self.saved(client, &result),
         }
         Ok(())
+    }
+
+    /// Serves the database that was opened.
+    fn opened(&mut self, db: Db) -> Result<(), ServeError> {
+        let gate = Arc::clone(&self.gate);
+        db.on_durable(Box::new(move |_| gate.advanced()));
+        let control = self.state.control.clone();
+        db.on_expired(Box::new(move |keys, epoch| {
+            control.gate.count_expired(keys.len());
+            if control.gate.hears_expired() {
+                let keys = keys.to_vec();
+                control.send(Message::Expired { keys, epoch });
+            }
+        }));
+        self.hear_completions(&db)?;
+        self.state.reached = db.reached();
+        for line in db.report().to_string().lines() {
+            tracing::info!("{line}");
+        }
+        for line in log_io_lines(&db) {
+            tracing::info!("{line}");
+        }
+        for line in in_memory_lines(&db, self.state.options.durability) {
+            tracing::warn!("{line}");
+        }
+        tracing::info!("Ready to accept commands");
+        self.state.opened_at = unix_seconds();
+        db.hold_purge(self.state.pause.until().is_some());
+        self.state.stage = Stage::Ready(db);
+        self.state.share_memory();
+        self.state.note_accesses();
+        self.state.load_functions()?;
+        self.state.tell_supervisor();
+        Ok(())
+    }
+
+    /// Answers the client that waits for SAVE, if it is still there.
+    fn saved(&mut self, client: u64, result: &Result<(), Error>) {
+        self.state.saving = None;
+        let found = self
+            .state
+            .connections
+            .iter()
+            .find(|(_, c)| c.session.seat.id == client);
+        let Some(index) = found.map(|(index, _)| index) else {
+            return;
+        };
+        let Some(mut connection) = self.state.connections.take(index) else {
+            return;
+        };
+        let resp3 = connection.session.resp3;
+        let start = connection.replies.buf.len();
+        let mut out = Out::new(&mut connection.replies.buf, resp3);
+        match result {
+            Ok(()) => out.ok(),
+            Err(error) => out.error(&error_text(error)),
+        }
+        answer(&mut self.state, &mut connection, start, Told::NOTHING);
+        self.state.connections.put(index, connection);
+        self.touched.push(index);
     }
 }
 

@@ -185,7 +185,7 @@ impl Writing {
                 self.remove(tx, &name)?;
                 continue;
             }
-            let was_pending = self.remove_pending(tx, group, (consumer.number, id))?;
+            let was_pending = self.remove_pending(tx, group, consumer.number, id)?;
             debug_assert!(was_pending, "both rows are there or none is");
         }
         self.remove(tx, &rows::consumer_name(group.number, &consumer.name))?;

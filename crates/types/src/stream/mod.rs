@@ -189,7 +189,7 @@ impl<'a> Stream<'a> {
 
     /// Returns a bound on the entries from one id to another one, both included.
     #[must_use]
-    pub fn at_most(&self, (from, to): (Id, Id)) -> u64 {
+    pub fn at_most(&self, from: Id, to: Id) -> u64 {
         if from > to || self.head.length == 0 {
             return 0;
         }

@@ -250,7 +250,7 @@ pub fn new_node(fields: &[&[u8]], is_first: bool) -> Vec<u8> {
         .iter()
         .step_by(2)
         .for_each(|name| put_text(&mut value, name));
-    put_entry(&mut value, (0, 0), fields, true);
+    put_entry(&mut value, 0, 0, fields, true);
     set_head(&mut value, 1, 1);
     let used = value.len();
     let room = if is_first { used } else { longest(used) };
@@ -284,7 +284,7 @@ pub fn append(value: &mut Vec<u8>, base: Id, id: Id, fields: &[&[u8]]) -> bool {
     let ms = id.ms - base.ms;
     let seq = if ms == 0 { id.seq - base.seq } else { id.seq };
     let mut entry = Vec::with_capacity(64);
-    put_entry(&mut entry, (ms, seq), fields, is_same);
+    put_entry(&mut entry, ms, seq, fields, is_same);
     let end = used + entry.len();
     let most = longest(end / usize::from(count + 1)).max(room);
     let mut rooms = NODE_BYTES.iter().filter(|bytes| **bytes <= most);
@@ -333,7 +333,7 @@ pub fn delete_first(value: &mut [u8], base: Id, count: u64) {
     value[4..6].copy_from_slice(&left.to_le_bytes());
 }
 
-fn put_entry(out: &mut Vec<u8>, (ms, seq): (u64, u64), fields: &[&[u8]], is_same: bool) {
+fn put_entry(out: &mut Vec<u8>, ms: u64, seq: u64, fields: &[&[u8]], is_same: bool) {
     out.push(if is_same { SAME_FIELDS } else { 0 });
     out.put_varint(ms);
     out.put_varint(seq);

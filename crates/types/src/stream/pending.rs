@@ -147,7 +147,8 @@ impl Writing {
         &self,
         tx: &mut Tx<'_>,
         group: &Group,
-        (id, delivered_ms): (Id, u64),
+        id: Id,
+        delivered_ms: u64,
     ) -> Result<(), Fault> {
         let Some(mut pending) = self.stream(tx)?.pending(group, id)? else {
             return Ok(());
@@ -195,9 +196,9 @@ impl Writing {
         }
         if let Some((consumer, lost)) = last {
             let earlier = losses.remove(&consumer).unwrap_or_default();
-            self.lose(tx, group, (consumer, lost + earlier))?;
+            self.lose(tx, group, consumer, lost + earlier)?;
             for (consumer, lost) in losses {
-                self.lose(tx, group, (consumer, lost))?;
+                self.lose(tx, group, consumer, lost)?;
             }
             self.put_group(tx, name, group)?;
         }
@@ -206,12 +207,7 @@ impl Writing {
     }
 
     /// Writes a consumer that waits for fewer acknowledgements now.
-    fn lose(
-        &self,
-        tx: &mut Tx<'_>,
-        group: &Group,
-        (consumer, lost): (u32, u64),
-    ) -> Result<(), Fault> {
+    fn lose(&self, tx: &mut Tx<'_>, group: &Group, consumer: u32, lost: u64) -> Result<(), Fault> {
         let mut consumer = self.stream(tx)?.consumer_of(group.number, consumer)?;
         debug_assert!(lost > 0, "a consumer that loses nothing is not written");
         consumer.pending = consumer.pending.saturating_sub(lost);
@@ -223,7 +219,8 @@ impl Writing {
         &self,
         tx: &mut Tx<'_>,
         group: &mut Group,
-        (consumer, id): (u32, Id),
+        consumer: u32,
+        id: Id,
     ) -> Result<bool, Fault> {
         let was_pending = self.remove(tx, &rows::pending(group.number, id))?;
         let name = rows::consumer_pending(group.number, consumer, id);

@@ -3,7 +3,7 @@
 use perdura_base::TableId;
 use perdura_txn::{Packing, Shape, Tx};
 
-use super::{order, put, score_of};
+use super::{Ordered, put, score_of};
 use crate::Fault;
 use crate::change::Change;
 use crate::small::{CELL_BYTES_MAX, COUNT_MAX, Editor, New, may_join};
@@ -139,9 +139,11 @@ pub(super) fn put_packed(editor: &mut Editor, packing: Packing, member: &[u8], s
 
 fn insert_packed(editor: &mut Editor, member: &[u8], score: f64) -> bool {
     let packed = editor.packed();
-    let behind = packed
-        .iter()
-        .find(|other| order((other.score(), &other.key), (score, member)).is_gt());
+    let place = Ordered::new(score, member);
+    let behind = packed.iter().find(|other| {
+        let other = Ordered::new(other.score(), &other.key);
+        other.compare(&place).is_gt()
+    });
     let at = behind.map_or(packed.bytes().len(), |element| element.start);
     editor.insert(at, New::Scored(member, score))
 }

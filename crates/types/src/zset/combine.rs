@@ -8,7 +8,7 @@ use std::collections::hash_map;
 use perdura_base::TableId;
 use perdura_txn::{Shape, Tx};
 
-use super::order;
+use super::Ordered;
 use crate::Fault;
 use crate::open::{Entry, Source};
 
@@ -131,7 +131,7 @@ pub fn combine(
         Operation::Intersection => intersection(inputs, aggregate, max),
         Operation::Difference => difference(inputs),
     };
-    found.sort_unstable_by(|a, b| order((a.1, &a.0), (b.1, &b.0)));
+    found.sort_unstable_by(|a, b| Ordered::new(a.1, &a.0).compare(&Ordered::new(b.1, &b.0)));
     found
 }
 

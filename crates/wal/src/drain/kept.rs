@@ -65,8 +65,8 @@ impl<'a> Kept<'a> {
             return Ok(Err(format!("position {at} is none of this life")));
         }
         let is_ours = |header: &BlockHeader| {
-            let of = (life.stream, life.incarnation);
-            header.is_of(&life.uuid, of, at) && header.streams == life.streams
+            header.is_of(&life.uuid, life.stream, life.incarnation, at)
+                && header.streams == life.streams
         };
         let Some((header, body_crc)) = block::decode_header(rest) else {
             return match block::decode_newer(rest) {

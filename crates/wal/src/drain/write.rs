@@ -11,6 +11,7 @@ use super::chain::Link;
 use crate::block;
 use crate::failure::Failure;
 use crate::flusher::Segment;
+use crate::placing::Chained;
 use crate::scan::OpenSegment;
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId};
 use crate::shelf::{SegmentShelf, StreamLife};
@@ -94,12 +95,14 @@ impl<'a> Writer<'a> {
             },
         };
         let placement = self.life.placement();
-        let settled = placement.settle(
-            self.disk.as_ref(),
-            (&next, followed),
-            before.as_ref(),
-            |file, header, _| file.write_durable(0, &[header], Through::WriteAndSync),
-        );
+        let chained = Chained {
+            next: &next,
+            followed,
+            before: before.as_ref(),
+        };
+        let settled = placement.settle(self.disk.as_ref(), chained, |file, header, _| {
+            file.write_durable(0, &[header], Through::WriteAndSync)
+        });
         settled.map_err(stopping)?;
         assert!(
             before.is_none_or(|before| before.span.end() == span.start),

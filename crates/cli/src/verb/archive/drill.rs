@@ -2,17 +2,19 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use perdura_archive::{Outcome, Report, ReportKind, Reporting};
+use perdura_archive::{Outcome, Report, ReportKind, Reporting, Store};
 use perdura_base::num::to_u32;
 use perdura_base::{CkptEpoch, Epoch, Error};
 use perdura_device::{Clock, Disk, FileDisk, SystemClock};
 use perdura_recovery::Disks;
-use perdura_recovery::drill::judge;
-use perdura_recovery::restore::{RestoreMeans, RestorePlan, RestoreProgress, restore};
+use perdura_recovery::drill::{Judgement, judge};
+use perdura_recovery::restore::{
+    RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
+};
 use serde::Serialize;
 
 use super::{Which, passed_over};
@@ -78,43 +80,75 @@ pub fn run(args: &Drill) -> Result<()> {
     let plan = RestorePlan::from_archive(&store, args.at.map(Epoch), passed_over);
     let plan = plan.with_context(from)?;
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(&to)?);
+    let judged = restore_and_judge(&store, &plan, disk, &clock);
+    let mut report = report_of(&store, &plan, clock.wall_us(), begun.elapsed());
+    let mut told = Told {
+        result: Outcome::Fails.name(),
+        epoch: report.end.0,
+        backup: plan.backup().name(),
+        pages: 0,
+        seconds: begun.elapsed().as_secs_f64(),
+        compared: "nothing".into(),
+        fails: None,
+    };
+    note(judged, &mut report, &mut told).with_context(|| to.display().to_string())?;
+    let archive = args.which.disk_to_write()?;
+    let written = Reporting::new(archive, report).run();
+    tell(args, &told)?;
+    written.with_context(from)?;
+    match told.fails {
+        Some(_) => bail!(Damaged(1)),
+        None => Ok(()),
+    }
+}
+
+/// Restores by a plan onto a disk, and holds what was restored against the archive.
+fn restore_and_judge(
+    store: &Store,
+    plan: &RestorePlan,
+    disk: Arc<dyn Disk>,
+    clock: &SystemClock,
+) -> Result<(RestoreReport, Judgement), Error> {
     let means = RestoreMeans {
         disks: Disks::on_one(disk, plan.streams()),
-        uuid: new_uuid(&clock),
+        uuid: new_uuid(clock),
         threads: 1,
-        clock: &clock,
+        clock,
         progress: &RestoreProgress::default(),
     };
-    let restored = restore(&plan, &means);
-    let judged = restored.and_then(|report| {
-        let judged = judge(&store, &plan, &report, &means.disks)?;
-        Ok((report, judged))
-    });
+    let report = restore(plan, &means)?;
+    let judged = judge(store, plan, &report, &means.disks)?;
+    Ok((report, judged))
+}
+
+/// Returns the report of a drill of which nothing good is known.
+fn report_of(store: &Store, plan: &RestorePlan, wall_us: u64, took: Duration) -> Report {
     let backup = plan.backup();
-    let mut report = Report {
+    Report {
         kind: ReportKind::Drill,
         outcome: Outcome::Fails,
         uuid: *store.uuid(),
-        wall_us: clock.wall_us(),
+        wall_us,
         from: backup.k,
         to: CkptEpoch(0),
         begin: backup.end,
         end: plan.target(),
         manifest: store.manifest().number,
         runs: 0,
-        took_us: u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX),
+        took_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
         digests: Vec::new(),
         text: String::new(),
-    };
-    let mut told = Told {
-        result: Outcome::Fails.name(),
-        epoch: report.end.0,
-        backup: backup.name(),
-        pages: 0,
-        seconds: begun.elapsed().as_secs_f64(),
-        compared: "nothing".into(),
-        fails: None,
-    };
+    }
+}
+
+/// Notes what a drill came to in its report, and in what is printed.
+///
+/// Fails if a disk does: that says nothing of the archive.
+fn note(
+    judged: Result<(RestoreReport, Judgement), Error>,
+    report: &mut Report,
+    told: &mut Told,
+) -> Result<(), Error> {
     match judged {
         Ok((made, judged)) => {
             report.runs = to_u32(usize::try_from(judged.runs).unwrap_or(usize::MAX));
@@ -128,23 +162,14 @@ pub fn run(args: &Drill) -> Result<()> {
             told.fails = judged.fails;
         }
         // A disk that is full, for instance, says nothing of the archive.
-        Err(error @ Error::Io { .. }) if !error.is_not_found() => {
-            return Err(error).with_context(|| to.display().to_string());
-        }
+        Err(error @ Error::Io { .. }) if !error.is_not_found() => return Err(error),
         Err(error) => {
             report.text = error.to_string();
             told.fails = Some(report.text.clone());
         }
     }
     told.result = report.outcome.name();
-    let archive = args.which.disk_to_write()?;
-    let written = Reporting::new(archive, report).run();
-    tell(args, &told)?;
-    written.with_context(from)?;
-    match told.fails {
-        Some(_) => bail!(Damaged(1)),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 fn tell(args: &Drill, told: &Told) -> Result<()> {

@@ -168,41 +168,7 @@ pub fn text(report: &RunReport) -> String {
     if report.load_seconds > 0.0 {
         text += &format!("populated in {:.3} s\n", report.load_seconds);
     }
-    if report.txns > 0 {
-        let latency = report.latency_us;
-        text += &format!(
-            "rate      {:.0} transactions/s ({} in {:.3} s, {} rolled back)\n\
-             latency   p50 {} us, p99 {} us, p99.9 {} us until durable\n\
-             log       {} bytes of records ({:.1} a transaction), {} bytes to the device, {} syncs\n\
-             machine   {} bytes of memory at most, {} s of CPU\n",
-            report.tps,
-            report.txns,
-            report.seconds,
-            report.aborts,
-            latency.p50,
-            latency.p99,
-            latency.p999,
-            report.log_bytes,
-            report.log_bytes_per_txn,
-            report.log_device_bytes,
-            report.syncs,
-            report
-                .peak_rss_bytes
-                .map_or("-".into(), |bytes| bytes.to_string()),
-            report
-                .cpu_seconds
-                .map_or("-".into(), |seconds| format!("{seconds:.2}")),
-        );
-        for kind in &report.kinds {
-            let bytes = kind
-                .log_bytes_per_txn
-                .map_or("-".into(), |bytes| format!("{bytes:.1}"));
-            text += &format!(
-                "  {:<14}{:>10} ({} rolled back), {bytes} bytes of records each\n",
-                kind.name, kind.txns, kind.aborts
-            );
-        }
-    }
+    text += &rate_text(report);
     if let Some(archive) = &report.archive {
         text += &format!(
             "archive   {} runs, {} records, {} bytes; behind by {:.2} s at most\n",
@@ -230,6 +196,57 @@ pub fn text(report: &RunReport) -> String {
             report.unstarted
         );
     }
+    text += &load_text(report);
+    if let Some(digest) = &report.digest {
+        text += &format!("digest    {digest}\n");
+    }
+    text
+}
+
+/// Returns the lines on the rate of a run and on each kind of its transactions.
+fn rate_text(report: &RunReport) -> String {
+    if report.txns == 0 {
+        return String::new();
+    }
+    let latency = report.latency_us;
+    let mut text = format!(
+        "rate      {:.0} transactions/s ({} in {:.3} s, {} rolled back)\n\
+         latency   p50 {} us, p99 {} us, p99.9 {} us until durable\n\
+         log       {} bytes of records ({:.1} a transaction), {} bytes to the device, {} syncs\n\
+         machine   {} bytes of memory at most, {} s of CPU\n",
+        report.tps,
+        report.txns,
+        report.seconds,
+        report.aborts,
+        latency.p50,
+        latency.p99,
+        latency.p999,
+        report.log_bytes,
+        report.log_bytes_per_txn,
+        report.log_device_bytes,
+        report.syncs,
+        report
+            .peak_rss_bytes
+            .map_or("-".into(), |bytes| bytes.to_string()),
+        report
+            .cpu_seconds
+            .map_or("-".into(), |seconds| format!("{seconds:.2}")),
+    );
+    for kind in &report.kinds {
+        let bytes = kind
+            .log_bytes_per_txn
+            .map_or("-".into(), |bytes| format!("{bytes:.1}"));
+        text += &format!(
+            "  {:<14}{:>10} ({} rolled back), {bytes} bytes of records each\n",
+            kind.name, kind.txns, kind.aborts
+        );
+    }
+    text
+}
+
+/// Returns the lines on latencies under half the load, and beside checkpoints.
+fn load_text(report: &RunReport) -> String {
+    let mut text = String::new();
     if let Some(half) = &report.half_load {
         let sync = half.sync_us.map_or("-".into(), |us| us.p99.to_string());
         text += &format!(
@@ -252,9 +269,6 @@ pub fn text(report: &RunReport) -> String {
             under.page_bytes,
             under.kept_bytes_after
         );
-    }
-    if let Some(digest) = &report.digest {
-        text += &format!("digest    {digest}\n");
     }
     text
 }

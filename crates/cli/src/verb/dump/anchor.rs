@@ -215,6 +215,11 @@ pub fn run(args: &Args) -> Result<()> {
     if args.json {
         return output::json(&anchor);
     }
+    output::text(&described(&anchor))
+}
+
+/// Returns the lines that every anchor has.
+fn begin_text(anchor: &Shown) -> String {
     let mut text = format!(
         "database     {}, made {}\nanchor       update {}, {}\n\
          incarnation  {}, epochs up to {} and checkpoints up to {} used\n\
@@ -246,6 +251,12 @@ pub fn run(args: &Args) -> Result<()> {
             image.state, image.checkpoint, image.end_epoch, image.ended, image.begin, image.end
         );
     }
+    text
+}
+
+/// Returns an anchor for people.
+fn described(anchor: &Shown) -> String {
+    let mut text = begin_text(anchor);
     for link in &anchor.chain {
         text += &format!(
             "closed       incarnation {}, durable epoch {}, from {:?} to {:?}\n",
@@ -287,5 +298,5 @@ pub fn run(args: &Args) -> Result<()> {
     for note in &anchor.notes {
         text += &format!("note         {note}\n");
     }
-    output::text(&text)
+    text
 }

@@ -9,7 +9,9 @@ use perdura_base::{Pos, StreamId};
 use perdura_heap::{Group, decode_group};
 use perdura_page::{Change, TxnRecord, Update, decode_txn_record};
 use perdura_recovery::undrained;
-use perdura_wal::{BlockRef, Cut, Direction, EndRecord, Frame, FrameKind, RestartRecord};
+use perdura_wal::{
+    BlockRef, Cut, Direction, EndRecord, Frame, FrameKind, RestartRecord, StreamScan,
+};
 use serde::Serialize;
 
 use crate::exit::Usage;
@@ -108,27 +110,10 @@ pub fn run(args: &Args) -> Result<()> {
         if args.stream.is_some_and(|stream| stream != scan.stream.0) {
             continue;
         }
-        let limit = args.limit.unwrap_or(usize::MAX);
-        let mut shown: Vec<ShownBlock> = scan
-            .blocks
-            .iter()
-            .take(limit)
-            .map(|block| show_block(scan.stream, block, cut.as_ref().ok()))
-            .collect();
+        let mut shown = show_blocks(scan, args.limit, cut.as_ref().ok());
         if !args.blocks {
-            for unit in scan.units(0) {
-                if unit.start >= shown.len() {
-                    break;
-                }
-                let frames = scan.read_unit(unit, Direction::Forward, |frame, block| {
-                    let at = shown.binary_search_by_key(&block.pos.0, |shown| shown.pos);
-                    if let Ok(at) = at {
-                        shown[at].frames.push(show_frame(frame));
-                    }
-                    Ok(())
-                });
-                unreadable = unreadable.or(frames.err());
-            }
+            let added = add_frames(scan, &mut shown);
+            unreadable = unreadable.or(added.err());
         }
         for block in &shown {
             print_block(&mut out, block, args.json)?;
@@ -158,6 +143,34 @@ pub fn run(args: &Args) -> Result<()> {
     out.flush()?;
     cut?;
     unreadable.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Returns the first blocks of a stream, without their frames.
+fn show_blocks(scan: &StreamScan, limit: Option<usize>, cut: Option<&Cut>) -> Vec<ShownBlock> {
+    let blocks = scan.blocks.iter().take(limit.unwrap_or(usize::MAX));
+    let shown = blocks.map(|block| show_block(scan.stream, block, cut));
+    shown.collect()
+}
+
+/// Adds the frames of these blocks, as far as they can be read.
+///
+/// Fails if some cannot be, with the first error, once all are read.
+fn add_frames(scan: &StreamScan, shown: &mut [ShownBlock]) -> perdura::Result<()> {
+    let mut unreadable = None;
+    for unit in scan.units(0) {
+        if unit.start >= shown.len() {
+            break;
+        }
+        let frames = scan.read_unit(unit, Direction::Forward, |frame, block| {
+            let at = shown.binary_search_by_key(&block.pos.0, |shown| shown.pos);
+            if let Ok(at) = at {
+                shown[at].frames.push(show_frame(frame));
+            }
+            Ok(())
+        });
+        unreadable = unreadable.or(frames.err());
+    }
+    unreadable.map_or(Ok(()), Err)
 }
 
 fn show_block(stream: StreamId, block: &BlockRef, cut: Option<&Cut>) -> ShownBlock {

@@ -86,12 +86,34 @@ pub fn run(args: &Args) -> Result<()> {
         return tree_page::show(&offline, tree.page_bytes, Pid(args.page), args.json);
     }
     let slot = slot_of(args.image, &offline)?;
+    let id = PageId(args.page);
+    let shown = look(&offline, slot, id)?;
+    if args.json {
+        output::json(&shown)?;
+    } else {
+        output::text(&describe(&shown))?;
+    }
+    if shown.is_whole {
+        return Ok(());
+    }
+    bail!(Error::corrupt(
+        format!("image {slot}, page {id}"),
+        shown.offset,
+        "the page that the directory lists",
+        "another checksum",
+        "A restart takes the page from the other image and the log.",
+    ))
+}
+
+/// Reads a page of an image, and what the image's directory says of it.
+///
+/// Fails if the image is not complete, or has no such page.
+fn look(offline: &Offline, slot: ImageSlot, id: PageId) -> Result<Shown> {
     let status = offline.anchor.image(slot);
     if !status.is_complete() {
         bail!("image {slot} is not complete");
     }
     let geometry = offline.geometry();
-    let id = PageId(args.page);
     let listed = read_directory(
         offline.disks.data.as_ref(),
         &offline.anchor,
@@ -133,21 +155,7 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(header) = PageHeader::decode(&page) {
         decode(&mut shown, &header, &page);
     }
-    if args.json {
-        output::json(&shown)?;
-    } else {
-        output::text(&describe(&shown))?;
-    }
-    if whole {
-        return Ok(());
-    }
-    bail!(Error::corrupt(
-        format!("image {slot}, page {id}"),
-        place.offset(),
-        "the page that the directory lists",
-        "another checksum",
-        "A restart takes the page from the other image and the log.",
-    ))
+    Ok(shown)
 }
 
 /// The image that is asked for, or the newest.

@@ -76,7 +76,8 @@ impl Target<'_> {
 /// target is as it was.
 pub fn plan(
     store: &Store,
-    (log_dirs, at): (&[PathBuf], Option<At>),
+    log_dirs: &[PathBuf],
+    at: Option<At>,
     without: &[BackupId],
     target: &Target<'_>,
 ) -> Result<RestorePlan, Error> {

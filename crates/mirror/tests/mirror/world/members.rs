@@ -1,7 +1,7 @@
 //! What a takeover could find now, at each step: a bug that spoils a node's ring is seen before a crash has to meet it.
 
 use perdura_base::{StreamId, Uuid};
-use perdura_mirror::{Generation, Member};
+use perdura_mirror::{Generation, Member, RingName};
 
 use super::{UUID, World};
 
@@ -55,8 +55,12 @@ impl World {
             let held = ring.is_some_and(|ring| ring.end.0 >= raised);
             return (!held).then(|| format!("it was killed with {ring:?}"));
         }
-        let holder = (member.address.as_str(), member.inc);
-        let held = match self.net.held(holder, (uuid, generation, stream)) {
+        let ring = RingName {
+            uuid,
+            generation,
+            stream,
+        };
+        let held = match self.net.held(&member.address, member.inc, ring) {
             // A takeover that reads it is told so.
             Some(Err(_)) if is_damaged => return None,
             Some(Err(at)) => return Some(format!("its memory does not hold what is at {at}")),

@@ -161,6 +161,23 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
         return cx.out.null_array();
     }
     let before = (cx.session.database, cx.session.resp3);
+    let (ready, partitions) = run_plain_commands(cx, block);
+    if is_long(cx.state, &ready.block) && matches!(cx.state.stage, Stage::Ready(_)) {
+        return leave(cx, ready, partitions);
+    }
+    let start = cx.out.buf.len();
+    if let Err(error) = run_steps(cx, ready, partitions) {
+        cx.out.buf.truncate(start);
+        cx.effects.held_back.clear();
+        // The block did not happen, and neither did its SELECT.
+        (cx.session.database, cx.session.resp3) = before;
+        cx.effects.epoch = cx.effects.epoch.max(told_by(cx.state, &error).epoch);
+        failed(cx.state, &error, &mut cx.out);
+    }
+}
+
+/// Runs the plain commands of a block. Returns the partitions of the others.
+fn run_plain_commands(cx: &mut Cx<'_>, block: Block) -> (Ready, PartitionSet) {
     let mut partitions = PartitionSet::empty();
     let mut aside = Vec::new();
     let mut steps = Vec::with_capacity(block.queue.len());
@@ -177,7 +194,7 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
             }
             Run::Plain(run) => {
                 let start = aside.len();
-                run_plain(cx, &mut aside, (command, run), &owned.args());
+                run_plain(cx, &mut aside, command, run, &owned.args());
                 Some(start..aside.len())
             }
             Run::Data(_) => {
@@ -207,24 +224,15 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
         ran: Vec::new(),
         failed: Vec::new(),
     };
-    if is_long(cx.state, &ready.block) && matches!(cx.state.stage, Stage::Ready(_)) {
-        return leave(cx, ready, partitions);
-    }
-    let start = cx.out.buf.len();
-    if let Err(error) = run_steps(cx, ready, partitions) {
-        cx.out.buf.truncate(start);
-        cx.effects.held_back.clear();
-        // The block did not happen, and neither did its SELECT.
-        (cx.session.database, cx.session.resp3) = before;
-        cx.effects.epoch = cx.effects.epoch.max(told_by(cx.state, &error).epoch);
-        failed(cx.state, &error, &mut cx.out);
-    }
+    (ready, partitions)
 }
 
+/// Runs a plain command, whose reply is added to `aside`.
 fn run_plain(
     cx: &mut Cx<'_>,
     aside: &mut Vec<u8>,
-    (command, run): (&Command, PlainFn),
+    command: &Command,
+    run: PlainFn,
     args: &Args<'_>,
 ) {
     let out = Out::new(aside, cx.session.resp3);

@@ -17,19 +17,21 @@ impl Data<'_, '_> {
     #[inline]
     pub(super) fn with_keys<R>(
         &mut self,
-        request: (&Command, &Args<'_>),
+        command: &Command,
+        args: &Args<'_>,
         work: impl FnOnce(&mut Self) -> R,
     ) -> R {
         match self.keeps_to_keys {
             false => work(self),
-            true => self.with_judged_keys(request, work),
+            true => self.with_judged_keys(command, args, work),
         }
     }
 
     #[inline(never)]
     fn with_judged_keys<R>(
         &mut self,
-        (command, args): (&Command, &Args<'_>),
+        command: &Command,
+        args: &Args<'_>,
         work: impl FnOnce(&mut Self) -> R,
     ) -> R {
         let any_key = matches!(command.keys, Keys::All) || command.has(flag::SCRIPTS);

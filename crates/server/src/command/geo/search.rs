@@ -215,7 +215,7 @@ impl<'a> Query<'a> {
         for found in grammar.walk(args) {
             let word = found.word.ok_or(SYNTAX)?.name;
             if !query.output(args, found.at, word)? {
-                query.area(args, found.at, (word, set))?;
+                query.area(args, found.at, word, set)?;
             }
         }
         query.check(args, named)?;
@@ -251,12 +251,7 @@ impl<'a> Query<'a> {
     }
 
     /// Reads an option that says which area is searched. A member is looked for in `set`.
-    fn area(
-        &mut self,
-        args: &Args<'a>,
-        at: usize,
-        (word, set): (&str, Option<&Source<'_>>),
-    ) -> Done {
+    fn area(&mut self, args: &Args<'a>, at: usize, word: &str, set: Option<&Source<'_>>) -> Done {
         let other_form = |is_box: bool| match &self.form {
             Some((Form::Box { .. }, _)) => !is_box,
             Some((Form::Circle { .. }, _)) => is_box,

@@ -84,13 +84,13 @@ impl<'a> ScanOptions<'a> {
     }
 }
 
-/// HSCAN, SSCAN and ZSCAN: the next cursor and those elements that are asked for, each in
-/// `replies` parts that `each` writes.
+/// HSCAN, SSCAN and ZSCAN: the next cursor and those elements that are asked for, whose parts `each` writes.
+/// An item or a member is one part; what has a value or a score is two.
 pub(crate) fn scan_elements(
     data: &Data<'_, '_>,
     args: &Args<'_>,
     out: &mut Out<'_>,
-    (shape, replies): (Shape, usize),
+    shape: Shape,
     mut each: impl FnMut(&mut Out<'_>, &Entry<'_>),
 ) -> Done {
     let cursor = parse_cursor(args.at(2))?;
@@ -109,7 +109,11 @@ pub(crate) fn scan_elements(
     crate::number::push_u64(&mut digits, next);
     out.bulk(&digits);
     found.retain(|entry| options.matches(&entry.key()));
-    out.array(found.len() * replies);
+    let parts = match shape {
+        Shape::List | Shape::Set => 1,
+        Shape::Hash | Shape::Zset | Shape::Stream => 2,
+    };
+    out.array(found.len() * parts);
     for entry in &found {
         each(out, entry);
     }

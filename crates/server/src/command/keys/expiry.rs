@@ -162,7 +162,8 @@ fn set_deadline(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
     out: &mut Out<'_>,
-    (kind, name): (Kind, &str),
+    kind: Kind,
+    name: &str,
 ) -> Done {
     let wanted = match conditions(args) {
         Ok(wanted) => wanted,
@@ -208,13 +209,11 @@ pub(crate) fn expire(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>
         data,
         args,
         out,
-        (
-            Kind {
-                seconds: true,
-                relative: true,
-            },
-            "expire",
-        ),
+        Kind {
+            seconds: true,
+            relative: true,
+        },
+        "expire",
     )
 }
 
@@ -224,13 +223,11 @@ pub(crate) fn pexpire(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_
         data,
         args,
         out,
-        (
-            Kind {
-                seconds: false,
-                relative: true,
-            },
-            "pexpire",
-        ),
+        Kind {
+            seconds: false,
+            relative: true,
+        },
+        "pexpire",
     )
 }
 
@@ -240,13 +237,11 @@ pub(crate) fn expireat(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'
         data,
         args,
         out,
-        (
-            Kind {
-                seconds: true,
-                relative: false,
-            },
-            "expireat",
-        ),
+        Kind {
+            seconds: true,
+            relative: false,
+        },
+        "expireat",
     )
 }
 
@@ -256,13 +251,11 @@ pub(crate) fn pexpireat(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<
         data,
         args,
         out,
-        (
-            Kind {
-                seconds: false,
-                relative: false,
-            },
-            "pexpireat",
-        ),
+        Kind {
+            seconds: false,
+            relative: false,
+        },
+        "pexpireat",
     )
 }
 

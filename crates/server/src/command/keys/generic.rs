@@ -3,7 +3,7 @@
 use crate::command::event::Class;
 use crate::command::flag::{DANGEROUS, DENY_OOM, FAST, READ, WRITE};
 use crate::command::spec::{Command, Keys, ONE, SECOND, TWO, data};
-use crate::command::steps::{Copying, Fold, Origin, Purpose, Writing};
+use crate::command::steps::{Copying, Destination, Fold, Origin, Purpose, Writing};
 use crate::command::{Data, Done, Group, SYNTAX, Stop};
 use crate::engine::{Kind, types};
 use crate::number::parse_i64;
@@ -70,7 +70,7 @@ fn database(arg: &[u8]) -> Result<u8, Stop> {
 }
 
 /// Has the command go on in steps that copies the string of the first argument's key, if it is long.
-fn copy_in_steps(data: &Data<'_, '_>, args: &Args<'_>, target: (u8, usize), out: &Out<'_>) -> Done {
+fn copy_in_steps(data: &Data<'_, '_>, args: &Args<'_>, target: Destination, out: &Out<'_>) -> Done {
     let row = data.tx.get(data.table, args.at(1))?;
     let Some(row) = row.filter(|row| row.kind() == Kind::String) else {
         return Ok(());
@@ -79,30 +79,34 @@ fn copy_in_steps(data: &Data<'_, '_>, args: &Args<'_>, target: (u8, usize), out:
     Writing::if_long(data, args, target, origin, out.resp3)
 }
 
-/// Moves what the first argument's key holds to a key of a database, which an argument names.
+/// Moves what the first argument's key holds to another key.
 fn move_to(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
-    (database, to): (u8, usize),
+    destination: Destination,
     out: &Out<'_>,
 ) -> Done {
-    let from = args.at(1);
+    let (from, to) = (args.at(1), args.at(destination.key));
     let expiry = data
         .tx
         .get(data.table, from)?
         .and_then(|row| row.expiry_ms());
-    if data.name_text(database, args.at(to), expiry)? {
+    if data.name_text(destination.database, to, expiry)? {
         data.tx.delete(data.table, from)?;
         return Ok(());
     }
-    copy_in_steps(data, args, (database, to), out)?;
-    let (table, target) = (data.table, data.table_of(database));
-    data.tx.rename(table, from, target, args.at(to))?;
+    copy_in_steps(data, args, destination, out)?;
+    let (table, target) = (data.table, data.table_of(destination.database));
+    data.tx.rename(table, from, target, to)?;
     Ok(())
 }
 
 fn rename_key(data: &mut Data<'_, '_>, args: &Args<'_>, out: &Out<'_>) -> Done {
-    move_to(data, args, (data.database, 2), out)?;
+    let destination = Destination {
+        database: data.database,
+        key: 2,
+    };
+    move_to(data, args, destination, out)?;
     data.changed(Class::Generic, "rename_from", args.at(1));
     data.changed(Class::Generic, "rename_to", args.at(2));
     Ok(())
@@ -161,7 +165,7 @@ fn copy(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         return Ok(());
     }
     let purpose = Purpose::Copy { replace };
-    if let Some(work) = Copying::whole(data, purpose, (from, target))? {
+    if let Some(work) = Copying::whole(data, purpose, from, target)? {
         return Err(Stop::Long(Box::new(work)));
     }
     let expiry = data
@@ -169,7 +173,11 @@ fn copy(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         .get(data.table, from)?
         .and_then(|row| row.expiry_ms());
     if !data.name_text(target, to, expiry)? {
-        copy_in_steps(data, args, (target, 2), out)?;
+        let destination = Destination {
+            database: target,
+            key: 2,
+        };
+        copy_in_steps(data, args, destination, out)?;
         types::copy(data.tx, (data.table, from), (table, to))?;
     }
     data.changed_in(target, Class::Generic, "copy_to", to);
@@ -187,10 +195,14 @@ fn move_key(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     let table = data.table_of(target);
     let movable = data.tx.get(data.table, key)?.is_some() && data.tx.get(table, key)?.is_none();
     if movable {
-        if let Some(work) = Copying::whole(data, Purpose::Move, (key, target))? {
+        if let Some(work) = Copying::whole(data, Purpose::Move, key, target)? {
             return Err(Stop::Long(Box::new(work)));
         }
-        move_to(data, args, (target, 1), out)?;
+        let destination = Destination {
+            database: target,
+            key: 1,
+        };
+        move_to(data, args, destination, out)?;
         data.changed(Class::Generic, "move_from", key);
         data.changed_in(target, Class::Generic, "move_to", key);
     }

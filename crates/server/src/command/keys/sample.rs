@@ -5,17 +5,25 @@ use crate::engine::Source;
 use crate::engine::types::Entry;
 use crate::resp::reply::Out;
 
-/// Replies with `count` different elements, or as many as there are; with a negative count so
-/// many draws, in which an element may come again. An element of two parts is a nested array
+/// Random elements that are asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Draws {
+    /// How many different ones at most; negative: so many draws, in which one may come again.
+    pub count: i64,
+    /// The parts of each.
+    pub parts: usize,
+}
+
+/// Replies with random elements, whose parts `each` writes. An element of two parts is a nested array
 /// in RESP3.
 pub(crate) fn reply(
     data: &Data<'_, '_>,
     source: &Source<'_>,
-    count: i64,
+    draws: Draws,
     out: &mut Out<'_>,
-    parts: usize,
     mut each: impl FnMut(&mut Out<'_>, &Entry<'_>),
 ) -> Done {
+    let Draws { count, parts } = draws;
     let draws = count.unsigned_abs();
     data.heavy(if count >= 0 {
         draws.min(source.len())

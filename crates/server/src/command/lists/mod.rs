@@ -125,7 +125,8 @@ fn push(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
     out: &mut Out<'_>,
-    (end, only_existing): (End, bool),
+    end: End,
+    only_existing: bool,
 ) -> Done {
     let key = args.at(1);
     if !only_existing
@@ -146,30 +147,25 @@ fn push(
 
 /// `LPUSH key item [item …]`
 fn lpush(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    push(data, args, out, (End::Front, false))
+    push(data, args, out, End::Front, false)
 }
 
 /// `RPUSH key item [item …]`
 fn rpush(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    push(data, args, out, (End::Back, false))
+    push(data, args, out, End::Back, false)
 }
 
 /// `LPUSHX key item [item …]`
 fn lpushx(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    push(data, args, out, (End::Front, true))
+    push(data, args, out, End::Front, true)
 }
 
 /// `RPUSHX key item [item …]`
 fn rpushx(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    push(data, args, out, (End::Back, true))
+    push(data, args, out, End::Back, true)
 }
 
-fn pop(
-    data: &mut Data<'_, '_>,
-    args: &Args<'_>,
-    out: &mut Out<'_>,
-    (end, name): (End, &str),
-) -> Done {
+fn pop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, end: End, name: &str) -> Done {
     let key = args.at(1);
     let count = match args.len() {
         2 => None,
@@ -201,12 +197,12 @@ fn pop(
 
 /// `LPOP key [count]`
 fn lpop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    pop(data, args, out, (End::Front, "lpop"))
+    pop(data, args, out, End::Front, "lpop")
 }
 
 /// `RPOP key [count]`
 fn rpop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    pop(data, args, out, (End::Back, "rpop"))
+    pop(data, args, out, End::Back, "rpop")
 }
 
 /// `LLEN key`

@@ -54,7 +54,8 @@ pub(crate) fn shift(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
     out: &mut Out<'_>,
-    (from_end, to_end): (End, End),
+    from_end: End,
+    to_end: End,
 ) -> Result<bool, Stop> {
     let (from, to) = (args.at(1), args.at(2));
     let moved = list::shift(data.tx, data.table, (from, from_end), (to, to_end))?;
@@ -71,9 +72,10 @@ fn shift_or_null(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
     out: &mut Out<'_>,
-    ends: (End, End),
+    from_end: End,
+    to_end: End,
 ) -> Done {
-    if !shift(data, args, out, ends)? {
+    if !shift(data, args, out, from_end, to_end)? {
         out.null();
     }
     Ok(())
@@ -81,13 +83,13 @@ fn shift_or_null(
 
 /// `LMOVE source destination LEFT|RIGHT LEFT|RIGHT`
 fn lmove(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let ends = (end(args.at(3))?, end(args.at(4))?);
-    shift_or_null(data, args, out, ends)
+    let (from_end, to_end) = (end(args.at(3))?, end(args.at(4))?);
+    shift_or_null(data, args, out, from_end, to_end)
 }
 
 /// `RPOPLPUSH source destination`
 fn rpoplpush(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    shift_or_null(data, args, out, (End::Back, End::Front))
+    shift_or_null(data, args, out, End::Back, End::Front)
 }
 
 /// Takes the item at an end off the first list that is there; false if there is none.

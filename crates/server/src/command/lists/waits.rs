@@ -73,10 +73,11 @@ fn shift_or_wait(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
     out: &mut Out<'_>,
-    ends: (End, End),
+    from_end: End,
+    to_end: End,
 ) -> Done {
     let timeout = parse_timeout(args.at(args.len() - 1))?;
-    if moves::shift(data, args, out, ends)? {
+    if moves::shift(data, args, out, from_end, to_end)? {
         return Ok(());
     }
     Err(Stop::Wait(Wait {
@@ -92,13 +93,13 @@ fn shift_or_wait(
 
 /// `BLMOVE source destination LEFT|RIGHT LEFT|RIGHT timeout`
 fn blmove(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let ends = (moves::end(args.at(3))?, moves::end(args.at(4))?);
-    shift_or_wait(data, args, out, ends)
+    let (from_end, to_end) = (moves::end(args.at(3))?, moves::end(args.at(4))?);
+    shift_or_wait(data, args, out, from_end, to_end)
 }
 
 /// `BRPOPLPUSH source destination timeout`
 fn brpoplpush(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    shift_or_wait(data, args, out, (End::Back, End::Front))
+    shift_or_wait(data, args, out, End::Back, End::Front)
 }
 
 /// Pops off the first of the keys before a timeout, or waits for one of them.
@@ -106,7 +107,8 @@ fn pop_or_wait(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
     out: &mut Out<'_>,
-    (shape, end): (Shape, End),
+    shape: Shape,
+    end: End,
 ) -> Done {
     let last = args.len() - 1;
     let timeout = parse_timeout(args.at(last))?;
@@ -131,22 +133,22 @@ fn pop_or_wait(
 
 /// `BLPOP key [key …] timeout`
 fn blpop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    pop_or_wait(data, args, out, (Shape::List, End::Front))
+    pop_or_wait(data, args, out, Shape::List, End::Front)
 }
 
 /// `BRPOP key [key …] timeout`
 fn brpop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    pop_or_wait(data, args, out, (Shape::List, End::Back))
+    pop_or_wait(data, args, out, Shape::List, End::Back)
 }
 
 /// `BZPOPMIN key [key …] timeout`
 fn bzpopmin(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    pop_or_wait(data, args, out, (Shape::Zset, End::Front))
+    pop_or_wait(data, args, out, Shape::Zset, End::Front)
 }
 
 /// `BZPOPMAX key [key …] timeout`
 fn bzpopmax(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    pop_or_wait(data, args, out, (Shape::Zset, End::Back))
+    pop_or_wait(data, args, out, Shape::Zset, End::Back)
 }
 
 /// How to wait for one of several keys.

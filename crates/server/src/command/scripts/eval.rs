@@ -37,11 +37,30 @@ pub(super) fn evalsha_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out
     by_name(data, args, out, true)
 }
 
+/// A script, and how it is called.
+struct Called<'a> {
+    sha: &'a str,
+    source: &'a [u8],
+    /// How many of the arguments are keys.
+    keys: usize,
+    /// Whether the command only reads.
+    reads: bool,
+    /// Whether the request brings the source.
+    is_brought: bool,
+}
+
 fn by_source(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, reads: bool) -> Done {
     let keys = count_keys(args)?;
     let source = args.at(1);
     let sha = sha1_hex(source);
-    run(data, args, out, (&sha, source, keys), (reads, true))
+    let called = Called {
+        sha: &sha,
+        source,
+        keys,
+        reads,
+        is_brought: true,
+    };
+    run(data, args, out, &called)
 }
 
 fn by_name(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, reads: bool) -> Done {
@@ -50,7 +69,14 @@ fn by_name(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, reads: b
     }
     let keys = count_keys(args)?;
     let (sha, source) = find(data, args.at(1)).ok_or(NO_SCRIPT)?;
-    run(data, args, out, (&sha, &source, keys), (reads, false))
+    let called = Called {
+        sha: &sha,
+        source: &source,
+        keys,
+        reads,
+        is_brought: false,
+    };
+    run(data, args, out, &called)
 }
 
 fn find(data: &Data<'_, '_>, sha: &[u8]) -> Option<(String, Arc<[u8]>)> {
@@ -72,13 +98,14 @@ pub(super) fn count_keys(args: &Args<'_>) -> Result<usize, Stop> {
     }
 }
 
-fn run(
-    data: &mut Data<'_, '_>,
-    args: &Args<'_>,
-    out: &mut Out<'_>,
-    (sha, source, keys): (&str, &[u8], usize),
-    (reads, brought): (bool, bool),
-) -> Done {
+fn run(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, called: &Called<'_>) -> Done {
+    let Called {
+        sha,
+        source,
+        keys,
+        reads,
+        is_brought,
+    } = *called;
     let header = Header::of_script(source).map_err(|error| format!("ERR {error}"))?;
     let flags = header.and_then(|header| header.flags);
     if reads && header.is_some() && !flags.unwrap_or_default().no_writes {
@@ -88,22 +115,19 @@ fn run(
         sha,
         text: &source[header.map_or(0, |header| header.code)..],
     };
-    let may = May::of(flags, reads);
-    carry_out(
-        data,
-        args,
-        out,
-        (keys, may),
-        &|runtime, input, host, out| {
-            let ran = runtime.run_script(&code, input, host, out);
-            // One that compiles is kept for EVALSHA, although it may have failed.
-            let compiles = ran.is_ok() || matches!(ran, Err(Failure::Script(_)));
-            if brought && compiles && runtime.check_script(&code).is_ok() {
-                host.keep(sha, source);
-            }
-            ran
-        },
-    )
+    let scope = Scope {
+        keys,
+        may: May::of(flags, reads),
+    };
+    carry_out(data, args, out, scope, &|runtime, input, host, out| {
+        let ran = runtime.run_script(&code, input, host, out);
+        // One that compiles is kept for EVALSHA, although it may have failed.
+        let compiles = ran.is_ok() || matches!(ran, Err(Failure::Script(_)));
+        if is_brought && compiles && runtime.check_script(&code).is_ok() {
+            host.keep(sha, source);
+        }
+        ran
+    })
 }
 
 /// What a script may do.
@@ -122,6 +146,15 @@ impl May {
     }
 }
 
+/// What a script or a function is given, and what it may do.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scope {
+    /// How many of the arguments behind the third are keys.
+    pub keys: usize,
+    /// What it may do.
+    pub may: May,
+}
+
 /// What runs a script or a function.
 pub(super) type Running<'r> = dyn Fn(&mut Runtime, Input<'_>, &mut Inner<'_, '_, '_>, &mut Vec<u8>) -> Result<(), Failure>
     + 'r;
@@ -131,12 +164,12 @@ pub(super) fn carry_out(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
     out: &mut Out<'_>,
-    (keys, may): (usize, May),
+    scope: Scope,
     run: &Running<'_>,
 ) -> Done {
     let state = data.state();
     let words: Vec<&[u8]> = args.from(3).collect();
-    let (keys, args) = words.split_at(keys);
+    let (keys, args) = words.split_at(scope.keys);
     let nth = data.scripts_run();
     let input = Input {
         keys,
@@ -148,7 +181,7 @@ pub(super) fn carry_out(
     let before = data.database;
     let may_wait = data.set_may_wait(false);
     let start = out.buf.len();
-    let mut host = Inner::new(data, may);
+    let mut host = Inner::new(data, scope.may);
     let ran = with_runtime(|runtime| {
         let ran = run(runtime, input, &mut host, out.buf);
         state.scripts.note_spent(nth, runtime.spent());

@@ -1,6 +1,6 @@
 //! FCALL and FCALL_RO.
 
-use super::eval::{May, WRITES, carry_out, count_keys};
+use super::eval::{May, Scope, WRITES, carry_out, count_keys};
 use super::functions::Functions;
 use crate::command::{Data, Done, Stop};
 use crate::resp::parse::Args;
@@ -38,14 +38,11 @@ fn call(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, reads: bool
     if reads && !function.flags.no_writes {
         return Err(Stop::from(WRITES));
     }
-    let may = May::of(Some(function.flags), reads);
-    carry_out(
-        data,
-        args,
-        out,
-        (keys, may),
-        &|runtime, input, host, out| {
-            runtime.run_function(&library.code(), &function.name, input, host, out)
-        },
-    )
+    let scope = Scope {
+        keys,
+        may: May::of(Some(function.flags), reads),
+    };
+    carry_out(data, args, out, scope, &|runtime, input, host, out| {
+        runtime.run_function(&library.code(), &function.name, input, host, out)
+    })
 }

@@ -6,6 +6,7 @@ use crate::command::{Cx, Group};
 use crate::latency::Figures;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
+use crate::session::Session;
 use crate::settings::Setting;
 use crate::settings::kind::Kind;
 use crate::slowlog::{Entry, shortened};
@@ -65,10 +66,10 @@ impl State {
 /// Notes a command that took long, for SLOWLOG and LATENCY, if it did.
 pub(crate) fn note(
     state: &mut State,
+    session: &Session,
     command: &Command,
     args: &Args<'_>,
     took: Duration,
-    (peer, name): (&str, &[u8]),
 ) {
     let us = i64::try_from(took.as_micros()).unwrap_or(i64::MAX);
     let slower_than = state.options.slowlog_slower_than_us;
@@ -79,8 +80,8 @@ pub(crate) fn note(
             at_seconds: unix_seconds(),
             took,
             args: shortened(args, |at| is_secret(command, args, at)),
-            peer: peer.to_owned(),
-            name: name.to_vec(),
+            peer: session.peer.clone(),
+            name: session.name.clone(),
         };
         state.slowlog.note(state.options.slowlog_len_max, entry);
     }

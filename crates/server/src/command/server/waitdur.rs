@@ -42,8 +42,8 @@ fn waitdur(cx: &mut Cx<'_>, args: &Args<'_>) {
     // The log is written for whoever waits.
     db.nudge();
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let wanted = (durability, epoch);
-    cx.state.rung_waits.add(cx.session.seat, wanted, deadline);
+    let waits = &mut cx.state.rung_waits;
+    waits.add(cx.session.seat, durability, epoch, deadline);
     cx.effects.after = After::Block;
 }
 

@@ -61,7 +61,7 @@ fn reply_join(data: &Data<'_, '_>, args: &Args<'_>, join: Join, out: &mut Out<'_
     let start = out.buf.len();
     let sets = sources(data, args.from(1))?;
     let keys = 1..args.len();
-    if let Some(work) = Joining::new(data, &sets, (join, Joined::Replied), keys) {
+    if let Some(work) = Joining::new(data, &sets, join, Joined::Replied, keys) {
         return Err(Stop::Long(Box::new(work)));
     }
     data.heavy(looked_at(&sets))?;
@@ -81,13 +81,14 @@ fn reply_join(data: &Data<'_, '_>, args: &Args<'_>, join: Join, out: &mut Out<'_
 fn store_join(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
-    (join, event): (Join, &'static str),
+    join: Join,
+    event: &'static str,
     out: &mut Out<'_>,
 ) -> Done {
     let mut members = Texts::default();
     let sets = sources(data, args.from(2))?;
     let keys = 2..args.len();
-    if let Some(work) = Joining::new(data, &sets, (join, Joined::Stored(event)), keys) {
+    if let Some(work) = Joining::new(data, &sets, join, Joined::Stored(event), keys) {
         return Err(Stop::Long(Box::new(work)));
     }
     data.heavy(looked_at(&sets))?;
@@ -139,17 +140,17 @@ pub(crate) fn sdiff(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>)
 
 /// `SINTERSTORE to key [key …]`
 pub(crate) fn sinterstore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    store_join(data, args, (Join::Intersection, "sinterstore"), out)
+    store_join(data, args, Join::Intersection, "sinterstore", out)
 }
 
 /// `SUNIONSTORE to key [key …]`
 pub(crate) fn sunionstore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    store_join(data, args, (Join::Union, "sunionstore"), out)
+    store_join(data, args, Join::Union, "sunionstore", out)
 }
 
 /// `SDIFFSTORE to key [key …]`
 pub(crate) fn sdiffstore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    store_join(data, args, (Join::Difference, "sdiffstore"), out)
+    store_join(data, args, Join::Difference, "sdiffstore", out)
 }
 
 /// The number of keys at argument 1 and the limit behind them, 0 for none: SINTERCARD and

@@ -5,9 +5,10 @@ pub(crate) mod joins;
 use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::keys::cursor::{count_arg, scan_elements};
-use super::spec::{Command, Keys, ONE, TWO, data};
+use super::keys::sample::Draws;
+use super::spec::{Command, ONE, TWO, data};
 use super::steps::{Parts, Walk, Whole};
-use super::{Data, DataFn, Done, Group, SYNTAX, Stop};
+use super::{Data, Done, Group, SYNTAX, Stop};
 use crate::engine::types::{Left, open, set};
 use crate::engine::{Shape, Source};
 use crate::number::parse_i64;
@@ -15,30 +16,36 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use perdura_base::num::to_usize;
 
-const fn command(
-    (name, arity, flags, keys): (&'static str, i8, u32, Keys),
-    run: DataFn,
-    since: &'static str,
-    summary: &'static str,
-) -> Command {
-    data(name, arity, flags, keys, run).doc(Group::Set, since, summary)
-}
-
 const SEES: u32 = READ | FAST;
 
 /// The commands of this module.
-#[rustfmt::skip]
 pub(crate) static COMMANDS: &[Command] = &[
-    command(("sadd", -3, WRITE | DENY_OOM | FAST, ONE), sadd, "1.0.0", "Adds members."),
-    command(("scard", 2, SEES, ONE), scard, "1.0.0", "Counts the members."),
-    command(("sismember", 3, SEES, ONE), sismember, "1.0.0", "Whether a member is there."),
-    command(("smembers", 2, READ, ONE), smembers, "1.0.0", "All members."),
-    command(("smismember", -3, SEES, ONE), smismember, "6.2.0", "Which members are there."),
-    command(("smove", 4, WRITE | FAST, TWO), smove, "1.0.0", "Moves a member to another set."),
-    command(("spop", -2, WRITE | FAST, ONE), spop, "1.0.0", "Takes random members out."),
-    command(("srandmember", -2, READ, ONE), srandmember, "1.0.0", "Random members."),
-    command(("srem", -3, WRITE | FAST, ONE), srem, "1.0.0", "Removes members."),
-    command(("sscan", -3, READ, ONE), sscan, "2.8.0", "Goes through the members in steps."),
+    data("sadd", -3, WRITE | DENY_OOM | FAST, ONE, sadd).doc(Group::Set, "1.0.0", "Adds members."),
+    data("scard", 2, SEES, ONE, scard).doc(Group::Set, "1.0.0", "Counts the members."),
+    data("sismember", 3, SEES, ONE, sismember).doc(
+        Group::Set,
+        "1.0.0",
+        "Whether a member is there.",
+    ),
+    data("smembers", 2, READ, ONE, smembers).doc(Group::Set, "1.0.0", "All members."),
+    data("smismember", -3, SEES, ONE, smismember).doc(
+        Group::Set,
+        "6.2.0",
+        "Which members are there.",
+    ),
+    data("smove", 4, WRITE | FAST, TWO, smove).doc(
+        Group::Set,
+        "1.0.0",
+        "Moves a member to another set.",
+    ),
+    data("spop", -2, WRITE | FAST, ONE, spop).doc(Group::Set, "1.0.0", "Takes random members out."),
+    data("srandmember", -2, READ, ONE, srandmember).doc(Group::Set, "1.0.0", "Random members."),
+    data("srem", -3, WRITE | FAST, ONE, srem).doc(Group::Set, "1.0.0", "Removes members."),
+    data("sscan", -3, READ, ONE, sscan).doc(
+        Group::Set,
+        "2.8.0",
+        "Goes through the members in steps.",
+    ),
 ];
 
 fn source<'d>(data: &'d Data<'_, '_>, args: &Args<'_>) -> Result<Option<Source<'d>>, Stop> {
@@ -191,9 +198,12 @@ pub(crate) fn srandmember(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Ou
         3 => {
             let count = count_arg(args.at(2))?;
             match source(data, args)? {
-                Some(set) => super::keys::sample::reply(data, &set, count, out, 1, |out, entry| {
-                    out.bulk(&entry.key());
-                }),
+                Some(set) => {
+                    let draws = Draws { count, parts: 1 };
+                    super::keys::sample::reply(data, &set, draws, out, |out, entry| {
+                        out.bulk(&entry.key());
+                    })
+                }
                 None => {
                     out.array(0);
                     Ok(())
@@ -228,7 +238,7 @@ pub(crate) fn smove(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>)
 
 /// `SSCAN key cursor [MATCH pattern] [COUNT count]`
 pub(crate) fn sscan(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    scan_elements(data, args, out, (Shape::Set, 1), |out, entry| {
+    scan_elements(data, args, out, Shape::Set, |out, entry| {
         out.bulk(&entry.key());
     })
 }

@@ -74,6 +74,13 @@ pub(crate) struct Building {
     few: Few,
 }
 
+/// Texts that a key is to get: the items of a list, or the members of a set.
+#[derive(Clone, Copy)]
+pub(super) struct Supply<'a> {
+    pub key: &'a [u8],
+    pub texts: &'a Texts,
+}
+
 impl Building {
     /// Nothing yet, for a key of a database.
     pub(crate) fn new(database: u8, shape: Shape) -> Building {
@@ -107,7 +114,8 @@ impl Building {
         &mut self,
         data: &mut Data<'_, '_>,
         key: &[u8],
-        (step, elements): (&Step, u64),
+        step: &Step,
+        elements: u64,
     ) -> Result<bool, Stop> {
         let table = data.table_of(self.database);
         self.written = 0;
@@ -148,7 +156,7 @@ impl Building {
         };
         if self.shape == Shape::List {
             let items: Vec<&[u8]> = few.values.iter().collect();
-            return self.push(data, (End::Back, &items), step);
+            return self.push(data, End::Back, &items, step);
         }
         for (name, value) in few.names.iter().zip(few.values.iter()) {
             data.tx
@@ -164,7 +172,8 @@ impl Building {
     pub(super) fn push(
         &mut self,
         data: &mut Data<'_, '_>,
-        (end, items): (End, &[&[u8]]),
+        end: End,
+        items: &[&[u8]],
         step: &mut Step,
     ) -> Result<bool, Stop> {
         let Some(draft) = &self.draft else {
@@ -180,17 +189,18 @@ impl Building {
         more && (step.is_endless() || self.written < STEP_BYTES / 2)
     }
 
-    /// Takes a step at building from texts, of which `built` are in it: the items of a list, or the members of a set.
+    /// Takes a step at building from texts, of which `built` are in it.
     pub(super) fn fill(
         &mut self,
         data: &mut Data<'_, '_>,
-        (key, texts): (&[u8], &Texts),
+        supply: Supply<'_>,
         built: &mut usize,
         step: &mut Step,
     ) -> Result<Progress, Stop> {
+        let Supply { key, texts } = supply;
         let mut at = *built;
         let left = texts.len() - at;
-        if !self.begin(data, key, (step, to_u64(left)))? {
+        if !self.begin(data, key, step, to_u64(left))? {
             return Ok(Progress::Changed);
         }
         if left == 0 {

@@ -63,7 +63,8 @@ impl Copying {
     pub(crate) fn whole(
         data: &Data<'_, '_>,
         purpose: Purpose,
-        (key, database): (&[u8], u8),
+        key: &[u8],
+        database: u8,
     ) -> Result<Option<Copying>, Stop> {
         let Some(row) = data.tx.get(data.table, key)? else {
             return Ok(None);
@@ -95,7 +96,7 @@ impl Work for Copying {
             return Ok(Progress::Changed);
         }
         let left = self.walk.left();
-        if !self.building.begin(data, args.at(self.to), (step, left))? {
+        if !self.building.begin(data, args.at(self.to), step, left)? {
             return Ok(Progress::Changed);
         }
         if left == 0 {

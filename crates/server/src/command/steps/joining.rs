@@ -5,7 +5,7 @@
 //! nothing has to be remembered of the members seen. What that costs grows with the number of
 //! sets: many sets are joined in one round.
 
-use super::building::STEP_BYTES;
+use super::building::{STEP_BYTES, Supply};
 use super::{Building, Progress, Step, Walk, Work, admitted, are_rows};
 use crate::command::event::Class;
 use crate::command::sets::joins::{sources, store};
@@ -54,7 +54,8 @@ impl Joining {
     pub(crate) fn new(
         data: &Data<'_, '_>,
         sets: &[Option<Source<'_>>],
-        (join, joined): (Join, Joined),
+        join: Join,
+        joined: Joined,
         keys: Range<usize>,
     ) -> Option<Joining> {
         let lens: Vec<_> = sets
@@ -166,7 +167,11 @@ impl Work for Joining {
         let Some(building) = &mut self.building else {
             return Ok(Progress::Complete);
         };
-        building.fill(data, (args.at(1), &self.members), &mut self.built, step)
+        let supply = Supply {
+            key: args.at(1),
+            texts: &self.members,
+        };
+        building.fill(data, supply, &mut self.built, step)
     }
 
     fn store(&mut self, data: &mut Data<'_, '_>, args: &Args<'_>) -> Done {

@@ -39,7 +39,7 @@ pub(crate) use restoring::Restoring;
 pub(crate) use sorting::{Sorted, Wanted};
 pub(crate) use walk::Walk;
 pub(crate) use whole::{Parts, Whole};
-pub(crate) use writing::{Fold, Given, Origin, Writing};
+pub(crate) use writing::{Destination, Fold, Given, Origin, Writing};
 
 /// How long a step takes.
 const STEP: Duration = Duration::from_millis(1);

@@ -50,7 +50,7 @@ impl Work for Pushing {
         step: &mut Step,
     ) -> Result<Progress, Stop> {
         let left = to_u64(self.until - self.at);
-        if !self.building.begin(data, args.at(1), (step, left))? {
+        if !self.building.begin(data, args.at(1), step, left)? {
             return Ok(Progress::Changed);
         }
         if left == 0 {
@@ -61,7 +61,7 @@ impl Work for Pushing {
             let until = self.until.min(at + to_usize(Building::few(step)));
             let items: Vec<&[u8]> = (at..until).map(|at| args.at(at)).collect();
             at = until;
-            if !self.building.push(data, (self.end, &items), step)? {
+            if !self.building.push(data, self.end, &items, step)? {
                 break;
             }
         }

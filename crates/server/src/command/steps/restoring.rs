@@ -80,7 +80,7 @@ impl Work for Restoring {
         let mut parts = self.parts.clone();
         let shape = self.building.shape();
         // How many elements there are is for the payload to say, so no room is asked for by it.
-        if !self.building.begin(data, args.at(1), (step, 0))? {
+        if !self.building.begin(data, args.at(1), step, 0)? {
             return Ok(Progress::Changed);
         }
         if parts.left() == 0 {

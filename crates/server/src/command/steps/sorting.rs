@@ -3,7 +3,7 @@
 //! The elements are copied first; from then on nothing is read any more. They are put in order run by
 //! run, and then the runs are merged, as far as elements are asked for.
 
-use super::building::STEP_BYTES;
+use super::building::{STEP_BYTES, Supply};
 use super::{Building, Progress, Step, Walk, Work, admitted, are_rows};
 use crate::command::event::Class;
 use crate::command::keys::sort::{Sorting, Weighed, number, store};
@@ -123,8 +123,11 @@ impl Sorted {
         let (Some(building), Some(target)) = (&mut self.building, self.wanted.target) else {
             return Ok(Progress::Complete);
         };
-        let built = (args.at(target), &self.stored);
-        building.fill(data, built, &mut self.built, step)
+        let supply = Supply {
+            key: args.at(target),
+            texts: &self.stored,
+        };
+        building.fill(data, supply, &mut self.built, step)
     }
 
     /// Puts runs in order until the step is over; whether all are.

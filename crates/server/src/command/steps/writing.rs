@@ -133,16 +133,26 @@ fn cost(bytes: usize) -> u64 {
     text_cost(bytes) / super::PAGE_COST * WRITE_COST
 }
 
+/// The key that gets a string.
+#[derive(Clone, Copy)]
+pub(crate) struct Destination {
+    /// Its database.
+    pub database: u8,
+    /// The argument that names it.
+    pub key: usize,
+}
+
 impl Writing {
-    /// Has the command go on in steps if the string is long that it is about to write for a key of a
-    /// database, which an argument names. The command has written nothing so far.
+    /// Has the command go on in steps if the string is long that it is about to write. The command has
+    /// written nothing so far.
     pub(crate) fn if_long(
         data: &Data<'_, '_>,
         args: &Args<'_>,
-        (database, key): (u8, usize),
+        destination: Destination,
         origin: Origin,
         resp3: bool,
     ) -> Done {
+        let Destination { database, key } = destination;
         let bytes = origin.bytes(args);
         let is_long = bytes > TEXT_PAGE_BYTES && data.is_long(cost(bytes));
         if !is_long || args.at(key).len() > TEXT_KEY_BYTES_MAX {

@@ -211,7 +211,7 @@ fn above(data: &Data<'_, '_>, writing: &Writing, trim: &Trim) -> Result<u64, Sto
     let all = match trim.threshold {
         Threshold::Length(max) => writing.head.length.saturating_sub(max),
         Threshold::Id(min) if min <= writing.head.first => 0,
-        Threshold::Id(min) => writing.stream(data.tx)?.at_most((Id::MIN, min)),
+        Threshold::Id(min) => writing.stream(data.tx)?.at_most(Id::MIN, min),
     };
     Ok(if trim.limit > 0 {
         all.min(trim.limit)

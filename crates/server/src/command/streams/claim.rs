@@ -1,6 +1,6 @@
 //! XCLAIM and XAUTOCLAIM: a consumer takes over what others have not acknowledged.
 
-use super::{Several, collect, consumer, no_group, reply_id, shown, start, strict_id};
+use super::{Excerpt, Several, collect, consumer, no_group, reply_id, shown, start, strict_id};
 use crate::command::event::Class;
 use crate::command::flag::{FAST, WRITE};
 use crate::command::spec::{Command, ONE, data};
@@ -30,6 +30,7 @@ const LOOKED_FOR_ONE: u64 = 10;
 
 /// What is claimed, and how.
 struct Claim {
+    now_ms: u64,
     idle_min: u64,
     justid: bool,
     force: bool,
@@ -45,7 +46,6 @@ struct Claiming<'a> {
     consumer: Option<Consumer>,
     args: Args<'a>,
     claim: Claim,
-    now: u64,
     claimed: Several,
 }
 
@@ -56,12 +56,13 @@ fn idle_min(text: &[u8], name: &str) -> Result<u64, Stop> {
 }
 
 impl<'a> Claiming<'a> {
+    /// Returns what has changed nothing yet.
     fn new(
-        data: &Data<'_, '_>,
         args: &Args<'a>,
-        out: &Out<'_>,
-        (writing, group): (Writing, Group),
+        writing: Writing,
+        group: Group,
         claim: Claim,
+        claimed: Several,
     ) -> Claiming<'a> {
         Claiming {
             writing,
@@ -69,8 +70,7 @@ impl<'a> Claiming<'a> {
             consumer: None,
             args: *args,
             claim,
-            now: data.tx.now_ms(),
-            claimed: Several::new(out),
+            claimed,
         }
     }
 
@@ -97,12 +97,12 @@ impl<'a> Claiming<'a> {
     }
 
     /// Claims an entry that exists, if it was idle for long enough.
-    fn take(&mut self, data: &mut Data<'_, '_>, (id, pending): (Id, Option<Pending>)) -> Done {
+    fn take(&mut self, data: &mut Data<'_, '_>, id: Id, pending: Option<Pending>) -> Done {
         let claim = &self.claim;
         let deliveries = match pending {
             None if !claim.force => return Ok(()),
             Some(pending) => {
-                let idle = self.now.saturating_sub(pending.delivered_ms);
+                let idle = self.claim.now_ms.saturating_sub(pending.delivered_ms);
                 if claim.idle_min > 0 && idle < claim.idle_min {
                     return Ok(());
                 }
@@ -115,11 +115,11 @@ impl<'a> Claiming<'a> {
         let mut consumer = match self.consumer.take() {
             Some(consumer) => consumer,
             None => {
-                let of = (self.args.at(1), self.args.at(3));
-                consumer(data, &self.writing, &mut self.group, of)?
+                let (key, name) = (self.args.at(1), self.args.at(3));
+                consumer(data, &self.writing, &mut self.group, key, name)?
             }
         };
-        consumer.seen_ms = self.now;
+        consumer.seen_ms = self.claim.now_ms;
         self.writing
             .give(data.tx, &mut self.group, &mut consumer, delivery)?;
         self.consumer = Some(consumer);
@@ -128,7 +128,7 @@ impl<'a> Claiming<'a> {
             return Ok(());
         }
         let stream = self.writing.stream(data.tx)?;
-        collect(data, &stream, (id, id), (1, false), &mut self.claimed)
+        collect(data, &stream, Excerpt::one(id), &mut self.claimed)
     }
 
     fn save_consumer(&self, data: &mut Data<'_, '_>) -> Done {
@@ -165,6 +165,7 @@ fn find(data: &Data<'_, '_>, args: &Args<'_>) -> Result<(Writing, Group), Stop> 
 fn xclaim(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let (writing, mut group) = find(data, args)?;
     let mut claim = Claim {
+        now_ms: data.tx.now_ms(),
         idle_min: idle_min(args.at(4), "XCLAIM")?,
         justid: false,
         force: false,
@@ -211,12 +212,12 @@ fn xclaim(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         now
     };
     claim.delivered_ms = u64::try_from(delivered).unwrap_or(0);
-    let mut claiming = Claiming::new(data, args, out, (writing, group), claim);
+    let mut claiming = Claiming::new(args, writing, group, claim, Several::new(out));
     for id in ids {
         if claiming.exists(data, id)? {
             let stream = claiming.writing.stream(data.tx)?;
             let pending = stream.pending(&claiming.group, id)?;
-            claiming.take(data, (id, pending))?;
+            claiming.take(data, id, pending)?;
         } else {
             claiming.forget(data, id)?;
         }
@@ -235,6 +236,7 @@ fn value_at(args: &Args<'_>, at: usize, option: &str) -> Result<i64, Stop> {
 fn xautoclaim(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     const COUNT_MAX: i64 = i64::MAX / 16;
     let mut claim = Claim {
+        now_ms: data.tx.now_ms(),
         idle_min: idle_min(args.at(4), "XAUTOCLAIM")?,
         justid: false,
         force: false,
@@ -255,9 +257,9 @@ fn xautoclaim(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Do
         }
         at += 1;
     }
-    let found = find(data, args)?;
-    data.heavy(count.saturating_mul(LOOKED_FOR_ONE).min(found.1.pending))?;
-    let mut claiming = Claiming::new(data, args, out, found, claim);
+    let (writing, group) = find(data, args)?;
+    data.heavy(count.saturating_mul(LOOKED_FOR_ONE).min(group.pending))?;
+    let mut claiming = Claiming::new(args, writing, group, claim, Several::new(out));
     let mut left = count.saturating_mul(LOOKED_FOR_ONE);
     let (mut next, mut deleted) = (Some(from), Several::new(out));
     let mut cursor = Id::MIN;
@@ -279,7 +281,7 @@ fn xautoclaim(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Do
         next = id.next();
         if claiming.exists(data, id)? {
             let before = claiming.claimed.count;
-            claiming.take(data, (id, Some(pending)))?;
+            claiming.take(data, id, Some(pending))?;
             count -= u64::from(claiming.claimed.count > before);
         } else {
             claiming.forget(data, id)?;

@@ -52,7 +52,7 @@ struct Options {
     read: Option<u64>,
 }
 
-fn options(args: &Args<'_>, (creates, sets): (bool, bool)) -> Result<Options, Stop> {
+fn options(args: &Args<'_>, creates: bool, sets: bool) -> Result<Options, Stop> {
     let mut options = Options::default();
     let mut at = 5;
     while at < args.len() {
@@ -92,7 +92,7 @@ fn xgroup(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         return Ok(());
     }
     let (key, name) = (args.at(2), args.at(3));
-    let options = options(args, (is("create"), is("setid")))?;
+    let options = options(args, is("create"), is("setid"))?;
     let found = Writing::open(data.tx, data.table, key)?;
     if found.is_none() && !options.makes_stream {
         let text = "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the \
@@ -104,7 +104,9 @@ fn xgroup(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         None => None,
     };
     if is("create") {
-        return create(data, args, out, (found, group, &options));
+        create(data, args, found, group.as_ref(), &options)?;
+        out.ok();
+        return Ok(());
     }
     let Some(writing) = found else {
         return Ok(());
@@ -138,7 +140,7 @@ fn xgroup(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         match (is("createconsumer"), there) {
             (true, Some(_)) | (false, None) => out.count(0),
             (true, None) => {
-                super::consumer(data, &writing, &mut group, (key, args.at(4)))?;
+                super::consumer(data, &writing, &mut group, key, args.at(4))?;
                 out.count(1);
             }
             (false, Some(consumer)) => {
@@ -164,8 +166,9 @@ fn begin(text: &[u8], last: Id, parse: fn(&[u8], u64) -> Result<Id, Stop>) -> Re
 fn create(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
-    out: &mut Out<'_>,
-    (found, group, options): (Option<Writing>, Option<Group>, &Options),
+    found: Option<Writing>,
+    group: Option<&Group>,
+    options: &Options,
 ) -> Done {
     if args.len() > 8 {
         return Err(wrong_number(args));
@@ -183,6 +186,5 @@ fn create(
     writing.make_group(data.tx, name, (begin, options.read))?;
     writing.finish(data.tx)?;
     data.changed(Class::Stream, "xgroup-create", key);
-    out.ok();
     Ok(())
 }

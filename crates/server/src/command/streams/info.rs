@@ -1,6 +1,6 @@
 //! XINFO: what a stream, its groups and their consumers are like.
 
-use super::{Several, collect, reply_entry, reply_id, shown};
+use super::{Excerpt, Several, collect, reply_entry, reply_id, shown};
 use crate::command::flag::READ;
 use crate::command::spec::{Command, SECOND, data};
 use crate::command::{Data, Done, Group as Family, NOT_INTEGER, Stop};
@@ -170,13 +170,8 @@ fn in_full(data: &Data<'_, '_>, stream: &Stream<'_>, count: u64, out: &mut Out<'
     })?;
     out.bulk(b"entries");
     let mut entries = Several::new(out);
-    collect(
-        data,
-        stream,
-        (Id::MIN, Id::MAX),
-        (count, false),
-        &mut entries,
-    )?;
+    let excerpt = Excerpt::between(Id::MIN, Id::MAX, count);
+    collect(data, stream, excerpt, &mut entries)?;
     entries.reply(out);
     out.bulk(b"groups");
     let groups = stream.groups()?;
@@ -208,7 +203,7 @@ fn in_full(data: &Data<'_, '_>, stream: &Stream<'_>, count: u64, out: &mut Out<'
         let consumers = stream.consumers(&group)?;
         out.array(consumers.len());
         for consumer in consumers {
-            of_consumer(stream, &group, &consumer, (count, out))?;
+            of_consumer(stream, &group, &consumer, count, out)?;
         }
     }
     Ok(())
@@ -218,7 +213,8 @@ fn of_consumer(
     stream: &Stream<'_>,
     group: &Group,
     consumer: &Consumer,
-    (count, out): (u64, &mut Out<'_>),
+    count: u64,
+    out: &mut Out<'_>,
 ) -> Done {
     out.map(4);
     out.bulk(b"name");

@@ -52,7 +52,8 @@ fn interval(from: &[u8], to: &[u8]) -> Result<(Id, Id), Stop> {
         [b'(', id @ ..] if !id.is_empty() => strict_id(id, seq).map(|id| (id, true)),
         _ => id_or_end(text, seq).map(|id| (id, false)),
     };
-    let from = start_of(end(from, 0)?)?;
+    let (from, is_open) = end(from, 0)?;
+    let from = start_of(from, is_open)?;
     let (to, is_open) = end(to, u64::MAX)?;
     let to = match is_open {
         false => Some(to),
@@ -61,7 +62,7 @@ fn interval(from: &[u8], to: &[u8]) -> Result<(Id, Id), Stop> {
     Ok((from, to.ok_or("ERR invalid end ID for the interval")?))
 }
 
-fn start_of((from, is_open): (Id, bool)) -> Result<Id, Stop> {
+fn start_of(from: Id, is_open: bool) -> Result<Id, Stop> {
     let from = match is_open {
         false => Some(from),
         true => from.next(),
@@ -72,7 +73,7 @@ fn start_of((from, is_open): (Id, bool)) -> Result<Id, Stop> {
 /// The start of an interval.
 fn start(text: &[u8]) -> Result<Id, Stop> {
     match text {
-        [b'(', id @ ..] if !id.is_empty() => start_of((strict_id(id, 0)?, true)),
+        [b'(', id @ ..] if !id.is_empty() => start_of(strict_id(id, 0)?, true),
         _ => id_or_end(text, 0),
     }
 }
@@ -130,14 +131,46 @@ impl Several {
     }
 }
 
-/// Appends entries from one id to another one, at most `max` (0: all), each as `write` has it.
+/// Entries from one id to another one.
+struct Excerpt {
+    from: Id,
+    to: Id,
+    /// How many at most; 0: all.
+    max: u64,
+    /// Whether the last comes first.
+    reverse: bool,
+}
+
+impl Excerpt {
+    /// Returns the entries from one id to another one, the first of them first.
+    fn between(from: Id, to: Id, max: u64) -> Excerpt {
+        Excerpt {
+            from,
+            to,
+            max,
+            reverse: false,
+        }
+    }
+
+    /// Returns the entry of an id.
+    fn one(id: Id) -> Excerpt {
+        Excerpt::between(id, id, 1)
+    }
+}
+
+/// Appends entries.
 fn collect(
     data: &Data<'_, '_>,
     stream: &Stream<'_>,
-    (from, to): (Id, Id),
-    (max, reverse): (u64, bool),
+    excerpt: Excerpt,
     several: &mut Several,
 ) -> Result<(), Stop> {
+    let Excerpt {
+        from,
+        to,
+        max,
+        reverse,
+    } = excerpt;
     let mut left = if max == 0 { u64::MAX } else { max };
     stream.entries((from, to), reverse, |entry| {
         several.add(|out| reply_entry(out, entry));
@@ -159,7 +192,8 @@ fn consumer(
     data: &mut Data<'_, '_>,
     writing: &Writing,
     group: &mut Group,
-    (key, name): (&[u8], &[u8]),
+    key: &[u8],
+    name: &[u8],
 ) -> Result<Consumer, Stop> {
     if let Some(found) = writing.stream(data.tx)?.consumer(group, name)? {
         return Ok(found);

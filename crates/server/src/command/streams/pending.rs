@@ -105,7 +105,7 @@ fn xpending(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
                 Some(_) => u64::MAX,
             };
             data.heavy(most.min(group.pending))?;
-            list(&stream, &group, &query, (data.tx.now_ms(), out))
+            list(&stream, &group, &query, data.tx.now_ms(), out)
         }
     }
 }
@@ -146,7 +146,8 @@ fn list(
     stream: &Stream<'_>,
     group: &Group,
     query: &Query<'_>,
-    (now, out): (u64, &mut Out<'_>),
+    now: u64,
+    out: &mut Out<'_>,
 ) -> Done {
     let mut several = Several::new(out);
     let idle = |pending: &Pending| now.saturating_sub(pending.delivered_ms);

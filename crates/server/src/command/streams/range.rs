@@ -1,6 +1,6 @@
 //! XRANGE and XREVRANGE.
 
-use super::{Several, collect, count, interval};
+use super::{Excerpt, Several, collect, count, interval};
 use crate::command::flag::READ;
 use crate::command::spec::{Command, ONE, data};
 use crate::command::{Data, Done, Group, SYNTAX};
@@ -53,10 +53,15 @@ fn range(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, reverse: b
         return Ok(());
     }
     let mut several = Several::new(out);
-    let most = stream.at_most((from, to));
+    let most = stream.at_most(from, to);
     data.heavy(max.map_or(most, |max| max.min(most)))?;
-    let how = (max.unwrap_or(0), reverse);
-    collect(data, &stream, (from, to), how, &mut several)?;
+    let excerpt = Excerpt {
+        from,
+        to,
+        max: max.unwrap_or(0),
+        reverse,
+    };
+    collect(data, &stream, excerpt, &mut several)?;
     several.reply(out);
     Ok(())
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Several, collect, consumer, count, reply_entry, reply_id, shown, strict_id};
+use super::{Excerpt, Several, collect, consumer, count, reply_entry, reply_id, shown, strict_id};
 use crate::blocking::{Nothing, Wait};
 use crate::command::event::Class;
 use crate::command::flag::{BLOCKING, READ, WRITE};
@@ -124,6 +124,11 @@ impl<'a> Query<'a> {
         Ok(query)
     }
 
+    /// Returns the names of the group and of the consumer.
+    fn names(&self) -> Result<(&'a [u8], &'a [u8]), Stop> {
+        self.group.ok_or_else(|| SYNTAX.into())
+    }
+
     /// The keys, each with its id.
     fn streams(&self, args: &Args<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let pairs = args.from(self.first).zip(args.from(self.first + self.keys));
@@ -212,14 +217,9 @@ fn xread(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         };
         let mut entries = Several::new(out);
         if let Some(from) = after.next() {
-            data.heavy(few(query.count, stream.at_most((from, Id::MAX))))?;
-            collect(
-                data,
-                &stream,
-                (from, Id::MAX),
-                (query.count, false),
-                &mut entries,
-            )?;
+            data.heavy(few(query.count, stream.at_most(from, Id::MAX)))?;
+            let excerpt = Excerpt::between(from, Id::MAX, query.count);
+            collect(data, &stream, excerpt, &mut entries)?;
         }
         if entries.count > 0 {
             answers.add(key, entries);
@@ -236,90 +236,28 @@ fn xread(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
 /// `XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key …] id [id …]`
 fn xreadgroup(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let query = Query::parse(args, true)?;
-    let (group_name, consumer_name) = query.group.ok_or(SYNTAX)?;
-    let mut asked: Vec<(&[u8], Writing, Group, Id)> = Vec::with_capacity(query.keys);
+    let (group_name, _) = query.names()?;
+    let mut asked = Vec::with_capacity(query.keys);
     for (key, id) in query.streams(args) {
-        let writing = Writing::open(data.tx, data.table, key)?;
-        data.looked_up(writing.is_some());
-        let group = match &writing {
-            Some(writing) => writing.stream(data.tx)?.group(group_name)?,
-            None => None,
-        };
-        let Some((writing, group)) = writing.zip(group) else {
-            return Err(no_group(data, key, group_name));
-        };
-        let after = match id {
-            b">" => Id::MAX,
-            b"$" => {
-                let text = "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of \
-                            this consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID would \
-                            just return an empty result set.";
-                return Err(text.into());
-            }
-            id => strict_id(id, 0)?,
-        };
-        let most = due(&writing.stream(data.tx)?, &group, (after, consumer_name))?;
-        data.heavy(few(query.count, most))?;
-        asked.push((key, writing, group, after));
+        asked.push(seek(data, &query, key, id)?);
     }
     let mut answers = Answers {
         several: Several::new(out),
     };
     let mut done: Vec<&[u8]> = Vec::with_capacity(query.keys);
-    for (key, writing, mut group, after) in asked {
+    for mut sought in asked {
+        let key = sought.key;
         // A stream that is named twice has changed in between.
         if done.contains(&key)
-            && let Some(changed) = writing.stream(data.tx)?.group(group_name)?
+            && let Some(changed) = sought.writing.stream(data.tx)?.group(group_name)?
         {
-            group = changed;
+            sought.group = changed;
         }
         done.push(key);
-        let mut entries = Several::new(out);
-        let mut ids = Vec::new();
-        let is_history = after != Id::MAX;
-        if !is_history && let Some(from) = group.last.next() {
-            let mut left = if query.count == 0 {
-                u64::MAX
-            } else {
-                query.count
-            };
-            writing
-                .stream(data.tx)?
-                .entries((from, Id::MAX), false, |entry| {
-                    entries.add(|out| reply_entry(out, entry));
-                    data.check_reply(entries.buf.len())?;
-                    ids.push(entry.id);
-                    left -= 1;
-                    Ok::<_, Stop>(left > 0)
-                })?;
+        if let Some(entries) = read_group(data, &query, sought, Several::new(out))? {
+            answers.add(key, entries);
+            data.check_reply(answers.several.buf.len())?;
         }
-        if ids.is_empty() && !is_history {
-            continue;
-        }
-        let mut consumer = consumer(data, &writing, &mut group, (key, consumer_name))?;
-        if is_history {
-            entries = history(
-                data,
-                &writing,
-                &group,
-                (&consumer, after, query.count),
-                entries,
-            )?;
-        }
-        consumer.seen_ms = data.tx.now_ms();
-        deliver(
-            data,
-            &writing,
-            &mut group,
-            &mut consumer,
-            (&ids, query.is_acknowledged),
-        )?;
-        writing.put_consumer(data.tx, &group, &consumer)?;
-        writing.put_group(data.tx, group_name, &group)?;
-        writing.finish(data.tx)?;
-        data.changed(Class::Quiet, "", key);
-        answers.add(key, entries);
-        data.check_reply(answers.several.buf.len())?;
     }
     if answers.reply(out) {
         return Ok(());
@@ -327,14 +265,120 @@ fn xreadgroup(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Do
     query.wait(vec![b">"[..].into(); query.keys], out)
 }
 
-/// Returns a bound on the entries that a consumer gets: new ones, or those behind an id that are pending.
-fn due(stream: &Stream<'_>, group: &Group, (after, consumer): (Id, &[u8])) -> Result<u64, Stop> {
-    if after != Id::MAX {
-        let consumer = stream.consumer(group, consumer)?;
-        return Ok(consumer.map_or(0, |consumer| consumer.pending));
+/// A stream that a consumer reads, and its group.
+struct Sought<'a> {
+    key: &'a [u8],
+    writing: Writing,
+    group: Group,
+    /// The id behind which it reads what is pending; the highest one to read what is new.
+    after: Id,
+}
+
+impl Sought<'_> {
+    /// Returns a bound on the entries that a consumer gets: new ones, or those behind an id that are pending.
+    fn due(&self, stream: &Stream<'_>, consumer: &[u8]) -> Result<u64, Stop> {
+        if self.after != Id::MAX {
+            let consumer = stream.consumer(&self.group, consumer)?;
+            return Ok(consumer.map_or(0, |consumer| consumer.pending));
+        }
+        let new = self.group.last.next();
+        Ok(new.map_or(0, |from| stream.at_most(from, Id::MAX)))
     }
-    let new = group.last.next().map(|from| (from, Id::MAX));
-    Ok(new.map_or(0, |new| stream.at_most(new)))
+}
+
+/// Finds a stream and its group.
+///
+/// Fails without them, and for an id that has no meaning here.
+fn seek<'a>(
+    data: &mut Data<'_, '_>,
+    query: &Query<'a>,
+    key: &'a [u8],
+    id: &[u8],
+) -> Result<Sought<'a>, Stop> {
+    let (group_name, consumer_name) = query.names()?;
+    let writing = Writing::open(data.tx, data.table, key)?;
+    data.looked_up(writing.is_some());
+    let group = match &writing {
+        Some(writing) => writing.stream(data.tx)?.group(group_name)?,
+        None => None,
+    };
+    let Some((writing, group)) = writing.zip(group) else {
+        return Err(no_group(data, key, group_name));
+    };
+    let after = match id {
+        b">" => Id::MAX,
+        b"$" => {
+            let text = "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of \
+                        this consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID would \
+                        just return an empty result set.";
+            return Err(text.into());
+        }
+        id => strict_id(id, 0)?,
+    };
+    let sought = Sought {
+        key,
+        writing,
+        group,
+        after,
+    };
+    let most = sought.due(&sought.writing.stream(data.tx)?, consumer_name)?;
+    data.heavy(few(query.count, most))?;
+    Ok(sought)
+}
+
+/// Delivers entries of a stream to a consumer; `None` if there is nothing new for it.
+fn read_group(
+    data: &mut Data<'_, '_>,
+    query: &Query<'_>,
+    mut sought: Sought<'_>,
+    mut entries: Several,
+) -> Result<Option<Several>, Stop> {
+    let (group_name, consumer_name) = query.names()?;
+    let mut ids = Vec::new();
+    let is_history = sought.after != Id::MAX;
+    if !is_history && let Some(from) = sought.group.last.next() {
+        let mut left = few(query.count, u64::MAX);
+        let stream = sought.writing.stream(data.tx)?;
+        stream.entries((from, Id::MAX), false, |entry| {
+            entries.add(|out| reply_entry(out, entry));
+            data.check_reply(entries.buf.len())?;
+            ids.push(entry.id);
+            left -= 1;
+            Ok::<_, Stop>(left > 0)
+        })?;
+    }
+    if ids.is_empty() && !is_history {
+        return Ok(None);
+    }
+    let Sought {
+        key,
+        writing,
+        group,
+        ..
+    } = &mut sought;
+    let mut consumer = consumer(data, writing, group, key, consumer_name)?;
+    if is_history {
+        entries = history(data, &sought, &consumer, query.count, entries)?;
+    }
+    consumer.seen_ms = data.tx.now_ms();
+    deliver(
+        data,
+        &mut sought,
+        &mut consumer,
+        &ids,
+        query.is_acknowledged,
+    )?;
+    let Sought {
+        key,
+        writing,
+        group,
+        ..
+    } = sought;
+    writing.put_consumer(data.tx, &group, &consumer)?;
+    writing.put_group(data.tx, group_name, &group)?;
+    writing.finish(data.tx)?;
+    data.changed(Class::Quiet, "", key);
+    Ok(Some(entries))
 }
 
 /// Returns a count, of which 0 is no limit, or `most` if that is less.
@@ -356,11 +400,12 @@ fn no_group(data: &Data<'_, '_>, key: &[u8], group: &[u8]) -> Stop {
 /// Notes that entries were delivered to a consumer.
 fn deliver(
     data: &mut Data<'_, '_>,
-    writing: &Writing,
-    group: &mut Group,
+    sought: &mut Sought<'_>,
     consumer: &mut Consumer,
-    (ids, is_acknowledged): (&[Id], bool),
+    ids: &[Id],
+    is_acknowledged: bool,
 ) -> Done {
+    let Sought { writing, group, .. } = sought;
     let now = data.tx.now_ms();
     data.tx.expect_elements(ids.len())?;
     for id in ids {
@@ -375,21 +420,22 @@ fn deliver(
 /// What a consumer has not acknowledged, behind an id: delivered once more.
 fn history(
     data: &mut Data<'_, '_>,
-    writing: &Writing,
-    group: &Group,
-    (consumer, after, max): (&Consumer, Id, u64),
+    sought: &Sought<'_>,
+    consumer: &Consumer,
+    max: u64,
     mut entries: Several,
 ) -> Result<Several, Stop> {
-    let Some(from) = after.next() else {
+    let Sought { writing, group, .. } = sought;
+    let Some(from) = sought.after.next() else {
         return Ok(entries);
     };
-    let max = if max == 0 { u64::MAX } else { max };
+    let max = few(max, u64::MAX);
     let mut again = Vec::new();
     {
         let stream = writing.stream(data.tx)?;
         for (id, _) in stream.each_id_of(group, consumer, from).zip(0..max) {
             let before = entries.count;
-            collect(data, &stream, (id, id), (1, false), &mut entries)?;
+            collect(data, &stream, Excerpt::one(id), &mut entries)?;
             if entries.count > before {
                 again.push(id);
                 continue;
@@ -404,7 +450,7 @@ fn history(
     }
     let now = data.tx.now_ms();
     for id in again {
-        writing.deliver_again(data.tx, group, (id, now))?;
+        writing.deliver_again(data.tx, group, id, now)?;
     }
     Ok(entries)
 }

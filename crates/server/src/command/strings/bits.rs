@@ -4,7 +4,7 @@
 use crate::command::event::Class;
 use crate::command::flag::{DENY_OOM, FAST, READ, WRITE};
 use crate::command::spec::{Command, Keys, ONE, data};
-use crate::command::steps::{Fold, Given, Origin, Reading, Writing};
+use crate::command::steps::{Destination, Fold, Given, Origin, Reading, Writing};
 use crate::command::strings::ranges::{Range, write_over};
 use crate::command::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop};
 use crate::number::parse_i64;
@@ -91,7 +91,7 @@ fn setbit(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     };
     let new = if on { old | mask } else { old & !mask };
     if grows || new != old {
-        write_over(data, args, (byte, Given::Byte([new])), out)?;
+        write_over(data, args, byte, Given::Byte([new]), out)?;
         data.changed(Class::String, "setbit", key);
     }
     out.integer(i64::from(old & mask != 0));
@@ -246,7 +246,11 @@ fn bitop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let destination = args.at(2);
     if bytes > 0 {
         if !data.name_text(data.database, destination, None)? {
-            let (target, origin) = ((data.database, 2), Origin::Keys(fold, 3, lens));
+            let target = Destination {
+                database: data.database,
+                key: 2,
+            };
+            let origin = Origin::Keys(fold, 3, lens);
             Writing::if_long(data, args, target, origin, out.resp3)?;
             let result = combined(data, args, fold, bytes)?;
             data.tx.put(data.table, destination, &result, None)?;

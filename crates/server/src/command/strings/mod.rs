@@ -11,7 +11,7 @@ use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::keys::expiry::{Deadline, deadline_option};
 use super::spec::{Command, EACH, ONE, PAIRS, data};
-use super::steps::{Given, Origin, Reading, Writing};
+use super::steps::{Destination, Given, Origin, Reading, Writing};
 use super::strings::ranges::write_over;
 use super::{Data, Done, NOT_INTEGER, SYNTAX, Stop, TOO_LONG, wrong_arity};
 use crate::ahead::AHEAD_KEYS;
@@ -113,7 +113,8 @@ fn reply_value(
 /// Writes an argument whose expiry may already have passed, which leaves nothing.
 fn write(
     data: &mut Data<'_, '_>,
-    (args, value): (&Args<'_>, usize),
+    args: &Args<'_>,
+    value: usize,
     expiry: Option<u64>,
     out: &Out<'_>,
 ) -> Done {
@@ -126,7 +127,7 @@ fn write(
         data.changed(Class::Expired, "expired", key);
         return Ok(());
     }
-    put(data, (args, value), expiry, out)?;
+    put(data, args, value, expiry, out)?;
     if expiry.is_some() {
         data.changed(Class::Generic, "expire", key);
     }
@@ -136,14 +137,19 @@ fn write(
 /// Writes an argument as the string of the first one, whatever the key held.
 fn put(
     data: &mut Data<'_, '_>,
-    (args, value): (&Args<'_>, usize),
+    args: &Args<'_>,
+    value: usize,
     expiry: Option<u64>,
     out: &Out<'_>,
 ) -> Done {
     let key = args.at(1);
     if !data.name_text(data.database, key, expiry)? {
-        let (target, origin) = ((data.database, 1), Origin::Given(0, Given::Arg(value)));
-        Writing::if_long(data, args, target, origin, out.resp3)?;
+        let destination = Destination {
+            database: data.database,
+            key: 1,
+        };
+        let origin = Origin::Given(0, Given::Arg(value));
+        Writing::if_long(data, args, destination, origin, out.resp3)?;
         data.tx.put(data.table, key, args.at(value), expiry)?;
     }
     data.changed(Class::String, "set", key);
@@ -214,7 +220,7 @@ pub(crate) fn set(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -
         return Err(TOO_LONG.into());
     }
     if args.len() == 3 {
-        put(data, (args, 2), None, out)?;
+        put(data, args, 2, None, out)?;
         out.ok();
         return Ok(());
     }
@@ -247,9 +253,9 @@ pub(crate) fn set(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -
         expiry = old.flatten();
     }
     if options.keep_expiry {
-        put(data, (args, 2), expiry, out)?;
+        put(data, args, 2, expiry, out)?;
     } else {
-        write(data, (args, 2), expiry, out)?;
+        write(data, args, 2, expiry, out)?;
     }
     if !options.reply_old {
         out.ok();
@@ -264,7 +270,7 @@ pub(crate) fn setnx(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>)
     }
     let absent = data.tx.get(data.table, args.at(1))?.is_none();
     if absent {
-        put(data, (args, 2), None, out)?;
+        put(data, args, 2, None, out)?;
     }
     out.integer(i64::from(absent));
     Ok(())
@@ -274,7 +280,8 @@ fn set_with_ttl(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
     out: &mut Out<'_>,
-    (option, name): (&[u8], &str),
+    option: &[u8],
+    name: &str,
 ) -> Done {
     if args.at(3).len() > data.value_bytes_max {
         return Err(TOO_LONG.into());
@@ -283,19 +290,19 @@ fn set_with_ttl(
         return Err(SYNTAX.into());
     };
     let at = (Deadline { kind, arg: 2 }).resolve(args, data.tx.now_ms(), name)?;
-    write(data, (args, 3), Some(at), out)?;
+    write(data, args, 3, Some(at), out)?;
     out.ok();
     Ok(())
 }
 
 /// `SETEX key seconds value`
 pub(crate) fn setex(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    set_with_ttl(data, args, out, (b"EX", "setex"))
+    set_with_ttl(data, args, out, b"EX", "setex")
 }
 
 /// `PSETEX key milliseconds value`
 pub(crate) fn psetex(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    set_with_ttl(data, args, out, (b"PX", "psetex"))
+    set_with_ttl(data, args, out, b"PX", "psetex")
 }
 
 /// `GETSET key value`
@@ -304,7 +311,7 @@ pub(crate) fn getset(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>
         return Err(TOO_LONG.into());
     }
     reply_value(data, args.at(1), out)?;
-    put(data, (args, 2), None, out)
+    put(data, args, 2, None, out)
 }
 
 /// `GETDEL key`
@@ -369,7 +376,7 @@ pub(crate) fn append(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>
     if old + piece.len() > data.value_bytes_max {
         return Err(TOO_LONG.into());
     }
-    let bytes = write_over(data, args, (old, Given::Arg(2)), out)?;
+    let bytes = write_over(data, args, old, Given::Arg(2), out)?;
     data.changed(Class::String, "append", key);
     out.count(u64::try_from(bytes).unwrap_or(u64::MAX));
     Ok(())

@@ -3,7 +3,7 @@
 use crate::command::event::Class;
 use crate::command::flag::{DENY_OOM, READ, WRITE};
 use crate::command::spec::{Command, ONE, data};
-use crate::command::steps::{Given, Origin, Reading, Writing};
+use crate::command::steps::{Destination, Given, Origin, Reading, Writing};
 use crate::command::{Data, Done, Group, NOT_INTEGER, Stop, TOO_LONG};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
@@ -34,7 +34,8 @@ pub(crate) static COMMANDS: &[Command] = &[
 pub(crate) fn write_over(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
-    (at, given): (usize, Given),
+    at: usize,
+    given: Given,
     out: &Out<'_>,
 ) -> Result<usize, Stop> {
     let (key, bytes) = (args.at(1), given.bytes(args));
@@ -42,8 +43,12 @@ pub(crate) fn write_over(
         if data.name_text(data.database, key, None)? {
             return Ok(at + bytes.len());
         }
-        let (target, origin) = ((data.database, 1), Origin::Given(at, given));
-        Writing::if_long(data, args, target, origin, out.resp3)?;
+        let destination = Destination {
+            database: data.database,
+            key: 1,
+        };
+        let origin = Origin::Given(at, given);
+        Writing::if_long(data, args, destination, origin, out.resp3)?;
     }
     Ok(data.tx.write_at(data.table, key, at, bytes)?)
 }
@@ -180,7 +185,7 @@ fn setrange(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     {
         return Err(TOO_LONG.into());
     }
-    let bytes = write_over(data, args, (at, Given::Arg(3)), out)?;
+    let bytes = write_over(data, args, at, Given::Arg(3), out)?;
     data.changed(Class::String, "setrange", key);
     out.count(u64::try_from(bytes).unwrap_or(u64::MAX));
     Ok(())

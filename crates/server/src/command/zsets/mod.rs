@@ -7,6 +7,7 @@ pub(crate) mod sums;
 use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::keys::cursor::{count_arg, count_arg_of_pairs, scan_elements};
+use super::keys::sample::Draws;
 use super::lists::shrunk;
 use super::spec::{Command, ONE, data};
 use super::{Data, Done, Group, SYNTAX};
@@ -254,8 +255,11 @@ fn zrandmember(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> D
         out.array(0);
         return Ok(());
     };
-    let parts = if scores { 2 } else { 1 };
-    super::keys::sample::reply(data, &set, count, out, parts, |out, entry| {
+    let draws = Draws {
+        count,
+        parts: if scores { 2 } else { 1 },
+    };
+    super::keys::sample::reply(data, &set, draws, out, |out, entry| {
         out.bulk(&entry.key());
         if scores {
             out.double(entry.score());
@@ -265,7 +269,7 @@ fn zrandmember(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> D
 
 /// `ZSCAN key cursor [MATCH pattern] [COUNT count]`
 fn zscan(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    scan_elements(data, args, out, (Shape::Zset, 2), |out, entry| {
+    scan_elements(data, args, out, Shape::Zset, |out, entry| {
         out.bulk(&entry.key());
         // Text in both versions of the protocol.
         let mut text = Vec::with_capacity(24);

@@ -392,7 +392,8 @@ fn remove(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
     out: &mut Out<'_>,
-    (by, event): (By, &'static str),
+    by: By,
+    event: &'static str,
 ) -> Done {
     let key = args.at(1);
     let range = Range::parse(by, args.at(2), args.at(3))?;
@@ -410,15 +411,15 @@ fn remove(
 
 /// `ZREMRANGEBYRANK key start stop`
 fn zremrangebyrank(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    remove(data, args, out, (By::Rank, "zremrangebyrank"))
+    remove(data, args, out, By::Rank, "zremrangebyrank")
 }
 
 /// `ZREMRANGEBYSCORE key min max`
 fn zremrangebyscore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    remove(data, args, out, (By::Score, "zremrangebyscore"))
+    remove(data, args, out, By::Score, "zremrangebyscore")
 }
 
 /// `ZREMRANGEBYLEX key min max`
 fn zremrangebylex(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    remove(data, args, out, (By::Member, "zremrangebylex"))
+    remove(data, args, out, By::Member, "zremrangebylex")
 }

@@ -63,6 +63,14 @@ enum Fate {
     Stored(&'static str),
 }
 
+/// What one of the commands does.
+#[derive(Clone, Copy)]
+struct Summing {
+    name: &'static str,
+    operation: Operation,
+    fate: Fate,
+}
+
 /// Everything that is asked for behind the keys.
 struct Options {
     weights: Vec<f64>,
@@ -75,7 +83,8 @@ fn options(
     args: &Args<'_>,
     mut at: usize,
     keys: usize,
-    (operation, fate): (Operation, Fate),
+    operation: Operation,
+    fate: Fate,
 ) -> Result<Options, Stop> {
     let mut options = Options {
         weights: vec![1.0; keys],
@@ -121,12 +130,12 @@ fn options(
     Ok(options)
 }
 
-fn combine(
-    data: &mut Data<'_, '_>,
-    args: &Args<'_>,
-    out: &mut Out<'_>,
-    (name, operation, fate): (&str, Operation, Fate),
-) -> Done {
+fn combine(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, summing: Summing) -> Done {
+    let Summing {
+        name,
+        operation,
+        fate,
+    } = summing;
     let numkeys = match fate {
         Fate::Stored(_) => 2,
         Fate::Answered | Fate::Counted => 1,
@@ -145,7 +154,7 @@ fn combine(
     for key in args.from(first).take(keys) {
         inputs.push(zset::input(data.tx, data.table, key)?);
     }
-    let options = options(args, first + keys, keys, (operation, fate))?;
+    let options = options(args, first + keys, keys, operation, fate)?;
     for (input, weight) in inputs.iter_mut().zip(&options.weights) {
         if let Some(input) = input {
             input.weight = *weight;
@@ -177,44 +186,73 @@ fn combine(
 
 /// `ZUNION numkeys key [key …] [WEIGHTS weight …] [AGGREGATE SUM|MIN|MAX] [WITHSCORES]`
 fn zunion(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let what = ("zunion", Operation::Union, Fate::Answered);
-    combine(data, args, out, what)
+    let summing = Summing {
+        name: "zunion",
+        operation: Operation::Union,
+        fate: Fate::Answered,
+    };
+    combine(data, args, out, summing)
 }
 
 /// `ZINTER numkeys key [key …] [WEIGHTS weight …] [AGGREGATE SUM|MIN|MAX] [WITHSCORES]`
 fn zinter(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let what = ("zinter", Operation::Intersection, Fate::Answered);
-    combine(data, args, out, what)
+    let summing = Summing {
+        name: "zinter",
+        operation: Operation::Intersection,
+        fate: Fate::Answered,
+    };
+    combine(data, args, out, summing)
 }
 
 /// `ZDIFF numkeys key [key …] [WITHSCORES]`
 fn zdiff(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let what = ("zdiff", Operation::Difference, Fate::Answered);
-    combine(data, args, out, what)
+    let summing = Summing {
+        name: "zdiff",
+        operation: Operation::Difference,
+        fate: Fate::Answered,
+    };
+    combine(data, args, out, summing)
 }
 
 /// `ZINTERCARD numkeys key [key …] [LIMIT limit]`
 fn zintercard(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let what = ("zintercard", Operation::Intersection, Fate::Counted);
-    combine(data, args, out, what)
+    let summing = Summing {
+        name: "zintercard",
+        operation: Operation::Intersection,
+        fate: Fate::Counted,
+    };
+    combine(data, args, out, summing)
 }
 
 /// `ZUNIONSTORE destination numkeys key [key …] [WEIGHTS weight …] [AGGREGATE SUM|MIN|MAX]`
 fn zunionstore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let fate = Fate::Stored("zunionstore");
-    combine(data, args, out, ("zunionstore", Operation::Union, fate))
+    let summing = Summing {
+        name: "zunionstore",
+        operation: Operation::Union,
+        fate,
+    };
+    combine(data, args, out, summing)
 }
 
 /// `ZINTERSTORE destination numkeys key [key …] [WEIGHTS weight …] [AGGREGATE SUM|MIN|MAX]`
 fn zinterstore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let fate = Fate::Stored("zinterstore");
-    let what = ("zinterstore", Operation::Intersection, fate);
-    combine(data, args, out, what)
+    let summing = Summing {
+        name: "zinterstore",
+        operation: Operation::Intersection,
+        fate,
+    };
+    combine(data, args, out, summing)
 }
 
 /// `ZDIFFSTORE destination numkeys key [key …]`
 fn zdiffstore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let fate = Fate::Stored("zdiffstore");
-    let what = ("zdiffstore", Operation::Difference, fate);
-    combine(data, args, out, what)
+    let summing = Summing {
+        name: "zdiffstore",
+        operation: Operation::Difference,
+        fate,
+    };
+    combine(data, args, out, summing)
 }

@@ -1,0 +1,106 @@
+//! What a thread keeps between its transactions, and whether one runs.
+
+use std::cell::RefCell;
+
+use perdura_base::num::to_u64;
+use perdura_base::{Error, Result};
+use perdura_heap::{GroupBuilder, Heap, Undo};
+
+use crate::typed::Typed;
+
+/// The largest buffers that a thread keeps between its transactions, bytes.
+const SCRATCH_BYTES_MAX: u64 = 1 << 20;
+
+/// The buffers that a thread keeps between its transactions.
+pub(super) struct Scratch {
+    /// The before-images of its changes.
+    pub undo: Undo,
+    /// The records of its pages.
+    pub group: GroupBuilder,
+    /// What is noted of its key-addressed tables.
+    pub typed: Typed,
+    /// The payload of an ordered frame.
+    pub frame: Vec<u8>,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Scratch {
+            undo: Undo::new(),
+            group: GroupBuilder::new(),
+            typed: Typed::new(),
+            frame: Vec::new(),
+        }
+    }
+}
+
+impl Scratch {
+    fn is_small(&self) -> bool {
+        let typed = to_u64(self.typed.bytes_held() + self.frame.capacity());
+        let each = [self.undo.bytes(), self.group.bytes(), typed];
+        each.into_iter().all(|bytes| bytes <= SCRATCH_BYTES_MAX)
+    }
+}
+
+/// What a thread knows of its transactions.
+struct PerThread {
+    /// The addresses of the heaps whose transactions run, innermost last.
+    running: Vec<usize>,
+    /// The buffers that none of them uses.
+    scratch: Option<Box<Scratch>>,
+}
+
+std::thread_local! {
+    static PER_THREAD: RefCell<PerThread> = const {
+        RefCell::new(PerThread {
+            running: Vec::new(),
+            scratch: None,
+        })
+    };
+}
+
+/// Marks this thread as running a transaction while it is alive.
+pub(super) struct Running {
+    heap: usize,
+    scratch: Option<Box<Scratch>>,
+}
+
+impl Running {
+    /// Marks this thread, and takes its buffers.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] within a transaction on the same heap, even if transactions on other heaps
+    /// are in between: it would wait for its own latches.
+    pub fn begin(heap: &Heap) -> Result<Running> {
+        let id = std::ptr::from_ref(heap).addr();
+        PER_THREAD.with_borrow_mut(|thread| {
+            if thread.running.contains(&id) {
+                let why = "a transaction was begun inside a transaction of the same database and \
+                           thread; use the one that is running";
+                return Err(Error::Usage(why.into()));
+            }
+            thread.running.push(id);
+            Ok(Running {
+                heap: id,
+                scratch: thread.scratch.take(),
+            })
+        })
+    }
+
+    /// Returns the buffers for its attempts.
+    pub fn scratch(&mut self) -> &mut Scratch {
+        self.scratch.get_or_insert_default()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let scratch = self.scratch.take().filter(|scratch| scratch.is_small());
+        PER_THREAD.with_borrow_mut(|thread| {
+            // Closures nest, and so do their transactions.
+            let ended = thread.running.pop();
+            debug_assert_eq!(ended, Some(self.heap), "the innermost ends first");
+            thread.scratch = scratch;
+        });
+    }
+}
