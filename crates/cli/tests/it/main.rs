@@ -21,6 +21,7 @@ mod displaced;
 mod divergence;
 mod fault_calls;
 mod fault_classes;
+mod golden;
 mod interleaved;
 mod io_faults;
 mod keyed;
