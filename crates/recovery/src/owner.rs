@@ -108,3 +108,65 @@ pub(crate) fn claims(anchor: &Anchor) -> Claims {
     let claims = OWNERS.iter().map(|owner| owner.claims(anchor));
     claims.fold(Claims::default(), Claims::and)
 }
+
+#[cfg(test)]
+mod tests {
+    use perdura_base::{CkptEpoch, Gsn, Uuid};
+    use perdura_heap::Geometry;
+    use perdura_wal::{FrameKind, History, Role, Scheme, SegmentSizes};
+
+    use super::*;
+    use crate::families::Family;
+    use crate::sections::tree::TreeAnchor;
+
+    fn anchor() -> Anchor {
+        let sizes = SegmentSizes::fixed(64 << 10);
+        let history = History::begin(Uuid([1; 16]), 1, (Scheme::Differential, 1), sizes);
+        let geometry = Geometry {
+            partitions: 2,
+            chunk_pages: 2,
+            hash_seed: 1,
+        };
+        Anchor::new(history, geometry, 1)
+    }
+
+    #[test]
+    fn an_owner_claims_what_the_anchor_declares_and_all_kinds_have_owners() {
+        let mut anchor = anchor();
+        assert!(claims(&anchor).is_empty(), "nothing is declared");
+        for family in Family::ALL {
+            anchor.families = anchor.families.with(family);
+            assert!(claims(&anchor).has(family.kind()));
+        }
+        assert!(!claims(&anchor).has(FrameKind::Operations));
+        anchor.tree = Some(TreeAnchor {
+            page_bytes: 1024,
+            rssp: Gsn(0),
+            k: CkptEpoch(0),
+        });
+        for kind in FrameKind::ALL {
+            let of_first_pass = match kind.role() {
+                Role::Records | Role::BeginMark | Role::EndMark | Role::Log => true,
+                Role::Ordered | Role::Numbered => false,
+            };
+            assert_ne!(claims(&anchor).has(kind), of_first_pass, "{}", kind.code());
+        }
+    }
+
+    #[test]
+    fn the_log_is_durable_before_pages_are_written_in_place_and_no_memory_owner_comes_later() {
+        let mut anchor = anchor();
+        assert!(OWNERS.iter().all(|owner| !owner.writes_in_place(&anchor)));
+        anchor.tree = Some(TreeAnchor {
+            page_bytes: 1024,
+            rssp: Gsn(0),
+            k: CkptEpoch(0),
+        });
+        let in_place = OWNERS.map(|owner| owner.writes_in_place(&anchor));
+        assert_eq!(in_place, [false, false, true]);
+        assert!(
+            in_place.is_sorted(),
+            "a pass in memory may still refuse the log"
+        );
+    }
+}
