@@ -209,6 +209,12 @@ impl Player {
 }
 
 fn copying(begin: Epoch, options: &ArchiverOptions) -> Copying {
-    let database = (options.uuid, options.chunks);
-    Copying::new(begin, database, options.codec, options.workspace_bytes)
+    let ArchiverOptions {
+        uuid,
+        chunks,
+        codec,
+        workspace_bytes,
+        ..
+    } = *options;
+    Copying::new(begin, uuid, chunks, codec, workspace_bytes)
 }

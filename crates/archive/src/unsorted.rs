@@ -56,7 +56,8 @@ impl Copying {
     #[must_use]
     pub fn new(
         begin: Epoch,
-        (uuid, chunks): (Uuid, Chunks),
+        uuid: Uuid,
+        chunks: Chunks,
         codec: Codec,
         workspace_bytes: usize,
     ) -> Copying {
