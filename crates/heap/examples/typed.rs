@@ -147,8 +147,8 @@ fn main() {
             bench.transaction(order);
         }
         let part = bench.heap.lock(PartitionId(0));
-        let all = (Bound::Unbounded, Bound::Unbounded);
-        let rows = part.rows(ORDERS, Which::Secondary(0), all).count();
+        let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+        let rows = part.rows(ORDERS, Which::Secondary(0), low, high).count();
         assert_eq!(u32::try_from(rows), Ok(transactions));
         println!(
             "{}",

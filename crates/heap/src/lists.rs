@@ -150,9 +150,9 @@ impl Partition {
         });
         let mut entries: SmallVec<[Entry; 64]> = SmallVec::new();
         let mut refused = None;
-        let mut filler = Filler::new(pages, table, part, (id, NO_HASH));
+        let mut filler = Filler::new(pages, table, part, id, NO_HASH);
         for (value, label) in values.iter().zip(labels) {
-            match add_item(&mut filler, (list, label), value) {
+            match add_item(&mut filler, list, label, value) {
                 Ok(entry) => entries.push(entry),
                 Err(error) => {
                     refused = Some(error);
@@ -197,7 +197,7 @@ impl Partition {
         table.collections.pop_items(list, end, count);
         debug_assert_eq!(items(table, id, list)?.len(), kept);
         debug_assert_eq!(popped.len(), count);
-        part.popped(id, (list, end), &popped);
+        part.popped(id, list, end, &popped);
         runs::release(pages, table, part, &popped);
         table.account(&pages.memory);
         Ok(())
@@ -361,7 +361,8 @@ impl Partition {
 /// Writes the row of a new item.
 fn add_item(
     filler: &mut Filler<'_>,
-    (list, label): (CollectionId, i64),
+    list: CollectionId,
+    label: i64,
     value: &[u8],
 ) -> Result<Entry> {
     let key = ElementKey::labelled(list, label);

@@ -107,7 +107,7 @@ impl Partition {
         let fault = |what: &str| misused(id, collection, what);
         let found = table.collections.get(collection);
         let found = found.ok_or_else(|| fault("there is none"))?;
-        let score = check_value(found.shape, (field, value)).map_err(fault)?;
+        let score = check_value(found.shape, field, value).map_err(fault)?;
         let old = found.find(pages, key.bytes(), hash);
         let old_score = score.and(old).map(|(_, row)| score_of(pages, row));
         let old = old.map(|(entry, row)| (entry, chain_of(&row)));
@@ -263,7 +263,8 @@ fn unrank(
 /// The score, if there is to be one; or what is wrong with the value.
 pub(crate) fn check_value(
     shape: Shape,
-    (field, value): (&[u8], &[u8]),
+    field: &[u8],
+    value: &[u8],
 ) -> Result<Option<f64>, &'static str> {
     match shape {
         Shape::Hash => Ok(None),

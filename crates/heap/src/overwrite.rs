@@ -27,15 +27,15 @@ fn differing(slot: &[u8], at: usize, value: &[u8]) -> Cells {
     let (mut cells, mut from) = (0, at);
     for (old, new) in old.iter().zip(new) {
         if old != new {
-            cells |= differing_of(old, new, (from, bytes));
+            cells |= differing_of(old, new, from, bytes);
         }
         from += BLOCK;
     }
-    cells | differing_of(old_rest, new_rest, (from, bytes))
+    cells | differing_of(old_rest, new_rest, from, bytes)
 }
 
 /// The cells of so many bytes in which a few bytes differ that begin at `from`.
-fn differing_of(old: &[u8], new: &[u8], (from, bytes): (usize, usize)) -> Cells {
+fn differing_of(old: &[u8], new: &[u8], from: usize, bytes: usize) -> Cells {
     let mut cells = 0;
     let mut mark = |at: usize| cells |= 1 << ((from + at) / bytes);
     let (old_words, old_rest) = old.as_chunks();
@@ -87,7 +87,7 @@ impl Partition {
         let Some(attached) = self.tables.get_mut(&table) else {
             return Ok(false);
         };
-        let found = self.pages.locate_at(&attached.hash, spot, (key, hash));
+        let found = self.pages.locate_at(&attached.hash, spot, key, hash);
         let Some(found) = found else {
             return Ok(false);
         };
@@ -116,7 +116,7 @@ impl Partition {
             attached.account(&self.pages.memory);
         }
         let saved = part.saves.len();
-        patch(&mut self.pages, part, entry, (at, value));
+        patch(&mut self.pages, part, entry, at, value);
         if attached.form.keyed {
             part.note_keyed(saved);
         }
@@ -125,7 +125,7 @@ impl Partition {
 }
 
 /// Writes a value over the one that begins at `at` in a slot, where they differ.
-fn patch(pages: &mut Pages, part: &mut PartUndo, entry: Entry, (at, value): (usize, &[u8])) {
+fn patch(pages: &mut Pages, part: &mut PartUndo, entry: Entry, at: usize, value: &[u8]) {
     let local = entry.local();
     let class = pages.class(local);
     let (begin, bytes) = (class.slot_offset(entry.slot()), class.bytes());
@@ -136,7 +136,7 @@ fn patch(pages: &mut Pages, part: &mut PartUndo, entry: Entry, (at, value): (usi
     }
     // A gap of one cell costs less than another save.
     let cells = cells | (cells << 1 & cells >> 1);
-    part.save_cells(page, local, (begin, bytes), cells);
+    part.save_cells(page, local, begin..begin + bytes, cells);
     let slot = &mut pages.page_mut(local)[begin..begin + bytes];
     for range in ranges(cells, bytes) {
         let (from, to) = (range.start.max(at), range.end.min(at + value.len()));

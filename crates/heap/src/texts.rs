@@ -131,7 +131,7 @@ impl Partition {
         let row = Row::large(key, text.bytes, text.first, hash.0, expiry_ms);
         let displaced = self.put_composed(undo, id, (key, hash), &row, Elements::Orphaned)?;
         if !armed(Flaw::TextKeptByDraft) {
-            self.let_go(undo, id, (draft, text))?;
+            self.let_go(undo, id, draft, text)?;
         }
         Ok(displaced)
     }
@@ -141,7 +141,8 @@ impl Partition {
         &mut self,
         undo: &mut Undo,
         id: TableId,
-        (draft, text): (CollectionId, Text),
+        draft: CollectionId,
+        text: Text,
     ) -> Result<()> {
         let part = undo.part_mut(self.pages.id);
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;

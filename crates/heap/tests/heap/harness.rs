@@ -76,8 +76,8 @@ pub fn contents(heap: &Heap) -> Contents {
                 assert_eq!((&copy, row.expiry_ms()), (value, *expiry));
             }
             if table == ORDERED {
-                let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-                let scanned = part.scan(table, all, usize::MAX);
+                use std::ops::Bound::Unbounded;
+                let scanned = part.scan(table, Unbounded, Unbounded, usize::MAX);
                 let want: Vec<_> = mine
                     .iter()
                     .map(|(k, (v, _))| (k.clone(), v.clone()))

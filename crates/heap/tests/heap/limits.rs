@@ -105,7 +105,7 @@ fn scans_honour_every_kind_of_bound() {
     }
     let part = heap.lock(P);
     let scan = |low, high, limit| -> Vec<u8> {
-        part.scan(ORDERED, (low, high), limit)
+        part.scan(ORDERED, low, high, limit)
             .into_iter()
             .map(|(key, _)| key[0])
             .collect()
@@ -116,7 +116,7 @@ fn scans_honour_every_kind_of_bound() {
     assert_eq!(scan(Excluded(&b"b"[..]), Unbounded, 1), b"c");
     assert_eq!(scan(Included(&b"c"[..]), Included(&b"b"[..]), 9), b"");
     assert_eq!(scan(Excluded(&b"b"[..]), Excluded(&b"b"[..]), 9), b"");
-    assert_eq!(part.scan(PLAIN, (Unbounded, Unbounded), 9), []);
+    assert_eq!(part.scan(PLAIN, Unbounded, Unbounded, 9), []);
 }
 
 #[test]

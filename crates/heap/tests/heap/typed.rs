@@ -103,7 +103,10 @@ fn check(heap: &Heap, model: &Model) {
                     .collect();
                 assert_eq!(walked(&part, table, which, from), owned(&above));
             }
-            assert_eq!(part.rows(table, Which::Secondary(2), ALL).count(), 0);
+            assert_eq!(
+                part.rows(table, Which::Secondary(2), ALL.0, ALL.1).count(),
+                0
+            );
         }
     }
 }
@@ -123,8 +126,15 @@ fn walked(
     range: (Bound<&[u8]>, Bound<&[u8]>),
 ) -> Rows {
     let copy = |row: perdura_heap::RowRef<'_>| (row.key().into_owned(), row.value().into_owned());
-    let rows: Rows = part.rows(table, which, range).map(copy).collect();
-    let mut back: Rows = part.rows(table, which, range).rev().map(copy).collect();
+    let rows: Rows = part
+        .rows(table, which, range.0, range.1)
+        .map(copy)
+        .collect();
+    let mut back: Rows = part
+        .rows(table, which, range.0, range.1)
+        .rev()
+        .map(copy)
+        .collect();
     back.reverse();
     assert_eq!(rows, back);
     rows
