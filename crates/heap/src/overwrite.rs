@@ -4,11 +4,11 @@
 //! written: a slot has at most 64 of them, of at least eight bytes, so that what is saved of a slot is one word.
 //! A row of another length, or with its value in a chain of pages, is written as a whole.
 
-use perdura_base::{Result, TableId};
+use perdura_base::Result;
 use perdura_page::{Kind, Place};
 
+use crate::address::TableKey;
 use crate::entry::Entry;
-use crate::geometry::KeyHash;
 use crate::narrow::{Cells, cell_bytes, ranges};
 use crate::pages::Pages;
 use crate::partition::Partition;
@@ -61,15 +61,8 @@ impl Partition {
     ///
     /// # Errors
     /// As [`put`](Self::put); not for a value of the same length that lies in its slot.
-    pub fn overwrite(
-        &mut self,
-        undo: &mut Undo,
-        table: TableId,
-        key: &[u8],
-        hash: KeyHash,
-        value: &[u8],
-    ) -> Result<bool> {
-        self.overwrite_at(undo, table, (key, hash), None, value)
+    pub fn overwrite(&mut self, undo: &mut Undo, to: TableKey<'_>, value: &[u8]) -> Result<bool> {
+        self.overwrite_at(undo, to, None, value)
     }
 
     /// As [`overwrite`](Self::overwrite), of a row that was probably found at `spot`.
@@ -79,11 +72,11 @@ impl Partition {
     pub fn overwrite_at(
         &mut self,
         undo: &mut Undo,
-        table: TableId,
-        (key, hash): (&[u8], KeyHash),
+        to: TableKey<'_>,
         spot: Option<Spot>,
         value: &[u8],
     ) -> Result<bool> {
+        let TableKey { table, key, hash } = to;
         let Some(attached) = self.tables.get_mut(&table) else {
             return Ok(false);
         };
@@ -95,7 +88,7 @@ impl Partition {
         let is_inline = matches!(row.place, Place::Inline { .. });
         if !is_inline || row.value_bytes != value.len() || row.kind != Kind::String {
             let expiry_ms = row.expiry_ms;
-            self.put(undo, table, key, hash, value, expiry_ms)?;
+            self.put(undo, to, value, expiry_ms)?;
             return Ok(true);
         }
         debug_assert_eq!(

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use perdura_base::{CkptEpoch, ImageSlot, PartitionId, TableId};
 use perdura_heap::{
-    Cut, GroupBuilder, Heap, MemoryUse, Reader, Snapshot, SnapshotMode, TableForm, Undo, Visit,
-    decode_group,
+    Cut, GroupBuilder, Heap, MemoryUse, Reader, Snapshot, SnapshotMode, TableForm, TableKey, Undo,
+    Visit, decode_group,
 };
 use perdura_page::{PageKind, layout};
 
@@ -159,7 +159,7 @@ impl World {
                 _ => {
                     let bytes = [4, 20, 150, 900, 4000, 9000, 40_000][self.rng.usize(..7)];
                     let value = vec![self.rng.u8(..); bytes];
-                    part.put(&mut undo, table, &key, hash, &value, None)
+                    part.put(&mut undo, TableKey::new(table, &key, hash), &value, None)
                         .expect("room");
                 }
             }
