@@ -10,7 +10,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use perdura_archive::{Archiver, ArchiverOptions, ArchiverStep, Codec, Generation, unsorted};
+use perdura_archive::{
+    Archiver, ArchiverOptions, ArchiverStep, Codec, Generation, RunTarget, unsorted,
+};
 use perdura_base::{Epoch, Pos, Result, Uuid};
 use perdura_device::{Disk, MemDisk};
 use perdura_page::{Chunks, RegionDigest};
@@ -66,14 +68,12 @@ fn main() -> Result<()> {
             row,
             ..ArchiverOptions::new(history.uuid, CHUNKS)
         };
-        let mut archiver = Archiver::new(
-            source()?,
-            Arc::clone(&disk),
-            "",
-            options,
-            Arc::clone(&digest),
-            0,
-        );
+        let target = RunTarget {
+            disk: Arc::clone(&disk),
+            dir: String::new(),
+            digest: Arc::clone(&digest),
+        };
+        let mut archiver = Archiver::new(source()?, target, options, 0);
         archiver.cut_at(durable.epoch);
         let (mut runs, mut archived, mut written) = (0, 0, 0);
         let start = Instant::now();

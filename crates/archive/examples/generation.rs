@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use perdura_archive::quick::WORKSPACE_BYTES;
-use perdura_archive::{Codec, Moments, Quick};
+use perdura_archive::{Codec, Moments, Quick, RunTarget};
 use perdura_base::{CkptEpoch, Epoch, PageId, Pos, Result, Useq, Uuid};
 use perdura_device::{Disk, MemDisk};
 use perdura_page::diff::FragmentWriter;
@@ -63,13 +63,12 @@ fn main() -> Result<()> {
             let sorted = quick.cut(epoch)?;
             sort += start.elapsed();
             let start = Instant::now();
-            let run = sorted.write(
-                Arc::clone(&disk),
-                "",
-                (Uuid([1; 16]), 0),
-                codec,
-                Arc::clone(&digest),
-            )?;
+            let target = RunTarget {
+                disk: Arc::clone(&disk),
+                dir: String::new(),
+                digest: Arc::clone(&digest),
+            };
+            let run = sorted.write(target, Uuid([1; 16]), 0, codec)?;
             let summary = run.run(&Moments::default(), &[Pos(0)])?;
             write += start.elapsed();
             runs += 1;

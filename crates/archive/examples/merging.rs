@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use perdura_archive::{
-    Codec, Images, Keep, Merge, MergeOptions, Merged, Moments, Quick, Run, Scope,
+    Codec, Images, Keep, Merge, MergeOptions, Merged, Moments, Quick, Run, RunTarget, Scope,
 };
 use perdura_base::checksum::mix64;
 use perdura_base::num::{to_u64, to_usize};
@@ -166,7 +166,12 @@ fn generate(
         }
         epoch += to_u64((updates / runs).div_ceil(UPDATES_PER_EPOCH));
         let sorted = quick.cut(Epoch(epoch))?;
-        let run = sorted.write(Arc::clone(disk), "", (UUID, 0), codec, Arc::clone(digest))?;
+        let target = RunTarget {
+            disk: Arc::clone(disk) as _,
+            dir: String::new(),
+            digest: Arc::clone(digest),
+        };
+        let run = sorted.write(target, UUID, 0, codec)?;
         let summary = run.run(&Moments::default(), &[Pos(0)])?;
         made.push(Arc::new(Run::open(disk.as_ref(), "", summary.id, &UUID)?));
     }

@@ -40,7 +40,8 @@ impl Agent {
     #[must_use]
     pub fn new(
         disk: Arc<dyn Disk>,
-        (uuid, life): (Uuid, u64),
+        uuid: Uuid,
+        life: u64,
         options: MergerOptions,
         retention: Retention,
     ) -> Agent {

@@ -8,11 +8,8 @@
 //!
 //! The first is the product's. The paper proposes the second, and measures both kinds of runs against the third.
 
-use std::sync::Arc;
-
 use perdura_base::{Epoch, Result};
-use perdura_device::Disk;
-use perdura_page::{PageRecord, RegionDigest};
+use perdura_page::PageRecord;
 
 use crate::archiver::ArchiverOptions;
 use crate::name::{EpochRange, RunId};
@@ -21,7 +18,7 @@ use crate::run::RunHeader;
 use crate::selection::Selecting;
 use crate::unsorted::{Copied, CopyTail, Copying};
 use crate::workspace::write_some;
-use crate::writer::{Progress, RunWriter};
+use crate::writer::{Progress, RunTarget, RunWriter};
 
 /// A row of the table above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -168,14 +165,15 @@ impl Player {
     /// Begins to write what was cut.
     pub fn create(
         &mut self,
-        disk: Arc<dyn Disk>,
-        dir: &str,
-        (epochs, generation): (EpochRange, u32),
-        (options, digest): (&ArchiverOptions, &Arc<RegionDigest>),
+        target: &RunTarget,
+        epochs: EpochRange,
+        generation: u32,
+        options: &ArchiverOptions,
     ) -> Result<Writing> {
+        let RunTarget { disk, dir, digest } = target.clone();
         if let Player::Unsorted { cut, .. } = self {
             let copied = cut.take().expect("a copy was cut");
-            let tail = copied.write(disk, dir, generation)?;
+            let tail = copied.write(disk, &dir, generation)?;
             return Ok(Writing::Copy(Box::new(tail)));
         }
         let header = RunHeader {
@@ -188,8 +186,7 @@ impl Player {
             chunks: options.chunks,
             only_listed_moments: false,
         };
-        let digest = Arc::clone(digest);
-        let writer = RunWriter::create(disk, dir, header, options.codec, digest)?;
+        let writer = RunWriter::create(disk, &dir, header, options.codec, digest)?;
         Ok(Writing::Run(Box::new(writer)))
     }
 
@@ -209,6 +206,12 @@ impl Player {
 }
 
 fn copying(begin: Epoch, options: &ArchiverOptions) -> Copying {
-    let database = (options.uuid, options.chunks);
-    Copying::new(begin, database, options.codec, options.workspace_bytes)
+    let ArchiverOptions {
+        uuid,
+        chunks,
+        codec,
+        workspace_bytes,
+        ..
+    } = *options;
+    Copying::new(begin, uuid, chunks, codec, workspace_bytes)
 }

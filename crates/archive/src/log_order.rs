@@ -13,7 +13,7 @@ use perdura_base::num::{to_u32, to_usize};
 use perdura_base::{CkptEpoch, Error, Result};
 
 use crate::reader::{Run, Scope};
-use crate::record::{EpochSpan, PageAt, RunRecord, Updates};
+use crate::record::{EpochSpan, FragmentBytes, PageAt, RunRecord, Updates};
 
 /// Bytes of a run's records, beyond which they are not put in order.
 pub const LOG_ORDER_BYTES: usize = 1024 * 1024 * 1024;
@@ -83,7 +83,10 @@ impl LogOrder {
         self.heads.iter().map(|head| {
             let from = to_usize(u64::from(head.from));
             let bytes = &self.bytes[from..from + to_usize(u64::from(head.bytes))];
-            let fragments = (head.fragments, bytes);
+            let fragments = FragmentBytes {
+                count: head.fragments,
+                bytes,
+            };
             RunRecord::checked(head.at, head.epochs, head.tag, head.updates, fragments)
         })
     }

@@ -175,14 +175,15 @@ fn choose_but(
     full.sort_by_key(|tier| tier[0].0.level);
     debug_assert!(fan_in >= 2, "one run is not merged");
     full.into_iter()
-        .find_map(|tier| within(tier, (fan_in, fan_in), bytes_max, waits))
+        .find_map(|tier| within(tier, fan_in, fan_in, bytes_max, waits))
 }
 
 /// The first runs of a tier that make a file within the bound, `at_most` of them, if so many are left that it is `enough`; `None`
 /// if no two neighbours do.
 fn within(
     tier: &[(RunId, u64)],
-    (enough, at_most): (usize, usize),
+    enough: usize,
+    at_most: usize,
     bytes_max: u64,
     waits: &BTreeSet<RunId>,
 ) -> Option<Vec<RunId>> {
@@ -333,9 +334,8 @@ impl Merger {
             let runs = runs_of(manifest);
             let may_rise = |(run, _): &&(RunId, u64)| run.level < u8::MAX;
             let runs: Vec<(RunId, u64)> = runs.iter().take_while(may_rise).copied().collect();
-            let bounds = (2, INPUTS_MAX);
             (all && runs.len() >= 2)
-                .then(|| within(&runs, bounds, bytes_max, &self.waits))
+                .then(|| within(&runs, 2, INPUTS_MAX, bytes_max, &self.waits))
                 .flatten()
         })
     }

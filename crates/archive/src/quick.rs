@@ -15,17 +15,14 @@
 //! Sorting a workspace at a time is our default. Reading the log goes on while a run is written if the caller has a second
 //! workspace for the records that come meanwhile.
 
-use std::sync::Arc;
-
 use perdura_base::{Epoch, Pos, Result, Uuid};
-use perdura_device::Disk;
-use perdura_page::{Chunks, PageRecord, RegionDigest};
+use perdura_page::{Chunks, PageRecord};
 
 use crate::name::{EpochRange, RunId};
 use crate::record::RunRecord;
 use crate::run::{Codec, Moments, RunHeader};
 use crate::workspace::{Arena, EPOCHS_MAX, InOrder, KEY_BYTES, Key, cut_range, write_some};
-use crate::writer::{Progress, RunSummary, RunWriter, Tail};
+use crate::writer::{Progress, RunSummary, RunTarget, RunWriter, Tail};
 
 /// Bytes of a workspace.
 pub const WORKSPACE_BYTES: usize = 16 * 1024 * 1024;
@@ -140,12 +137,12 @@ impl Sorted {
     /// The disk's.
     pub fn write(
         self,
-        disk: Arc<dyn Disk>,
-        dir: &str,
-        (uuid, generation): (Uuid, u32),
+        target: RunTarget,
+        uuid: Uuid,
+        generation: u32,
         codec: Codec,
-        digest: Arc<RegionDigest>,
     ) -> Result<QuickRun> {
+        let RunTarget { disk, dir, digest } = target;
         let header = RunHeader {
             uuid,
             id: RunId {
@@ -157,7 +154,7 @@ impl Sorted {
             only_listed_moments: false,
         };
         Ok(QuickRun {
-            writer: RunWriter::create(disk, dir, header, codec, digest)?,
+            writer: RunWriter::create(disk, &dir, header, codec, digest)?,
             sorted: self,
         })
     }

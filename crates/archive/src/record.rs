@@ -102,6 +102,15 @@ impl Updates {
     }
 }
 
+/// Fragments as they are encoded, one behind the other.
+#[derive(Debug, Clone, Copy)]
+pub struct FragmentBytes<'a> {
+    /// The count of fragments.
+    pub count: u32,
+    /// The bytes of all of them.
+    pub bytes: &'a [u8],
+}
+
 /// A record of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct RunRecord<'a> {
@@ -118,7 +127,7 @@ pub struct RunRecord<'a> {
 }
 
 impl<'a> RunRecord<'a> {
-    /// A record whose `count` fragments are all of `bytes`; `None` if they are not, or if there are none and the record
+    /// A record whose fragments are all of their bytes; `None` if they are not, or if there are none and the record
     /// accounts for a single update, which changes something.
     #[must_use]
     pub fn new(
@@ -126,15 +135,15 @@ impl<'a> RunRecord<'a> {
         epochs: EpochSpan,
         tag: CkptEpoch,
         updates: Updates,
-        count: u32,
-        bytes: &'a [u8],
+        fragments: FragmentBytes<'a>,
     ) -> Option<RunRecord<'a>> {
+        let FragmentBytes { count, bytes } = fragments;
         let taken = Fragments::new(bytes, u64::from(count)).check()?;
         let is_sound = taken == bytes.len()
             && updates.count > 0
             && (count > 0 || updates.count > 1)
             && epochs.first <= epochs.last;
-        is_sound.then(|| RunRecord::checked(at, epochs, tag, updates, (count, bytes)))
+        is_sound.then(|| RunRecord::checked(at, epochs, tag, updates, fragments))
     }
 
     /// A record whose fragments have been checked.
@@ -144,8 +153,9 @@ impl<'a> RunRecord<'a> {
         epochs: EpochSpan,
         tag: CkptEpoch,
         updates: Updates,
-        (count, bytes): (u32, &'a [u8]),
+        fragments: FragmentBytes<'a>,
     ) -> RunRecord<'a> {
+        let FragmentBytes { count, bytes } = fragments;
         debug_assert!(
             updates.count > 1 || epochs.first == epochs.last,
             "one update has one epoch"

@@ -20,7 +20,7 @@ use perdura_page::{Chunks, PageRecord};
 use crate::name::{EpochRange, RunId};
 use crate::output::{Ending, Output, Progress};
 use crate::record::PageAt;
-use crate::run::block::{self, BlockHead, Coder, RAW_BYTES_MAX, Unpacker};
+use crate::run::block::{self, BlockHead, BlockPlace, Coder, RAW_BYTES_MAX, Unpacker};
 use crate::run::footer::file_len;
 use crate::run::{BLOCK_BYTES_MAX, Codec, damage};
 use crate::sealed::unseal;
@@ -56,7 +56,8 @@ impl Copying {
     #[must_use]
     pub fn new(
         begin: Epoch,
-        (uuid, chunks): (Uuid, Chunks),
+        uuid: Uuid,
+        chunks: Chunks,
         codec: Codec,
         workspace_bytes: usize,
     ) -> Copying {
@@ -155,7 +156,10 @@ impl Copying {
             tag_min: CkptEpoch(0),
             epoch_min: Epoch(0),
         };
-        let place = (self.header_crc, to_u64(self.file.len()));
+        let place = BlockPlace {
+            header_crc: self.header_crc,
+            offset: to_u64(self.file.len()),
+        };
         coder.append(&mut self.file, &head, &self.raw, place);
         self.raw.clear();
         self.blocks += 1;
@@ -344,7 +348,10 @@ pub fn read(
         let bytes = end.and_then(|end| file[..foot].get(at..end));
         let bytes = bytes.ok_or_else(|| broken(at, "a whole block"))?;
         raw.clear();
-        let place = (header_crc, to_u64(at));
+        let place = BlockPlace {
+            header_crc,
+            offset: to_u64(at),
+        };
         let head = block::open(&path, bytes, place, &mut unpacker, &mut raw)?;
         let mut r = Reader::new(&raw);
         for _ in 0..head.records {

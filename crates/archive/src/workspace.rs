@@ -10,7 +10,7 @@ use perdura_base::{CkptEpoch, Epoch, Error, PartitionId, Result, Useq};
 use perdura_page::{Chunks, PageRecord};
 
 use crate::name::EpochRange;
-use crate::record::{EpochSpan, PageAt, RunRecord, Updates};
+use crate::record::{EpochSpan, FragmentBytes, PageAt, RunRecord, Updates};
 use crate::writer::{Progress, RunWriter};
 
 /// A record's key.
@@ -108,7 +108,7 @@ impl Arena {
             EpochSpan::one(Epoch(self.begin.0 + after)),
             CkptEpoch(tag),
             Updates::one(useq),
-            (count, bytes),
+            FragmentBytes { count, bytes },
         )
     }
 }

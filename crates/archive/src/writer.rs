@@ -24,7 +24,7 @@ use perdura_page::RegionDigest;
 use crate::name::RunId;
 use crate::output::{Ending, Output};
 use crate::record::{PageAt, RunRecord};
-use crate::run::block::{Coder, RAW_BYTES_MAX};
+use crate::run::block::{BlockPlace, Coder, RAW_BYTES_MAX};
 use crate::run::body::BodyBuilder;
 use crate::run::footer::{self, FOOTER_BYTES, Footer, PARTS, Part};
 use crate::run::header::HEADER_BYTES;
@@ -51,6 +51,17 @@ pub struct RunSummary {
     pub updates: u64,
     /// Its pages.
     pub pages: u64,
+}
+
+/// The place that runs are written to.
+#[derive(Clone)]
+pub struct RunTarget {
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// The folder, which exists.
+    pub dir: String,
+    /// The engine that computes the digests of runs.
+    pub digest: Arc<RegionDigest>,
 }
 
 /// Writes a run of records that come in the order of runs.
@@ -167,7 +178,10 @@ impl RunWriter {
     fn end_block(&mut self) {
         let held = self.body.finish(&mut self.raw);
         let offset = self.out.offset();
-        let place = (self.header_crc, offset);
+        let place = BlockPlace {
+            header_crc: self.header_crc,
+            offset,
+        };
         let bytes = self
             .coder
             .append(&mut self.out.pending, &held.head, &self.raw, place);

@@ -22,7 +22,7 @@ use perdura_archive::quick::WORKSPACE_BYTES;
 use perdura_archive::store::{Creation, Own, Publication};
 use perdura_archive::{
     ArchivedRun, Archiver, ArchiverOptions, ArchiverStep, Edit, Generation, Object, Progress, Role,
-    Store, Writer, list_archives,
+    RunTarget, Store, Writer, list_archives,
 };
 use perdura_base::checksum::mix64;
 use perdura_base::{Epoch, Error, Result, Uuid};
@@ -436,14 +436,12 @@ impl Archiving {
             workspace_bytes: self.workspace_bytes,
             ..ArchiverOptions::new(*store.uuid(), core.heap().geometry().chunks())
         };
-        let archiver = Archiver::new(
-            source,
-            Arc::clone(store.disk()),
-            &store.runs_dir(),
-            options,
-            Arc::new(RegionDigest::new()),
-            wall_us,
-        );
+        let target = RunTarget {
+            disk: Arc::clone(store.disk()),
+            dir: store.runs_dir(),
+            digest: Arc::new(RegionDigest::new()),
+        };
+        let archiver = Archiver::new(source, target, options, wall_us);
         assert_eq!(
             archiver.begin(),
             store.manifest().end,

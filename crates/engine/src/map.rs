@@ -127,7 +127,7 @@ fn merged(
     let mut kept: BTreeSet<KeyValue> = BTreeSet::new();
     for id in tx.latched() {
         tx.view(id, |part| {
-            let mut rows = part.rows(table, Which::Primary, range);
+            let mut rows = part.rows(table, Which::Primary, range.0, range.1);
             // A partition's entries come in order: the first one that is too far ends it.
             while let Some(row) = if backward {
                 rows.next_back()

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use perdura_base::{CkptEpoch, ImageSlot, PartitionId, TableId};
 use perdura_heap::{
-    Geometry, GroupBuilder, Heap, MemoryAccount, MemoryUse, Undo, Visit, decode_group,
+    Geometry, GroupBuilder, Heap, MemoryAccount, MemoryUse, TableKey, Undo, Visit, decode_group,
 };
 
 const TABLE: TableId = TableId(1);
@@ -63,8 +63,13 @@ impl Writer {
         self.undo.clear();
         self.group.clear();
         let mut part = heap.lock(heap.geometry().partition_of(hash));
-        part.put(&mut self.undo, TABLE, &key, hash, &self.value, None)
-            .expect("room");
+        part.put(
+            &mut self.undo,
+            TableKey::new(TABLE, &key, hash),
+            &self.value,
+            None,
+        )
+        .expect("room");
         part.encode(&self.undo, &mut self.group);
         self.group.finish()
     }

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use perdura_base::{CkptEpoch, PartitionId, TableId};
 use perdura_heap::{
-    Derive, Geometry, GroupBuilder, Heap, MemoryAccount, Partition, TableForm, Undo, Which,
+    Derive, Geometry, GroupBuilder, Heap, MemoryAccount, Partition, TableForm, TableKey, Undo,
+    Which,
 };
 
 const STOCK: TableId = TableId(1);
@@ -69,23 +70,33 @@ impl Bench {
             value[8] = value[8].wrapping_add(1);
             value[16] = value[16].wrapping_add(3);
             value[24] = value[24].wrapping_add(1);
-            let found = part.overwrite(&mut self.undo, STOCK, &key, hash, &value);
+            let found = part.overwrite(&mut self.undo, TableKey::new(STOCK, &key, hash), &value);
             assert!(found.expect("no room is needed"));
         }
         let overwritten = Instant::now();
         for line in 0..PUT {
             let key = key(1, order, line);
             let hash = geometry.hash_in(id, &key);
-            part.put(&mut self.undo, LINES, &key, hash, &[7; 60], None)
-                .expect("room");
+            part.put(
+                &mut self.undo,
+                TableKey::new(LINES, &key, hash),
+                &[7; 60],
+                None,
+            )
+            .expect("room");
         }
         let put = Instant::now();
         let key = key(1, order, 0);
         let mut value = [0; 24];
         value[..4].copy_from_slice(&self.rng.u32(0..30_000).to_be_bytes());
         let hash = geometry.hash_in(id, &key);
-        part.put(&mut self.undo, ORDERS, &key, hash, &value, None)
-            .expect("room");
+        part.put(
+            &mut self.undo,
+            TableKey::new(ORDERS, &key, hash),
+            &value,
+            None,
+        )
+        .expect("room");
         let ordered = Instant::now();
         part.encode(&self.undo, &mut self.group);
         let encoded = Instant::now();
@@ -131,8 +142,13 @@ fn main() {
         for row in 0..STOCK_ROWS {
             let key = key(1, row, 0);
             let hash = geometry.hash_in(PartitionId(0), &key);
-            part.put(&mut undo, STOCK, &key, hash, &[5; STOCK_BYTES], None)
-                .expect("room");
+            part.put(
+                &mut undo,
+                TableKey::new(STOCK, &key, hash),
+                &[5; STOCK_BYTES],
+                None,
+            )
+            .expect("room");
             undo.clear();
         }
         drop(part);
@@ -147,8 +163,8 @@ fn main() {
             bench.transaction(order);
         }
         let part = bench.heap.lock(PartitionId(0));
-        let all = (Bound::Unbounded, Bound::Unbounded);
-        let rows = part.rows(ORDERS, Which::Secondary(0), all).count();
+        let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+        let rows = part.rows(ORDERS, Which::Secondary(0), low, high).count();
         assert_eq!(u32::try_from(rows), Ok(transactions));
         println!(
             "{}",

@@ -136,6 +136,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::address::TableKey;
     use crate::geometry::Geometry;
     use crate::memory::MemoryAccount;
     use crate::undo::Undo;
@@ -165,9 +166,7 @@ mod tests {
             let mut undo = Undo::default();
             let put = part.put(
                 &mut undo,
-                TABLE,
-                &i.to_le_bytes(),
-                *hash,
+                TableKey::new(TABLE, &i.to_le_bytes(), *hash),
                 &value,
                 Some(200_000),
             );

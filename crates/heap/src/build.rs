@@ -318,7 +318,7 @@ fn index_row(
         return index_element(pages, table, (local, slot), (shape, key, hash), &row);
     }
     if let Kind::Header(shape) = row.kind {
-        headers.push(found_header(pages, (local, slot), shape, &row)?);
+        headers.push(found_header(pages, local, slot, shape, &row)?);
     }
     if pages.geometry.partition_of(hash) != pages.id {
         return Err(damage("a key of this partition", "a key of another"));

@@ -10,30 +10,74 @@ use perdura_page::layout::{self, HEADER_BYTES};
 use perdura_page::row::{HEAD_KEY_BYTES_MAX, inline_class};
 use perdura_page::{Kind, PageKind, Place, Row, SlotClass};
 
+use crate::address::TableKey;
 use crate::entry::Entry;
 use crate::geometry::KeyHash;
 use crate::index::Table;
 use crate::pages::{Pages, flag};
 use crate::undo::PartUndo;
 
-/// First page and bytes of a row's chain.
-pub(crate) type ChainPlace = Option<(PageId, usize)>;
+/// A chain of pages, or the rest of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Span {
+    /// Its first page.
+    pub(crate) first: PageId,
+    /// The bytes of its content.
+    pub(crate) bytes: usize,
+}
+
+/// The chain of a row, if it has one.
+pub(crate) type ChainPlace = Option<Span>;
 
 pub(crate) fn chain_of(row: &Row<'_>) -> ChainPlace {
     match row.place {
         Place::Inline { .. } => None,
-        Place::Large { first, .. } => Some((first, row.chain_bytes())),
+        Place::Large { first, .. } => Some(Span {
+            first,
+            bytes: row.chain_bytes(),
+        }),
     }
 }
 
 /// A key or element to be written.
+#[derive(Debug, Clone, Copy)]
+pub struct NewRow<'a> {
+    /// The kind of the row.
+    pub kind: Kind,
+    /// The key of the row.
+    pub key: &'a [u8],
+    /// The hash of the key.
+    pub hash: KeyHash,
+    /// The bytes of the value.
+    pub value: &'a [u8],
+    /// The time at which the row expires, if it does.
+    pub expiry_ms: Option<u64>,
+}
+
+impl<'a> NewRow<'a> {
+    /// Returns the row of a key.
+    #[must_use]
+    pub fn of(at: TableKey<'a>, kind: Kind, value: &'a [u8], expiry_ms: Option<u64>) -> NewRow<'a> {
+        let TableKey { key, hash, .. } = at;
+        NewRow {
+            kind,
+            key,
+            hash,
+            value,
+            expiry_ms,
+        }
+    }
+}
+
+/// The place that a row is to be written to.
 #[derive(Clone, Copy)]
-pub(crate) struct NewRow<'a> {
-    pub(crate) kind: Kind,
-    pub(crate) key: &'a [u8],
+pub(crate) struct Destination {
+    /// The table of the row.
+    pub(crate) table: TableId,
+    /// The hash that the row's entry carries.
     pub(crate) hash: KeyHash,
-    pub(crate) value: &'a [u8],
-    pub(crate) expiry_ms: Option<u64>,
+    /// The entry that the row has so far.
+    pub(crate) old: Option<Entry>,
 }
 
 /// Composes a row; what does not fit a slot goes to a chain of fresh pages.
@@ -62,13 +106,17 @@ pub(crate) fn place(
     pages: &mut Pages,
     table: &mut Table,
     part: &mut PartUndo,
-    id: TableId,
-    (hash, old): (KeyHash, Option<Entry>),
+    to: Destination,
     row: &Row<'_>,
 ) -> Result<Entry> {
+    let Destination {
+        table: id,
+        hash,
+        old,
+    } = to;
     let class = SlotClass::for_bytes(row.bytes()).expect("a head or an inline row has a class");
     if let Some(entry) = old.filter(|entry| pages.class(entry.local()) == class) {
-        write_slot(pages, part, entry.local(), class, entry.slot(), row);
+        write_slot(pages, part, class, entry, row);
         return Ok(entry);
     }
     let local = match (open_page(pages, table, part, id, class), old) {
@@ -76,13 +124,14 @@ pub(crate) fn place(
         // A row that becomes shorter is never refused: that is how a full memory is emptied.
         (Err(_), Some(entry)) if pages.class(entry.local()).bytes() >= row.bytes() => {
             let wide = pages.class(entry.local());
-            write_slot(pages, part, entry.local(), wide, entry.slot(), row);
+            write_slot(pages, part, wide, entry, row);
             return Ok(entry);
         }
         (Err(error), _) => return Err(error),
     };
     let slot = layout::first_free(pages.page(local), class).expect("an open page");
-    write_slot(pages, part, local, class, slot, row);
+    let entry = Entry::new(hash, local, slot);
+    write_slot(pages, part, class, entry, row);
     save_bit(pages, part, local, slot);
     layout::set_taken(pages.page_mut(local), slot, true);
     pages.state(local).free_slots -= 1;
@@ -90,7 +139,7 @@ pub(crate) fn place(
         pages.counts_free_slots(local),
         "the bitmap has as many zeros"
     );
-    Ok(Entry::new(hash, local, slot))
+    Ok(entry)
 }
 
 /// Composes a row and writes it where it belongs. What the old one held stays.
@@ -98,12 +147,11 @@ pub(crate) fn write(
     pages: &mut Pages,
     table: &mut Table,
     part: &mut PartUndo,
-    id: TableId,
-    (hash, old): (KeyHash, Option<Entry>),
+    to: Destination,
     new: &NewRow<'_>,
 ) -> Result<Entry> {
-    let row = compose(pages, part, id, new)?;
-    let placed = place(pages, table, part, id, (hash, old), &row);
+    let row = compose(pages, part, to.table, new)?;
+    let placed = place(pages, table, part, to, &row);
     if placed.is_err() {
         free_chain(pages, part, chain_of(&row));
     }
@@ -111,7 +159,7 @@ pub(crate) fn write(
 }
 
 pub(crate) fn free_chain(pages: &mut Pages, part: &mut PartUndo, chain: ChainPlace) {
-    if let Some((first, bytes)) = chain {
+    if let Some(Span { first, bytes }) = chain {
         pages.free_chain(part, first, bytes);
     }
 }
@@ -119,12 +167,12 @@ pub(crate) fn free_chain(pages: &mut Pages, part: &mut PartUndo, chain: ChainPla
 fn write_slot(
     pages: &mut Pages,
     part: &mut PartUndo,
-    local: u32,
     class: SlotClass,
-    slot: usize,
+    entry: Entry,
     row: &Row<'_>,
 ) {
-    let at = class.slot_offset(slot);
+    let local = entry.local();
+    let at = class.slot_offset(entry.slot());
     debug_assert!(row.bytes() <= class.bytes(), "a row fits its slot");
     part.save(pages.page(local), local, at, class.bytes());
     row.encode(&mut pages.page_mut(local)[at..at + class.bytes()]);

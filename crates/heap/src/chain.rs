@@ -8,6 +8,7 @@ use perdura_base::{PageId, Result, TableId};
 use perdura_page::layout::{self, CHAIN_BYTES, HEADER_BYTES};
 use perdura_page::{PageKind, Place, Row};
 
+use crate::cells::{ChainPlace, Span};
 use crate::geometry::KeyHash;
 use crate::pages::Pages;
 use crate::undo::PartUndo;
@@ -106,9 +107,10 @@ impl<'a> Iterator for Pieces<'a> {
 
 impl Chain<'_> {
     /// The page that comes next, and the bytes of the content from there on; `None` at the end.
-    pub(crate) fn rest(&self) -> Option<(PageId, usize)> {
-        let next = self.next.filter(|_| self.left > 0)?;
-        Some((next, self.left))
+    pub(crate) fn rest(&self) -> ChainPlace {
+        let first = self.next.filter(|_| self.left > 0)?;
+        let bytes = self.left;
+        Some(Span { first, bytes })
     }
 }
 
@@ -247,7 +249,8 @@ impl Pages {
             let (key_piece, key_rest) = key.split_at(key.len().min(CHAIN_BYTES));
             let room = CHAIN_BYTES - key_piece.len();
             let (value_piece, value_rest) = value.split_at(value.len().min(room));
-            self.format_large(undo, *local, table, next, &[key_piece, value_piece]);
+            self.save_large(undo, *local, key_piece.len() + value_piece.len());
+            self.format_large(*local, table, next, &[key_piece, value_piece]);
             (key, value) = (key_rest, value_rest);
         }
         assert!(

@@ -144,7 +144,7 @@ impl Partition {
             "saves of one page"
         );
         let (page, state) = (self.pages.page(local), self.pages.states[index(local)]);
-        let epoch = self.cuts.keep((local, page, state), part, &saves);
+        let epoch = self.cuts.keep(page, state, part, &saves);
         if let Some(epoch) = epoch {
             assert_eq!(
                 epoch,
@@ -218,7 +218,8 @@ impl Heap {
     pub fn visit_kept(
         &self,
         max: usize,
-        (slot, k): (ImageSlot, CkptEpoch),
+        slot: ImageSlot,
+        k: CkptEpoch,
         mut take: impl FnMut(u32, PageId, Visit<'_>),
     ) -> Option<PartitionId> {
         let ids = (0..self.geometry().partitions).map(PartitionId);

@@ -21,7 +21,8 @@ pub(crate) struct FoundHeader {
 /// Reads a header.
 pub(crate) fn found_header(
     pages: &Pages,
-    (local, slot): (u32, usize),
+    local: u32,
+    slot: usize,
     shape: Shape,
     row: &Row<'_>,
 ) -> Result<FoundHeader> {

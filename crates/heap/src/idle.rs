@@ -53,6 +53,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::address::TableKey;
     use crate::geometry::Geometry;
     use crate::latches::Heap;
     use crate::memory::{MemoryAccount, MemoryUse};
@@ -80,9 +81,7 @@ mod tests {
     fn put(heap: &Heap, part: &mut Partition, undo: &mut Undo, key: u32, value: &[u8]) {
         let put = part.put(
             undo,
-            TABLE,
-            &key.to_le_bytes(),
-            hash(heap, key),
+            TableKey::new(TABLE, &key.to_le_bytes(), hash(heap, key)),
             value,
             None,
         );
@@ -172,7 +171,12 @@ mod tests {
         assert_eq!(idle(&heap, &part, 1), Some(0));
         part.attach_table(TableId(2), false);
         let hash_of = hash(&heap, 1);
-        let put = part.put(&mut Undo::new(), TableId(2), &key, hash_of, b"", None);
+        let put = part.put(
+            &mut Undo::new(),
+            TableKey::new(TableId(2), &key, hash_of),
+            b"",
+            None,
+        );
         put.expect("room");
         part.set_now(1_009_000);
         assert_eq!(part.idle_seconds(TableId(2), &key, hash_of), Some(2));

@@ -156,25 +156,24 @@ impl Keys {
     }
 
     /// The entries of a range; none of an empty one.
-    pub(crate) fn range(&self, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Walk<'_> {
-        let some = (!is_empty(range)).then(|| {
+    pub(crate) fn range(&self, low: Bound<&[u8]>, high: Bound<&[u8]>) -> Walk<'_> {
+        let some = (!is_empty(low, high)).then(|| {
             let is_inline = |bound: Bound<&[u8]>| match bound {
                 Bound::Included(key) | Bound::Excluded(key) => key.len() <= INLINE_BYTES,
                 Bound::Unbounded => true,
             };
-            let (low, high) = range;
             Range(if is_inline(low) && is_inline(high) {
                 self.map.range((low.map(Key::from), high.map(Key::from)))
             } else {
-                self.map.range::<[u8], _>(range)
+                self.map.range::<[u8], _>((low, high))
             })
         });
         some.into_iter().flatten()
     }
 }
 
-fn is_empty(range: (Bound<&[u8]>, Bound<&[u8]>)) -> bool {
-    match range {
+fn is_empty(low: Bound<&[u8]>, high: Bound<&[u8]>) -> bool {
+    match (low, high) {
         (Bound::Included(low), Bound::Included(high)) => low > high,
         (Bound::Included(low) | Bound::Excluded(low), Bound::Excluded(high))
         | (Bound::Excluded(low), Bound::Included(high)) => low >= high,
@@ -242,7 +241,7 @@ mod tests {
                 assert_eq!(keys.insert(&key, entry), is_new);
             }
         }
-        let all: Vec<_> = keys.range((Bound::Unbounded, Bound::Unbounded)).collect();
+        let all: Vec<_> = keys.range(Bound::Unbounded, Bound::Unbounded).collect();
         let expected: Vec<_> = model.iter().map(|(k, e)| (k.as_slice(), *e)).collect();
         assert_eq!(all, expected);
         let bytes = model.keys().map(|key| bytes_of(key)).sum::<u64>();
@@ -252,14 +251,14 @@ mod tests {
                 (0..rng.usize(0..30)).map(|_| rng.u8(0..3)).collect()
             };
             let (low, high) = (bound(&mut rng), bound(&mut rng));
-            let range = (Bound::Excluded(&*low), Bound::Included(&*high));
-            let found: Vec<_> = keys.range(range).map(|(key, _)| key.to_vec()).collect();
+            let found = keys.range(Bound::Excluded(&*low), Bound::Included(&*high));
+            let found: Vec<_> = found.map(|(key, _)| key.to_vec()).collect();
             let within = model.keys().filter(|key| **key > low && **key <= high);
             assert_eq!(found, within.cloned().collect::<Vec<_>>());
         }
         let low: &[u8] = &[1];
-        let empty = (Bound::Excluded(low), Bound::Excluded(low));
-        assert_eq!(keys.range(empty).count(), 0);
+        let empty = keys.range(Bound::Excluded(low), Bound::Excluded(low));
+        assert_eq!(empty.count(), 0);
         keys.clear();
         assert_eq!((keys.bytes(), keys.len()), (0, 0));
     }

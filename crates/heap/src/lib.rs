@@ -33,6 +33,7 @@
 //! The heap knows neither commit epochs nor streams: it encodes groups that others append.
 
 mod accesses;
+mod address;
 pub mod ahead;
 pub mod batch;
 pub mod build;
@@ -91,8 +92,10 @@ mod trim;
 pub mod undo;
 pub mod visit;
 
+pub use address::{TableCollection, TableKey};
 pub use batch::{Batch, Replayed, SlotChange};
 pub use build::IndexStats;
+pub use cells::NewRow;
 pub use chain::{Pieces, ValueCursor};
 pub use cuts::{Cut, Reader, SnapshotMode};
 pub use draft::Draft;

@@ -13,7 +13,8 @@ use perdura_base::{Error, Result, TableId};
 use perdura_page::{CollectionId, End, Kind, Place, Row, Shape, SlotClass, kind};
 use smallvec::SmallVec;
 
-use crate::cells::{self, NewRow, chain_of, free_chain, release_slot};
+use crate::address::TableCollection;
+use crate::cells::{self, Destination, NewRow, chain_of, free_chain, release_slot};
 use crate::collection::Index;
 use crate::edit::Edit;
 use crate::element_key::ElementKey;
@@ -40,6 +41,33 @@ const NO_HASH: KeyHash = KeyHash(0);
 
 /// Why an item's row is there: the restart checked it, and every write since has encoded one.
 const READABLE: &str = "an item of a list has a row with a label";
+
+/// The place that the row of an item is to be written to.
+#[derive(Clone, Copy)]
+pub(crate) struct ItemPlace {
+    /// The list.
+    pub(crate) list: TableCollection,
+    /// The label that the item has there.
+    pub(crate) label: i64,
+    /// The entry that the item has so far.
+    pub(crate) old: Option<Entry>,
+}
+
+impl ItemPlace {
+    /// Returns the key of the item's row.
+    pub(crate) fn key(self) -> ElementKey {
+        ElementKey::labelled(self.list.id, self.label)
+    }
+
+    /// Returns where the row goes, whatever is in it.
+    pub(crate) fn destination(self) -> Destination {
+        Destination {
+            table: self.list.table,
+            hash: NO_HASH,
+            old: self.old,
+        }
+    }
+}
 
 /// The entry of an item in a slot.
 pub(crate) fn item_entry(local: u32, slot: usize) -> Entry {
@@ -111,36 +139,38 @@ impl Partition {
     pub fn list_push(
         &mut self,
         undo: &mut Undo,
-        id: TableId,
-        list: CollectionId,
+        of: TableCollection,
         end: End,
         values: &[&[u8]],
     ) -> Result<()> {
-        self.pay_for_orphans(undo, id, values.len());
+        self.pay_for_orphans(undo, of.table, values.len());
         let mut left = values;
         while !left.is_empty() {
-            let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
-            let at = match end {
-                End::Front => 0,
-                End::Back => items(table, id, list)?.len(),
-            };
-            let first = self.make_label(undo, id, list, at)?;
-            let pushed = self.push_labelled(undo, id, (list, end), first, left)?;
+            let pushed = self.push_some(undo, of, end, left)?;
             left = &left[pushed..];
         }
         Ok(())
     }
 
-    /// Adds as many items at an end as there are labels from `first` on. How many: all of them,
+    /// Adds as many items at an end as there are labels on that side. Returns how many: all of them,
     /// but for a list whose labels are used up.
-    fn push_labelled(
+    fn push_some(
         &mut self,
         undo: &mut Undo,
-        id: TableId,
-        (list, end): (CollectionId, End),
-        first: i64,
+        of: TableCollection,
+        end: End,
         values: &[&[u8]],
     ) -> Result<usize> {
+        let TableCollection {
+            table: id,
+            id: list,
+        } = of;
+        let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
+        let at = match end {
+            End::Front => 0,
+            End::Back => items(table, id, list)?.len(),
+        };
+        let first = self.make_label(undo, of, at)?;
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
@@ -150,9 +180,9 @@ impl Partition {
         });
         let mut entries: SmallVec<[Entry; 64]> = SmallVec::new();
         let mut refused = None;
-        let mut filler = Filler::new(pages, table, part, (id, NO_HASH));
+        let mut filler = Filler::new(pages, table, part, id, NO_HASH);
         for (value, label) in values.iter().zip(labels) {
-            match add_item(&mut filler, (list, label), value) {
+            match add_item(&mut filler, list, label, value) {
                 Ok(entry) => entries.push(entry),
                 Err(error) => {
                     refused = Some(error);
@@ -178,11 +208,14 @@ impl Partition {
     pub fn list_pop(
         &mut self,
         undo: &mut Undo,
-        id: TableId,
-        list: CollectionId,
+        of: TableCollection,
         end: End,
         count: usize,
     ) -> Result<()> {
+        let TableCollection {
+            table: id,
+            id: list,
+        } = of;
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
@@ -197,7 +230,7 @@ impl Partition {
         table.collections.pop_items(list, end, count);
         debug_assert_eq!(items(table, id, list)?.len(), kept);
         debug_assert_eq!(popped.len(), count);
-        part.popped(id, (list, end), &popped);
+        part.popped(id, list, end, &popped);
         runs::release(pages, table, part, &popped);
         table.account(&pages.memory);
         Ok(())
@@ -205,18 +238,16 @@ impl Partition {
 
     /// The label for an item put before place `at`. The items around it get labels anew if there
     /// is none.
-    fn make_label(
-        &mut self,
-        undo: &mut Undo,
-        id: TableId,
-        list: CollectionId,
-        at: usize,
-    ) -> Result<i64> {
+    fn make_label(&mut self, undo: &mut Undo, of: TableCollection, at: usize) -> Result<i64> {
+        let TableCollection {
+            table: id,
+            id: list,
+        } = of;
         let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
         if let Some(label) = label_for(&self.pages, items(table, id, list)?, at) {
             return Ok(label);
         }
-        self.relabel(undo, id, list, at)?;
+        self.relabel(undo, of, at)?;
         let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
         let label = label_for(&self.pages, items(table, id, list)?, at);
         label.ok_or_else(|| no_label_left(id, list))
@@ -229,20 +260,28 @@ impl Partition {
     pub fn list_insert(
         &mut self,
         undo: &mut Undo,
-        id: TableId,
-        list: CollectionId,
+        of: TableCollection,
         at: usize,
         value: &[u8],
     ) -> Result<()> {
+        let TableCollection {
+            table: id,
+            id: list,
+        } = of;
         self.pay_for_orphans(undo, id, 1);
-        let label = self.make_label(undo, id, list, at)?;
+        let label = self.make_label(undo, of, at)?;
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
         if at > items(table, id, list)?.len() {
             return Err(misused(id, list, "it has no such place"));
         }
-        let entry = write_item(pages, table, part, id, (list, label), (None, value))?;
+        let to = ItemPlace {
+            list: of,
+            label,
+            old: None,
+        };
+        let entry = write_item(pages, table, part, to, value)?;
         edit(table, part, id, list, Edit::ItemAdd(at, entry));
         table.account(&pages.memory);
         Ok(())
@@ -255,11 +294,14 @@ impl Partition {
     pub fn list_set(
         &mut self,
         undo: &mut Undo,
-        id: TableId,
-        list: CollectionId,
+        of: TableCollection,
         at: usize,
         value: &[u8],
     ) -> Result<()> {
+        let TableCollection {
+            table: id,
+            id: list,
+        } = of;
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
@@ -267,7 +309,12 @@ impl Partition {
         let old = found.ok_or_else(|| misused(id, list, "it has no such place"))?;
         let chain = chain_of(&pages.row(old).expect(READABLE));
         let label = label_of(pages, old).expect(READABLE);
-        let entry = write_item(pages, table, part, id, (list, label), (Some(old), value))?;
+        let to = ItemPlace {
+            list: of,
+            label,
+            old: Some(old),
+        };
+        let entry = write_item(pages, table, part, to, value)?;
         if entry != old {
             edit(table, part, id, list, Edit::ItemMove(at, entry));
             release_slot(pages, table, part, old);
@@ -281,13 +328,11 @@ impl Partition {
     ///
     /// # Errors
     /// `Usage` if there is no such item.
-    pub fn list_remove(
-        &mut self,
-        undo: &mut Undo,
-        id: TableId,
-        list: CollectionId,
-        at: usize,
-    ) -> Result<()> {
+    pub fn list_remove(&mut self, undo: &mut Undo, of: TableCollection, at: usize) -> Result<()> {
+        let TableCollection {
+            table: id,
+            id: list,
+        } = of;
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
@@ -302,13 +347,11 @@ impl Partition {
     }
 
     /// Gives the items around place `at` labels with room between them.
-    fn relabel(
-        &mut self,
-        undo: &mut Undo,
-        id: TableId,
-        list: CollectionId,
-        at: usize,
-    ) -> Result<()> {
+    fn relabel(&mut self, undo: &mut Undo, of: TableCollection, at: usize) -> Result<()> {
+        let TableCollection {
+            table: id,
+            id: list,
+        } = of;
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
@@ -340,7 +383,12 @@ impl Partition {
                     (row, None)
                 }
             };
-            let placed = cells::place(pages, table, part, id, (NO_HASH, Some(old)), &row);
+            let to = Destination {
+                table: id,
+                hash: NO_HASH,
+                old: Some(old),
+            };
+            let placed = cells::place(pages, table, part, to, &row);
             if placed.is_err() {
                 free_chain(pages, part, fresh);
             }
@@ -361,7 +409,8 @@ impl Partition {
 /// Writes the row of a new item.
 fn add_item(
     filler: &mut Filler<'_>,
-    (list, label): (CollectionId, i64),
+    list: CollectionId,
+    label: i64,
     value: &[u8],
 ) -> Result<Entry> {
     let key = ElementKey::labelled(list, label);
@@ -376,7 +425,12 @@ fn add_item(
     let Filler {
         pages, table, part, ..
     } = filler;
-    write_item(pages, table, part, filler.id, (list, label), (None, value))
+    let to = ItemPlace {
+        list: TableCollection::new(filler.id, list),
+        label,
+        old: None,
+    };
+    write_item(pages, table, part, to, value)
 }
 
 /// Writes the row of an item: over the old one, or in a new slot.
@@ -384,11 +438,10 @@ fn write_item(
     pages: &mut Pages,
     table: &mut Table,
     part: &mut PartUndo,
-    id: TableId,
-    (list, label): (CollectionId, i64),
-    (old, value): (Option<Entry>, &[u8]),
+    to: ItemPlace,
+    value: &[u8],
 ) -> Result<Entry> {
-    let key = ElementKey::labelled(list, label);
+    let key = to.key();
     let new = NewRow {
         kind: Kind::Element(Shape::List),
         key: key.bytes(),
@@ -396,7 +449,7 @@ fn write_item(
         value,
         expiry_ms: None,
     };
-    cells::write(pages, table, part, id, (NO_HASH, old), &new)
+    cells::write(pages, table, part, to.destination(), &new)
 }
 
 /// What only a label that nothing here wrote can lead to: pushes use up no direction in 2^51 steps.

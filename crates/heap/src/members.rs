@@ -9,7 +9,8 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Error, Result, TableId};
 use perdura_page::{CollectionId, Kind, Row, Shape};
 
-use crate::cells::{self, NewRow, chain_of, free_chain, release_slot};
+use crate::address::TableCollection;
+use crate::cells::{self, Destination, NewRow, chain_of, free_chain, release_slot};
 use crate::collection::{Collection, Index};
 use crate::edit::{Edit, Owner};
 use crate::element_key::ElementKey;
@@ -93,11 +94,14 @@ impl Partition {
     pub fn element_put(
         &mut self,
         undo: &mut Undo,
-        id: TableId,
-        collection: CollectionId,
+        of: TableCollection,
         field: &[u8],
         value: &[u8],
     ) -> Result<bool> {
+        let TableCollection {
+            table: id,
+            id: collection,
+        } = of;
         let key = ElementKey::named(collection, field);
         let hash: KeyHash = self.pages.geometry.hash(key.bytes());
         self.pay_for_orphans(undo, id, 1);
@@ -107,7 +111,7 @@ impl Partition {
         let fault = |what: &str| misused(id, collection, what);
         let found = table.collections.get(collection);
         let found = found.ok_or_else(|| fault("there is none"))?;
-        let score = check_value(found.shape, (field, value)).map_err(fault)?;
+        let score = check_value(found.shape, field, value).map_err(fault)?;
         let old = found.find(pages, key.bytes(), hash);
         let old_score = score.and(old).map(|(_, row)| score_of(pages, row));
         let old = old.map(|(entry, row)| (entry, chain_of(&row)));
@@ -119,7 +123,12 @@ impl Partition {
             expiry_ms: None,
         };
         let old_entry = old.map(|(entry, _)| entry);
-        let entry = cells::write(pages, table, part, id, (hash, old_entry), &new)?;
+        let to = Destination {
+            table: id,
+            hash,
+            old: old_entry,
+        };
+        let entry = cells::write(pages, table, part, to, &new)?;
         if old_entry != Some(entry) {
             if let Some(old) = old_entry {
                 edit(table, part, id, collection, Edit::Remove(old));
@@ -129,11 +138,11 @@ impl Partition {
         if let Some(score) = score
             && (old_score != Some(score) && !armed(Flaw::ScoreNotMoved) || old_entry != Some(entry))
         {
-            if let Some(old) = old_score {
-                unrank(pages, table, part, id, (collection, old, field));
+            let was = old_score.and_then(|old| rank_in(pages, table, collection, old, field));
+            if let Some(rank) = was {
+                edit(table, part, id, collection, Edit::ScoreRemove(rank));
             }
-            if let Some(order) = order_of(table.collections.get(collection)) {
-                let rank = rank_of(pages, order, score, field);
+            if let Some(rank) = rank_in(pages, table, collection, score, field) {
                 let add = Edit::ScoreAdd(rank, score, entry);
                 edit(table, part, id, collection, add);
             }
@@ -154,11 +163,10 @@ impl Partition {
     pub fn element_delete(
         &mut self,
         undo: &mut Undo,
-        id: TableId,
-        collection: CollectionId,
+        of: TableCollection,
         field: &[u8],
     ) -> Result<bool> {
-        let taken = self.element_take(undo, id, collection, field, |_| ())?;
+        let taken = self.element_take(undo, of, field, |_| ())?;
         Ok(taken.is_some())
     }
 
@@ -169,11 +177,14 @@ impl Partition {
     pub fn element_take<R>(
         &mut self,
         undo: &mut Undo,
-        id: TableId,
-        collection: CollectionId,
+        of: TableCollection,
         field: &[u8],
         read: impl FnOnce(RowRef<'_>) -> R,
     ) -> Result<Option<R>> {
+        let TableCollection {
+            table: id,
+            id: collection,
+        } = of;
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
@@ -246,24 +257,23 @@ fn ranks_each_name(collection: Option<&Collection>) -> bool {
     }
 }
 
-/// Takes a member out of the order of scores.
-fn unrank(
+/// Returns the rank of a name with a score, in a collection that has an order.
+fn rank_in(
     pages: &Pages,
-    table: &mut Table,
-    part: &mut PartUndo,
-    id: TableId,
-    (collection, score, field): (CollectionId, f64, &[u8]),
-) {
-    if let Some(order) = order_of(table.collections.get(collection)) {
-        let rank = rank_of(pages, order, score, field);
-        edit(table, part, id, collection, Edit::ScoreRemove(rank));
-    }
+    table: &Table,
+    collection: CollectionId,
+    score: f64,
+    field: &[u8],
+) -> Option<u64> {
+    let order = order_of(table.collections.get(collection))?;
+    Some(rank_of(pages, order, score, field))
 }
 
 /// The score, if there is to be one; or what is wrong with the value.
 pub(crate) fn check_value(
     shape: Shape,
-    (field, value): (&[u8], &[u8]),
+    field: &[u8],
+    value: &[u8],
 ) -> Result<Option<f64>, &'static str> {
     match shape {
         Shape::Hash => Ok(None),

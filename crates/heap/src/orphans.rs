@@ -13,6 +13,7 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_page::CollectionId;
 use perdura_page::layout::CHAIN_BYTES;
 
+use crate::address::TableCollection;
 use crate::cells::{chain_of, free_chain, release_slot};
 use crate::collection::{Collection, Index};
 use crate::edit::Edit;
@@ -49,8 +50,12 @@ impl Partition {
             ..
         } = self.orphan_limits;
         if found.len() <= at_once && chain_pages_of(&self.pages, found) <= chain_pages {
-            let whole = (at_once, usize::MAX);
-            remove_rows(&mut self.pages, table, part, (id, collection), whole);
+            let whole = Bounds {
+                rows: at_once,
+                chain_pages: usize::MAX,
+            };
+            let of = TableCollection::new(id, collection);
+            remove_rows(&mut self.pages, table, part, of, whole);
         } else {
             table.collections.orphan(collection);
             part.ops.push(Op::Orphaned {
@@ -64,14 +69,18 @@ impl Partition {
     /// Removes up to `max` rows of orphans. How many it were; 0: there is no orphan.
     pub fn purge_orphans(&mut self, undo: &mut Undo, max: usize) -> usize {
         let part = undo.part_mut(self.pages.id);
-        let most = self.orphan_limits.chain_pages;
+        let chain_pages = self.orphan_limits.chain_pages;
         let mut removed = 0;
         for (id, table) in &mut self.tables {
             while removed < max
                 && let Some(orphan) = table.collections.orphans.last().copied()
             {
-                let left = max - removed;
-                removed += remove_rows(&mut self.pages, table, part, (*id, orphan), (left, most));
+                let left = Bounds {
+                    rows: max - removed,
+                    chain_pages,
+                };
+                let of = TableCollection::new(*id, orphan);
+                removed += remove_rows(&mut self.pages, table, part, of, left);
             }
             table.account(&self.pages.memory);
         }
@@ -93,8 +102,12 @@ impl Partition {
         if let Some(table) = self.tables.get_mut(&id)
             && let Some(orphan) = table.collections.orphans.last().copied()
         {
-            let due = (1, pages.saturating_mul(2));
-            remove_rows(&mut self.pages, table, part, (id, orphan), due);
+            let due = Bounds {
+                rows: 1,
+                chain_pages: pages.saturating_mul(2),
+            };
+            let of = TableCollection::new(id, orphan);
+            remove_rows(&mut self.pages, table, part, of, due);
         }
     }
 
@@ -109,8 +122,12 @@ impl Partition {
             && let Some(orphan) = table.collections.orphans.last().copied()
         {
             let part = undo.part_mut(self.pages.id);
-            let limits = (due, self.orphan_limits.chain_pages);
-            let removed = remove_rows(&mut self.pages, table, part, (id, orphan), limits);
+            let left = Bounds {
+                rows: due,
+                chain_pages: self.orphan_limits.chain_pages,
+            };
+            let of = TableCollection::new(id, orphan);
+            let removed = remove_rows(&mut self.pages, table, part, of, left);
             due = due.saturating_sub(removed.max(1));
         }
     }
@@ -125,25 +142,41 @@ fn chain_pages_of(pages: &Pages, collection: &Collection) -> usize {
     pages.sum()
 }
 
-/// Removes up to `max` rows of a collection, or as many as have `most` pages in their chains, and with the
-/// last one the collection. How many. An item of a list in a chain of more than `most` pages loses some
-/// of them instead. Where pages were the limit, the rows count as `max`.
+/// The bounds of what one call removes of a collection.
+#[derive(Clone, Copy)]
+struct Bounds {
+    /// The most rows.
+    rows: usize,
+    /// The most pages in the chains of these rows.
+    chain_pages: usize,
+}
+
+/// Removes rows of a collection up to the bounds, and with the last one the collection. Returns how many. An item of
+/// a list in a chain of more pages loses some of them instead. Where pages were the limit, all rows count.
 fn remove_rows(
     pages: &mut Pages,
     table: &mut Table,
     part: &mut PartUndo,
-    (id, collection): (TableId, CollectionId),
-    (max, most): (usize, usize),
+    of: TableCollection,
+    bounds: Bounds,
 ) -> usize {
+    let Bounds {
+        rows: max,
+        chain_pages: most,
+    } = bounds;
+    let TableCollection {
+        table: id,
+        id: collection,
+    } = of;
     let (mut removed, mut freed) = (0, 0);
     let before = table.collections.get(collection).map_or(0, Collection::len);
     while removed < max
         && freed < most
-        && !trim(pages, table, part, (id, collection), most)
+        && !trim(pages, table, part, of, most)
         && let Some(entry) = remove_any(table, part, id, collection)
     {
         let chain = pages.row(entry).as_ref().and_then(chain_of);
-        freed += chain.map_or(0, |(_, bytes)| bytes.div_ceil(CHAIN_BYTES));
+        freed += chain.map_or(0, |chain| chain.bytes.div_ceil(CHAIN_BYTES));
         release_slot(pages, table, part, entry);
         if !armed(Flaw::ChainLeaked) {
             free_chain(pages, part, chain);

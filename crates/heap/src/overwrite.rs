@@ -4,11 +4,11 @@
 //! written: a slot has at most 64 of them, of at least eight bytes, so that what is saved of a slot is one word.
 //! A row of another length, or with its value in a chain of pages, is written as a whole.
 
-use perdura_base::{Result, TableId};
+use perdura_base::Result;
 use perdura_page::{Kind, Place};
 
+use crate::address::TableKey;
 use crate::entry::Entry;
-use crate::geometry::KeyHash;
 use crate::narrow::{Cells, cell_bytes, ranges};
 use crate::pages::Pages;
 use crate::partition::Partition;
@@ -27,15 +27,15 @@ fn differing(slot: &[u8], at: usize, value: &[u8]) -> Cells {
     let (mut cells, mut from) = (0, at);
     for (old, new) in old.iter().zip(new) {
         if old != new {
-            cells |= differing_of(old, new, (from, bytes));
+            cells |= differing_of(old, new, from, bytes);
         }
         from += BLOCK;
     }
-    cells | differing_of(old_rest, new_rest, (from, bytes))
+    cells | differing_of(old_rest, new_rest, from, bytes)
 }
 
 /// The cells of so many bytes in which a few bytes differ that begin at `from`.
-fn differing_of(old: &[u8], new: &[u8], (from, bytes): (usize, usize)) -> Cells {
+fn differing_of(old: &[u8], new: &[u8], from: usize, bytes: usize) -> Cells {
     let mut cells = 0;
     let mut mark = |at: usize| cells |= 1 << ((from + at) / bytes);
     let (old_words, old_rest) = old.as_chunks();
@@ -61,15 +61,8 @@ impl Partition {
     ///
     /// # Errors
     /// As [`put`](Self::put); not for a value of the same length that lies in its slot.
-    pub fn overwrite(
-        &mut self,
-        undo: &mut Undo,
-        table: TableId,
-        key: &[u8],
-        hash: KeyHash,
-        value: &[u8],
-    ) -> Result<bool> {
-        self.overwrite_at(undo, table, (key, hash), None, value)
+    pub fn overwrite(&mut self, undo: &mut Undo, to: TableKey<'_>, value: &[u8]) -> Result<bool> {
+        self.overwrite_at(undo, to, None, value)
     }
 
     /// As [`overwrite`](Self::overwrite), of a row that was probably found at `spot`.
@@ -79,15 +72,15 @@ impl Partition {
     pub fn overwrite_at(
         &mut self,
         undo: &mut Undo,
-        table: TableId,
-        (key, hash): (&[u8], KeyHash),
+        to: TableKey<'_>,
         spot: Option<Spot>,
         value: &[u8],
     ) -> Result<bool> {
+        let TableKey { table, key, hash } = to;
         let Some(attached) = self.tables.get_mut(&table) else {
             return Ok(false);
         };
-        let found = self.pages.locate_at(&attached.hash, spot, (key, hash));
+        let found = self.pages.locate_at(&attached.hash, spot, key, hash);
         let Some(found) = found else {
             return Ok(false);
         };
@@ -95,7 +88,7 @@ impl Partition {
         let is_inline = matches!(row.place, Place::Inline { .. });
         if !is_inline || row.value_bytes != value.len() || row.kind != Kind::String {
             let expiry_ms = row.expiry_ms;
-            self.put(undo, table, key, hash, value, expiry_ms)?;
+            self.put(undo, to, value, expiry_ms)?;
             return Ok(true);
         }
         debug_assert_eq!(
@@ -116,7 +109,7 @@ impl Partition {
             attached.account(&self.pages.memory);
         }
         let saved = part.saves.len();
-        patch(&mut self.pages, part, entry, (at, value));
+        patch(&mut self.pages, part, entry, at, value);
         if attached.form.keyed {
             part.note_keyed(saved);
         }
@@ -125,7 +118,7 @@ impl Partition {
 }
 
 /// Writes a value over the one that begins at `at` in a slot, where they differ.
-fn patch(pages: &mut Pages, part: &mut PartUndo, entry: Entry, (at, value): (usize, &[u8])) {
+fn patch(pages: &mut Pages, part: &mut PartUndo, entry: Entry, at: usize, value: &[u8]) {
     let local = entry.local();
     let class = pages.class(local);
     let (begin, bytes) = (class.slot_offset(entry.slot()), class.bytes());
@@ -136,7 +129,7 @@ fn patch(pages: &mut Pages, part: &mut PartUndo, entry: Entry, (at, value): (usi
     }
     // A gap of one cell costs less than another save.
     let cells = cells | (cells << 1 & cells >> 1);
-    part.save_cells(page, local, (begin, bytes), cells);
+    part.save_cells(page, local, begin..begin + bytes, cells);
     let slot = &mut pages.page_mut(local)[begin..begin + bytes];
     for range in ranges(cells, bytes) {
         let (from, to) = (range.start.max(at), range.end.min(at + value.len()));

@@ -346,7 +346,7 @@ impl Pages {
         );
         self.save_head(undo, local, Some(class));
         let page = self.page_mut(local);
-        layout::format(page, table, class, PageKind::Slotted, 0, 0);
+        layout::format(page, table, class, PageKind::Slotted);
         page[HEADER_BYTES..HEADER_BYTES + 8 * class.bitmap_words()].fill(0);
         self.mark_keyed(local, self.is_keyed(table));
         self.resync(local);
@@ -359,10 +359,16 @@ impl Pages {
         state.flags |= if keyed { flag::KEYED } else { 0 };
     }
 
-    /// Makes a free page a piece of a large value. The content's bytes are saved too.
+    /// Saves what a piece of a large value with so many bytes overwrites in a free page.
+    pub(crate) fn save_large(&self, undo: &mut PartUndo, local: u32, bytes: usize) {
+        debug_assert!(bytes <= PAGE_BYTES - HEADER_BYTES, "a piece fits its page");
+        self.save_head(undo, local, None);
+        undo.save(self.page(local), local, HEADER_BYTES, bytes);
+    }
+
+    /// Makes a free page, which is [saved](Self::save_large), a piece of a large value.
     pub(crate) fn format_large(
         &mut self,
-        undo: &mut PartUndo,
         local: u32,
         table: TableId,
         next: Option<PageId>,
@@ -375,19 +381,10 @@ impl Pages {
             Some(PageKind::Free),
             "a page that becomes a piece of a value holds nothing"
         );
-        self.save_head(undo, local, None);
-        undo.save(self.page(local), local, HEADER_BYTES, used);
         let page = self.page_mut(local);
         let next = next.map_or(layout::NO_PAGE, |id| id.0);
         let used = u32::try_from(used).expect("content of one page");
-        layout::format(
-            page,
-            table,
-            SlotClass::default(),
-            PageKind::Large,
-            next,
-            used,
-        );
+        layout::format_large(page, table, next, used);
         let mut at = HEADER_BYTES;
         for piece in content {
             page[at..at + piece.len()].copy_from_slice(piece);
@@ -407,7 +404,7 @@ impl Pages {
         self.save_head(undo, local, class);
         let words = class.map_or(0, SlotClass::bitmap_words);
         let page = self.page_mut(local);
-        layout::format(page, TableId(0), SlotClass::default(), PageKind::Free, 0, 0);
+        layout::format(page, TableId(0), SlotClass::default(), PageKind::Free);
         page[HEADER_BYTES..HEADER_BYTES + 8 * words].fill(0);
         self.resync(local);
     }

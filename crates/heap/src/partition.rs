@@ -191,10 +191,11 @@ impl Partition {
     pub fn scan(
         &self,
         table: TableId,
-        range: (Bound<&[u8]>, Bound<&[u8]>),
+        low: Bound<&[u8]>,
+        high: Bound<&[u8]>,
         limit: usize,
     ) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let rows = self.rows(table, Which::Primary, range).take(limit);
+        let rows = self.rows(table, Which::Primary, low, high).take(limit);
         rows.map(|row| (row.key().into_owned(), row.value().into_owned()))
             .collect()
     }
@@ -205,13 +206,14 @@ impl Partition {
         &'a self,
         table: TableId,
         which: Which,
-        range: (Bound<&[u8]>, Bound<&[u8]>),
+        low: Bound<&[u8]>,
+        high: Bound<&[u8]>,
     ) -> impl DoubleEndedIterator<Item = RowRef<'a>> + use<'a> {
         let keys = self.tables.get(&table).and_then(|table| match which {
             Which::Primary => table.ordered.as_ref(),
             Which::Secondary(index) => table.secondary.get(index),
         });
-        let entries = keys.map(|keys| keys.range(range)).into_iter().flatten();
+        let entries = keys.map(|keys| keys.range(low, high)).into_iter().flatten();
         entries.filter_map(|(_, entry)| self.row(entry))
     }
 

@@ -5,11 +5,12 @@
 //! touched: they are the one place where a chain's pages are differenced and not written fresh.
 //! Saves are whole spans of a page, so that writes of one transaction share their saves.
 
-use perdura_base::{PageId, Result, TableId};
+use perdura_base::{Result, TableId};
 use perdura_page::layout::{self, CHAIN_BYTES, HEADER_BYTES, META_BYTES};
-use perdura_page::{Kind, PageKind, Row, SlotClass};
+use perdura_page::{Kind, Row};
 
-use crate::geometry::KeyHash;
+use crate::address::TableKey;
+use crate::cells::Span;
 use crate::pages::Pages;
 use crate::partition::Partition;
 use crate::undo::{PartUndo, Undo};
@@ -26,11 +27,11 @@ impl Partition {
     pub fn write_at(
         &mut self,
         undo: &mut Undo,
-        table: TableId,
-        (key, hash): (&[u8], KeyHash),
+        to: TableKey<'_>,
         at: usize,
         bytes: &[u8],
     ) -> Result<usize> {
+        let TableKey { table, key, hash } = to;
         let found = self.get(table, key, hash);
         let old_len = found.map_or(0, |row| row.value_len());
         let expiry_ms = found.and_then(|row| row.expiry_ms());
@@ -39,7 +40,11 @@ impl Partition {
         let derives = attached.is_some_and(|table| table.form.derive.is_some());
         let chain = found.and_then(|row| row.chain());
         // Keys that are derived from a row ask for all of it.
-        if let Some((first, chain_bytes)) = chain.filter(|_| !derives) {
+        if let Some(chain) = chain.filter(|_| !derives) {
+            let Span {
+                first,
+                bytes: chain_bytes,
+            } = chain;
             debug_assert!(chain_bytes >= old_len, "the value lies in the chain");
             let key_bytes = chain_bytes - old_len;
             let over = bytes.len().min(old_len.saturating_sub(at));
@@ -47,10 +52,9 @@ impl Partition {
             // The head first: a key in the chain is found as long as both agree.
             if len > old_len {
                 let row = Row::large(key, len, first, hash.0, expiry_ms).with_kind(Kind::String);
-                self.replace_head(undo, table, (key, hash), &row)?;
+                self.replace_head(undo, to, &row)?;
             }
             let part = undo.part_mut(self.id());
-            let chain = (first, chain_bytes);
             self.pages.write_in_chain(part, chain, key_bytes + at, over);
             if len > old_len {
                 let mut tail = vec![0; at.saturating_sub(old_len)];
@@ -65,23 +69,17 @@ impl Partition {
         }
         value.resize(len, 0);
         value[at..at + bytes.len()].copy_from_slice(bytes);
-        self.put(undo, table, key, hash, &value, expiry_ms)?;
+        self.put(undo, to, &value, expiry_ms)?;
         Ok(len)
     }
 }
 
 impl Pages {
     /// Writes over a piece of a chain's content.
-    fn write_in_chain(
-        &mut self,
-        undo: &mut PartUndo,
-        (first, chain_bytes): (PageId, usize),
-        at: usize,
-        bytes: &[u8],
-    ) {
+    fn write_in_chain(&mut self, undo: &mut PartUndo, chain: Span, at: usize, bytes: &[u8]) {
         let touched = at / CHAIN_BYTES..(at + bytes.len()).div_ceil(CHAIN_BYTES);
         let locals: Vec<u32> = self
-            .chain(first, chain_bytes)
+            .chain(chain.first, chain.bytes)
             .map(|(local, _)| local)
             .skip(touched.start)
             .take(touched.len())
@@ -111,11 +109,11 @@ impl Pages {
         &mut self,
         undo: &mut PartUndo,
         table: TableId,
-        (first, chain_bytes): (PageId, usize),
+        chain: Span,
         bytes: &[u8],
     ) -> Result<()> {
         let Some((last, used)) = self
-            .chain(first, chain_bytes)
+            .chain(chain.first, chain.bytes)
             .last()
             .map(|(local, content)| (local, content.len()))
         else {
@@ -129,15 +127,7 @@ impl Pages {
         self.write_in_page(undo, last, used, piece);
         undo.save(self.page(last), last, META_BYTES, HEADER_BYTES - META_BYTES);
         let used = u32::try_from(used + piece.len()).expect("content of one page");
-        let class = SlotClass::default();
-        layout::format(
-            self.page_mut(last),
-            table,
-            class,
-            PageKind::Large,
-            next,
-            used,
-        );
+        layout::format_large(self.page_mut(last), table, next, used);
         Ok(())
     }
 }

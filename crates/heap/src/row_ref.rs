@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
-use perdura_base::PageId;
 use perdura_page::{Home, Kind, Place, Row, Shape, kind};
 
-use crate::cells::chain_of;
+use crate::cells::{ChainPlace, chain_of};
 use crate::chain::{Pieces, ValueCursor};
 use crate::name_place::place_of;
 use crate::pages::Pages;
@@ -166,7 +165,7 @@ impl<'a> RowRef<'a> {
     }
 
     /// The chain that holds the content, with its bytes; `None` if it is in the slot.
-    pub(crate) fn chain(&self) -> Option<(PageId, usize)> {
+    pub(crate) fn chain(&self) -> ChainPlace {
         chain_of(&self.row)
     }
 

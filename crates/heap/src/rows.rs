@@ -8,7 +8,8 @@ use perdura_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use perdura_base::{Error, Result, TableId};
 use perdura_page::{CollectionId, Home, Kind, Place, Row, Shape};
 
-use crate::cells::{self, ChainPlace, NewRow, chain_of, free_chain, release_slot};
+use crate::address::TableKey;
+use crate::cells::{self, ChainPlace, Destination, NewRow, chain_of, free_chain, release_slot};
 use crate::entry::Entry;
 use crate::geometry::KeyHash;
 use crate::index::Table;
@@ -91,13 +92,12 @@ impl Partition {
     pub fn put(
         &mut self,
         undo: &mut Undo,
-        table: TableId,
-        key: &[u8],
-        hash: KeyHash,
+        at: TableKey<'_>,
         value: &[u8],
         expiry_ms: Option<u64>,
     ) -> Result<Displaced> {
-        self.put_kind(undo, table, (key, hash), (Kind::String, value), expiry_ms)
+        let new = NewRow::of(at, Kind::String, value, expiry_ms);
+        self.put_row(undo, at.table, &new, Elements::Orphaned)
     }
 
     /// As [`put`](Self::put), of a row of another kind than a string.
@@ -108,45 +108,24 @@ impl Partition {
         &mut self,
         undo: &mut Undo,
         table: TableId,
-        (key, hash): (&[u8], KeyHash),
-        (kind, value): (Kind, &[u8]),
-        expiry_ms: Option<u64>,
+        new: &NewRow<'_>,
     ) -> Result<Displaced> {
-        let new = NewRow {
-            kind,
-            key,
-            hash,
-            value,
-            expiry_ms,
-        };
-        self.put_row(undo, table, &new, Elements::Orphaned)
+        self.put_row(undo, table, new, Elements::Orphaned)
     }
 
     /// Inserts a key with a string. The caller has looked that the key is not there.
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub fn insert(
-        &mut self,
-        undo: &mut Undo,
-        table: TableId,
-        (key, hash): (&[u8], KeyHash),
-        value: &[u8],
-    ) -> Result<()> {
+    pub fn insert(&mut self, undo: &mut Undo, at: TableKey<'_>, value: &[u8]) -> Result<()> {
         debug_assert!(
-            self.peek(table, key, hash).is_none(),
+            self.peek(at.table, at.key, at.hash).is_none(),
             "a row is inserted once"
         );
-        let new = NewRow {
-            kind: Kind::String,
-            key,
-            hash,
-            value,
-            expiry_ms: None,
-        };
-        self.write_new(undo, table, &new, |part, undo, row| {
+        let new = NewRow::of(at, Kind::String, value, None);
+        self.write_new(undo, at.table, &new, |part, undo, row| {
             let saves = undo.part_mut(part.id());
-            part.write_row(saves, table, (key, hash), None, row)
+            part.write_row(saves, at, None, row)
         })
     }
 
@@ -158,7 +137,8 @@ impl Partition {
         elements: Elements,
     ) -> Result<Displaced> {
         self.write_new(undo, id, new, |part, undo, row| {
-            part.put_composed(undo, id, (new.key, new.hash), row, elements)
+            let at = TableKey::new(id, new.key, new.hash);
+            part.put_composed(undo, at, row, elements)
         })
     }
 
@@ -198,19 +178,19 @@ impl Partition {
     pub(crate) fn put_composed(
         &mut self,
         undo: &mut Undo,
-        id: TableId,
-        (key, hash): (&[u8], KeyHash),
+        at: TableKey<'_>,
         row: &Row<'_>,
         elements: Elements,
     ) -> Result<Displaced> {
+        let id = at.table;
         let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
-        let old = self.pages.locate(&table.hash, key, hash);
+        let old = self.pages.locate(&table.hash, at.key, at.hash);
         let old = old.map(|found| {
             table.hash.note_access(found.place, self.now_second);
             Old::of(&self.pages, found.entry, &found.row)
         });
         let part = undo.part_mut(self.id());
-        self.write_row(part, id, (key, hash), old.as_ref(), row)?;
+        self.write_row(part, at, old.as_ref(), row)?;
         self.let_chain_go(undo, id, old.as_ref().and_then(|old| old.chain));
         Ok(self.orphan_displaced(undo, id, old.as_ref(), elements))
     }
@@ -222,18 +202,18 @@ impl Partition {
     pub fn create(
         &mut self,
         undo: &mut Undo,
-        table: TableId,
-        (key, hash): (&[u8], KeyHash),
+        at: TableKey<'_>,
         shape: Shape,
         expiry_ms: Option<u64>,
     ) -> Result<(CollectionId, Displaced)> {
-        let id = self.make_collection(undo, table, shape)?;
+        let id = self.make_collection(undo, at.table, shape)?;
         let home = Home {
             partition: self.id(),
             id,
         };
-        let header = (Kind::Header(shape), &*home.encode());
-        let displaced = self.put_kind(undo, table, (key, hash), header, expiry_ms)?;
+        let home = home.encode();
+        let header = NewRow::of(at, Kind::Header(shape), &home, expiry_ms);
+        let displaced = self.put_kind(undo, at.table, &header)?;
         Ok((id, displaced))
     }
 
@@ -244,11 +224,10 @@ impl Partition {
     pub fn set_expiry(
         &mut self,
         undo: &mut Undo,
-        table: TableId,
-        key: &[u8],
-        hash: KeyHash,
+        at: TableKey<'_>,
         expiry_ms: Option<u64>,
     ) -> Result<bool> {
+        let TableKey { table, key, hash } = at;
         let Some(attached) = self.tables.get(&table) else {
             return Ok(false);
         };
@@ -258,13 +237,7 @@ impl Partition {
         if row.expiry_ms == expiry_ms {
             return Ok(true);
         }
-        let mut new = NewRow {
-            kind: row.kind,
-            key,
-            hash,
-            value: &[],
-            expiry_ms,
-        };
+        let mut new = NewRow::of(at, row.kind, &[], expiry_ms);
         match row.place {
             Place::Inline { value, .. } => {
                 let value = value.to_vec();
@@ -274,7 +247,7 @@ impl Partition {
             Place::Large { first, .. } => {
                 let row =
                     Row::large(key, row.value_bytes, first, hash.0, expiry_ms).with_kind(row.kind);
-                self.replace_head(undo, table, (key, hash), &row)?;
+                self.replace_head(undo, at, &row)?;
             }
         }
         Ok(true)
@@ -284,17 +257,17 @@ impl Partition {
     pub(crate) fn replace_head(
         &mut self,
         undo: &mut Undo,
-        table: TableId,
-        (key, hash): (&[u8], KeyHash),
+        at: TableKey<'_>,
         row: &Row<'_>,
     ) -> Result<()> {
+        let TableKey { table, key, hash } = at;
         let attached = self.tables.get(&table).ok_or_else(|| not_attached(table))?;
         let old = find(&self.pages, attached, key, hash).map(|(entry, old)| Old {
             chain: None,
             ..Old::of(&self.pages, entry, &old)
         });
         let part = undo.part_mut(self.id());
-        self.write_row(part, table, (key, hash), old.as_ref(), row)
+        self.write_row(part, at, old.as_ref(), row)
     }
 
     /// Removes a key; `None` if there is none.
@@ -305,23 +278,24 @@ impl Partition {
         key: &[u8],
         hash: KeyHash,
     ) -> Option<Displaced> {
-        self.remove_row(undo, table, (key, hash), Elements::Orphaned)
+        let at = TableKey::new(table, key, hash);
+        self.remove_row(undo, at, Elements::Orphaned)
     }
 
     /// Removes a key and leaves the collection that it heads: another header names it. Whether
     /// the key was there.
     pub fn unlink(&mut self, undo: &mut Undo, table: TableId, key: &[u8], hash: KeyHash) -> bool {
-        self.remove_row(undo, table, (key, hash), Elements::Kept)
-            .is_some()
+        let at = TableKey::new(table, key, hash);
+        self.remove_row(undo, at, Elements::Kept).is_some()
     }
 
     fn remove_row(
         &mut self,
         undo: &mut Undo,
-        table: TableId,
-        (key, hash): (&[u8], KeyHash),
+        at: TableKey<'_>,
         elements: Elements,
     ) -> Option<Displaced> {
+        let TableKey { table, key, hash } = at;
         let part = undo.part_mut(self.id());
         let attached = self.tables.get_mut(&table)?;
         let (entry, row) = find(&self.pages, attached, key, hash)?;
@@ -367,11 +341,15 @@ impl Partition {
     fn write_row(
         &mut self,
         part: &mut PartUndo,
-        id: TableId,
-        (key, hash): (&[u8], KeyHash),
+        at: TableKey<'_>,
         old: Option<&Old>,
         row: &Row<'_>,
     ) -> Result<()> {
+        let TableKey {
+            table: id,
+            key,
+            hash,
+        } = at;
         debug_assert_eq!(self.pages.geometry.partition_of(hash), self.pages.id);
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
         let (pages, second) = (&mut self.pages, self.now_second);
@@ -381,7 +359,12 @@ impl Partition {
         if let Some(row) = old_row.and_then(|entry| pages.row(entry)) {
             secondary::derive(&mut table.index_keys[0], &table.form, pages, &row);
         }
-        let entry = cells::place(pages, table, part, id, (hash, old_entry), row)?;
+        let goal = Destination {
+            table: id,
+            hash,
+            old: old_entry,
+        };
+        let entry = cells::place(pages, table, part, goal, row)?;
         if derives {
             let mut keys = std::mem::take(&mut table.index_keys);
             secondary::derive(&mut keys[1], &table.form, pages, row);

@@ -54,7 +54,8 @@ impl<'a> Filler<'a> {
         pages: &'a mut Pages,
         table: &'a mut Table,
         part: &'a mut PartUndo,
-        (id, hash): (TableId, KeyHash),
+        id: TableId,
+        hash: KeyHash,
     ) -> Self {
         Filler {
             pages,

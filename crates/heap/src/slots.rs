@@ -106,7 +106,7 @@ impl Partition {
             Some(PageKind::Free),
             "a page that is formatted holds nothing"
         );
-        layout::format(page, table, class, PageKind::Slotted, 0, 0);
+        layout::format(page, table, class, PageKind::Slotted);
         let bitmap = layout::HEADER_BYTES;
         page[bitmap..bitmap + 8 * class.bitmap_words()].fill(0);
         self.pages.resync(local);

@@ -41,7 +41,8 @@ impl Pages {
         &self,
         index: &HashIndex,
         spot: Option<Spot>,
-        (key, hash): (&[u8], KeyHash),
+        key: &[u8],
+        hash: KeyHash,
     ) -> Option<Located<'_>> {
         if let Some(Spot { place, entry }) = spot
             && index.place(place) == Some(entry)

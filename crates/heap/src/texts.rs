@@ -13,12 +13,13 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{PageId, Result, TableId};
 use perdura_page::layout::{self, CHAIN_BYTES, HEADER_BYTES, META_BYTES};
 use perdura_page::row::HEAD_KEY_BYTES_MAX;
-use perdura_page::{CollectionId, PageKind, Row, SlotClass};
+use perdura_page::{CollectionId, Row};
 
-use crate::cells::{free_chain, release_slot};
+use crate::address::{TableCollection, TableKey};
+use crate::cells::{Span, free_chain, release_slot};
 use crate::edit::Edit;
 use crate::entry::Entry;
-use crate::geometry::KeyHash;
+use crate::lists::ItemPlace;
 use crate::members::{edit, misused};
 use crate::ops::Op;
 use crate::pages::Pages;
@@ -36,6 +37,8 @@ pub const TEXT_KEY_BYTES_MAX: usize = HEAD_KEY_BYTES_MAX;
 /// the string has committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Text {
+    /// The draft that it is the item of.
+    draft: CollectionId,
     /// The row of the draft's item.
     entry: Entry,
     first: PageId,
@@ -66,10 +69,14 @@ impl Partition {
     pub fn grow_text(
         &mut self,
         undo: &mut Undo,
-        id: TableId,
-        (draft, text): (CollectionId, Option<Text>),
+        of: TableCollection,
+        text: Option<Text>,
         bytes: &[u8],
     ) -> Result<Text> {
+        let TableCollection {
+            table: id,
+            id: draft,
+        } = of;
         if bytes.is_empty() || text.is_some_and(|text| !text.bytes.is_multiple_of(CHAIN_BYTES)) {
             return Err(misused(id, draft, "its string has no whole pages"));
         }
@@ -84,11 +91,22 @@ impl Partition {
         let first = text.map_or(added, |text| text.first);
         let len = text.map_or(0, |text| text.bytes) + bytes.len();
         let old = text.map(|text| text.entry);
-        let item = (old, 0, Some((first, len)));
-        let entry = match write_item(pages, table, part, (id, draft), item) {
+        let to = ItemPlace {
+            list: of,
+            label: 0,
+            old,
+        };
+        let entry = match write_item(pages, table, part, to, Some(Span { first, bytes: len })) {
             Ok(entry) => entry,
             Err(error) => {
-                free_chain(pages, part, Some((added, bytes.len())));
+                free_chain(
+                    pages,
+                    part,
+                    Some(Span {
+                        first: added,
+                        bytes: bytes.len(),
+                    }),
+                );
                 return Err(error);
             }
         };
@@ -105,6 +123,7 @@ impl Partition {
         }
         table.account(&pages.memory);
         Ok(Text {
+            draft,
             entry,
             first,
             last,
@@ -120,29 +139,25 @@ impl Partition {
     pub fn name_text(
         &mut self,
         undo: &mut Undo,
-        id: TableId,
-        (draft, text): (CollectionId, Text),
-        (key, hash): (&[u8], KeyHash),
+        text: Text,
+        to: TableKey<'_>,
         expiry_ms: Option<u64>,
     ) -> Result<Displaced> {
+        let (id, key, draft) = (to.table, to.key, text.draft);
         if key.len() > TEXT_KEY_BYTES_MAX {
             return Err(misused(id, draft, "the key has no room beside its string"));
         }
-        let row = Row::large(key, text.bytes, text.first, hash.0, expiry_ms);
-        let displaced = self.put_composed(undo, id, (key, hash), &row, Elements::Orphaned)?;
+        let row = Row::large(key, text.bytes, text.first, to.hash.0, expiry_ms);
+        let displaced = self.put_composed(undo, to, &row, Elements::Orphaned)?;
         if !armed(Flaw::TextKeptByDraft) {
-            self.let_go(undo, id, (draft, text))?;
+            self.let_go(undo, id, text)?;
         }
         Ok(displaced)
     }
 
     /// Takes the row of a draft's only item away, and with it the draft. The item's chain stays.
-    fn let_go(
-        &mut self,
-        undo: &mut Undo,
-        id: TableId,
-        (draft, text): (CollectionId, Text),
-    ) -> Result<()> {
+    fn let_go(&mut self, undo: &mut Undo, id: TableId, text: Text) -> Result<()> {
+        let draft = text.draft;
         let part = undo.part_mut(self.pages.id);
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
         let found = table.collections.get(draft);
@@ -177,7 +192,6 @@ impl Pages {
             HEADER_BYTES - META_BYTES,
         );
         let used = u32::try_from(CHAIN_BYTES).expect("content of one page");
-        let (class, kind) = (SlotClass::default(), PageKind::Large);
-        layout::format(self.page_mut(local), table, class, kind, next.0, used);
+        layout::format_large(self.page_mut(local), table, next.0, used);
     }
 }

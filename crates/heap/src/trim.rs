@@ -8,16 +8,15 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::VALUE_BYTES_MAX;
 use perdura_base::{Result, TableId};
 use perdura_page::layout::CHAIN_BYTES;
-use perdura_page::{CollectionId, Kind, Row, Shape};
+use perdura_page::{Kind, Row, Shape};
 
-use crate::cells::{self, ChainPlace, chain_of, free_chain, release_slot};
+use crate::address::TableCollection;
+use crate::cells::{self, ChainPlace, Span, chain_of, free_chain, release_slot};
 use crate::collection::Index;
 use crate::edit::{Edit, Owner};
-use crate::element_key::ElementKey;
 use crate::entry::Entry;
-use crate::geometry::KeyHash;
 use crate::index::Table;
-use crate::lists::label_of;
+use crate::lists::{ItemPlace, label_of};
 use crate::members::edit;
 use crate::ops::Op;
 use crate::pages::Pages;
@@ -28,7 +27,9 @@ use crate::undo::{PartUndo, Undo};
 impl Partition {
     /// Frees the chain of a row that is gone, or leaves it to the purge if it is long.
     pub(crate) fn let_chain_go(&mut self, undo: &mut Undo, id: TableId, chain: ChainPlace) {
-        let Some((_, bytes)) = chain else { return };
+        let Some(Span { bytes, .. }) = chain else {
+            return;
+        };
         let is_long = bytes.div_ceil(CHAIN_BYTES) > self.orphan_limits.chain_pages;
         // Without memory for the row of the item, the pages make some.
         if is_long && bytes <= VALUE_BYTES_MAX && self.orphan_chain(undo, id, chain).is_ok() {
@@ -44,7 +45,12 @@ impl Partition {
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
-        let placed = write_item(pages, table, part, (id, list), (None, 0, chain));
+        let to = ItemPlace {
+            list: TableCollection::new(id, list),
+            label: 0,
+            old: None,
+        };
+        let placed = write_item(pages, table, part, to, chain);
         match placed {
             Ok(entry) => {
                 edit(table, part, id, list, Edit::ItemAdd(0, entry));
@@ -74,15 +80,15 @@ pub(crate) fn write_item(
     pages: &mut Pages,
     table: &mut Table,
     part: &mut PartUndo,
-    (id, list): (TableId, CollectionId),
-    (old, label, chain): (Option<Entry>, i64, ChainPlace),
+    to: ItemPlace,
+    chain: ChainPlace,
 ) -> Result<Entry> {
-    let (first, bytes) = chain.unwrap_or_default();
-    let key = ElementKey::labelled(list, label);
+    let Span { first, bytes } = chain.unwrap_or_default();
+    let key = to.key();
     let hash = pages.geometry.hash(key.bytes());
     let row = Row::large(key.bytes(), bytes, first, hash.0, None);
     let row = row.with_kind(Kind::Element(Shape::List));
-    cells::place(pages, table, part, id, (KeyHash(0), old), &row)
+    cells::place(pages, table, part, to.destination(), &row)
 }
 
 /// Frees the first pages of the chain of an orphaned list's last item, if it has more than `most`.
@@ -91,9 +97,13 @@ pub(crate) fn trim(
     pages: &mut Pages,
     table: &mut Table,
     part: &mut PartUndo,
-    (id, list): (TableId, CollectionId),
+    of: TableCollection,
     most: usize,
 ) -> bool {
+    let TableCollection {
+        table: id,
+        id: list,
+    } = of;
     let found = table.collections.get(list);
     let Some(Index::Items(items)) = found.map(|found| &found.index) else {
         return false;
@@ -102,7 +112,7 @@ pub(crate) fn trim(
         return false;
     };
     let chain = pages.row(entry).as_ref().and_then(chain_of);
-    let (Some((first, bytes)), Some(label)) = (chain, label_of(pages, entry)) else {
+    let (Some(Span { first, bytes }), Some(label)) = (chain, label_of(pages, entry)) else {
         return false;
     };
     if bytes.div_ceil(CHAIN_BYTES) <= most || most == 0 {
@@ -114,10 +124,17 @@ pub(crate) fn trim(
     let Some(next) = rest.rest().filter(|_| gone.len() == most) else {
         return false;
     };
-    assert!(next.1 < bytes, "a chain that is trimmed becomes shorter");
+    assert!(
+        next.bytes < bytes,
+        "a chain that is trimmed becomes shorter"
+    );
     if !armed(Flaw::TrimNotNoted) {
-        let written = (Some(entry), label, Some(next));
-        let Ok(moved) = write_item(pages, table, part, (id, list), written) else {
+        let to = ItemPlace {
+            list: of,
+            label,
+            old: Some(entry),
+        };
+        let Ok(moved) = write_item(pages, table, part, to, Some(next)) else {
             return false;
         };
         if moved != entry {

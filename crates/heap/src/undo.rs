@@ -315,12 +315,7 @@ impl PartUndo {
     }
 
     /// Notes items that are removed from an end of a list, in the order of their removal.
-    pub(crate) fn popped(
-        &mut self,
-        table: TableId,
-        (id, end): (CollectionId, End),
-        items: &[Entry],
-    ) {
+    pub(crate) fn popped(&mut self, table: TableId, id: CollectionId, end: End, items: &[Entry]) {
         let from = self.popped.len();
         self.popped.extend_from_slice(items);
         self.ops.push(Op::Popped {
@@ -366,7 +361,7 @@ impl PartUndo {
         };
         match rest {
             None => self.add(page, local, offset..offset + bytes),
-            Some(rest) => self.add_cells(page, local, (offset, bytes), rest),
+            Some(rest) => self.add_cells(page, local, offset..offset + bytes, rest),
         }
     }
 
@@ -375,29 +370,28 @@ impl PartUndo {
         &mut self,
         page: &[u8],
         local: u32,
-        (offset, bytes): (usize, usize),
+        slot: std::ops::Range<usize>,
         cells: Cells,
     ) {
-        let at_offset = key(local, u16::try_from(offset).unwrap_or(0));
+        let at_offset = key(local, u16::try_from(slot.start).unwrap_or(0));
+        let bytes = slot.len();
         let saved = self.holds(at_offset, bytes) && !armed(Flaw::RangeInsideSave);
         if saved || self.is_born(local) {
             return;
         }
         match self.narrow.add(at_offset, bytes, cells) {
-            Some(new) => self.add_cells(page, local, (offset, bytes), new),
-            None => self.add(page, local, offset..offset + bytes),
+            Some(new) => self.add_cells(page, local, slot, new),
+            None => self.add(page, local, slot),
         }
     }
 
-    fn add_cells(
-        &mut self,
-        page: &[u8],
-        local: u32,
-        (offset, bytes): (usize, usize),
-        cells: Cells,
-    ) {
-        for range in ranges(cells, bytes) {
-            self.copy(page, local, offset + range.start..offset + range.end);
+    fn add_cells(&mut self, page: &[u8], local: u32, slot: std::ops::Range<usize>, cells: Cells) {
+        for range in ranges(cells, slot.len()) {
+            self.copy(
+                page,
+                local,
+                slot.start + range.start..slot.start + range.end,
+            );
         }
     }
 

@@ -213,23 +213,27 @@ pub fn used(page: &[u8]) -> u32 {
     u32::from_le_bytes(get(page, USED))
 }
 
-/// Writes the logged part of a header, bytes 16 to 64.
-pub fn format(
-    page: &mut [u8],
-    table: TableId,
-    class: SlotClass,
-    kind: PageKind,
-    next: u32,
-    used: u32,
-) {
+/// Writes the logged part of a header, bytes 16 to 64, of a page that is no piece of a large value.
+pub fn format(page: &mut [u8], table: TableId, class: SlotClass, kind: PageKind) {
+    begin(page, table, class, kind);
+    debug_assert!(PageHeader::decode(page).is_some(), "a reader takes it");
+    debug_assert_eq!(self::class(page), Some(class));
+}
+
+/// Writes the logged part of a header, bytes 16 to 64, of a piece of a large value.
+pub fn format_large(page: &mut [u8], table: TableId, next: u32, used: u32) {
+    begin(page, table, SlotClass::default(), PageKind::Large);
+    set(page, NEXT, &next.to_le_bytes());
+    set(page, USED, &used.to_le_bytes());
+    debug_assert!(PageHeader::decode(page).is_some(), "a reader takes it");
+}
+
+/// Writes what a header of each kind has.
+fn begin(page: &mut [u8], table: TableId, class: SlotClass, kind: PageKind) {
     page[META_BYTES..HEADER_BYTES].fill(0);
     set(page, TABLE, &table.0.to_le_bytes());
     set(page, CLASS, &class.code().to_le_bytes());
     page[KIND] = kind.code();
-    set(page, NEXT, &next.to_le_bytes());
-    set(page, USED, &used.to_le_bytes());
-    debug_assert!(PageHeader::decode(page).is_some(), "a reader takes it");
-    debug_assert_eq!(self::class(page), Some(class));
 }
 
 /// The bytes of a slot.

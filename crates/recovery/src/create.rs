@@ -87,7 +87,7 @@ fn make_tree(data: &dyn Disk, anchor: &mut Anchor, tree: NewTree<'_>) -> Result<
     let shape = shape(anchor, &named);
     Tree::make(data, TREE_DIR, shape)?;
     let file = PageFile::open(data, TREE_DIR, shape, Access::Buffered)?;
-    fill(&file, shape, tree.tables, (tree.rows, tree.percent))
+    fill(&file, shape, tree.tables, tree.rows, tree.percent)
 }
 
 fn make(

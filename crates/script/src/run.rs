@@ -134,7 +134,7 @@ impl Runtime {
         out: &mut Vec<u8>,
     ) -> Result<(), Failure> {
         self.check_length(code)?;
-        self.guarded((input.seed, input.spent), |vm, limits| {
+        self.guarded(input.seed, input.spent, |vm, limits| {
             let function = compiled(vm, code)?;
             let what = Called {
                 name: code.sha,
@@ -164,7 +164,7 @@ impl Runtime {
         if !known {
             self.load_library(library, host)?;
         }
-        self.guarded((input.seed, input.spent), |vm, limits| {
+        self.guarded(input.seed, input.spent, |vm, limits| {
             let functions = vm.libraries.get(library.sha);
             let Some(function) = functions.and_then(|known| known.get(name)).cloned() else {
                 return Err(Failure::Script(String::from("ERR Function not found")));
@@ -188,7 +188,7 @@ impl Runtime {
         host: &mut dyn Host,
     ) -> Result<Vec<Registered>, Failure> {
         self.check_length(library)?;
-        self.guarded((0, Duration::ZERO), |vm, limits| {
+        self.guarded(0, Duration::ZERO, |vm, limits| {
             vm.shared.registered.borrow_mut().clear();
             vm.host.raw_set("loads", true).map_err(engine)?;
             vm.shared.loads.set(true);
@@ -247,7 +247,8 @@ impl Runtime {
     /// Runs something within the limits, and leaves a virtual machine behind that the next run can take.
     fn guarded<R>(
         &mut self,
-        (seed, spent): (u64, Duration),
+        seed: u64,
+        spent: Duration,
         run: impl FnOnce(&mut Vm, &Limits) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         self.spent = Duration::ZERO;

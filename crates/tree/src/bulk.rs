@@ -33,7 +33,8 @@ impl Layer<'_> {
         &self,
         kind: Kind,
         level: u8,
-        (low, high): (&'a [u8], Option<&'a [u8]>),
+        low: &'a [u8],
+        high: Option<&'a [u8]>,
     ) -> NodeSpec<'a> {
         NodeSpec {
             kind,
@@ -86,7 +87,7 @@ impl Layer<'_> {
                 (_, Some((key, _))) => key.clone(),
                 (_, None) => return Ok(children),
             };
-            let mut draft = format(size, &self.spec(Kind::Leaf, 0, (&low, None)));
+            let mut draft = format(size, &self.spec(Kind::Leaf, 0, &low, None));
             let mut node = NodeMut::over(&mut draft);
             let mut taken: Vec<NewRow> = Vec::new();
             while let Some((key, value)) = rows.peek() {
@@ -99,7 +100,7 @@ impl Layer<'_> {
                 taken.extend(rows.next());
             }
             let high = rows.peek().map(|(key, _)| &key[..]);
-            let mut page = format(size, &self.spec(Kind::Leaf, 0, (&low, high)));
+            let mut page = format(size, &self.spec(Kind::Leaf, 0, &low, high));
             let mut node = NodeMut::over(&mut page);
             for (key, value) in &taken {
                 let put = node.put(key, value);
@@ -116,7 +117,7 @@ impl Layer<'_> {
         let mut children: Vec<Child> = Vec::new();
         let mut rest = below;
         while let Some((low, _)) = rest.first() {
-            let mut draft = format(size, &self.spec(Kind::Inner, level, (low, None)));
+            let mut draft = format(size, &self.spec(Kind::Inner, level, low, None));
             let mut node = NodeMut::over(&mut draft);
             let fits = |(key, child): &&Child| node.put_child(key, *child) == Ok(true);
             let mut count = rest.iter().take_while(fits).count();
@@ -126,7 +127,7 @@ impl Layer<'_> {
             }
             let (taken, left) = rest.split_at(count);
             let high = left.first().map(|(key, _)| &key[..]);
-            let mut page = format(size, &self.spec(Kind::Inner, level, (low, high)));
+            let mut page = format(size, &self.spec(Kind::Inner, level, low, high));
             let mut node = NodeMut::over(&mut page);
             for (key, child) in taken {
                 let put = node.put_child(key, *child);
@@ -185,7 +186,8 @@ pub fn fill(
     file: &PageFile,
     shape: Shape,
     tables: &[TableId],
-    (rows, percent): (&mut dyn Iterator<Item = NewRow>, usize),
+    rows: &mut dyn Iterator<Item = NewRow>,
+    percent: usize,
 ) -> Result<()> {
     assert!((1..=100).contains(&percent), "leaves are filled in part");
     let mut layer = Layer {
@@ -198,7 +200,7 @@ pub fn fill(
     };
     let spec = NodeSpec {
         pid: META,
-        ..layer.spec(Kind::Meta, 0, (b"", None))
+        ..layer.spec(Kind::Meta, 0, b"", None)
     };
     let mut meta = format(shape.page_bytes, &spec);
     let mut roots = NodeMut::over(&mut meta);

@@ -320,7 +320,7 @@ impl PageFile {
         for (at, (pid, crc)) in head.pages.iter().enumerate() {
             let is_whole = self.is_whole(*pid, &mut page)?;
             if !is_whole {
-                if !self.read_copy(at, (*pid, *crc), &mut copy)? {
+                if !self.read_copy(at, *pid, *crc, &mut copy)? {
                     continue;
                 }
                 page.copy_from_slice(&copy);
@@ -340,7 +340,7 @@ impl PageFile {
     }
 
     /// Reads a copy of the newest batch. Whether it counts.
-    fn read_copy(&self, at: usize, (pid, crc): (Pid, u32), copy: &mut [u8]) -> Result<bool> {
+    fn read_copy(&self, at: usize, pid: Pid, crc: u32, copy: &mut [u8]) -> Result<bool> {
         let size = self.shape.page_bytes;
         let got = self.double.read_at(to_u64(HEAD_BYTES + at * size), copy)?;
         let is_page = Node::open(copy, pid, self.shape.database).is_ok();
@@ -358,7 +358,7 @@ impl PageFile {
         self.check_owner(head.as_ref())?;
         let entries = head.iter().flat_map(|head| &head.pages).enumerate();
         for (at, (pid, crc)) in entries {
-            if self.read_copy(at, (*pid, *crc), &mut copy)? {
+            if self.read_copy(at, *pid, *crc, &mut copy)? {
                 restorable.insert(*pid);
             }
         }

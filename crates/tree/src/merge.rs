@@ -32,7 +32,7 @@ impl Tree {
         // The key that a parent loses, if it does not become part of a merge itself.
         let mut dropped: Option<(Pid, Vec<u8>)> = None;
         while copies.len() > 1 {
-            let Some(node) = copies
+            let Some((pid, bytes)) = copies
                 .pop()
                 .filter(|(_, bytes)| Node::over(bytes).is_sparse())
             else {
@@ -41,7 +41,7 @@ impl Tree {
             let Some((parent, parent_bytes)) = copies.last_mut() else {
                 break;
             };
-            let both = done!(self.neighbours(node, &Node::over(parent_bytes))?);
+            let both = done!(self.neighbours(pid, bytes, &Node::over(parent_bytes))?);
             let Some(Neighbours {
                 left: (left, mut left_bytes),
                 right: (right, right_bytes),
@@ -76,7 +76,8 @@ impl Tree {
     /// A page and one beside it under the same parent, if they lie well in one page.
     fn neighbours(
         &self,
-        (pid, bytes): (Pid, Vec<u8>),
+        pid: Pid,
+        bytes: Vec<u8>,
         parent: &Node<'_>,
     ) -> Result<Answer<Option<Neighbours>>> {
         let at = parent.find(Node::over(&bytes).low());

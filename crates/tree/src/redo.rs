@@ -63,7 +63,8 @@ impl Tree {
         table: Option<&mut DirtyPages>,
     ) -> Result<Answer<Redone>> {
         let pid = done!(self.leaf_of(operation.table, operation.key)?);
-        self.redo_at((pid, gsn), operation, (table, By::Key))
+        let found = Operation { pid, ..*operation };
+        self.redo_at(gsn, &found, table, By::Key)
     }
 
     /// Redoes an operation in the page that the log names.
@@ -76,15 +77,18 @@ impl Tree {
         operation: &Operation<'_>,
         table: &mut DirtyPages,
     ) -> Result<Answer<Redone>> {
-        self.redo_at((operation.pid, gsn), operation, (Some(table), By::Page))
+        self.redo_at(gsn, operation, Some(table), By::Page)
     }
 
+    /// Redoes an operation in the page that it names.
     fn redo_at(
         &self,
-        (pid, gsn): (Pid, Gsn),
+        gsn: Gsn,
         operation: &Operation<'_>,
-        (table, by): (Option<&mut DirtyPages>, By),
+        table: Option<&mut DirtyPages>,
+        by: By,
     ) -> Result<Answer<Redone>> {
+        let pid = operation.pid;
         if let Some(skip) = table.as_ref().and_then(|table| table.skips(pid, gsn)) {
             return Ok(Answer::Done(Redone::Skipped(skip)));
         }

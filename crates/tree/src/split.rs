@@ -25,7 +25,7 @@ impl Tree {
         }
         let mut plan = Plan::new(&roots);
         let pid = done!(self.take_page(&mut plan)?);
-        let leaf = self.spec(Kind::Leaf, 0, (table, pid));
+        let leaf = self.spec(Kind::Leaf, 0, table, pid);
         plan.root(table, pid);
         plan.image(pid, format(self.shape().page_bytes, &leaf));
         drop(meta);
@@ -73,7 +73,7 @@ impl Tree {
         if let (Some((separator, right)), Some((old, pinned))) = (new, path.first()) {
             let level = pinned.read().node().level() + 1;
             let root = done!(self.take_page(&mut plan)?);
-            let spec = self.spec(Kind::Inner, level, (table, root));
+            let spec = self.spec(Kind::Inner, level, table, root);
             plan.image(root, format(self.shape().page_bytes, &spec));
             plan.put_child(root, b"", *old);
             plan.put_child(root, &separator, right);

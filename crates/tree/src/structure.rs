@@ -128,7 +128,8 @@ impl Tree {
         &self,
         kind: Kind,
         level: u8,
-        (table, pid): (TableId, Pid),
+        table: TableId,
+        pid: Pid,
     ) -> NodeSpec<'static> {
         NodeSpec {
             kind,
@@ -160,7 +161,7 @@ impl Tree {
 
     /// A page becomes free.
     pub(crate) fn free_page(&self, plan: &mut Plan, pid: Pid) {
-        let spec = self.spec(Kind::Free, 0, (TableId(0), pid));
+        let spec = self.spec(Kind::Free, 0, TableId(0), pid);
         let mut bytes = format(self.shape().page_bytes, &spec);
         NodeMut::over(&mut bytes).set_next_free(plan.free);
         plan.image(pid, bytes);
@@ -241,7 +242,7 @@ impl Tree {
         rebuilt: &mut Rebuilt,
     ) -> Result<Answer<()>> {
         for (pid, change) in &record.changes {
-            let pinned = done!(self.to_redo(*pid, change, (gsn, &mut *rebuilt))?);
+            let pinned = done!(self.to_redo(*pid, change, gsn, rebuilt)?);
             let mut page = pinned.write();
             if page.node().node().dlsn() >= gsn {
                 continue;
@@ -265,7 +266,8 @@ impl Tree {
         &self,
         pid: Pid,
         change: &PageChange,
-        (gsn, rebuilt): (Gsn, &mut Rebuilt),
+        gsn: Gsn,
+        rebuilt: &mut Rebuilt,
     ) -> Result<Answer<Pinned<'_>>> {
         let pinned = match (self.pool().pin(pid), change) {
             (Err(damage @ Error::Corrupt(_)), PageChange::Image { front, back }) => {

@@ -220,7 +220,8 @@ impl Tree {
     /// [`Pool::pin`]. Nothing has changed then.
     pub fn apply(
         &self,
-        (table, key): (TableId, &[u8]),
+        table: TableId,
+        key: &[u8],
         value: Option<&[u8]>,
         log: &dyn Log,
     ) -> Result<Answer<Applied>> {

@@ -12,7 +12,9 @@
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_usize;
 use perdura_base::{Error, PartitionId, Result, TableId};
-use perdura_heap::{Displaced, Elements, End, Home, Kind, RowRef, Shape, scan_places};
+use perdura_heap::{
+    Displaced, Elements, End, Home, Kind, RowRef, Shape, TableCollection, TableKey, scan_places,
+};
 
 use crate::tx::{Content, FEW, Tx, is_alive};
 
@@ -41,7 +43,7 @@ impl Tx<'_> {
         let (at, hash) = self.place(key)?;
         let partition = self.guards[at].0;
         let (id, displaced) = self.change(at, Self::ROW_BYTES, |part, undo| {
-            part.create(undo, table, (key, hash), shape, expiry_ms)
+            part.create(undo, TableKey::new(table, key, hash), shape, expiry_ms)
         })?;
         let home = Home { partition, id };
         self.changed.push((table, home));
@@ -205,7 +207,7 @@ impl Tx<'_> {
         self.admit_part(bytes)?;
         let at = self.guard_of(home.partition)?;
         self.change(at, bytes, |part, undo| {
-            part.element_put(undo, table, home.id, field, value)
+            part.element_put(undo, TableCollection::new(table, home.id), field, value)
         })
     }
 
@@ -235,7 +237,7 @@ impl Tx<'_> {
         let at = self.guard_of(home.partition)?;
         self.changed_by_removal(table, home);
         self.change(at, 0, |part, undo| {
-            part.element_take(undo, table, home.id, field, read)
+            part.element_take(undo, TableCollection::new(table, home.id), field, read)
         })
     }
 
@@ -258,7 +260,7 @@ impl Tx<'_> {
             self.admit(bytes)?;
             let at = self.guard_of(home.partition)?;
             self.change(at, bytes, |part, undo| {
-                part.list_push(undo, table, home.id, end, few)
+                part.list_push(undo, TableCollection::new(table, home.id), end, few)
             })?;
         }
         Ok(())
@@ -276,7 +278,7 @@ impl Tx<'_> {
             let few = left.min(COPY_STEP);
             let at = self.guard_of(home.partition)?;
             self.change(at, 0, |part, undo| {
-                part.list_pop(undo, table, home.id, end, few)
+                part.list_pop(undo, TableCollection::new(table, home.id), end, few)
             })?;
             left -= few;
         }
@@ -298,7 +300,12 @@ impl Tx<'_> {
         let _verb = self.verb();
         let at = self.check_item(home, value)?;
         self.change(at, value.len(), |part, undo| {
-            part.list_insert(undo, table, home.id, to_usize(index), value)
+            part.list_insert(
+                undo,
+                TableCollection::new(table, home.id),
+                to_usize(index),
+                value,
+            )
         })
     }
 
@@ -310,7 +317,12 @@ impl Tx<'_> {
         let _verb = self.verb();
         let at = self.check_item(home, value)?;
         self.change(at, value.len(), |part, undo| {
-            part.list_set(undo, table, home.id, to_usize(index), value)
+            part.list_set(
+                undo,
+                TableCollection::new(table, home.id),
+                to_usize(index),
+                value,
+            )
         })
     }
 
@@ -323,7 +335,7 @@ impl Tx<'_> {
         let at = self.guard_of(home.partition)?;
         self.changed_by_removal(table, home);
         self.change(at, 0, |part, undo| {
-            part.list_remove(undo, table, home.id, to_usize(index))
+            part.list_remove(undo, TableCollection::new(table, home.id), to_usize(index))
         })
     }
 

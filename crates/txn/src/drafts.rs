@@ -10,7 +10,7 @@
 //! the table of another database: the caller compares [`Draft::table`] with the table of its database.
 
 use perdura_base::{Error, Result, TableId};
-use perdura_heap::{Draft, Kind, Shape};
+use perdura_heap::{Draft, Kind, NewRow, Shape, TableKey};
 
 use crate::tx::Tx;
 
@@ -48,10 +48,12 @@ impl Tx<'_> {
         if !self.guards[home_at].1.is_draft(table, home.id) {
             return Err(Error::Usage(format!("{draft:?} is none any more")));
         }
-        let header = (Kind::Header(draft.shape()), &*home.encode());
+        let encoded = home.encode();
+        let key_at = TableKey::new(table, key, hash);
+        let header = NewRow::of(key_at, Kind::Header(draft.shape()), &encoded, expiry_ms);
         let admitted = key.len() + 16 + Self::ROW_BYTES;
         let displaced = self.change(at, admitted, |part, undo| {
-            part.put_kind(undo, table, (key, hash), header, expiry_ms)
+            part.put_kind(undo, table, &header)
         })?;
         let part = &mut self.guards[home_at].1;
         part.claim_draft(self.undo, table, home.id);

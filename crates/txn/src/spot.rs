@@ -2,7 +2,7 @@
 //! rows before they are looked up.
 
 use perdura_base::{PartitionId, Result};
-use perdura_heap::{KeyHash, RowRef, Spot, ahead};
+use perdura_heap::{KeyHash, RowRef, Spot, TableKey, ahead};
 
 use crate::tx::Tx;
 use crate::typed::TypedTable;
@@ -75,7 +75,7 @@ impl Tx<'_> {
         self.typed.homes.insert(spot.home);
         let admitted = key.len() + value.len() + Self::ROW_BYTES;
         self.change(spot.at, admitted, |part, undo| {
-            part.insert(undo, table.id, (key, spot.hash), value)
+            part.insert(undo, TableKey::new(table.id, key, spot.hash), value)
         })
     }
 
@@ -95,7 +95,8 @@ impl Tx<'_> {
         self.typed.homes.insert(spot.home);
         let admitted = key.len() + value.len() + Self::ROW_BYTES;
         self.change(spot.at, admitted, |part, undo| {
-            part.overwrite_at(undo, table.id, (key, spot.hash), spot.spot, value)
+            let to = TableKey::new(table.id, key, spot.hash);
+            part.overwrite_at(undo, to, spot.spot, value)
         })
     }
 

@@ -3,7 +3,7 @@
 
 use perdura_base::{Error, Result};
 use perdura_heap::texts::TEXT_PAGE_BYTES;
-use perdura_heap::{Draft, Text};
+use perdura_heap::{Draft, TableCollection, TableKey, Text};
 
 use crate::tx::Tx;
 
@@ -28,7 +28,7 @@ impl Tx<'_> {
         let (table, home) = (draft.table(), draft.home());
         let at = self.guard_of(home.partition)?;
         self.change(at, admitted, |part, undo| {
-            part.grow_text(undo, table, (home.id, text), bytes)
+            part.grow_text(undo, TableCollection::new(table, home.id), text, bytes)
         })
     }
 
@@ -52,9 +52,8 @@ impl Tx<'_> {
         if part.id() != home.partition || !part.is_draft(table, home.id) {
             return Err(Error::Usage(format!("{draft:?} is none of this key")));
         }
-        let named = (home.id, text);
         let displaced = self.change(at, key.len() + Self::ROW_BYTES, |part, undo| {
-            part.name_text(undo, table, named, (key, hash), expiry_ms)
+            part.name_text(undo, text, TableKey::new(table, key, hash), expiry_ms)
         })?;
         self.orphan_displaced(table, displaced)
     }

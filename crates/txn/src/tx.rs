@@ -7,8 +7,8 @@ use perdura_base::limits::KEY_BYTES_MAX;
 use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_heap::ahead;
 use perdura_heap::{
-    Geometry, Heap, Home, KeyHash, Kind, MemoryAccount, MemoryUse, PartitionGuard, RowRef, Shape,
-    Undo,
+    Geometry, Heap, Home, KeyHash, Kind, MemoryAccount, MemoryUse, NewRow, PartitionGuard, RowRef,
+    Shape, TableKey, Undo,
 };
 use perdura_wal::Wal;
 use smallvec::SmallVec;
@@ -392,7 +392,8 @@ impl<'a> Tx<'a> {
         let (at, hash) = self.place(key)?;
         let admitted = key.len() + value.len() + Self::ROW_BYTES;
         let displaced = self.change(at, admitted, |part, undo| {
-            part.put_kind(undo, table, (key, hash), (kind, value), expiry_ms)
+            let at = TableKey::new(table, key, hash);
+            part.put_kind(undo, table, &NewRow::of(at, kind, value, expiry_ms))
         })?;
         debug_assert_eq!(
             self.guards[at]
@@ -433,7 +434,7 @@ impl<'a> Tx<'a> {
         self.admit(key.len() + bytes.len() + end.saturating_sub(len))?;
         let (guard, hash) = self.place(key)?;
         let part = &mut self.guards[guard].1;
-        let written = part.write_at(self.undo, table, (key, hash), at, bytes)?;
+        let written = part.write_at(self.undo, TableKey::new(table, key, hash), at, bytes)?;
         debug_assert!(
             written == len.max(end) || bytes.is_empty(),
             "no byte is lost"
@@ -504,7 +505,7 @@ impl<'a> Tx<'a> {
         self.admit(0)?;
         let (at, hash) = self.place(key)?;
         let is_set = self.change(at, Self::ROW_BYTES, |part, undo| {
-            part.set_expiry(undo, table, key, hash, expiry_ms)
+            part.set_expiry(undo, TableKey::new(table, key, hash), expiry_ms)
         })?;
         debug_assert_eq!(
             self.guards[at]

@@ -331,7 +331,7 @@ impl Tx<'_> {
             self.use_pages();
         }
         let at = self.guard_of(home)?;
-        Ok(self.guards[at].1.rows(table.id, which, range))
+        Ok(self.guards[at].1.rows(table.id, which, range.0, range.1))
     }
 
     /// Returns the rows of a hashed or ordered table in a home, in no order.

@@ -5,7 +5,7 @@
 //! log for room and enforce the limits.
 
 use perdura_base::{PartitionId, Result, TableId};
-use perdura_heap::{DetachedTable, Partition, TableForm};
+use perdura_heap::{DetachedTable, Partition, TableForm, TableKey};
 
 use crate::tx::Tx;
 
@@ -88,7 +88,7 @@ impl Tx<'_> {
         let (at, hash) = self.place(key)?;
         let part = &mut self.guards[at].1;
         // The catalog has no collections.
-        let _no_collection = part.put(self.undo, table, key, hash, value, None)?;
+        let _no_collection = part.put(self.undo, TableKey::new(table, key, hash), value, None)?;
         Ok(())
     }
 

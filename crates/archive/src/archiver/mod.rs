@@ -35,12 +35,9 @@
 mod leftovers;
 mod select;
 
-use std::sync::Arc;
-
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Result, Uuid};
-use perdura_device::Disk;
-use perdura_page::{Chunks, RegionDigest};
+use perdura_page::Chunks;
 use perdura_wal::{EpochEnds, EpochSource, SourceStep, Vouched};
 
 use crate::generation::{Generation, Player, Writing};
@@ -48,7 +45,7 @@ use crate::name::EpochRange;
 use crate::quick::WORKSPACE_BYTES;
 use crate::run::{Codec, Moment, Moments};
 use crate::unsorted::CopyTail;
-use crate::writer::{Progress, RunSummary, RunWriter, Tail};
+use crate::writer::{Progress, RunSummary, RunTarget, RunWriter, Tail};
 
 use leftovers::Leftovers;
 use select::Selection;
@@ -143,9 +140,7 @@ enum Work {
 /// Makes runs of the log of one database.
 pub struct Archiver {
     options: ArchiverOptions,
-    disk: Arc<dyn Disk>,
-    dir: String,
-    digest: Arc<RegionDigest>,
+    target: RunTarget,
     source: EpochSource,
     work: Work,
     generation: u32,
@@ -160,22 +155,18 @@ pub struct Archiver {
 
 impl Archiver {
     /// An archiver that goes on where `source` begins: where the last run ends, whose latest moment was `wall_us`. Its
-    /// runs go into folder `dir`, which exists. Nobody else writes runs of level 0 there.
+    /// runs go to `target`. Nobody else writes runs of level 0 there.
     #[must_use]
     pub fn new(
         source: EpochSource,
-        disk: Arc<dyn Disk>,
-        dir: &str,
+        target: RunTarget,
         options: ArchiverOptions,
-        digest: Arc<RegionDigest>,
         wall_us: u64,
     ) -> Archiver {
         let player = Player::new(&options, next(source.at().epoch));
         Archiver {
             options,
-            disk,
-            dir: dir.to_owned(),
-            digest,
+            target,
             source,
             work: Work::List,
             generation: 0,
@@ -223,12 +214,13 @@ impl Archiver {
     pub fn step(&mut self, durable: &Vouched, now_ns: u64) -> Result<ArchiverStep> {
         match std::mem::replace(&mut self.work, Work::Failed) {
             Work::List => {
-                let left = Leftovers::list(self.disk.as_ref(), &self.dir, self.begin())?;
+                let left =
+                    Leftovers::list(self.target.disk.as_ref(), &self.target.dir, self.begin())?;
                 self.generation = left.generation;
                 self.work = Work::Clear(left);
             }
             Work::Clear(mut left) => {
-                self.work = match left.remove_one(self.disk.as_ref())? {
+                self.work = match left.remove_one(self.target.disk.as_ref())? {
                     true => Work::Clear(left),
                     false => Work::Read,
                 };
@@ -236,10 +228,10 @@ impl Archiver {
             Work::Read => return self.read(durable, now_ns),
             Work::Create(epochs, bounds) => {
                 let written = self.selection.player.create(
-                    Arc::clone(&self.disk),
-                    &self.dir,
-                    (epochs, self.generation),
-                    (&self.options, &self.digest),
+                    &self.target,
+                    epochs,
+                    self.generation,
+                    &self.options,
                 )?;
                 self.work = match written {
                     Writing::Run(writer) => Work::Write(writer, bounds),

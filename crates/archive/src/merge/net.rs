@@ -7,7 +7,7 @@ use perdura_base::{CkptEpoch, Epoch, Result};
 use perdura_page::diff::{FragmentWriter, xor_into};
 use perdura_page::layout::{META_BYTES, ZERO_PAGE};
 
-use crate::record::{EpochSpan, PageAt, RunRecord, Updates};
+use crate::record::{EpochSpan, FragmentBytes, PageAt, RunRecord, Updates};
 use crate::run::Moment;
 
 /// Bytes of a line: the unit in which a sum notes what was changed.
@@ -167,7 +167,10 @@ impl Sum {
     }
 
     fn record(&self, at: PageAt) -> RunRecord<'_> {
-        let fragments = (self.count, &self.bytes[..]);
+        let fragments = FragmentBytes {
+            count: self.count,
+            bytes: &self.bytes,
+        };
         RunRecord::checked(at, self.epochs, self.tag, self.updates, fragments)
     }
 }

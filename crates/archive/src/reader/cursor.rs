@@ -9,7 +9,7 @@ use perdura_device::{AlignedBuf, read_exact_at};
 
 use super::{READ_BYTES, Run, Scope};
 use crate::record::{PageAt, RunRecord};
-use crate::run::block::{self, BlockHead, Unpacker};
+use crate::run::block::{self, BlockHead, BlockPlace, Unpacker};
 use crate::run::body::Decoded;
 use crate::run::{BlockEntry, damage};
 
@@ -203,7 +203,10 @@ impl RunCursor {
         let from = to_usize(entry.offset - self.window.0);
         let bytes = &self.buf[from..from + to_usize(u64::from(entry.bytes))];
         self.raw.clear();
-        let place = (run.header_crc, entry.offset);
+        let place = BlockPlace {
+            header_crc: run.header_crc,
+            offset: entry.offset,
+        };
         let head = block::open(
             run.file.path(),
             bytes,

@@ -46,6 +46,15 @@ impl Codec {
     }
 }
 
+/// The place of a block, which its checksum covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BlockPlace {
+    /// The checksum of the header of the run.
+    pub(crate) header_crc: u32,
+    /// The offset of the block in the file.
+    pub(crate) offset: u64,
+}
+
 /// What the head of a block says, without lengths and checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockHead {
@@ -116,14 +125,13 @@ impl Coder {
         }
     }
 
-    /// Appends a block to `out`, which stands at `offset` in the file of the run with this header checksum. Returns
-    /// its length.
+    /// Appends a block to `out`, which stands at the place of the block. Returns its length.
     pub(crate) fn append(
         &mut self,
         out: &mut Vec<u8>,
         head: &BlockHead,
         raw: &[u8],
-        (header_crc, offset): (u32, u64),
+        at: BlockPlace,
     ) -> u32 {
         assert!(
             !raw.is_empty() && raw.len() <= RAW_BYTES_MAX && head.records > 0,
@@ -143,7 +151,7 @@ impl Coder {
         out.put_u64(head.tag_min.0);
         out.put_u64(head.epoch_min.0);
         assert_eq!(out.len() - from, CRC_AT, "the fields fill the head");
-        let crc = checksum(header_crc, offset, &out[from..], body);
+        let crc = checksum(at, &out[from..], body);
         out.put_u32(crc);
         out.put(body);
         debug_assert!(
@@ -155,10 +163,10 @@ impl Coder {
 }
 
 /// The checksum of a block: of its place, its head and its body.
-fn checksum(header_crc: u32, offset: u64, head: &[u8], body: &[u8]) -> u32 {
+fn checksum(at: BlockPlace, head: &[u8], body: &[u8]) -> u32 {
     let mut place = [0; 12];
-    place[..4].copy_from_slice(&header_crc.to_le_bytes());
-    place[4..].copy_from_slice(&offset.to_le_bytes());
+    place[..4].copy_from_slice(&at.header_crc.to_le_bytes());
+    place[4..].copy_from_slice(&at.offset.to_le_bytes());
     crc32c_append(crc32c_append(crc32c(&place), head), body)
 }
 
@@ -169,14 +177,15 @@ fn checksum(header_crc: u32, offset: u64, head: &[u8], body: &[u8]) -> u32 {
 pub(crate) fn open(
     file: &str,
     bytes: &[u8],
-    (header_crc, offset): (u32, u64),
+    at: BlockPlace,
     unpacker: &mut Unpacker,
     raw: &mut Vec<u8>,
 ) -> Result<BlockHead> {
+    let offset = at.offset;
     let Some((head, stored_crc, codec, raw_len, body)) = parse(bytes) else {
         return Err(damage(file, offset, "the head of a block", "other bytes"));
     };
-    let crc = checksum(header_crc, offset, &bytes[..CRC_AT], body);
+    let crc = checksum(at, &bytes[..CRC_AT], body);
     if crc != stored_crc {
         let found = format!("checksum {stored_crc:08x} of bytes with {crc:08x}");
         return Err(damage(file, offset, "a block with its checksum", found));

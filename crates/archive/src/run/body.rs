@@ -9,7 +9,7 @@ use perdura_base::{CkptEpoch, Epoch, Useq};
 use perdura_page::diff::Fragments;
 
 use super::block::{BlockHead, RAW_BYTES_MAX};
-use crate::record::{EpochSpan, PageAt, RunRecord, Updates};
+use crate::record::{EpochSpan, FragmentBytes, PageAt, RunRecord, Updates};
 
 /// Bytes of the fields that only a net record has, at most, without its epochs.
 const NET_BYTES: usize = 10 + 4 + 8;
@@ -229,13 +229,11 @@ impl Decoded {
     #[inline]
     pub(crate) fn record<'a>(&self, raw: &'a [u8]) -> RunRecord<'a> {
         let bytes = &raw[self.from..self.end];
-        RunRecord::checked(
-            self.at,
-            self.epochs,
-            self.tag,
-            self.updates,
-            (self.fragments, bytes),
-        )
+        let fragments = FragmentBytes {
+            count: self.fragments,
+            bytes,
+        };
+        RunRecord::checked(self.at, self.epochs, self.tag, self.updates, fragments)
     }
 
     /// Its page.

@@ -122,8 +122,7 @@ pub(super) fn temporary_name(number: u64, writer: Writer, counter: u64) -> Strin
 }
 
 impl Store {
-    fn new(disk: Arc<dyn Disk>, newest: (Manifest, u32), writer: Option<Writer>) -> Store {
-        let (manifest, crc) = newest;
+    fn new(disk: Arc<dyn Disk>, manifest: Manifest, crc: u32, writer: Option<Writer>) -> Store {
         let uuid = manifest.uuid;
         Store {
             disk,
@@ -187,7 +186,7 @@ impl Store {
             objects: Vec::new(),
             anchor: creation.anchor,
         };
-        let mut store = Store::new(disk, (before, 0), Some(writer));
+        let mut store = Store::new(disk, before, 0, Some(writer));
         store._lock = Some(lock);
         let store = Arc::new(store);
         store.clean_manifests(&mut Vec::new())?;
@@ -203,7 +202,8 @@ impl Store {
     /// [`Error::Usage`] if there is none; [`Error::Corrupt`], [`Error::Version`]; the disk's.
     pub fn read_only(disk: Arc<dyn Disk>, uuid: &Uuid) -> Result<Arc<Store>> {
         let chain = chain_of(disk.as_ref(), uuid)?;
-        Ok(Arc::new(Store::new(disk, chain.newest().clone(), None)))
+        let (manifest, crc) = chain.newest().clone();
+        Ok(Arc::new(Store::new(disk, manifest, crc, None)))
     }
 
     /// Opens the archive of a database to write it: publishes a manifest of this writer, adopts and removes what
@@ -221,7 +221,8 @@ impl Store {
         chain_of(disk.as_ref(), uuid)?;
         let lock = lock(disk.as_ref(), &folder(uuid), writer.role.name())?;
         let chain = chain_of(disk.as_ref(), uuid)?;
-        let mut store = Store::new(disk, chain.newest().clone(), Some(writer));
+        let (manifest, crc) = chain.newest().clone();
+        let mut store = Store::new(disk, manifest, crc, Some(writer));
         store._lock = Some(lock);
         let store = Arc::new(store);
         let (plan, damaged) = store.found()?;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use perdura_archive::{
-    Codec, EpochRange, EpochSpan, Moments, PageAt, Run, RunHeader, RunId, RunRecord, RunWriter,
-    Scope, Updates,
+    Codec, EpochRange, EpochSpan, FragmentBytes, Moments, PageAt, Run, RunHeader, RunId, RunRecord,
+    RunWriter, Scope, Updates,
 };
 use perdura_base::{CkptEpoch, Epoch, PartitionId, Pos, Result, Useq, Uuid};
 use perdura_device::{Disk, MemDisk};
@@ -78,7 +78,11 @@ impl Owned {
             updates,
             ..
         } = *self;
-        RunRecord::new(at, epochs, tag, updates, self.count, &self.bytes).expect("a record")
+        let fragments = FragmentBytes {
+            count: self.count,
+            bytes: &self.bytes,
+        };
+        RunRecord::new(at, epochs, tag, updates, fragments).expect("a record")
     }
 
     pub fn key(&self) -> (PageAt, Epoch, u32) {

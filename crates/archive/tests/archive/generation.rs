@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use perdura_archive::{
-    ArchivedRun, Archiver, ArchiverOptions, ArchiverStep, Generation, Scope, unsorted,
+    ArchivedRun, Archiver, ArchiverOptions, ArchiverStep, Generation, RunTarget, Scope, unsorted,
 };
 use perdura_base::{Epoch, Error, Pos, Result};
 use perdura_device::{Access, Disk, MemDisk};
@@ -56,7 +56,12 @@ impl Log {
         };
         let digest = Arc::new(RegionDigest::new());
         let source = source.expect("a log");
-        Archiver::new(source, Arc::clone(archive), DIR, options, digest, 0)
+        let target = RunTarget {
+            disk: Arc::clone(archive) as _,
+            dir: DIR.to_owned(),
+            digest,
+        };
+        Archiver::new(source, target, options, 0)
     }
 
     /// Archives all of it. Returns what was made.

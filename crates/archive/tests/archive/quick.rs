@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use perdura_archive::quick::WORKSPACE_BYTES;
-use perdura_archive::{Codec, Moment, Moments, Quick, Scope};
+use perdura_archive::{Codec, Moment, Moments, Quick, RunTarget, Scope};
 use perdura_base::{CkptEpoch, Epoch, Error, PageId, Pos, Useq};
 use perdura_device::Disk;
 use perdura_page::diff::FragmentWriter;
@@ -50,7 +50,12 @@ fn add(quick: &mut Quick, epoch: u64, payload: &[u8]) {
 fn write(disk: &Arc<dyn Disk>, quick: Quick, end: u64) -> perdura_archive::RunSummary {
     let sorted = quick.cut(Epoch(end)).expect("the end of an epoch");
     let digest = Arc::new(RegionDigest::new());
-    let run = sorted.write(Arc::clone(disk), DIR, (UUID, 0), Codec::Lz4, digest);
+    let target = RunTarget {
+        disk: Arc::clone(disk) as _,
+        dir: DIR.to_owned(),
+        digest,
+    };
+    let run = sorted.write(target, UUID, 0, Codec::Lz4);
     let moments = Moments::sampled(&[Moment {
         epoch: Epoch(end - 1),
         wall_us: end,

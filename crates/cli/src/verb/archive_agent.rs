@@ -115,7 +115,7 @@ fn agent(which: &Which, promised: &Promised, all: bool) -> Result<Agent> {
     };
     let life = RandomState::new().hash_one(std::process::id());
     let disk = which.disk_to_write()?;
-    Ok(Agent::new(disk, (*store.uuid(), life), options, retention))
+    Ok(Agent::new(disk, *store.uuid(), life, options, retention))
 }
 
 fn now_us() -> u64 {

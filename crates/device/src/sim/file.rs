@@ -12,54 +12,54 @@ use crate::{File, FileId};
 
 pub(super) struct SimFile {
     pub(super) state: Arc<Mutex<State>>,
-    pub(super) life: u64,
-    pub(super) path: Arc<str>,
     pub(super) direct: bool,
+    pub(super) handle: Handle,
+}
+
+/// What an operation on an open file names.
+pub(super) struct Handle {
+    /// The number of the file.
     pub(super) ino: Ino,
+    /// The path under which it was opened.
+    pub(super) path: Arc<str>,
+    /// The life of the machine in which it was opened.
+    pub(super) life: u64,
 }
 
 impl File for SimFile {
     fn len(&self) -> Result<u64> {
         let mut state = self.state.lock();
-        state.alive("stat", &self.path, self.life)?;
-        Ok(bytes_u64(state.inode(self.ino).live.len()))
+        state.alive("stat", &self.handle.path, self.handle.life)?;
+        Ok(bytes_u64(state.inode(self.handle.ino).live.len()))
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        self.state
-            .lock()
-            .read(self.ino, &self.path, self.life, offset, buf)
+        self.state.lock().read(&self.handle, offset, buf)
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.state
-            .lock()
-            .write(self.ino, &self.path, self.life, offset, data)
+        self.state.lock().write(&self.handle, offset, data)
     }
 
     fn allocate(&self, len: u64) -> Result<()> {
-        self.state
-            .lock()
-            .resize("allocate", self.ino, &self.path, self.life, len)
+        self.state.lock().resize("allocate", &self.handle, len)
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        self.state
-            .lock()
-            .resize("resize", self.ino, &self.path, self.life, len)
+        self.state.lock().resize("resize", &self.handle, len)
     }
 
     fn sync(&self) -> Result<()> {
-        self.state.lock().sync(self.ino, &self.path, self.life)
+        self.state.lock().sync(&self.handle)
     }
 
     fn identity(&self) -> Result<Option<FileId>> {
-        let number = self.ino;
+        let number = self.handle.ino;
         Ok(Some(FileId { device: 0, number }))
     }
 
     fn path(&self) -> &str {
-        &self.path
+        &self.handle.path
     }
 
     fn is_direct(&self) -> bool {
@@ -70,8 +70,8 @@ impl File for SimFile {
 impl Drop for SimFile {
     fn drop(&mut self) {
         let mut state = self.state.lock();
-        if state.life == self.life {
-            state.inode(self.ino).handles -= 1;
+        if state.life == self.handle.life {
+            state.inode(self.handle.ino).handles -= 1;
         }
     }
 }

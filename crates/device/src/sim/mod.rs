@@ -46,7 +46,7 @@ use state::{Meters, State, Storage};
 
 use crate::path::{bytes_u64, check_dir, check_file, name_in, parent};
 use crate::{Access, Disk, DurableQueue, File, FileId, Locks};
-use file::SimFile;
+use file::{Handle, SimFile};
 use queue::SimQueue;
 
 /// A simulated disk. Clones of the `Arc` are the same disk; so are the views of
@@ -252,10 +252,12 @@ impl SimDisk {
         state.inode(ino).handles += 1;
         Arc::new(SimFile {
             state: Arc::clone(&self.state),
-            life: state.life,
-            path,
             direct: access == Access::Direct,
-            ino,
+            handle: Handle {
+                ino,
+                path,
+                life: state.life,
+            },
         })
     }
 }

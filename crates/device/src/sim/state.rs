@@ -6,6 +6,7 @@ use std::io;
 use fastrand::Rng;
 use perdura_base::{Error, Result};
 
+use super::file::Handle;
 use super::inode::{Fate, Inode, Pending, TORN_BYTES};
 use super::names::{Ino, Names};
 use super::queue::Flying;
@@ -245,20 +246,13 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn read(
-        &mut self,
-        ino: Ino,
-        path: &str,
-        life: u64,
-        offset: u64,
-        buf: &mut [u8],
-    ) -> Result<usize> {
-        self.alive("read", path, life)?;
+    pub(super) fn read(&mut self, file: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.alive("read", &file.path, file.life)?;
         if is_nth(&mut self.since.reads, self.plan.fail_read_at) {
             self.meters.add("read_failed", 1);
-            return Err(Error::io("read", path, eio()));
+            return Err(Error::io("read", &*file.path, eio()));
         }
-        let bytes = &self.inode(ino).live;
+        let bytes = &self.inode(file.ino).live;
         let start = usize::try_from(offset)
             .unwrap_or(usize::MAX)
             .min(bytes.len());
@@ -267,18 +261,11 @@ impl State {
         Ok(count)
     }
 
-    pub(super) fn write(
-        &mut self,
-        ino: Ino,
-        path: &str,
-        life: u64,
-        offset: u64,
-        data: &[u8],
-    ) -> Result<()> {
-        self.mutating("write", path, life)?;
+    pub(super) fn write(&mut self, file: &Handle, offset: u64, data: &[u8]) -> Result<()> {
+        self.mutating("write", &file.path, file.life)?;
         if is_nth(&mut self.since.writes, self.plan.fail_write_at) {
             self.meters.add("write_failed", 1);
-            return Err(Error::io("write", path, eio()));
+            return Err(Error::io("write", &*file.path, eio()));
         }
         self.check_fence()?;
         let refused = self.is_write_refused();
@@ -288,7 +275,7 @@ impl State {
             data
         };
         let end = offset.saturating_add(bytes_u64(data.len()));
-        let end = self.admit("write", ino, path, end)?;
+        let end = self.admit("write", file.ino, &file.path, end)?;
         assert!(
             data.len() <= end,
             "{} bytes at {offset} end at {end}",
@@ -296,12 +283,12 @@ impl State {
         );
         if !data.is_empty() {
             let seq = self.next_seq();
-            self.inode(ino).write(seq, end - data.len(), data);
+            self.inode(file.ino).write(seq, end - data.len(), data);
         }
         if refused {
             self.meters.add("write_refused", 1);
             let full = io::Error::from_raw_os_error(libc::ENOSPC);
-            return Err(Error::io("write", path, full));
+            return Err(Error::io("write", &*file.path, full));
         }
         Ok(())
     }
@@ -312,20 +299,13 @@ impl State {
     }
 
     /// Changes the length; an allocation never makes a file shorter.
-    pub(super) fn resize(
-        &mut self,
-        op: &'static str,
-        ino: Ino,
-        path: &str,
-        life: u64,
-        len: u64,
-    ) -> Result<()> {
-        self.mutating(op, path, life)?;
-        let len = self.admit(op, ino, path, len)?;
-        let old = self.inode(ino).live.len();
+    pub(super) fn resize(&mut self, op: &'static str, file: &Handle, len: u64) -> Result<()> {
+        self.mutating(op, &file.path, file.life)?;
+        let len = self.admit(op, file.ino, &file.path, len)?;
+        let old = self.inode(file.ino).live.len();
         if len > old || (len < old && op != "allocate") {
             let seq = self.next_seq();
-            self.inode(ino).resize(seq, len);
+            self.inode(file.ino).resize(seq, len);
         }
         Ok(())
     }
@@ -339,26 +319,26 @@ impl State {
         Err(Error::Fenced("the disk has another owner".into()))
     }
 
-    pub(super) fn sync(&mut self, ino: Ino, path: &str, life: u64) -> Result<()> {
-        self.mutating("sync", path, life)?;
+    pub(super) fn sync(&mut self, file: &Handle) -> Result<()> {
+        self.mutating("sync", &file.path, file.life)?;
         self.check_fence()?;
         self.since.syncs += 1;
         let failure = match self.plan.fail_sync_at {
             Some((nth, failure)) if nth == self.since.syncs => failure,
             _ => {
-                self.inode(ino).sync();
+                self.inode(file.ino).sync();
                 return Ok(());
             }
         };
         self.meters.add("sync_failed", 1);
         let Storage { inodes, rng, .. } = &mut self.storage;
-        if let Some(inode) = inodes.get_mut(&ino) {
+        if let Some(inode) = inodes.get_mut(&file.ino) {
             match failure {
                 SyncFailure::KeepsNew => inode.fail_sync_keeping(rng, &mut self.meters),
                 SyncFailure::Reverts => inode.revert(&mut self.meters),
             }
         }
-        Err(Error::io("sync", path, eio()))
+        Err(Error::io("sync", &*file.path, eio()))
     }
 
     /// Whether a file may reach to `end`; returns it as an index.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use perdura::{Core, EpochEnds, Error, Rung, SourceStep};
 use perdura_archive::{
-    ArchivedRun, Archiver, ArchiverOptions, ArchiverStep, Generation, Run, RunId, Scope,
+    ArchivedRun, Archiver, ArchiverOptions, ArchiverStep, Generation, Run, RunId, RunTarget, Scope,
 };
 use perdura_base::{CkptEpoch, Epoch, PartitionId, PartitionSet, Pos, StreamId};
 use perdura_device::{CrashProfile, Disk, FaultPlan, SimDisk, SyncFailure};
@@ -127,8 +127,12 @@ fn archiver(core: &Core, store: &Arc<SimDisk>, (end, wall_us): &(EpochEnds, u64)
         },
         ..ArchiverOptions::new(core.anchor().get().uuid, core.heap().geometry().chunks())
     };
-    let digest = Arc::new(RegionDigest::new());
-    Archiver::new(source, store.life(), DIR, options, digest, *wall_us)
+    let target = RunTarget {
+        disk: store.life(),
+        dir: DIR.to_owned(),
+        digest: Arc::new(RegionDigest::new()),
+    };
+    Archiver::new(source, target, options, *wall_us)
 }
 
 /// A log, and an archive of it on a disk of its own.

@@ -7,7 +7,7 @@ use perdura::{
     Core, CoreOptions, Db, EpochEnds, Error, LogForm, Progress, Rung, SourceStep, procedure,
 };
 use perdura_archive::backup::{Backup, BackupId};
-use perdura_archive::{Codec, Moments, Quick, Run, RunId, RunWriter, Scope};
+use perdura_archive::{Codec, Moments, Quick, Run, RunId, RunTarget, RunWriter, Scope};
 use perdura_base::{Epoch, ImageSlot, Pos, Uuid};
 use perdura_device::{Access, CrashProfile, Disk, ManualClock, MemDisk, SimDisk};
 use perdura_page::{RegionDigest, record::decode_group};
@@ -73,7 +73,12 @@ fn archive_log(
     }
     let at = source.at().clone();
     let sorted = quick.cut(Epoch(at.epoch.0 + 1)).expect("whole epochs");
-    let run = sorted.write(Arc::clone(archive), DIR, (uuid, 1), Codec::Lz4, region);
+    let target = RunTarget {
+        disk: Arc::clone(archive) as _,
+        dir: DIR.to_owned(),
+        digest: region,
+    };
+    let run = sorted.write(target, uuid, 1, Codec::Lz4);
     let run = run.and_then(|run| run.run(&Moments::sampled(&[]), &at.ends));
     (run.expect("a run").id, at)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use perdura::{Disks, Error, Rung};
 use perdura_archive::{
-    ArchiverStep, Codec, PageAt, Run, RunId, RunRecord, RunWriter, Scope, Store,
+    ArchiverStep, Codec, FragmentBytes, PageAt, Run, RunId, RunRecord, RunWriter, Scope, Store,
 };
 use perdura_base::{CkptEpoch, PartitionId, Uuid};
 use perdura_device::{Access, Disk, ManualClock, SimDisk};
@@ -96,7 +96,13 @@ impl Window {
             let bytes: &'static [u8] = Box::leak(record.fragment_bytes().into());
             let (epochs, tag, updates) = (record.epochs, record.tag, record.updates);
             let count = record.fragment_count();
-            let record = RunRecord::new(record.at, epochs, tag, updates, count, bytes);
+            let record = RunRecord::new(
+                record.at,
+                epochs,
+                tag,
+                updates,
+                FragmentBytes { count, bytes },
+            );
             let record = record.expect("a record");
             all.push(Owned {
                 at: record.at,
@@ -138,7 +144,13 @@ impl Window {
             let record = &owned.record;
             let (epochs, tag, updates) = (record.epochs, record.tag, record.updates);
             let (count, bytes) = (record.fragment_count(), record.fragment_bytes());
-            let moved = RunRecord::new(owned.at, epochs, tag, updates, count, bytes);
+            let moved = RunRecord::new(
+                owned.at,
+                epochs,
+                tag,
+                updates,
+                FragmentBytes { count, bytes },
+            );
             writer.push(&moved.expect("a record")).expect("a disk");
         }
         let tail = writer.finish(run.moments(), run.ends());

@@ -225,10 +225,12 @@ impl Cuts {
     /// gets before its records are encoded.
     pub(super) fn keep(
         &mut self,
-        (local, page, state): (u32, &[u8], PageState),
+        page: &[u8],
+        state: PageState,
         part: &PartUndo,
         saves: &[&Save],
     ) -> Option<CkptEpoch> {
+        let local = saves[0].local;
         self.close_ended();
         let newest = self.open.last()?.number;
         let mut epoch = None;

@@ -9,6 +9,7 @@ use perdura_page::{CollectionId, Shape};
 use super::range::SPARSE_MAX;
 use super::work::counted::{during, searches};
 use super::*;
+use crate::address::TableCollection;
 use crate::elements::Elements;
 use crate::geometry::{Geometry, KeyHash};
 use crate::latches::Heap;
@@ -274,7 +275,12 @@ fn a_copy_costs_per_element_what_the_original_cost_whatever_its_size() {
                 &[]
             };
             let put = |part: &mut Partition, name: &[u8]| {
-                let new = part.element_put(&mut Undo::new(), TableId(1), id, name, value);
+                let new = part.element_put(
+                    &mut Undo::new(),
+                    TableCollection::new(TableId(1), id),
+                    name,
+                    value,
+                );
                 assert!(new.expect("room"));
             };
             let steps = during(|| (0..count).for_each(|i| put(&mut from, &i.to_le_bytes())));
@@ -343,14 +349,16 @@ fn a_part_of_a_stream_is_removed_without_a_search_for_its_name() {
         .map(|i| [&[4, 0, 0, 0, 1][..], &i.to_be_bytes(), &7u64.to_be_bytes()].concat())
         .collect();
     for name in &names {
-        let put = part.element_put(&mut undo, table, id, name, name);
+        let put = part.element_put(&mut undo, TableCollection::new(table, id), name, name);
         assert!(put.expect("room"));
     }
     let before = searches();
     for name in &names {
-        let taken = part.element_take(&mut undo, table, id, name, |row| row.value().into_owned());
+        let taken = part.element_take(&mut undo, TableCollection::new(table, id), name, |row| {
+            row.value().into_owned()
+        });
         assert_eq!(taken.expect("attached").as_ref(), Some(name));
-        let again = part.element_take(&mut undo, table, id, name, |_| ());
+        let again = part.element_take(&mut undo, TableCollection::new(table, id), name, |_| ());
         assert_eq!(again.expect("attached"), None, "it is removed once");
     }
     let made = searches() - before;

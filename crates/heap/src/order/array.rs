@@ -12,15 +12,14 @@ pub(super) fn heap_bytes<T>(array: &Vec<T>) -> usize {
 }
 
 /// Puts `new` in at `at`. A full array is cut in two before; what is behind the cut is returned.
-pub(super) fn put<T>(
+pub(super) fn put<T, const WIDTH_MAX: usize>(
     array: &mut Vec<T>,
     at: usize,
     new: T,
-    width_max: usize,
     edges: Edges,
     bytes: &mut usize,
 ) -> Option<Vec<T>> {
-    if array.len() < width_max {
+    if array.len() < WIDTH_MAX {
         *bytes -= heap_bytes(array);
         if array.len() == array.capacity() {
             array.reserve_exact(STEP);
@@ -39,7 +38,7 @@ pub(super) fn put<T>(
     } else {
         (&mut right, at - cut)
     };
-    let split = put(side, at, new, width_max, edges, bytes);
+    let split = put::<T, WIDTH_MAX>(side, at, new, edges, bytes);
     debug_assert!(split.is_none(), "half a node has room");
     Some(right)
 }

@@ -145,7 +145,7 @@ impl Node {
         match self {
             Node::Leaf(items) => {
                 let at = usize::try_from(rank).unwrap_or(usize::MAX);
-                put(items, at, item, ITEMS_MAX, edges, bytes).map(Node::Leaf)
+                put::<_, ITEMS_MAX>(items, at, item, edges, bytes).map(Node::Leaf)
             }
             Node::Inner(children) => {
                 let (at, rank) = find(children, |before, count| before <= count, rank)?;
@@ -160,7 +160,7 @@ impl Node {
                     child.node.count(),
                     "what was split off is no longer counted here"
                 );
-                put(children, at + 1, right?, CHILDREN_MAX, edges, bytes).map(Node::Inner)
+                put::<_, CHILDREN_MAX>(children, at + 1, right?, edges, bytes).map(Node::Inner)
             }
         }
     }

@@ -2,7 +2,8 @@
 
 use perdura_base::{CkptEpoch, Error, ImageSlot, PartitionId};
 use perdura_heap::{
-    CollectionId, End, Heap, Home, IndexStats, Kind, MemoryUse, Partition, Shape, Undo, scan_places,
+    CollectionId, End, Heap, Home, IndexStats, Kind, MemoryUse, NewRow, Partition, Shape,
+    TableCollection, TableKey, Undo, scan_places,
 };
 use perdura_page::{SlotClass, layout};
 
@@ -41,7 +42,7 @@ fn fill(heap: &Heap, key: &[u8], shape: Shape, count: u32) -> CollectionId {
     let mut undo = Undo::new();
     let mut part = heap.lock(heap.geometry().partition_of(hash));
     let (id, _) = part
-        .create(&mut undo, PLAIN, (key, hash), shape, None)
+        .create(&mut undo, TableKey::new(PLAIN, key, hash), shape, None)
         .expect("room");
     for i in 0..count {
         write(&mut part, &mut undo, shape, id, i);
@@ -60,15 +61,25 @@ fn write(part: &mut Partition, undo: &mut Undo, shape: Shape, id: CollectionId, 
             } else {
                 End::Front
             };
-            let pushed = part.list_push(undo, PLAIN, id, end, &[name.as_bytes()]);
+            let pushed = part.list_push(
+                undo,
+                TableCollection::new(PLAIN, id),
+                end,
+                &[name.as_bytes()],
+            );
             return pushed.expect("room");
         }
         Shape::Hash | Shape::Stream => b"value",
         Shape::Set => b"",
         Shape::Zset => &score,
     };
-    part.element_put(undo, PLAIN, id, name.as_bytes(), value)
-        .expect("room");
+    part.element_put(
+        undo,
+        TableCollection::new(PLAIN, id),
+        name.as_bytes(),
+        value,
+    )
+    .expect("room");
 }
 
 /// All elements; items and members in their order, names sorted.
@@ -105,7 +116,8 @@ fn a_rollback_restores_bytes_elements_and_orphans() {
             if shape == Shape::List {
                 for end in [End::Front, End::Back] {
                     let items: [&[u8]; 3] = [b"a", b"b", b"c"];
-                    let pushed = part.list_push(&mut undo, PLAIN, id, end, &items);
+                    let pushed =
+                        part.list_push(&mut undo, TableCollection::new(PLAIN, id), end, &items);
                     pushed.expect("room");
                 }
             }
@@ -113,7 +125,12 @@ fn a_rollback_restores_bytes_elements_and_orphans() {
             assert!(part.elements(PLAIN, id).is_none());
             part.purge_orphans(&mut undo, 37);
             let (other, _) = part
-                .create(&mut undo, PLAIN, (b"key", hash), shape, Some(9))
+                .create(
+                    &mut undo,
+                    TableKey::new(PLAIN, b"key", hash),
+                    shape,
+                    Some(9),
+                )
                 .expect("room");
             for i in 0..200 {
                 write(&mut part, &mut undo, shape, other, i);
@@ -150,11 +167,16 @@ fn items_pushed_and_popped_together_leave_the_pages_that_they_leave_one_by_one()
             let mut undo = Undo::new();
             let mut part = heap.lock(P);
             for _ in 0..1900 / step.min(1900) {
-                let popped = part.list_pop(&mut undo, PLAIN, id, end, step.min(1900));
+                let popped = part.list_pop(
+                    &mut undo,
+                    TableCollection::new(PLAIN, id),
+                    end,
+                    step.min(1900),
+                );
                 popped.expect("items");
             }
             for few in all.chunks(step) {
-                part.list_push(&mut undo, PLAIN, id, end, few)
+                part.list_push(&mut undo, TableCollection::new(PLAIN, id), end, few)
                     .expect("room");
             }
             drop(part);
@@ -174,11 +196,11 @@ fn a_rollback_gives_back_items_that_were_popped_together() {
     let mut undo = Undo::new();
     let mut part = heap.lock(P);
     for (end, count) in [(End::Front, 700), (End::Back, 900), (End::Front, 3)] {
-        let popped = part.list_pop(&mut undo, PLAIN, id, end, count);
+        let popped = part.list_pop(&mut undo, TableCollection::new(PLAIN, id), end, count);
         popped.expect("items");
-        let pushed = part.list_push(&mut undo, PLAIN, id, end, &all);
+        let pushed = part.list_push(&mut undo, TableCollection::new(PLAIN, id), end, &all);
         pushed.expect("room");
-        let popped = part.list_pop(&mut undo, PLAIN, id, end, 2500);
+        let popped = part.list_pop(&mut undo, TableCollection::new(PLAIN, id), end, 2500);
         popped.expect("items");
     }
     part.rollback(&undo);
@@ -404,9 +426,10 @@ fn two_headers_of_one_collection_are_damage() {
     let twin = Home { partition: P, id }.encode();
     let hash = heap.geometry().hash(b"twin");
     let mut undo = Undo::new();
-    let header = (Kind::Header(Shape::Set), &*twin);
+    let at = TableKey::new(PLAIN, b"twin", hash);
+    let header = NewRow::of(at, Kind::Header(Shape::Set), &twin, None);
     heap.lock(P)
-        .put_kind(&mut undo, PLAIN, (b"twin", hash), header, None)
+        .put_kind(&mut undo, PLAIN, &header)
         .expect("room");
     let error = with_rows(&heap, |_| ()).expect_err("damage");
     assert!(error.to_string().contains("another key heads"), "{error}");

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use perdura_base::{CkptEpoch, ImageSlot, PartitionId, TableId};
 use perdura_heap::{
-    Cut, GroupBuilder, Heap, MemoryUse, Reader, Snapshot, SnapshotMode, TableForm, Undo, Visit,
-    decode_group,
+    Cut, GroupBuilder, Heap, MemoryUse, Reader, Snapshot, SnapshotMode, TableForm, TableKey, Undo,
+    Visit, decode_group,
 };
 use perdura_page::{PageKind, layout};
 
@@ -159,7 +159,7 @@ impl World {
                 _ => {
                     let bytes = [4, 20, 150, 900, 4000, 9000, 40_000][self.rng.usize(..7)];
                     let value = vec![self.rng.u8(..); bytes];
-                    part.put(&mut undo, table, &key, hash, &value, None)
+                    part.put(&mut undo, TableKey::new(table, &key, hash), &value, None)
                         .expect("room");
                 }
             }
@@ -451,7 +451,7 @@ fn a_checkpoint_over_the_bound_visits_what_is_kept_first() {
     let (k, slot) = (CkptEpoch(2), ImageSlot::A);
     let (cut, ()) = heap.cut(Reader::Checkpoint { k, slot }, || heap.set_ckpt_epoch(k));
     let truth = copy_pages(&heap);
-    assert_eq!(heap.visit_kept(16, (slot, k), |_, _, _| ()), None);
+    assert_eq!(heap.visit_kept(16, slot, k, |_, _, _| ()), None);
     for key in 0..250u8 {
         put(&heap, PLAIN, &[key], &value(2), None);
     }
@@ -463,7 +463,7 @@ fn a_checkpoint_over_the_bound_visits_what_is_kept_first() {
             Visit::Dirty(bytes) => visited.push((local, bytes[8..].to_vec())),
             other => panic!("{other:?}"),
         };
-        let p = heap.visit_kept(16, (slot, k), take).expect("kept pages");
+        let p = heap.visit_kept(16, slot, k, take).expect("kept pages");
         pages += visited.len();
         for (local, bytes) in visited {
             assert!(truth[&(p, local)] == bytes, "page {local} of {p}");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use perdura_base::{CkptEpoch, PartitionId, TableId};
-use perdura_heap::{Geometry, GroupBuilder, Heap, MemoryAccount, TableForm, Undo};
+use perdura_heap::{Geometry, GroupBuilder, Heap, MemoryAccount, TableForm, TableKey, Undo};
 
 /// A plain table.
 pub const PLAIN: TableId = TableId(1);
@@ -76,8 +76,8 @@ pub fn contents(heap: &Heap) -> Contents {
                 assert_eq!((&copy, row.expiry_ms()), (value, *expiry));
             }
             if table == ORDERED {
-                let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-                let scanned = part.scan(table, all, usize::MAX);
+                use std::ops::Bound::Unbounded;
+                let scanned = part.scan(table, Unbounded, Unbounded, usize::MAX);
                 let want: Vec<_> = mine
                     .iter()
                     .map(|(k, (v, _))| (k.clone(), v.clone()))
@@ -121,7 +121,7 @@ pub fn put(heap: &Heap, table: TableId, key: &[u8], value: &[u8], expiry: Option
     let hash = heap.geometry().hash(key);
     let mut part = heap.lock(heap.geometry().partition_of(hash));
     let (mut undo, mut group) = (Undo::new(), GroupBuilder::new());
-    part.put(&mut undo, table, key, hash, value, expiry)
+    part.put(&mut undo, TableKey::new(table, key, hash), value, expiry)
         .expect("room");
     part.encode(&undo, &mut group);
     group.finish().to_vec()

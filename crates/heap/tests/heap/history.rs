@@ -1,7 +1,7 @@
 //! Random histories against a map, and every group against replicas.
 
 use perdura_base::{CkptEpoch, ImageSlot, TableId};
-use perdura_heap::{GroupBuilder, Heap, MemoryUse, Undo, decode_group};
+use perdura_heap::{GroupBuilder, Heap, MemoryUse, TableKey, Undo, decode_group};
 use proptest::prelude::*;
 
 use crate::harness::*;
@@ -142,8 +142,13 @@ fn run(steps: &[Step], seed: u64) {
                 let (k, v) = (key(k), value(bytes, fill));
                 let hash = heap.geometry().hash(&k);
                 let mut part = heap.lock(heap.geometry().partition_of(hash));
-                part.put(&mut undo, table(ordered), &k, hash, &v, expiry)
-                    .expect("room");
+                part.put(
+                    &mut undo,
+                    TableKey::new(table(ordered), &k, hash),
+                    &v,
+                    expiry,
+                )
+                .expect("room");
                 pending.insert((table(ordered), k), (v, expiry));
             }
             Step::Expire {
@@ -154,7 +159,8 @@ fn run(steps: &[Step], seed: u64) {
                 let k = key(k);
                 let hash = heap.geometry().hash(&k);
                 let mut part = heap.lock(heap.geometry().partition_of(hash));
-                let there = part.set_expiry(&mut undo, table(ordered), &k, hash, expiry);
+                let there =
+                    part.set_expiry(&mut undo, TableKey::new(table(ordered), &k, hash), expiry);
                 let row = pending.get_mut(&(table(ordered), k));
                 assert_eq!(there.expect("room"), row.is_some());
                 if let Some(row) = row {
@@ -171,7 +177,12 @@ fn run(steps: &[Step], seed: u64) {
                 let (k, piece) = (key(k), value(bytes, fill));
                 let hash = heap.geometry().hash(&k);
                 let mut part = heap.lock(heap.geometry().partition_of(hash));
-                let len = part.write_at(&mut undo, table(ordered), (&k, hash), at, &piece);
+                let len = part.write_at(
+                    &mut undo,
+                    TableKey::new(table(ordered), &k, hash),
+                    at,
+                    &piece,
+                );
                 let (whole, _) = pending.entry((table(ordered), k)).or_default();
                 whole.resize(whole.len().max(at + bytes), 0);
                 whole[at..at + bytes].copy_from_slice(&piece);
@@ -261,8 +272,9 @@ fn a_transaction_over_hundreds_of_rows_commits_and_rolls_back() {
             let hash = heap.geometry().hash(&k);
             let mut part = heap.lock(heap.geometry().partition_of(hash));
             let v = value(bytes + i % 90, 3);
-            part.put(undo, ORDERED, &k, hash, &v, None).expect("room");
-            part.put(undo, ORDERED, &k, hash, &v, Some(9))
+            part.put(undo, TableKey::new(ORDERED, &k, hash), &v, None)
+                .expect("room");
+            part.put(undo, TableKey::new(ORDERED, &k, hash), &v, Some(9))
                 .expect("room");
         }
     };

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use perdura_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use perdura_base::{Error, PartitionId, TableId};
-use perdura_heap::{GroupBuilder, MemoryUse, Undo};
+use perdura_heap::{GroupBuilder, MemoryUse, TableKey, Undo};
 
 use crate::harness::*;
 
@@ -20,9 +20,12 @@ fn at_the_memory_limit_growth_is_refused_and_deletes_and_overwrites_work() {
     let (mut undo, mut group) = (Undo::new(), GroupBuilder::new());
     for bytes in [1000, 16_000, 50_000] {
         let hash = heap.geometry().hash(b"new");
-        let refused = heap
-            .lock(P)
-            .put(&mut undo, PLAIN, b"new", hash, &vec![0; bytes], None);
+        let refused = heap.lock(P).put(
+            &mut undo,
+            TableKey::new(PLAIN, b"new", hash),
+            &vec![0; bytes],
+            None,
+        );
         assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{bytes}");
     }
     heap.lock(P).encode(&undo, &mut group);
@@ -48,19 +51,22 @@ fn oversized_rows_and_unknown_tables_are_the_callers_mistake() {
     let long = vec![0; KEY_BYTES_MAX + 1];
     let mut part = heap.lock(P);
     let hash = heap.geometry().hash(&long);
-    let refused = part.put(&mut undo, PLAIN, &long, hash, b"", None);
+    let refused = part.put(&mut undo, TableKey::new(PLAIN, &long, hash), b"", None);
     assert!(matches!(refused, Err(Error::Usage(_))));
     let hash = heap.geometry().hash(b"k");
     let refused = part.put(
         &mut undo,
-        PLAIN,
-        b"k",
-        hash,
+        TableKey::new(PLAIN, b"k", hash),
         &vec![0; VALUE_BYTES_MAX + 1],
         None,
     );
     assert!(matches!(refused, Err(Error::Usage(_))));
-    let refused = part.put(&mut undo, TableId(77), b"k", hash, b"v", None);
+    let refused = part.put(
+        &mut undo,
+        TableKey::new(TableId(77), b"k", hash),
+        b"v",
+        None,
+    );
     assert!(matches!(refused, Err(Error::Usage(_))));
     assert!(undo.is_empty());
     assert!(part.get(TableId(77), b"k", hash).is_none());
@@ -105,7 +111,7 @@ fn scans_honour_every_kind_of_bound() {
     }
     let part = heap.lock(P);
     let scan = |low, high, limit| -> Vec<u8> {
-        part.scan(ORDERED, (low, high), limit)
+        part.scan(ORDERED, low, high, limit)
             .into_iter()
             .map(|(key, _)| key[0])
             .collect()
@@ -116,7 +122,7 @@ fn scans_honour_every_kind_of_bound() {
     assert_eq!(scan(Excluded(&b"b"[..]), Unbounded, 1), b"c");
     assert_eq!(scan(Included(&b"c"[..]), Included(&b"b"[..]), 9), b"");
     assert_eq!(scan(Excluded(&b"b"[..]), Excluded(&b"b"[..]), 9), b"");
-    assert_eq!(part.scan(PLAIN, (Unbounded, Unbounded), 9), []);
+    assert_eq!(part.scan(PLAIN, Unbounded, Unbounded, 9), []);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use perdura_base::{CkptEpoch, ImageSlot, PartitionId};
-use perdura_heap::{GroupBuilder, Heap, Undo, Visit, decode_group};
+use perdura_heap::{GroupBuilder, Heap, TableKey, Undo, Visit, decode_group};
 
 use crate::harness::*;
 
@@ -38,7 +38,7 @@ impl World {
             } else {
                 let bytes = [20, 150, 900, 4000, 9000, 40_000][self.rng.usize(..6)];
                 let value = vec![self.rng.u8(..); bytes];
-                part.put(&mut undo, PLAIN, &key, hash, &value, None)
+                part.put(&mut undo, TableKey::new(PLAIN, &key, hash), &value, None)
                     .expect("room");
             }
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use perdura_base::{CkptEpoch, ImageSlot, PartitionId, TableId};
 use perdura_heap::{
     Derive, Geometry, GroupBuilder, Heap, MemoryAccount, MemoryUse, Partition, Savepoint,
-    TableForm, Undo, Visit, Which, decode_group,
+    TableForm, TableKey, Undo, Visit, Which, decode_group,
 };
 
 use crate::harness::{ids, load_pages, logged_bytes};
@@ -103,7 +103,10 @@ fn check(heap: &Heap, model: &Model) {
                     .collect();
                 assert_eq!(walked(&part, table, which, from), owned(&above));
             }
-            assert_eq!(part.rows(table, Which::Secondary(2), ALL).count(), 0);
+            assert_eq!(
+                part.rows(table, Which::Secondary(2), ALL.0, ALL.1).count(),
+                0
+            );
         }
     }
 }
@@ -123,8 +126,15 @@ fn walked(
     range: (Bound<&[u8]>, Bound<&[u8]>),
 ) -> Rows {
     let copy = |row: perdura_heap::RowRef<'_>| (row.key().into_owned(), row.value().into_owned());
-    let rows: Rows = part.rows(table, which, range).map(copy).collect();
-    let mut back: Rows = part.rows(table, which, range).rev().map(copy).collect();
+    let rows: Rows = part
+        .rows(table, which, range.0, range.1)
+        .map(copy)
+        .collect();
+    let mut back: Rows = part
+        .rows(table, which, range.0, range.1)
+        .rev()
+        .map(copy)
+        .collect();
     back.reverse();
     assert_eq!(rows, back);
     rows
@@ -178,8 +188,13 @@ impl Run {
             0..30 => {
                 let value = self.value();
                 let mut part = self.heap.lock(id);
-                part.put(&mut self.undo, table, &key, hash, &value, None)
-                    .expect("room");
+                part.put(
+                    &mut self.undo,
+                    TableKey::new(table, &key, hash),
+                    &value,
+                    None,
+                )
+                .expect("room");
                 self.pending.insert(at, value);
             }
             30..70 => {
@@ -189,7 +204,8 @@ impl Run {
                     value[byte] = self.rng.u8(5..9);
                 }
                 let mut part = self.heap.lock(id);
-                let found = part.overwrite(&mut self.undo, table, &key, hash, &value);
+                let found =
+                    part.overwrite(&mut self.undo, TableKey::new(table, &key, hash), &value);
                 assert_eq!(found.expect("room"), self.pending.contains_key(&at));
                 self.pending.entry(at).and_modify(|old| *old = value);
             }
@@ -351,8 +367,13 @@ fn fill(heap: &Heap, table: TableId, names: std::ops::Range<u8>) -> Vec<u8> {
     commit(heap, id, |part, undo| {
         for name in names {
             let hash = heap.geometry().hash_in(id, &[name]);
-            part.put(undo, table, &[name], hash, &[name; 15_000], None)
-                .expect("room");
+            part.put(
+                undo,
+                TableKey::new(table, &[name], hash),
+                &[name; 15_000],
+                None,
+            )
+            .expect("room");
         }
     })
 }
@@ -404,7 +425,7 @@ fn pages_in_odd_chunks_of_an_older_database_stay_logged_until_a_keyed_table_has_
     let change = commit(&heap, id, |part, undo| {
         let hash = heap.geometry().hash_in(id, &[1]);
         assert!(
-            part.overwrite(undo, KEYED, &[1], hash, &[9; 15_000])
+            part.overwrite(undo, TableKey::new(KEYED, &[1], hash), &[9; 15_000])
                 .expect("room")
         );
         assert!(undo.wrote_page_addressed() && !undo.wrote_keyed());
@@ -414,8 +435,13 @@ fn pages_in_odd_chunks_of_an_older_database_stay_logged_until_a_keyed_table_has_
     let freed = commit(&heap, id, |part, undo| {
         let hash = heap.geometry().hash_in(id, &[1]);
         part.delete(undo, KEYED, &[1], hash).expect("a row");
-        part.put(undo, TableId(9), &[1], hash, &[5; 15_000], None)
-            .expect("room");
+        part.put(
+            undo,
+            TableKey::new(TableId(9), &[1], hash),
+            &[5; 15_000],
+            None,
+        )
+        .expect("room");
         assert!(undo.wrote_page_addressed() && undo.wrote_keyed());
     });
     let group = decode_group(&freed).expect("a group");
@@ -467,7 +493,7 @@ fn a_page_of_a_keyed_table_is_dirty_for_both_images_and_its_update_number_stays(
         let mut value = vec![0; 15_000];
         value[100] = 1;
         assert!(
-            part.overwrite(undo, KEYED, &[0], hash, &value)
+            part.overwrite(undo, TableKey::new(KEYED, &[0], hash), &value)
                 .expect("room")
         );
     });

@@ -1,7 +1,7 @@
 //! A checkpoint's visits, as a table: what the page went through, and what each visit finds.
 
 use perdura_base::{CkptEpoch, ImageSlot, PartitionId};
-use perdura_heap::{Heap, Undo, Visit, decode_group};
+use perdura_heap::{Heap, TableKey, Undo, Visit, decode_group};
 
 use crate::harness::*;
 
@@ -65,7 +65,7 @@ fn a_rolled_back_birth_leaves_a_page_of_zeros_that_images_get_to_know() {
     let mut undo = Undo::new();
     let hash = heap.geometry().hash(b"k");
     heap.lock(P)
-        .put(&mut undo, PLAIN, b"k", hash, b"v", None)
+        .put(&mut undo, TableKey::new(PLAIN, b"k", hash), b"v", None)
         .expect("room");
     heap.lock(P).rollback(&undo);
     assert_eq!(logged_bytes(&heap), []);

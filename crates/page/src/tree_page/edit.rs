@@ -210,18 +210,13 @@ impl<'a> NodeMut<'a> {
     fn compact(&mut self) {
         let node = self.node();
         let (low, high) = (node.low().to_vec(), node.high().map(<[u8]>::to_vec));
-        let page = self.part(0..self.node().len(), node.pid(), (&low, high.as_deref()));
+        let page = self.part(0..self.node().len(), node.pid(), &low, high.as_deref());
         self.bytes.copy_from_slice(&page);
         debug_assert_eq!(self.node().u16(DEAD), 0);
     }
 
     /// A page with some of the slots and all else of this one but its place and its fences.
-    fn part(
-        &self,
-        slots: Range<usize>,
-        pid: Pid,
-        (low, high): (&[u8], Option<&[u8]>),
-    ) -> Box<[u8]> {
+    fn part(&self, slots: Range<usize>, pid: Pid, low: &[u8], high: Option<&[u8]>) -> Box<[u8]> {
         let node = self.node();
         let database = node.bytes[DATABASE..].first_chunk();
         let spec = NodeSpec {
@@ -259,7 +254,7 @@ impl<'a> NodeMut<'a> {
         let node = self.node();
         assert!(node.covers(separator) && separator > node.low());
         let at = node.find(separator).unwrap_or_else(|at| at);
-        self.part(at..node.len(), pid, (separator, node.high()))
+        self.part(at..node.len(), pid, separator, node.high())
     }
 
     /// This page with all of its right neighbour.
@@ -271,7 +266,7 @@ impl<'a> NodeMut<'a> {
         let node = self.node();
         assert_eq!(node.high(), Some(right.low()), "neighbours");
         assert_eq!(node.kind(), right.kind());
-        let all = self.part(0..node.len(), node.pid(), (node.low(), right.high()));
+        let all = self.part(0..node.len(), node.pid(), node.low(), right.high());
         let mut bytes = all;
         let mut page = NodeMut { bytes: &mut bytes };
         for at in 0..right.len() {
@@ -304,7 +299,7 @@ impl<'a> NodeMut<'a> {
         assert!(node.covers(separator) && separator > node.low());
         let at = node.find(separator).unwrap_or_else(|at| at);
         let low = node.low().to_vec();
-        let page = self.part(0..at, node.pid(), (&low, Some(separator)));
+        let page = self.part(0..at, node.pid(), &low, Some(separator));
         self.bytes.copy_from_slice(&page);
     }
 }

@@ -32,7 +32,7 @@ impl Sweep {
             return None;
         }
         let max = to_usize(u64::from(VISIT_PAGES));
-        heap.visit_kept(max, (self.slot, self.k), take)
+        heap.visit_kept(max, self.slot, self.k, take)
     }
 }
 

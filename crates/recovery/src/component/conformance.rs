@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use perdura_base::limits::PAGE_BYTES;
-use perdura_heap::{GroupBuilder, MemoryAccount, Undo, decode_group};
+use perdura_heap::{GroupBuilder, MemoryAccount, TableKey, Undo, decode_group};
 
 use super::dummy::Dummy;
 use super::*;
@@ -333,7 +333,7 @@ impl Subject for Heap {
         let mut part = self.lock(Heap::geometry(self).partition_of(hash));
         let (mut undo, mut group) = (Undo::new(), GroupBuilder::new());
         let _no_collection = part
-            .put(&mut undo, TABLE, &key, hash, &value, None)
+            .put(&mut undo, TableKey::new(TABLE, &key, hash), &value, None)
             .expect("room");
         part.encode(&undo, &mut group);
         group.finish().to_vec()

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use perdura_archive::backup::BackupHeader;
 use perdura_archive::{
-    Archiver, ArchiverOptions, ArchiverStep, Follows, Merge, MergeOptions, Run, Store, backlog,
+    Archiver, ArchiverOptions, ArchiverStep, Follows, Merge, MergeOptions, Run, RunTarget, Store,
+    backlog,
 };
 use perdura_base::{Epoch, Error, Result};
 use perdura_device::Disk;
@@ -92,14 +93,13 @@ pub fn read_tail(
         return Ok(runs);
     }
     let source = EpochSource::open(logs, &survivor.history, &from)?;
-    let mut archiver = Archiver::new(
-        source,
-        Arc::clone(scratch.disk()),
-        scratch.dir(),
-        ArchiverOptions::new(uuid, header.chunks),
-        Arc::new(RegionDigest::new()),
-        wall_us,
-    );
+    let target = RunTarget {
+        disk: Arc::clone(scratch.disk()),
+        dir: scratch.dir().to_owned(),
+        digest: Arc::new(RegionDigest::new()),
+    };
+    let options = ArchiverOptions::new(uuid, header.chunks);
+    let mut archiver = Archiver::new(source, target, options, wall_us);
     archiver.cut_at(durable.epoch);
     loop {
         match archiver.step(&durable, 0)? {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use perdura_base::{ImageSlot, PartitionId, Result, StreamId, TableId, Uuid};
 use perdura_device::{Access, Disk, ManualClock, MemDisk};
-use perdura_heap::{Geometry, GroupBuilder, Heap, MemoryUse, SnapshotMode, TableForm, Undo};
+use perdura_heap::{
+    Geometry, GroupBuilder, Heap, MemoryUse, SnapshotMode, TableForm, TableKey, Undo,
+};
 use perdura_recovery::image::pages_path;
 use perdura_recovery::indexing::ReadCatalog;
 use perdura_recovery::window::ExecutorWindow;
@@ -152,7 +154,7 @@ impl World {
                     if key != b'n' {
                         value.resize(self.rng.usize(8..4000), 7);
                     }
-                    part.put(&mut undo, table, &[key], hash, &value, None)
+                    part.put(&mut undo, TableKey::new(table, &[key], hash), &value, None)
                         .expect("room");
                 }
             }

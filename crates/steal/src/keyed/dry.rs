@@ -79,7 +79,7 @@ fn take_back(tree: &Tree, losers: Vec<Loser>, last: Gsn) -> Result<u64> {
         let changes = to_u64(loser.changes.len());
         let mut txn = KeyTxn::of_loser(loser);
         while txn.take_back(|_, (table, key), before, _| {
-            let call = || tree.apply((*table, key), before, &log);
+            let call = || tree.apply(*table, key, before, &log);
             let applied = insist(call, || tree.pool().write_step(ALL_STABLE))?;
             let _taken_back = applied.ok_or_else(pages_wait)?;
             Ok(Some(Gsn(log.last.load(Ordering::Relaxed))))

@@ -205,7 +205,7 @@ impl Keyed {
             is_listed: Cell::new(txn.is_listed),
             number: Cell::new(None),
         };
-        let applied = self.insist(|| self.tree.apply((*table, key), value, &log))?;
+        let applied = self.insist(|| self.tree.apply(*table, key, value, &log))?;
         txn.is_listed = log.is_listed.get();
         assert!(
             txn.is_listed || log.number.get().is_none(),

@@ -3,6 +3,7 @@
 use perdura_base::{Error, Result};
 use perdura_txn::TypedSpot;
 
+use super::write::Rewrite;
 use super::{Cx, Placed};
 use crate::key::KeyBytes;
 use crate::prefix::WholeKey;
@@ -65,13 +66,20 @@ impl Cx<'_, '_> {
             let mut before = std::mem::take(&mut self.before);
             before.clone_from(&after);
             let changed = change(placed.key.as_slice(), &mut after);
-            let at = (&placed, Some(spot));
-            let done = changed.and_then(|()| self.write_back(entry, at, Some(&before), &after));
+            let rewrite = Rewrite {
+                before: Some(&before),
+                after: &after,
+            };
+            let done = changed.and_then(|()| self.write_back(entry, &placed, spot, rewrite));
             self.before = before;
             done
         } else {
             let changed = change(placed.key.as_slice(), &mut after);
-            changed.and_then(|()| self.write_back(entry, (&placed, Some(spot)), None, &after))
+            let rewrite = Rewrite {
+                before: None,
+                after: &after,
+            };
+            changed.and_then(|()| self.write_back(entry, &placed, spot, rewrite))
         };
         self.after = after;
         done
@@ -80,14 +88,14 @@ impl Cx<'_, '_> {
     fn write_back(
         &mut self,
         entry: &Entry,
-        at: (&Placed, Option<TypedSpot>),
-        before: Option<&[u8]>,
-        after: &[u8],
+        placed: &Placed,
+        spot: TypedSpot,
+        rewrite: Rewrite<'_>,
     ) -> Result<()> {
         debug_assert!(
-            entry.schema.check_value(after).is_ok(),
+            entry.schema.check_value(rewrite.after).is_ok(),
             "what is written can be read"
         );
-        self.replace(entry, at, before, after)
+        self.replace(entry, placed, Some(spot), rewrite)
     }
 }

@@ -14,6 +14,15 @@ use crate::prefix::WholeKey;
 use crate::registry::Entry;
 use crate::table::Table;
 
+/// A row that is written over another one.
+#[derive(Clone, Copy)]
+pub(super) struct Rewrite<'a> {
+    /// The row before, if somebody needs it.
+    pub(super) before: Option<&'a [u8]>,
+    /// The row now.
+    pub(super) after: &'a [u8],
+}
+
 impl Cx<'_, '_> {
     /// Inserts a row.
     ///
@@ -83,7 +92,11 @@ impl Cx<'_, '_> {
         row: &[u8],
     ) -> Result<()> {
         let key = placed.key.as_slice();
-        self.check_unique(entry, placed, None, row)?;
+        let rewrite = Rewrite {
+            before: None,
+            after: row,
+        };
+        self.check_unique(entry, placed, rewrite)?;
         match (placed.home, spot) {
             (RowHome::One(_), Some(spot)) => {
                 self.tx.typed_insert_at(entry.table, spot, key, row)?;
@@ -122,11 +135,23 @@ impl Cx<'_, '_> {
 
     fn overwrite(&mut self, entry: &Entry, placed: &Placed, after: &[u8]) -> Result<()> {
         if !self.needs_before(entry) {
-            return self.replace(entry, (placed, None), None, after);
+            return self.replace(
+                entry,
+                placed,
+                None,
+                Rewrite {
+                    before: None,
+                    after,
+                },
+            );
         }
         let buffer = std::mem::take(&mut self.before);
         let (before, spot) = self.copy_row(entry, placed, buffer)?;
-        let done = self.replace(entry, (placed, Some(spot)), Some(&before), after);
+        let rewrite = Rewrite {
+            before: Some(&before),
+            after,
+        };
+        let done = self.replace(entry, placed, Some(spot), rewrite);
         self.before = before;
         done
     }
@@ -192,17 +217,18 @@ impl Cx<'_, '_> {
         }
     }
 
-    /// Overwrites a row, which the caller may have found already. `before` is there if
+    /// Overwrites a row, which the caller may have found already. What it was is there if
     /// [`needs_before`](Self::needs_before) says so.
     pub(super) fn replace(
         &mut self,
         entry: &Entry,
-        (placed, spot): (&Placed, Option<TypedSpot>),
-        before: Option<&[u8]>,
-        after: &[u8],
+        placed: &Placed,
+        spot: Option<TypedSpot>,
+        rewrite: Rewrite<'_>,
     ) -> Result<()> {
         let key = placed.key.as_slice();
-        self.check_unique(entry, placed, before, after)?;
+        let Rewrite { before, after } = rewrite;
+        self.check_unique(entry, placed, rewrite)?;
         let found = match (placed.home, spot) {
             (RowHome::One(_), Some(spot)) => {
                 self.tx.typed_overwrite_at(entry.table, spot, key, after)?
@@ -267,8 +293,7 @@ impl Cx<'_, '_> {
         &self,
         entry: &Entry,
         placed: &Placed,
-        before: Option<&[u8]>,
-        after: &[u8],
+        Rewrite { before, after }: Rewrite<'_>,
     ) -> Result<()> {
         let Some(derive) = entry.derive.as_ref().filter(|_| !entry.unique.is_empty()) else {
             return Ok(());

@@ -27,7 +27,8 @@ fn filled(rows: &[NewRow], page_bytes: usize, percent: usize) -> Result<Tree, pe
         &file,
         shape,
         &[TABLE, TableId(9)],
-        (&mut rows.iter().cloned(), percent),
+        &mut rows.iter().cloned(),
+        percent,
     )?;
     let mut monitor = Monitor::new(Limits::default(), 0, Tells::Deltas);
     monitor.end_restart();

@@ -27,7 +27,7 @@ fn made() -> MemDisk {
     disk.make_dir("t").expect("a directory");
     Tree::make(&disk, "t", SHAPE).expect("a tree");
     let mut rows = (0..ROWS).map(|number| (number.to_be_bytes().to_vec(), vec![1; 20]));
-    fill(&open(&disk), SHAPE, &[TABLE], (&mut rows, 90)).expect("rows");
+    fill(&open(&disk), SHAPE, &[TABLE], &mut rows, 90).expect("rows");
     disk
 }
 

@@ -80,7 +80,10 @@ fn rows_in_ascending_order_fill_their_pages() {
     for key in 0u32..2000 {
         log.flush(log.unstable());
         let row = (table, &key.to_be_bytes()[..]);
-        insist(&tree, log.eosl(), || tree.apply(row, Some(&[7; 30]), &log)).expect("a row");
+        insist(&tree, log.eosl(), || {
+            tree.apply(row.0, row.1, Some(&[7; 30]), &log)
+        })
+        .expect("a row");
     }
     log.flush(log.unstable());
     let file = disk
@@ -114,7 +117,7 @@ fn a_tree_that_is_emptied_gives_its_pages_back_and_shrinks_to_a_leaf() {
             for key in &keys {
                 log.flush(log.unstable());
                 let row = (table, &key.to_be_bytes()[..]);
-                let put = insist(&tree, log.eosl(), || tree.apply(row, value, &log));
+                let put = insist(&tree, log.eosl(), || tree.apply(row.0, row.1, value, &log));
                 if put.expect("a row").is_sparse {
                     insist(&tree, log.eosl(), || tree.merge(table, row.1, &log)).expect("a merge");
                 }
@@ -144,7 +147,7 @@ fn what_does_not_fit_or_is_not_there_is_refused() {
     let table = TABLES[0];
     insist(&tree, Gsn(0), || tree.make_table(table, &log)).expect("a table");
     let refused = |row: (TableId, &[u8]), value: &[u8]| {
-        let answer = tree.apply(row, Some(value), &log);
+        let answer = tree.apply(row.0, row.1, Some(value), &log);
         answer.map(|_| ()).expect_err("a refusal").to_string()
     };
     assert_eq!(
@@ -306,7 +309,7 @@ fn a_table_of_dirty_pages_saves_fetches() {
         log.flush(log.unstable());
         let eosl = log.eosl();
         insist(&tree, eosl, || {
-            tree.apply((TABLES[0], &key), Some(&[1; 20]), log)
+            tree.apply(TABLES[0], &key, Some(&[1; 20]), log)
         })
         .expect("a row");
         // The writer keeps a third of the pool clean.

@@ -91,7 +91,7 @@ impl Table {
         let mut value = [0; VALUE_BYTES];
         value[..8].copy_from_slice(&version.to_le_bytes());
         insist(tree, self.log.eosl(), || {
-            tree.apply(row, Some(&value), &self.log)
+            tree.apply(row.0, row.1, Some(&value), &self.log)
         })
         .expect("a row");
     }

@@ -25,7 +25,10 @@ fn tree_on_disk() -> Arc<SimDisk> {
         log.flush(log.unstable());
         let table = TABLES[usize::from(key == ROWS)];
         let row = (table, &key.to_be_bytes()[..]);
-        insist(&tree, log.eosl(), || tree.apply(row, Some(&[7; 60]), &log)).expect("a row");
+        insist(&tree, log.eosl(), || {
+            tree.apply(row.0, row.1, Some(&[7; 60]), &log)
+        })
+        .expect("a row");
     }
     log.flush(log.unstable());
     while tree.pool().monitor().lock().dirty_count() > 0 {

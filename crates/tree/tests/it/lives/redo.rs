@@ -32,7 +32,7 @@ fn tall() -> (Tree, TestLog) {
         Answer::Done(())
     );
     for n in 0u8..40 {
-        let done = tree.apply((TABLE, &[n]), Some(&[n; 60]), &log);
+        let done = tree.apply(TABLE, &[n], Some(&[n; 60]), &log);
         assert!(matches!(done, Ok(Answer::Done(_))), "{done:?}");
     }
     (tree, log)

@@ -79,7 +79,7 @@ pub fn change(
     };
     let value = (rng.u8(..10) < puts).then(|| vec![rng.u8(..); rng.usize(..most)]);
     let applied = insist(tree, eosl, || {
-        tree.apply((table, &key), value.as_deref(), log)
+        tree.apply(table, &key, value.as_deref(), log)
     })?;
     let row = (table, key);
     let was = match value {
