@@ -20,7 +20,7 @@ use crate::yielding::{Lag, Side, Yielding, urgency_of_lag};
 /// The archiver looks for durable epochs this often.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What the threads of an open database know of its archive.
+/// The archive of an open database, as its threads know it.
 pub(crate) struct AtArchive {
     /// The database.
     pub ground: Arc<Ground>,
@@ -32,11 +32,11 @@ pub(crate) struct AtArchive {
     pub lent: Lent,
     /// Runs are asked for up to this epoch.
     to: AtomicU64,
-    /// What was archived since the database was opened.
+    /// The figures of the archive since the database was opened.
     pub stats: Mutex<ArchiveStats>,
-    /// How far the archive is behind.
+    /// The distance by which the archive is behind.
     lag: Mutex<Lag>,
-    /// When the archiver last had all that was durable.
+    /// The time at which the archiver last had all that was durable.
     pub caught_up_ns: AtomicU64,
 }
 

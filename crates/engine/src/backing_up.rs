@@ -42,7 +42,7 @@ pub(crate) struct Backer {
     ground: Arc<Ground>,
     archive: Arc<AtArchive>,
     checkpoints: Arc<Checkpointer>,
-    /// Requests, and how the last backup ended; `ended` tells of changes.
+    /// Requests, and the end of the last backup; `ended` signals changes.
     book: Mutex<Backups>,
     ended: Condvar,
 }

@@ -1,4 +1,4 @@
-//! How a program calls procedures, and drops tables that it has declared.
+//! Calls of procedures, and drops of declared tables.
 
 use perdura_base::Result;
 use perdura_table::{Abort, Procedure};
@@ -26,7 +26,7 @@ impl<R> Pending<R> {
         Ok(self.value)
     }
 
-    /// What the procedure returned. Until the call is durable, a crash can take it back.
+    /// The result of the procedure. Until the call is durable, a crash can take it back.
     pub fn value(&self) -> &R {
         &self.value
     }
@@ -81,7 +81,7 @@ impl Db {
         }
     }
 
-    /// Drops a typed table with all its rows; false if there is none of that name. It is durable when this returns.
+    /// Drops a typed table with all its rows. Returns false if no table has that name. It is durable when this returns.
     /// Verbs on the table fail from then on; a program that declares it gets a new, empty one when it opens the
     /// database again.
     ///
@@ -114,7 +114,7 @@ impl Db {
         Ok(true)
     }
 
-    /// Drops a map with all its entries; false if there is none of that name. Handles of it find nothing from then
+    /// Drops a map with all its entries. Returns false if no map has that name. Handles of it find nothing from then
     /// on, and their writes fail.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use crate::pace::ImagePacer;
 
 /// The thread's rhythm.
 const TICK: Duration = Duration::from_millis(20);
-/// How long a checkpoint waits for a full disk before it is put off, nanoseconds.
+/// The time that a checkpoint waits for a full disk before it is deferred, nanoseconds.
 const FULL_PATIENCE_NS: u64 = 2_000_000_000;
 
 /// The checkpointer's book: runs are numbered from 1.
@@ -28,7 +28,7 @@ struct Checkpoints {
     wanted: bool,
     started: u64,
     ended: u64,
-    /// What cancelled the run that ended last.
+    /// The error that cancelled the run that ended last.
     error: Option<String>,
 }
 
@@ -36,7 +36,7 @@ struct Checkpoints {
 pub(crate) struct Checkpointer {
     ground: Arc<Ground>,
     archive: Arc<AtArchive>,
-    /// Requests, and how the last checkpoint ended; `ended` tells of changes.
+    /// Requests, and the end of the last checkpoint; `ended` signals changes.
     book: Mutex<Checkpoints>,
     ended: Condvar,
     /// Checkpoints need not leave time to transactions: the database is being closed.

@@ -165,7 +165,7 @@ impl Db {
     /// Takes a checkpoint and waits for it.
     ///
     /// # Errors
-    /// What cancelled it, or [`Error::Stopped`](perdura_base::Error::Stopped).
+    /// The error that cancelled it, or [`Error::Stopped`](perdura_base::Error::Stopped).
     pub fn checkpoint(&self) -> Result<()> {
         self.shared.checkpoints.checkpoint()
     }

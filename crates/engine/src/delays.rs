@@ -14,7 +14,7 @@ const FIRST_NS: u64 = 100_000_000;
 const URGENT_NS: u64 = 2_000_000_000;
 /// The longest pause for everything else, nanoseconds.
 const LONGEST_NS: u64 = 60_000_000_000;
-/// How often a flusher tries again on a full disk.
+/// The pause of a flusher between two attempts on a full disk.
 pub(crate) const FULL_RETRY: Duration = Duration::from_millis(100);
 
 /// What can be delayed.
@@ -132,7 +132,7 @@ impl Delays {
     }
 
     /// Notes whether a stream's log can be extended or written and returns how long to wait if not. A
-    /// full disk is tried again at an even pace: writes are to go on as soon as there is space.
+    /// full disk is tried again at an even pace, so that writes continue as soon as it has space.
     pub fn note_log(&self, work: Work, done: Result<()>, now_ns: u64) -> Duration {
         match done {
             Err(error) if !error.is_disk_full() => self.failed(work, &error, now_ns),

@@ -1,4 +1,4 @@
-//! What a database gets from outside.
+//! The environment that a database gets from outside.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use perdura_recovery::disks::Disks;
 
 use crate::nodes::Nodes;
 
-/// What comes from outside.
+/// The environment of a database.
 #[derive(Clone)]
 pub struct Env {
     /// The disks.

@@ -30,15 +30,15 @@ const LOOKS_TO_BEACON: u32 = 7;
 pub(crate) struct LogWriter {
     ground: Arc<Ground>,
     mirror: Arc<Mirror>,
-    /// What a durable write costs the machine, as measured when the log was opened, nanoseconds.
+    /// The cost of a durable write to the machine, as measured when the log was opened, nanoseconds.
     write_cost_ns: u64,
-    /// How long a durable write took then, nanoseconds.
+    /// The duration of a durable write then, nanoseconds.
     write_latency_ns: u64,
     /// Held by the thread that ends epochs and flushes the first stream.
     turn: Mutex<FlushPacer>,
     /// Smoothed CPU time of a flush.
     flush_cpu_ns: AtomicU64,
-    /// Whether flushes are being spaced.
+    /// True while flushes are being spaced.
     spaced: AtomicBool,
     /// The most that the log's disks were behind.
     pub worst: Worst,

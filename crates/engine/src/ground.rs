@@ -1,4 +1,4 @@
-//! What every part of an open database stands on: its core, settings and time, and those who wait.
+//! The ground of every part of an open database: its core, settings and time, and the threads that wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::wishes::Wishes;
 /// Hears of each durable epoch.
 pub(crate) type Listener = Box<dyn Fn(Epoch) + Send + Sync>;
 
-/// What the threads of an open database stand on.
+/// The ground that the threads of an open database share.
 pub(crate) struct Ground {
     /// The database.
     pub core: Core,
@@ -25,13 +25,13 @@ pub(crate) struct Ground {
     pub options: Options,
     /// Time.
     pub clock: Arc<SystemClock>,
-    /// When it was opened.
+    /// The time at which it was opened.
     pub opened_ns: u64,
     /// There is one stream, and its writes complete by themselves.
     pub rings: bool,
     /// Work that a failing disk delays.
     pub delays: Delays,
-    /// Who wants the log flushed.
+    /// The wishes for a flush of the log.
     pub wishes: Wishes,
     stopping: AtomicBool,
     waiting: Mutex<usize>,

@@ -39,7 +39,7 @@ const COPY_LATE_BYTES: u64 = 3 << 19;
 /// A clean end waits so long for the arbiter.
 const STOP_NS: u64 = 5_000_000_000;
 
-/// What the threads of an open database do about its nodes. A thread that waits alone collects the replies by itself.
+/// The nodes of an open database, as its threads use them. A thread that waits alone collects the replies by itself.
 /// For many, the mirror's thread does.
 pub(crate) struct Mirror {
     ground: Arc<Ground>,
@@ -49,7 +49,7 @@ pub(crate) struct Mirror {
     spins: AtomicBool,
     /// The mirror's thread.
     collector: OnceLock<Thread>,
-    /// Changes of view that were not told yet.
+    /// Changes of view that were not reported yet.
     views: Mutex<Vec<String>>,
 }
 

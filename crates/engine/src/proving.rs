@@ -53,7 +53,7 @@ pub(crate) struct Proving {
     stats: ProofStats,
 }
 
-/// What was found of an image.
+/// The findings about an image.
 struct Finding {
     outcome: Outcome,
     /// The manifest that was read.
@@ -311,23 +311,23 @@ impl Proving {
 /// The standing proof: whether the archive's records are what the database's images differ by.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ProofStats {
-    /// The checkpoint epoch of the image that was held against the archive last; `None` if none was.
+    /// The checkpoint epoch of the image that was compared with the archive last; `None` before the first.
     pub image: Option<u64>,
     /// The image that it was proven by; 0 if it is the first.
     pub by_image: u64,
     /// The image's end: up to here the archive has been proven.
     pub end_epoch: u64,
-    /// When, microseconds since 1970.
+    /// The time of that, microseconds since 1970.
     pub wall_us: u64,
     /// `holds`, `fails`, or `begun` if there was nothing to compare; empty before the first.
     pub result: &'static str,
     /// Runs whose digests were read.
     pub runs: u32,
-    /// How long it took, microseconds.
+    /// Its duration, microseconds.
     pub took_us: u64,
-    /// When a proof held last, microseconds since 1970; 0 if that is not known.
+    /// The time at which a proof held last, microseconds since 1970; 0 if that is not known.
     pub held_us: u64,
-    /// How long ago that was, microseconds; `None` if it is not known.
+    /// The age of that proof, microseconds; `None` if it is not known.
     pub age_us: Option<u64>,
     /// Images since, that are not proven yet.
     pub unproven: u64,
@@ -335,7 +335,7 @@ pub struct ProofStats {
     pub failed_image: u64,
     /// Proofs that failed since the database was opened.
     pub failed: u64,
-    /// What the last proof failed with, until one holds.
+    /// The reason of the last failed proof, until one holds.
     pub alarm: Option<String>,
 }
 

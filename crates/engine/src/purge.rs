@@ -14,8 +14,8 @@ use perdura_heap::DetachedTable;
 /// Flushed tables, each of one partition, whose indexes one purge step drops at most.
 const DROPPED_TABLES: usize = 16;
 
-/// Hears of keys that the purge removed because they were past their expiry: the places of their
-/// tables' names, which are the numbers of Redis's databases, the keys, and the epoch of the removal.
+/// Hears of keys that the purge removed because they were past their expiry. It gets the numbers of Redis's databases
+/// (the places of the tables' names), the keys, and the epoch of the removal.
 pub type ExpiredListener = Box<dyn Fn(&[(u8, Vec<u8>)], Epoch) + Send + Sync>;
 
 /// The indexes of flushed tables, to be dropped when no latch is held.
@@ -29,7 +29,7 @@ impl Flushed {
     }
 }
 
-/// What the purge has before it, and who hears of what it removes.
+/// The work of the purge, and the listener that hears of removed keys.
 #[derive(Default)]
 pub(crate) struct Purge {
     /// Partitions still to pass without finding a page to free.

@@ -47,7 +47,7 @@ pub struct Exposure {
 
 /// An open database: what its parts stand on, and each part.
 pub(crate) struct Shared {
-    /// What all stand on.
+    /// The ground of all parts.
     pub ground: Arc<Ground>,
     /// The writing of its log.
     pub log: LogWriter,

@@ -148,7 +148,7 @@ pub struct BackupState {
     pub last: Option<String>,
     /// The epoch with which its image ended.
     pub last_end_epoch: u64,
-    /// When its image was complete, microseconds since 1970.
+    /// The time at which its image was complete, microseconds since 1970.
     pub last_us: u64,
     /// Its bytes.
     pub last_bytes: u64,

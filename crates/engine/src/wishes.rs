@@ -7,7 +7,7 @@ use parking_lot::RwLock;
 
 use crate::pace::Workers;
 
-/// Who wants the log flushed, and who flushes it.
+/// The threads that want the log flushed, and those that flush it.
 #[derive(Default)]
 pub(crate) struct Wishes {
     /// Flusher threads, to be unparked.
@@ -16,7 +16,7 @@ pub(crate) struct Wishes {
     wanted: AtomicBool,
     /// Set when a thread that wants a flush waits for it; cleared likewise.
     awaited: AtomicBool,
-    /// How busy the threads are that want flushes and do not wait.
+    /// The load of the threads that want flushes and do not wait.
     workers: Workers,
 }
 
@@ -39,7 +39,7 @@ impl Wishes {
         }
     }
 
-    /// Has what was appended made durable while the calling thread goes on.
+    /// Has appended frames made durable while the calling thread continues.
     pub fn want(&self, now_ns: impl FnOnce() -> u64) {
         if !self.is_wanted() && !self.wanted.swap(true, Ordering::SeqCst) {
             self.workers.tell(now_ns());
@@ -47,7 +47,7 @@ impl Wishes {
         }
     }
 
-    /// Notes that a flush is wanted, and wakes nobody.
+    /// Notes that a flush is wanted, and wakes no flusher.
     pub fn note_wanted(&self) {
         self.wanted.store(true, Ordering::SeqCst);
     }

@@ -42,7 +42,7 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// What a proof is of: one greeting of a node by a client.
+/// The subject of a proof: one greeting of a node by a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
     /// The client's nonce.

@@ -126,7 +126,7 @@ impl AnchorCell {
     ///
     /// # Errors
     /// Those of [`update_running`](Self::update_running), after which the caller declares it again or appends no
-    /// such frame; [`Error::LogFull`] if the anchor names so many lives that it has no room.
+    /// such frame; [`Error::LogFull`] if the anchor has no room beside the lives that it names.
     pub fn declare(&self, wal: &Wal, family: Family) -> Result<()> {
         let now = self.get();
         if now.families.has(family) {

@@ -12,7 +12,7 @@ use perdura_base::Result;
 use perdura_base::num::to_u64;
 use perdura_wal::{Direction, Frame, Holds, Origin, StreamScan, Unit};
 
-/// Units that the disk is told of before they are read.
+/// Units that the disk hears of before they are read.
 const AHEAD_UNITS: usize = 4;
 
 /// The bytes of a frame that was read.
@@ -37,7 +37,7 @@ impl FrameBytes {
 
 /// The frames that an owner reads, and their order.
 pub(crate) trait Reads {
-    /// What it keeps of a frame beside the bytes.
+    /// The part of a frame that it keeps beside the bytes.
     type Entry;
 
     /// Returns whether a unit that holds this has a frame for it.
@@ -241,7 +241,7 @@ fn joined(scan: &StreamScan, units: &[Range<usize>], bytes: u64) -> Vec<Range<us
     joined
 }
 
-/// Where a payload lies within the bytes of its unit.
+/// Returns the place of a payload within the bytes of its unit.
 pub(crate) fn range_in(joined: &[u8], payload: &[u8]) -> Range<usize> {
     let offset = payload.as_ptr().addr() - joined.as_ptr().addr();
     let range = offset..offset + payload.len();

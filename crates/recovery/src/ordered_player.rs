@@ -16,7 +16,7 @@ use crate::tables::Catalog;
 /// A frame that the second pass plays.
 #[derive(Debug, Clone)]
 pub struct OrderedFrame<'a> {
-    /// What it is: its payload is read accordingly.
+    /// Its family, which says how to read its payload.
     pub family: Family,
     /// Its payload, the head of which is read.
     pub payload: OrderedPayload<'a>,

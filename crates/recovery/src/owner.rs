@@ -59,7 +59,7 @@ pub(crate) trait Owner: Sync {
 pub(crate) struct RestartRun<'a> {
     pub options: &'a RestartOptions<'a>,
     pub anchor: &'a Anchor,
-    /// What a tree is restarted with, if the caller has that.
+    /// The means to restart a tree, if the caller has them.
     pub means: Option<&'a TreeMeans>,
     /// Pages in memory and the log's end, from the first owner on.
     pub loaded: Option<Loaded>,

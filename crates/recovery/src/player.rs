@@ -11,7 +11,7 @@
 //! | two-pass | XORs what the image does not have | notes the losers | undoes the losers |
 //! | merge | assigns what follows the image's begin mark, by order number | undoes the losers | |
 //!
-//! Frames of other owners follow: see [`crate::owner`].
+//! Frames of other owners follow: see `owner`.
 
 use perdura_wal::{Direction, FrameKind};
 

@@ -81,7 +81,7 @@ pub(crate) struct Asking {
     pub database: u8,
     /// Its command.
     pub command: &'static Command,
-    /// What the reply rests on that says that there was nothing.
+    /// The epochs under the reply that reports an empty key.
     pub epoch: Epoch,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Waiter {
     pub database: u8,
     /// Its command.
     pub command: &'static Command,
-    /// What the reply rests on that says that there was nothing.
+    /// The epochs under the reply that reports an empty key.
     pub epoch: Epoch,
     /// What it waits for.
     pub wait: Wait,

@@ -36,7 +36,7 @@ pub(crate) struct Message {
     audience: Audience,
 }
 
-/// What is sent to the listeners of a channel.
+/// A message to the listeners of a channel.
 #[derive(Clone, Copy)]
 struct Published<'a> {
     topic: Topic,

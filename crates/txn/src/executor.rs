@@ -110,14 +110,14 @@ struct Declared<'a> {
     logged: &'a PartitionSet,
 }
 
-/// What a transaction holds while it runs.
+/// The latches and buffers that a transaction holds while it runs.
 struct Held<'a> {
     guards: Guards<'a>,
     undo: &'a mut Undo,
     typed: &'a mut Typed,
 }
 
-/// What an attempt has changed, and where that is to be logged.
+/// The changes of an attempt, and the partitions that are to be logged with them.
 struct Attempt<'a> {
     undo: &'a mut Undo,
     group: &'a mut GroupBuilder,

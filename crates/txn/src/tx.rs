@@ -26,7 +26,7 @@ pub(crate) type Guards<'a> = SmallVec<[(PartitionId, PartitionGuard<'a>); 4]>;
 /// The memory of a transaction goes onto the account in steps of this many bytes of its group.
 pub(crate) const ACCOUNT_STEP_BYTES: usize = 1 << 20;
 
-/// What a key is to hold.
+/// The content that a key is to hold.
 pub(crate) struct Content<'a> {
     pub kind: Kind,
     pub value: &'a [u8],

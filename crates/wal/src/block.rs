@@ -318,7 +318,7 @@ fn parse(bytes: &[u8]) -> Option<Parsed> {
     })
 }
 
-/// Returns the end of each stream's part, if there are so many.
+/// Returns the end of each stream's part; `None` if their number is another one.
 fn ends_of(bytes: &[u8], streams: u8) -> Option<Vec<Pos>> {
     let mut r = Reader::new(bytes);
     let ends = (0..streams).map(|_| r.u64().map(Pos));

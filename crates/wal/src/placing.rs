@@ -35,7 +35,7 @@ pub(crate) struct Placement {
 #[derive(Clone, Copy)]
 pub(crate) struct Chained<'a> {
     pub next: &'a Segment,
-    /// Whether it says already that another one follows.
+    /// True once it says that another one follows.
     pub followed: bool,
     /// The segment before it, which is to say so too.
     pub before: Option<&'a Segment>,

@@ -1,4 +1,4 @@
-//! Everything that is counted, with its places: for whoever wants a number to fall.
+//! Everything that is counted, with its places: a list for lowering a number.
 
 use std::path::Path;
 

@@ -6,7 +6,7 @@
 //! | [`circles`] | modules that import each other |
 //! | [`names`] | types of one name, public items without docs, public items for tests only |
 //! | [`flaws`] | seeded mistakes in code that ships |
-//! | [`runs`] | lines that stand in two places |
+//! | [`runs`] | lines that appear in two places |
 //! | [`assertions`] | the density of assertions, which only rises |
 
 pub mod assertions;
@@ -37,7 +37,7 @@ pub enum Measure {
     Undocumented,
     /// Public items that only tests use.
     ForTests,
-    /// Runs of twelve lines that stand in two places.
+    /// Runs of twelve lines that appear in two places.
     Runs,
 }
 
@@ -76,7 +76,7 @@ pub struct Found {
     pub folder: String,
     /// The number that it adds one to.
     pub measure: Measure,
-    /// Where it is, and its name.
+    /// Its place and its name.
     pub place: String,
 }
 

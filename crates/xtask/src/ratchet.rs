@@ -1,7 +1,7 @@
 //! The recorded numbers of each crate, which only fall.
 //!
 //! `ratchet.txt` has a line for each crate. `cargo xtask tidy` fails when a number is not the recorded
-//! one: when it has risen, the change must be mended; when it has fallen, `cargo xtask record` notes
+//! one. When it has risen, the change must be mended. When it has fallen, `cargo xtask record` notes
 //! that, so that it cannot rise again unseen.
 
 use std::collections::BTreeMap;

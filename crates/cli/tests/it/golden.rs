@@ -1,7 +1,7 @@
 //! Directories and an archive that an earlier build wrote, and was killed over: they open with the digests that it printed.
 //!
-//! `tests/golden` holds them, made by commit 29b15fa6: `keys` by a server with keys of every type, a script, a function and an
-//! archive with one backup; `voter` by `bench voter --scheme command`; `tree` by `bench update --scheme logical`.
+//! Commit 29b15fa6 made those in `tests/golden`. `keys` is of a server with keys of every type, a script, a function and an
+//! archive with one backup. `voter` is of `bench voter --scheme command`, and `tree` of `bench update --scheme logical`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

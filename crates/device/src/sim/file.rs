@@ -16,7 +16,7 @@ pub(super) struct SimFile {
     pub(super) handle: Handle,
 }
 
-/// What an operation on an open file names.
+/// The file that an operation names.
 pub(super) struct Handle {
     /// The number of the file.
     pub(super) ino: Ino,

@@ -27,12 +27,12 @@ pub(crate) struct Dropped {
     pub tag: CkptEpoch,
     /// The name that it had.
     pub name: String,
-    /// What the catalog said of it.
+    /// Its row in the catalog.
     pub entry: Entry,
 }
 
 impl Dropped {
-    /// Whether an image of checkpoint epoch `k` does not have the drop.
+    /// Returns whether an image of checkpoint epoch `k` does not have the drop.
     pub fn is_behind(&self, k: CkptEpoch) -> bool {
         self.tag >= k
     }

@@ -58,13 +58,13 @@ impl Core {
         self.anchor.end_archive(&self.wal)
     }
 
-    /// Holds the newest image: no checkpoint overwrites it until this is dropped. `None` if there is none.
+    /// Holds the newest image: no checkpoint overwrites it until this is dropped. `None` before the first image.
     #[must_use]
     pub fn pin_newest(&self) -> Option<Pin> {
         self.checkpoints.pin_newest()
     }
 
-    /// Whether the image that the next checkpoint is to overwrite is held: then it cannot begin.
+    /// Returns whether the image that the next checkpoint is to overwrite is held. Then that checkpoint cannot begin.
     #[must_use]
     pub fn checkpoint_is_held(&self) -> bool {
         self.checkpoints.is_held()

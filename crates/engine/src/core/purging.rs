@@ -9,9 +9,9 @@ const PURGE_ROWS: usize = 32;
 const RECLAIM_PAGES: usize = 8;
 
 impl Core {
-    /// One step of the purge, for the next partition in turn: removes keys past their expiry
-    /// and elements of collections without a key, and frees pages of tables that are gone, each as
-    /// a logged transaction. Returns how much it did.
+    /// Takes one step of the purge, for the next partition in turn. It removes keys past their expiry and
+    /// elements of collections without a key, and frees pages of dropped tables. Each is a logged transaction.
+    /// Returns the number of things that it did.
     ///
     /// # Errors
     /// A full log or a stopped database; nothing is lost by trying later.

@@ -70,7 +70,7 @@ impl Core {
     /// Runs a procedure as one serial transaction.
     ///
     /// # Errors
-    /// What the procedure aborts with, after its changes are undone; those of a write.
+    /// The error that the procedure aborts with, after its changes are undone; those of a write.
     pub fn call<P: Procedure>(&self, args: &P::Args) -> Result<(P::Output, Ticket), Abort> {
         self.call_watched::<P>(args, |_| {})
     }

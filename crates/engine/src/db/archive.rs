@@ -1,4 +1,4 @@
-//! What a program asks of the archive of its database.
+//! The archive of a database, as a program uses it.
 
 use perdura_archive::backup::BackupSummary;
 use perdura_base::Result;
@@ -7,14 +7,14 @@ use super::Db;
 use crate::stats::{BackupState, ListedBackup};
 
 impl Db {
-    /// What is wrong with the archive: what the last proof failed with, until one holds, or that no image was proven for some
-    /// checkpoints. `None` if nothing is known to be, or there is no archive.
+    /// Returns the fault of the archive: the reason of the last failed proof, until one holds, or that no image was proven for some
+    /// checkpoints. `None` if no fault is known, or without an archive.
     #[must_use]
     pub fn alarm(&self) -> Option<String> {
         self.shared.archive.alarm()
     }
 
-    /// Takes a checkpoint and copies its image to the archive while writers go on. On return the archive has the backup, and
+    /// Takes a checkpoint and copies its image to the archive while writers continue. On return the archive has the backup, and
     /// the log up to its end, durable.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl Db {
         self.shared.backups.list()
     }
 
-    /// Whether a backup is being made, how far, and what became of the last one.
+    /// Returns the progress of the backup that is being made, and the outcome of the last one.
     #[must_use]
     pub fn backup_state(&self) -> BackupState {
         self.shared.backups.state()

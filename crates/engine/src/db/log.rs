@@ -1,4 +1,4 @@
-//! How the threads of a program wait for the log, and have it written.
+//! The log as the threads of a program wait for it, and have it written.
 
 use std::os::fd::BorrowedFd;
 
@@ -42,7 +42,7 @@ impl Db {
         }
     }
 
-    /// Whether a caller that waits for no rung may go on: no write that the next rung lacks is older
+    /// Returns whether a caller that waits for no rung may continue: no write that the next rung lacks is older
     /// than 10 ms, counted from the write.
     #[must_use]
     pub fn is_mem_in_time(&self) -> bool {
@@ -60,7 +60,7 @@ impl Db {
         self.shared.ground.wishes.nudge();
     }
 
-    /// Says that what was appended is to become durable while the calling thread goes on with other work.
+    /// Asks the flusher to make appended frames durable, while the calling thread continues with other work.
     /// While such threads never idle, the flusher gathers more before it starts.
     pub fn want_durable(&self) {
         self.shared.want_durable();
@@ -90,7 +90,7 @@ impl Db {
             .then(|| wal.completions(StreamId(0)))?
     }
 
-    /// How the log's writes become durable and why so, for each stream; empty where that is not known.
+    /// Returns the way in which each stream's writes become durable, and the reason; empty where that is not known.
     #[must_use]
     pub fn log_ways(&self) -> Vec<LogWayReport> {
         self.shared.core().log_ways()
@@ -117,7 +117,7 @@ impl Db {
 }
 
 impl Db {
-    /// Whether acknowledgements at the rung of the mirror rest on nodes now.
+    /// Returns whether acknowledgements at the rung of the mirror rest on nodes now.
     #[must_use]
     pub fn is_mirrored(&self) -> bool {
         self.shared.mirror.is_mirrored()

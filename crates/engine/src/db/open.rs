@@ -19,7 +19,7 @@ use crate::options::Options;
 use crate::shared::Shared;
 
 impl Db {
-    /// Opens the database in a directory, making it if there is none. Blocks until it is back.
+    /// Opens the database in a directory, or makes it. Blocks until it is back.
     ///
     /// # Errors
     /// See [`crate::core::Core::open`]; [`Error::Locked`] if it is open elsewhere.
@@ -27,7 +27,7 @@ impl Db {
         Db::open_with_progress(options, Arc::new(Progress::default()))
     }
 
-    /// The same, saying how far it is.
+    /// Opens the database and reports its progress.
     ///
     /// # Errors
     /// As [`Db::open`].
@@ -43,7 +43,7 @@ impl Db {
         Db::open_locked(options, disks, locks, progress)
     }
 
-    /// The same with the disks and locks that [`files::open`] has returned for these options.
+    /// Opens the database with the disks and locks that [`files::open`] has returned for these options.
     ///
     /// # Errors
     /// As [`Db::open`].
@@ -61,8 +61,8 @@ impl Db {
         Db::open_archived(options, disks, locks, progress, archive)
     }
 
-    /// The same on disks that the caller supplies: what `options` says of directories is not
-    /// looked at.
+    /// Opens the database on disks that the caller supplies. The directories in `options` are
+    /// ignored.
     ///
     /// # Errors
     /// As [`Db::open`].
@@ -75,7 +75,7 @@ impl Db {
         Db::open_archived(options, disks, locks, progress, None)
     }
 
-    /// The same, archived: the log goes into the archive on this disk, which is made if there is none.
+    /// Opens the database with an archive on this disk, which takes the log. Makes the archive if it is missing.
     ///
     /// # Errors
     /// As [`Db::open`]; [`Error::LostLog`] if the archive holds epochs that the log has not, and [`Error::Corrupt`] if it
@@ -122,14 +122,14 @@ fn archiving_onto(disk: Arc<dyn Disk>, options: &Options, clock: &Arc<SystemCloc
     archiving.with_backlog(BacklogOptions { bytes_max, policy })
 }
 
-/// Whether a database has been archived: then its archive may be away for now.
+/// Returns whether a database has been archived: then its archive may be away for now.
 fn is_archived(disks: &Disks) -> Result<bool> {
     let anchor = read_anchor(disks.data.as_ref())?;
     Ok(anchor.is_some_and(|anchor| anchor.archived.is_some()))
 }
 
-/// Where the archive ends of a database that says that it has one, as far as the archive can be read. If it cannot, the archiver
-/// will say so, and goes on trying.
+/// Returns the end of a database's archive, as far as the archive can be read. If it cannot be read, the archiver reports that and
+/// tries again.
 fn archived_end(archiving: &Archiving, disks: &Disks) -> Result<Option<EpochEnds>> {
     let anchor = read_anchor(disks.data.as_ref())?;
     let archived = anchor.filter(|anchor| anchor.archived.is_some());

@@ -1,4 +1,4 @@
-//! What a client that is welcome asks for, and what a node answers.
+//! The requests of a client that is welcome, and the answers of a node.
 
 use perdura_base::Uuid;
 use perdura_base::flaw::{Flaw, armed};

@@ -136,7 +136,7 @@ pub(crate) fn load(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<Load
     }
 }
 
-/// What the indexes are built with. Of a database that lacks pages, no sidecar is true, and nothing
+/// Returns the means to build the indexes. Of a database that lacks pages, no sidecar is true, and nothing
 /// on the disks of the new database is what memory holds. Without records, nothing says which rows have moved between the
 /// image's instant and its sidecar, which is written behind the last visit.
 fn indexing<'a>(

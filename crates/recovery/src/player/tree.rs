@@ -3,10 +3,10 @@
 //! # Source
 //! *Implementing Performance Competitive Logical Recovery* (002), section 5: Log0, Log1, Log2, SQL1, SQL2; ARIES is our addition.
 
-/// What the table of dirty pages is made of.
+/// The source of the table of dirty pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Table {
-    /// There is none: each operation's page is read (Algorithm 2).
+    /// No table: each operation's page is read (Algorithm 2).
     None,
     /// Of Δ records (Algorithm 4). Pages are found by keys.
     Deltas,
@@ -16,7 +16,7 @@ pub enum Table {
     Checkpoint,
 }
 
-/// What is read before redo wants it.
+/// The pages that are read before redo wants them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ahead {
     /// Nothing.
@@ -32,13 +32,13 @@ pub enum Ahead {
 }
 
 impl Ahead {
-    /// Whether redo begins with the pages that lead to others in memory. Where operations say which page they are of, it needs none.
+    /// Returns whether redo begins with the pages that lead to others in memory. Where operations say which page they are of, it needs none.
     pub(crate) fn loads_index(self, table: Table) -> bool {
         let finds_by_key = matches!(table, Table::None | Table::Deltas);
         finds_by_key && self != Ahead::Nothing
     }
 
-    /// Whether pages of operations are read before redo comes to them.
+    /// Returns whether pages of operations are read before redo comes to them.
     pub(crate) fn reads_data(self) -> bool {
         match self {
             Ahead::Nothing | Ahead::Index => false,
@@ -47,17 +47,17 @@ impl Ahead {
     }
 }
 
-/// How a tree is restarted.
+/// A way to restart a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreePlay {
-    /// What its table of dirty pages is made of.
+    /// The source of its table of dirty pages.
     pub table: Table,
-    /// What it reads ahead.
+    /// The pages that it reads ahead.
     pub ahead: Ahead,
 }
 
 impl Table {
-    /// Whether the analysis reads operations, too.
+    /// Returns whether the analysis reads operations, too.
     pub(crate) fn reads_operations(self) -> bool {
         match self {
             Table::None | Table::Deltas => false,

@@ -41,7 +41,7 @@ pub struct TreeReport {
     pub had: u64,
     /// Those whose row has moved to another page with all that is older.
     pub moved: u64,
-    /// Transactions that are to be taken back.
+    /// Transactions that are to be undone.
     pub losers: u64,
     /// Making the log and the pages durable and whole.
     pub repair_seconds: f64,

@@ -301,15 +301,15 @@ fn note_slow(
     }
 }
 
-/// A command that has gone on in steps, or beside the loop, to its end.
+/// A command that has run in steps, or beside the loop, to its end.
 pub(crate) struct Finished<'a> {
     /// The command.
     pub command: &'a Command,
     /// Its arguments.
     pub args: &'a Args<'a>,
-    /// What it replied.
+    /// Its reply.
     pub reply: &'a [u8],
-    /// How long it took.
+    /// Its duration.
     pub took: Duration,
 }
 

@@ -17,7 +17,7 @@ use crate::table::Table;
 /// A row that is written over another one.
 #[derive(Clone, Copy)]
 pub(super) struct Rewrite<'a> {
-    /// The row before, if somebody needs it.
+    /// The row before, if an index or the log needs it.
     pub(super) before: Option<&'a [u8]>,
     /// The row now.
     pub(super) after: &'a [u8],

@@ -1,4 +1,4 @@
-//! What a thread keeps between its transactions, and whether one runs.
+//! Buffers that a thread keeps between its transactions, and the mark that one runs.
 
 use std::cell::RefCell;
 
@@ -17,7 +17,7 @@ pub(super) struct Scratch {
     pub undo: Undo,
     /// The records of its pages.
     pub group: GroupBuilder,
-    /// What is noted of its key-addressed tables.
+    /// The notes about its key-addressed tables.
     pub typed: Typed,
     /// The payload of an ordered frame.
     pub frame: Vec<u8>,
@@ -42,7 +42,7 @@ impl Scratch {
     }
 }
 
-/// What a thread knows of its transactions.
+/// The transactions of a thread, as it knows them.
 struct PerThread {
     /// The addresses of the heaps whose transactions run, innermost last.
     running: Vec<usize>,

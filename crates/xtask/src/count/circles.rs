@@ -26,10 +26,10 @@ pub fn find(sources: &[Source]) -> Vec<Found> {
     found
 }
 
-/// Which modules each module of a crate imports.
+/// The modules that each module of a crate imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// The top modules of its own crate that a source names outside its tests.
+/// Returns the top modules of a crate that its source names outside its tests.
 fn imported(source: &str) -> BTreeSet<String> {
     let mut modules = BTreeSet::new();
     for (kind, line) in lines(source) {

@@ -117,7 +117,7 @@ impl<'ast> Visit<'ast> for Finder {
     }
 }
 
-/// Returns how often each word stands in code that ships.
+/// Returns how often each word appears in code that ships.
 fn used(sources: &[Source]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for source in sources {

@@ -1,4 +1,4 @@
-//! Runs of lines that stand in two places.
+//! Runs of lines that appear in two places.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const RUN_LINES: usize = 12;
 /// A line of code and its number.
 type Line<'a> = (usize, &'a str);
 
-/// Finds the runs. One that stands in `n` places counts `n - 1` times.
+/// Finds the runs. One that appears in `n` places counts `n - 1` times.
 pub fn find(sources: &[Source]) -> Vec<Found> {
     let texts: Vec<Vec<Line<'_>>> = sources.iter().map(|one| code(&one.text)).collect();
     let mut first: BTreeMap<Vec<&str>, (usize, usize)> = BTreeMap::new();

@@ -41,11 +41,11 @@ pub(super) fn evalsha_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out
 struct Called<'a> {
     sha: &'a str,
     source: &'a [u8],
-    /// How many of the arguments are keys.
+    /// The number of arguments that are keys.
     keys: usize,
-    /// Whether the command only reads.
+    /// True if the command only reads.
     reads: bool,
-    /// Whether the request brings the source.
+    /// True if the request brings the source.
     is_brought: bool,
 }
 
@@ -85,7 +85,7 @@ fn find(data: &Data<'_, '_>, sha: &[u8]) -> Option<(String, Arc<[u8]>)> {
     Some((sha, source))
 }
 
-/// How many of the arguments behind the third are keys.
+/// The number of arguments behind the third that are keys.
 pub(super) fn count_keys(args: &Args<'_>) -> Result<usize, Stop> {
     let count = parse_i64(args.at(2)).ok_or(NOT_INTEGER)?;
     let most = args.len() - 3;
@@ -146,12 +146,12 @@ impl May {
     }
 }
 
-/// What a script or a function is given, and what it may do.
+/// The arguments and the rights of a script or a function.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scope {
-    /// How many of the arguments behind the third are keys.
+    /// The number of arguments behind the third that are keys.
     pub keys: usize,
-    /// What it may do.
+    /// Its rights.
     pub may: May,
 }
 

@@ -143,7 +143,7 @@ pub(crate) struct Destination {
 }
 
 impl Writing {
-    /// Has the command go on in steps if the string is long that it is about to write. The command has
+    /// Has the command continue in steps if it is about to write a long string. The command has
     /// written nothing so far.
     pub(crate) fn if_long(
         data: &Data<'_, '_>,

@@ -135,9 +135,9 @@ impl Several {
 struct Excerpt {
     from: Id,
     to: Id,
-    /// How many at most; 0: all.
+    /// The most entries; 0: all.
     max: u64,
-    /// Whether the last comes first.
+    /// True if the last comes first.
     reverse: bool,
 }
 
