@@ -127,8 +127,8 @@ pub struct RunRecord<'a> {
 }
 
 impl<'a> RunRecord<'a> {
-    /// A record whose fragments are all of their bytes; `None` if they are not, or if there are none and the record
-    /// accounts for a single update, which changes something.
+    /// Makes a record whose fragments are all of their bytes. Returns `None` if they are not. So it does for no
+    /// fragment and a single update, because an update changes something.
     #[must_use]
     pub fn new(
         at: PageAt,

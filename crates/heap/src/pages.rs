@@ -359,7 +359,7 @@ impl Pages {
         state.flags |= if keyed { flag::KEYED } else { 0 };
     }
 
-    /// Saves what a piece of a large value with so many bytes overwrites in a free page.
+    /// Saves the part of a free page that a piece of a large value overwrites: `bytes` behind the head.
     pub(crate) fn save_large(&self, undo: &mut PartUndo, local: u32, bytes: usize) {
         debug_assert!(bytes <= PAGE_BYTES - HEADER_BYTES, "a piece fits its page");
         self.save_head(undo, local, None);

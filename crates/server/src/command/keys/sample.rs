@@ -8,7 +8,7 @@ use crate::resp::reply::Out;
 /// Random elements that are asked for.
 #[derive(Clone, Copy)]
 pub(crate) struct Draws {
-    /// How many different ones at most; negative: so many draws, in which one may come again.
+    /// The most elements, all different. A negative number counts draws, in which an element may come again.
     pub count: i64,
     /// The parts of each.
     pub parts: usize,

@@ -63,7 +63,7 @@ enum Fate {
     Stored(&'static str),
 }
 
-/// What one of the commands does.
+/// One of the commands, as data.
 #[derive(Clone, Copy)]
 struct Summing {
     name: &'static str,

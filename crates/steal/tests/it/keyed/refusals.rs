@@ -3,6 +3,7 @@
 use perdura_base::{Epoch, Pos};
 use perdura_device::{Disk, SimDisk};
 use perdura_recovery::backup::BackupCopy;
+use perdura_recovery::{Level, Method, RestartOptions, Schedule, restart};
 use perdura_steal::{Keyed, KeyedOptions, Steal, StealOptions};
 use perdura_wal::anchor::ANCHOR_PATH;
 use perdura_wal::{EpochEnds, Scheme};
@@ -47,6 +48,21 @@ fn options_out_of_range_and_methods_of_other_schemes_are_refused_by_name() {
     let why = other.map(drop).expect_err("refused").to_string();
     assert!(why.contains("physiological"), "{why}");
     assert!(Keyed::create(env(&disk, 1), options(Scheme::Logical), None).is_err());
+}
+
+/// A restart that skipped an owner's check refused the tree only after it had loaded image and log.
+#[test]
+fn a_tree_without_pages_in_memory_is_refused_before_anything_is_loaded() {
+    let disk = SimDisk::new(2);
+    let made = Keyed::create(env(&disk, 1), options(Scheme::Logical), None);
+    drop(made.expect("a new database"));
+    let env = env(&disk, 1);
+    let method = Method::of(Scheme::Logical);
+    let schedule = Schedule::inline(Level::One, 0);
+    let given = RestartOptions::of_records(env.disks, env.clock, schedule, method);
+    let why = restart(&given).map(drop).expect_err("refused").to_string();
+    assert!(why.contains("no pages in memory"), "{why}");
+    assert_eq!(given.progress.phase(), "start", "nothing was loaded");
 }
 
 #[test]
