@@ -1,6 +1,7 @@
 //! Restarts from outside: players, orders, schedules, cuts.
 
 mod cuts;
+mod made;
 mod mirrored;
 mod ordered;
 mod players;

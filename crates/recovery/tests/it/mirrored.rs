@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use perdura_base::{CkptEpoch, Epoch, PartitionSet, StreamId, Uuid};
-use perdura_device::{Disk, ManualClock, MemDisk};
-use perdura_heap::Geometry;
+use perdura_base::{CkptEpoch, Epoch, PartitionSet, StreamId};
+use perdura_device::{Disk, ManualClock};
 use perdura_recovery::window::ExecutorWindow;
 use perdura_recovery::{
-    Disks, Level, LogMemory, Method, NewDatabase, RestartOptions, Schedule, Tail, create,
-    flush_all, restart, resume,
+    Disks, Level, LogMemory, Method, RestartOptions, Schedule, Tail, flush_all, restart, resume,
 };
-use perdura_wal::{FlushProgress, FrameKind, Rung, Scheme, SegmentSizes, TailOptions, Wal};
+use perdura_wal::{FlushProgress, FrameKind, Rung, Scheme, TailOptions, Wal};
 
 const STREAMS: u8 = 2;
 
@@ -39,19 +37,7 @@ fn acknowledge(wal: &Wal) -> Epoch {
 
 #[test]
 fn a_restart_goes_on_without_what_the_mirror_held_only_if_its_options_say_so() {
-    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
-    let new = NewDatabase {
-        uuid: Uuid([3; 16]),
-        geometry: Geometry {
-            partitions: 2,
-            chunk_pages: 2,
-            hash_seed: 1,
-        },
-        streams: STREAMS,
-        segments: SegmentSizes::fixed(64 << 10),
-        scheme: Scheme::Differential,
-    };
-    create(&options(&disk).disks, &ManualClock::at(1), &new).unwrap();
+    let disk = crate::made::database(STREAMS);
     let memory = LogMemory {
         block_bytes_max: 4096,
         queue_bytes_max: 1 << 20,

@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use perdura_base::{CkptEpoch, Error, Gsn, PartitionSet, Result, StreamId, Uuid};
-use perdura_device::{Disk, ManualClock, MemDisk};
-use perdura_heap::Geometry;
+use perdura_base::{CkptEpoch, Error, Gsn, PartitionSet, Result, StreamId};
+use perdura_device::{Disk, ManualClock};
 use perdura_recovery::Disks;
 use perdura_recovery::player::PagePlayer;
 use perdura_recovery::window::ExecutorWindow;
 use perdura_recovery::{
-    Level, LogMemory, METHODS, Method, NewDatabase, Player, RestartOptions, Schedule, create,
-    flush_all, restart, resume,
+    Level, LogMemory, METHODS, Method, Player, RestartOptions, Schedule, flush_all, restart, resume,
 };
-use perdura_wal::{Direction, FrameKind, Rung, Scheme, SegmentSizes, Wal};
+use perdura_wal::{Direction, FrameKind, Rung, Scheme, Wal};
 
 const STREAMS: u8 = 2;
 
@@ -22,20 +20,7 @@ struct Machine {
 
 impl Machine {
     fn new() -> Machine {
-        let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
-        let new = NewDatabase {
-            uuid: Uuid([3; 16]),
-            geometry: Geometry {
-                partitions: 2,
-                chunk_pages: 2,
-                hash_seed: 1,
-            },
-            streams: STREAMS,
-            segments: SegmentSizes::fixed(64 << 10),
-            scheme: Scheme::Differential,
-        };
-        let disks = Disks::on_one(Arc::clone(&disk), usize::from(STREAMS));
-        create(&disks, &ManualClock::at(1), &new).unwrap();
+        let disk = crate::made::database(STREAMS);
         Machine { disk }
     }
 
