@@ -7,8 +7,7 @@ use clap::Args;
 use perdura::Result;
 use perdura_device::{FileDisk, OverlayDisk};
 use perdura_recovery::disks::Disks;
-use perdura_steal::KeyedOptions;
-use perdura_wal::Scheme;
+use perdura_recovery::tree::TreeMeans;
 
 /// Threads that read pages of a tree ahead.
 const READERS: usize = 32;
@@ -26,11 +25,11 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// The options of such a database, which is there.
-    pub fn keyed(&self, scheme: Scheme) -> KeyedOptions {
-        KeyedOptions {
+    /// Returns the means of a tree's restart.
+    pub fn means(&self) -> TreeMeans {
+        TreeMeans {
             readers: READERS,
-            ..KeyedOptions::new(scheme, self.pool_pages)
+            ..TreeMeans::of_frames(self.pool_pages)
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use perdura::digest::digest;
+use perdura::digest::summary;
 use perdura::typed::AcceptDivergence;
 use perdura::{Error, Progress, RestartReport};
 use perdura_base::num::to_u64;
@@ -17,12 +17,11 @@ use perdura_recovery::disks::{Demand, Disks, Locks, Opening, Paths};
 use perdura_recovery::found::find;
 use perdura_recovery::restart::{RestartOptions, Restarted, restart};
 use perdura_recovery::restore::THREADS_A_CORE;
+use perdura_recovery::tree::TreeMeans;
 use perdura_recovery::verify::log_begin;
 use perdura_recovery::{Anchor, Tail, read_anchor};
-use perdura_recovery::{Level, Method, Schedule};
-use perdura_steal::keyed::dry::ALL_STABLE;
-use perdura_steal::keyed::{contents, restart_dry};
-use perdura_wal::{Check, Cut, Mode, Scheme, StreamScan, scan_stream};
+use perdura_recovery::{Level, Method, Methods, Schedule, check_methods, writes_in_place};
+use perdura_wal::{Check, Cut, StreamScan, scan_stream};
 
 use crate::exit::Usage;
 use crate::in_memory::Pool;
@@ -149,42 +148,39 @@ impl Offline {
         self.anchor.decide_cut(scans, may_lack)
     }
 
-    /// The method called `name` and the level with this number, if they are for this database;
+    /// The methods of these names and the level with this number, if they are for this database;
     /// without a number the highest level that is.
     ///
     /// # Errors
     /// [`Usage`] with the reason.
-    pub fn way(&self, name: &str, level: Option<u8>) -> Result<(&'static Method, Level)> {
+    pub fn way(&self, names: &str, level: Option<u8>) -> Result<(Methods, Level)> {
         let scheme = self.anchor.scheme;
-        let method = match name {
-            "auto" => Method::of_log(&self.anchor),
-            name => Method::by_name(name, scheme).map_err(Usage)?,
-        };
+        let methods = Methods::by_names(names).map_err(Usage)?;
         let level = match level {
             None => Method::highest_level(scheme),
             Some(number) => Level::new(number)
                 .ok_or_else(|| Usage(format!("level {number}: there are levels 1 to 4")))?,
         };
-        method.check_log(&self.anchor, level).map_err(Usage)?;
-        Ok((method, level))
+        check_methods(&methods, &self.anchor, level).map_err(Usage)?;
+        Ok((methods, level))
     }
 
     /// Restarts in memory as one would by default, and changes nothing. Gives the digest, too.
     pub fn restart(&self, pool: &Pool) -> Result<(Restarted, String)> {
-        let (method, level) = self.way("auto", None)?;
-        self.restart_by(method, &Schedule::new(level, threads_or_cores(0)), pool)
+        let (methods, level) = self.way("auto", None)?;
+        self.restart_by(&methods, &Schedule::new(level, threads_or_cores(0)), pool)
     }
 
     /// Restarts in memory in a certain way.
     pub fn restart_by(
         &self,
-        method: &'static Method,
+        methods: &Methods,
         schedule: &Schedule,
         pool: &Pool,
     ) -> Result<(Restarted, String)> {
         let dir = || self.disks.data.name();
-        let options = self.overlaid_options(method, schedule, pool)?;
-        let restarted = restart_in_memory(&options, self.anchor.scheme, pool).with_context(dir)?;
+        let options = self.overlaid_options(methods, schedule, pool)?;
+        let restarted = restart(&options).with_context(dir)?;
         let mut restarted = restarted.context("there is no database")?;
         let (rows, digest) = described(&restarted).with_context(dir)?;
         restarted.report.rows = rows;
@@ -192,16 +188,13 @@ impl Offline {
     }
 
     /// What a restart in memory works with.
-    pub fn restart_options(
-        &self,
-        method: &'static Method,
-        schedule: &Schedule,
-    ) -> RestartOptions<'static> {
+    pub fn restart_options(&self, methods: &Methods, schedule: &Schedule) -> RestartOptions {
         RestartOptions {
             disks: self.disks.clone(),
             clock: Arc::new(SystemClock::new()),
             schedule: *schedule,
-            method,
+            methods: methods.clone(),
+            tree: TreeMeans::default(),
             ordered: Some(player(self.accept.clone())),
             archived: None,
             mode: perdura_recovery::RestartMode::Dry,
@@ -212,42 +205,28 @@ impl Offline {
         }
     }
 
-    /// The same over disks that a tree's pages can be written to.
+    /// The same over disks that pages can be written to, if a restart writes some in place.
     pub fn overlaid_options(
         &self,
-        method: &'static Method,
+        methods: &Methods,
         schedule: &Schedule,
         pool: &Pool,
-    ) -> Result<RestartOptions<'static>> {
-        let mut options = self.restart_options(method, schedule);
-        if self.anchor.tree.is_some() {
+    ) -> Result<RestartOptions> {
+        let mut options = self.restart_options(methods, schedule);
+        options.tree = pool.means();
+        if writes_in_place(&self.anchor) {
             options.disks = pool.overlay(&self.data, &self.disks)?;
         }
         Ok(options)
     }
 }
 
-/// Restarts a database as `options` say, which change nothing.
-pub fn restart_in_memory(
-    options: &RestartOptions<'_>,
-    scheme: Scheme,
-    pool: &Pool,
-) -> perdura::Result<Option<Restarted>> {
-    match scheme.mode() {
-        Mode::Keyed => restart_dry(options, &pool.keyed(scheme)),
-        Mode::Executor | Mode::Steal => restart(options),
-    }
-}
-
 /// Rows and digest; where transactions interleave, of taken slots, which no index counts.
 pub fn described(restarted: &Restarted) -> perdura::Result<(u64, String)> {
-    if let Some(found) = &restarted.tree {
-        let contents = contents(&found.tree, ALL_STABLE)?;
-        return Ok((contents.rows, contents.digest));
-    }
     let heap = &restarted.heap;
     if restarted.record.scheme.has_tables() {
-        return Ok((restarted.report.rows, hex(digest(heap.as_ref())?)));
+        let all = summary(&restarted.data())?;
+        return Ok((restarted.report.rows + all.rows_of_trees, hex(all.digest)));
     }
     Ok((taken_slots(heap), perdura_steal::digest(heap)))
 }

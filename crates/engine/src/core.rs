@@ -3,28 +3,24 @@
 //! order that its seed chooses.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Pos, Result, StreamId, TableId};
 use perdura_device::{Clock, LogWayReport};
-use perdura_heap::Heap;
 use perdura_heap::ahead::AHEAD_KEYS;
 use perdura_recovery::disks::Disks;
-use perdura_recovery::footing::Footing;
 use perdura_recovery::indexing::ReadCatalog;
-use perdura_recovery::vouch::{mark_clean, vouch_last};
-use perdura_recovery::{
-    AnchorCell, Catalog, CheckpointProgress, CheckpointStats, Checkpoints, ComponentKind, Progress,
-    RestartReport, Resumed, flush_all, vouch,
-};
+use perdura_recovery::{Catalog, ComponentKind, Life, Progress};
 use perdura_txn::executor::ExecutorOptions;
 use perdura_txn::{Executor, Sink, Ticket, Tx};
-use perdura_wal::{FlushProgress, Rung, Scheme, Wal};
+use perdura_wal::{Rung, Scheme};
 
 use smallvec::SmallVec;
 
 use crate::catalog::{CATALOG, CatalogRows, tables_of};
+use crate::digest::Summary;
 use crate::named::{NamedTables, Renewal};
 use crate::nodes::NodesInUse;
 use crate::opening::{Opened, bring_back, check_scheme};
@@ -34,7 +30,6 @@ use crate::typed::TypedState;
 
 mod archiving;
 mod dropping;
-mod footing;
 mod purging;
 mod typed;
 
@@ -48,22 +43,25 @@ pub(crate) type Watch<'a> = &'a mut dyn FnMut(Option<usize>);
 pub struct Core {
     env: Env,
     options: CoreOptions,
-    heap: Arc<Heap>,
-    wal: Arc<Wal>,
-    anchor: Arc<AnchorCell>,
+    /// Log, pages, anchor, checkpoints: what it has beneath its transactions.
+    life: Life,
     executor: Executor,
     tables: NamedTables,
     /// The tables of the maps, by their names in the catalog.
     maps: Mutex<BTreeMap<String, TableId>>,
     /// Typed tables and procedures.
     typed: TypedState,
-    checkpoints: Checkpoints,
-    report: RestartReport,
     purge: Purge,
     /// The nodes, if the database has some.
     nodes: Option<NodesInUse>,
-    /// The files and directories that it stands on.
-    footing: Footing,
+}
+
+impl Deref for Core {
+    type Target = Life;
+
+    fn deref(&self) -> &Life {
+        &self.life
+    }
 }
 
 impl Core {
@@ -75,19 +73,13 @@ impl Core {
         options.check()?;
         check_scheme(&env, &options)?;
         let forms = Arc::new(CatalogRows::default());
-        let mut footing = Footing::default();
-        footing.note(&env.disks);
-        let Opened {
-            mut resumed,
-            claimed,
-        } = bring_back(&env, &options, &forms, progress)?;
+        let Opened { mut life, claimed } = bring_back(&env, &options, &forms, progress)?;
         if let Some(archived) = &options.archived {
-            resumed.checkpoints.set_archived(archived)?;
+            life.checkpoints.set_archived(archived)?;
         }
-        let catalog = std::mem::take(&mut resumed.catalog);
-        let mut core = Core::of(env, options, resumed, footing)?;
-        core.footing.note(&core.env.disks);
-        core.report.notes.extend(core.options.memory_fault.clone());
+        life.report.notes.extend(options.memory_fault.clone());
+        let catalog = std::mem::take(&mut life.catalog);
+        let mut core = Core::of(env, options, life)?;
         core.attach_tables(&catalog, &forms);
         core.assert_resumed();
         core.name_tables()?;
@@ -98,15 +90,16 @@ impl Core {
         core.keep_divergences()?;
         core.checkpoints.shorten_chain()?;
         if let (Some(nodes), Some(claimed)) = (&core.env.nodes, claimed) {
-            core.report.notes.extend(claimed.notes.iter().cloned());
-            core.nodes = Some(nodes.begin(claimed, &core.wal, &core.anchor)?);
+            let notes = claimed.notes.iter().cloned();
+            core.life.report.notes.extend(notes);
+            core.nodes = Some(nodes.begin(claimed, &core.life.wal, &core.life.anchor)?);
         }
         Ok(core)
     }
 
     /// Puts the parts of a database that is back together.
-    fn of(env: Env, options: CoreOptions, resumed: Resumed, footing: Footing) -> Result<Core> {
-        let (heap, wal) = (resumed.heap, resumed.wal);
+    fn of(env: Env, options: CoreOptions, life: Life) -> Result<Core> {
+        let (heap, wal) = (&life.heap, &life.wal);
         heap.set_snapshot_mode(options.snapshot_mode);
         heap.memory().set_kept_bound(options.kept_bound);
         let executor_options = ExecutorOptions {
@@ -114,32 +107,27 @@ impl Core {
             value_form: options.typed.form,
             effects_bytes_max: options.typed.effects_bytes_max,
         };
-        let sink = match resumed.anchor.get().scheme {
-            Scheme::Unlogged => Sink::Unlogged(Arc::clone(&wal)),
-            _ => Sink::Append(Arc::clone(&wal)),
+        let sink = match life.scheme() {
+            Scheme::Unlogged => Sink::Unlogged(Arc::clone(wal)),
+            _ => Sink::Append(Arc::clone(wal)),
         };
-        let executor = Executor::new(Arc::clone(&heap), sink, executor_options);
+        let executor = Executor::new(Arc::clone(heap), sink, executor_options);
         let tables = NamedTables::new(options.tables);
-        let maps = tables_of(&heap)?
+        let maps = tables_of(heap)?
             .into_iter()
             .map(|(name, entry)| (name, entry.id))
             .collect();
-        let typed = TypedState::new(&heap, &options.typed)?;
+        let typed = TypedState::new(heap, &options.typed)?;
         Ok(Core {
             env,
             options,
-            heap,
-            wal,
-            anchor: resumed.anchor,
+            life,
             executor,
             tables,
             maps: Mutex::new(maps),
             typed,
-            checkpoints: resumed.checkpoints,
-            report: resumed.report,
             purge: Purge::default(),
             nodes: None,
-            footing,
         })
     }
 
@@ -164,15 +152,6 @@ impl Core {
             self.env.disks.logs.len(),
             "the log has a stream on each of its disks"
         );
-        assert!(
-            Epoch(self.report.durable_epoch) < self.wal.current(),
-            "I7: the first epoch of a life lies behind what the restart found"
-        );
-        let ckpt_max = self.anchor.get().ckpt_max;
-        assert!(
-            ckpt_max <= self.heap.ckpt_epoch(),
-            "I7: the next checkpoint has a number that the anchor does not know"
-        );
     }
 
     /// Makes the tables that a restart found known, also where they have no page.
@@ -185,6 +164,8 @@ impl Core {
             for (table, kind) in catalog {
                 match kind.component {
                     ComponentKind::Heap => part.attach_table(*table, forms.form(*table, *kind)),
+                    // Its rows are in no partition.
+                    ComponentKind::Tree => {}
                 }
             }
         }
@@ -386,24 +367,6 @@ impl Core {
         self.purge.start_reclaim(partitions);
     }
 
-    /// The log.
-    #[must_use]
-    pub fn wal(&self) -> &Arc<Wal> {
-        &self.wal
-    }
-
-    /// The pages.
-    #[must_use]
-    pub fn heap(&self) -> &Arc<Heap> {
-        &self.heap
-    }
-
-    /// The anchor.
-    #[must_use]
-    pub fn anchor(&self) -> &Arc<AnchorCell> {
-        &self.anchor
-    }
-
     /// The disks.
     pub(crate) fn disks(&self) -> &Disks {
         &self.env.disks
@@ -421,55 +384,11 @@ impl Core {
         &self.env.clock
     }
 
-    /// What the restart did.
-    #[must_use]
-    pub fn report(&self) -> &RestartReport {
-        &self.report
-    }
-
-    /// Closes the open epoch, if it has anything.
-    pub fn close_epoch(&self) -> Option<Epoch> {
-        let closed = self.wal.close_epoch();
-        assert!(
-            closed.is_none_or(|epoch| epoch < self.wal.current()),
-            "no commit joins an epoch that is closed"
-        );
-        closed
-    }
-
     /// How the writes of the log streams become durable and why so; empty where that is not known.
     #[must_use]
     pub fn log_ways(&self) -> Vec<LogWayReport> {
         let logs = self.env.disks.logs.iter();
         logs.filter_map(|disk| disk.log_way()).collect()
-    }
-
-    /// One step of a stream's flusher.
-    ///
-    /// # Errors
-    /// See [`Wal::flush_step`].
-    pub fn flush_step(&self, stream: StreamId) -> Result<FlushProgress> {
-        self.wal.flush_step(stream)
-    }
-
-    /// Closes the open epoch and flushes until everything is durable.
-    ///
-    /// # Errors
-    /// See [`Wal::flush_step`].
-    pub fn flush_all(&self) -> Result<()> {
-        flush_all(&self.wal)
-    }
-
-    /// Begins a checkpoint unless one is running. An error cancels it; the log says whether it has
-    /// stopped the database too.
-    pub fn checkpoint_begin(&self) -> Result<()> {
-        self.checkpoints.begin()
-    }
-
-    /// One step of the running checkpoint. An error cancels it; the log says whether it has stopped
-    /// the database too.
-    pub fn checkpoint_step(&self) -> Result<CheckpointProgress> {
-        self.checkpoints.step()
     }
 
     /// Removes log segments and directories that the last checkpoint could not remove.
@@ -478,11 +397,6 @@ impl Core {
     /// The disk's; they only take space, so try again later.
     pub fn clear_away(&self) -> Result<()> {
         self.checkpoints.clear_away()
-    }
-
-    /// Runs one whole checkpoint, flushing as it goes: for callers without threads.
-    pub fn checkpoint_now(&self) -> Result<()> {
-        self.checkpoints.now()
     }
 
     /// Whether the log has grown enough for a checkpoint, or one that was put off is to be gone on
@@ -510,20 +424,6 @@ impl Core {
         self.wal.bytes_since(&from) >= self.options.checkpoint_log_bytes
     }
 
-    /// Figures of the checkpointer.
-    #[must_use]
-    pub fn checkpoint_stats(&self) -> CheckpointStats {
-        self.checkpoints.stats()
-    }
-
-    /// Marks the anchor clean: the caller has checkpointed and flushed, and nothing runs.
-    ///
-    /// # Errors
-    /// [`perdura_base::Error::Stopped`] with what the anchor's disk said.
-    pub fn mark_clean(&self) -> Result<()> {
-        mark_clean(&self.anchor, &self.wal)
-    }
-
     /// Makes the restart's own record durable and the anchor vouch for it, before anything of this life
     /// is acknowledged: else the loss of the life's only segment would look like a life that wrote
     /// nothing. A log that is short of room, or a disk that is full for the anchor, puts that off.
@@ -548,32 +448,19 @@ impl Core {
         }
     }
 
-    /// Makes the anchor vouch for what is durable now; see [`vouch()`]. Returns whether it had to be
-    /// written.
-    ///
-    /// # Errors
-    /// The log has stopped, or the database's files are gone, which stops it; or the anchor cannot be written,
-    /// which stops it unless it was refused for want of space.
-    pub fn vouch(&self) -> Result<bool> {
-        if self.anchor.get().vouched.epoch < self.wal.durable(Rung::Disk) {
-            self.check_files()?;
-        }
-        vouch(&self.anchor, &self.wal)
-    }
-
-    /// Does the same at the end of a life, with one sync of the anchor: see [`vouch_last()`].
-    ///
-    /// # Errors
-    /// The log has stopped, or the anchor cannot be written.
-    pub fn vouch_last(&self) -> Result<()> {
-        vouch_last(&self.anchor, &self.wal)
-    }
-
     /// The logical digest: equal for equal data, whatever its history; see [`crate::digest`].
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a row that cannot be read.
     pub fn digest(&self) -> Result<u64> {
-        crate::digest::digest(self.heap.as_ref())
+        self.summary().map(|all| all.digest)
+    }
+
+    /// Reads all of it; see [`crate::digest::summary`].
+    ///
+    /// # Errors
+    /// As [`digest`](Self::digest); [`Error::LogFull`] if pages of a tree wait for the log: try again later.
+    pub fn summary(&self) -> Result<Summary> {
+        crate::digest::summary(&self.life.data())
     }
 }

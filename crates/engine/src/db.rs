@@ -26,6 +26,7 @@ use perdura_wal::{Reached, Rung};
 
 use crate::core::{ExpiredListener, Flushed};
 use crate::delays::Delayed;
+use crate::digest::Summary;
 use crate::named::Renewal;
 use crate::options::Options;
 use crate::shared::{Exposure, Shared};
@@ -200,6 +201,14 @@ impl Db {
     /// [`perdura_base::Error::Corrupt`] for a row that cannot be read.
     pub fn digest(&self) -> Result<u64> {
         self.shared.core().digest()
+    }
+
+    /// Reads all of the database: its digest, and how many rows its trees have.
+    ///
+    /// # Errors
+    /// As [`digest`](Self::digest).
+    pub fn summary(&self) -> Result<Summary> {
+        self.shared.core().summary()
     }
 
     /// Closes cleanly: a last checkpoint, then a mark that the log behind it is empty. Other

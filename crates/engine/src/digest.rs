@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use perdura_base::checksum::{hash64, mix64};
 use perdura_base::{Error, Result};
-use perdura_recovery::Contract;
+use perdura_recovery::Data;
 use perdura_recovery::component::{Element, KeyContent, Value};
 use perdura_table::Schema;
 use perdura_txn::Shape;
@@ -19,16 +19,39 @@ use perdura_types::small::Packed;
 
 use crate::catalog::{CATALOG, Tables, read_row};
 
-/// The logical digest of a component whose indexes are built, at one moment. The component lists its keys, the
-/// catalog's first; what a client reads of each is summed up here.
+/// All that a database holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The logical digest.
+    pub digest: u64,
+    /// Rows of trees, which no index counts.
+    pub rows_of_trees: u64,
+}
+
+/// Returns the logical digest of a database, as [`summary`].
+///
+/// # Errors
+/// As there.
+pub fn digest(data: &Data<'_>) -> Result<u64> {
+    summary(data).map(|all| all.digest)
+}
+
+/// Reads all of a database whose indexes are built. Its components list their keys, the
+/// catalog's first; what a client reads of each is summed up here. Rows of trees count by the numbers of their tables.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if the catalog, or a row that an index names, cannot be read: the digest of
 /// what is left would look like that of a smaller database.
-pub fn digest(component: &impl Contract) -> Result<u64> {
+pub fn summary(data: &Data<'_>) -> Result<Summary> {
     let (mut tables, mut names) = (Tables::new(), BTreeMap::new());
-    let mut sum = 0u64;
-    component.contents(|table, content| {
+    let mut all = Summary::default();
+    data.contents(&mut |table, content| {
+        if let Some(Value::Row(row)) = content.value {
+            let of_key = hash64(u64::from(table.0), &content.key);
+            all.digest = all.digest.wrapping_add(mix64(hash64(of_key, row)));
+            all.rows_of_trees += 1;
+            return Ok(());
+        }
         if table == CATALOG {
             let Some(Value::String(value)) = &content.value else {
                 return Err(refused("catalog (table 0)".into(), "strings", "other rows"));
@@ -48,11 +71,11 @@ pub fn digest(component: &impl Contract) -> Result<u64> {
             if *is_keyless {
                 content.key = Vec::new().into();
             }
-            sum = sum.wrapping_add(of_key(name, content)?);
+            all.digest = all.digest.wrapping_add(of_key(name, content)?);
         }
         Ok(())
     })?;
-    Ok(sum)
+    Ok(all)
 }
 
 /// The digest of a key of a table.
@@ -82,6 +105,7 @@ fn refused(place: String, expected: &str, found: &str) -> Error {
 fn of_value(value: Value<'_>, seed: u64) -> Option<u64> {
     match value {
         Value::String(value) => Some(mix64(hash64(seed, &value))),
+        Value::Row(row) => Some(mix64(hash64(seed, row))),
         Value::Packed(shape, value) => {
             let Some(packed) = Packed::parse(&*value, shape) else {
                 // The caller of `Tx::put_small` packed it in a form that only the caller knows.

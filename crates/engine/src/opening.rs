@@ -9,7 +9,7 @@ use perdura_heap::{Geometry, MemoryAccount};
 use perdura_recovery::indexing::ReadCatalog;
 use perdura_recovery::restart::{NewDatabase, RestartOptions, create, restart};
 use perdura_recovery::{Anchor, Tail, read_anchor};
-use perdura_recovery::{ExecutorWindow, LogMemory, Method, Progress, Resumed, resume};
+use perdura_recovery::{ExecutorWindow, Life, LogMemory, Progress};
 use perdura_wal::{Mode, Scheme, Vouched};
 
 use crate::catalog::CatalogRows;
@@ -53,8 +53,8 @@ pub(crate) fn check_scheme(env: &Env, options: &CoreOptions) -> Result<()> {
 
 /// A database that is back.
 pub(crate) struct Opened {
-    /// Its parts.
-    pub resumed: Resumed,
+    /// Its life.
+    pub life: Life,
     /// Its claim in the arbiter, if it has nodes.
     pub claimed: Option<Claimed>,
 }
@@ -77,15 +77,13 @@ pub(crate) fn bring_back(
             .is_none_or(|anchor| anchor.scheme == scheme_of(options)),
         "the scheme was checked"
     );
-    let method = made.map_or(Method::of(scheme_of(options)), |anchor| {
-        Method::of_log(&anchor)
-    });
     let replayer = Replayer::new(options.typed.clone(), options.value_bytes_max);
     let restart_options = RestartOptions {
         disks: env.disks.clone(),
         clock: Arc::clone(&env.clock),
         schedule: options.schedule,
-        method,
+        methods: options.methods.clone(),
+        tree: options.tree,
         ordered: Some(Arc::new(replayer)),
         archived: options.archived.clone(),
         mode: perdura_recovery::RestartMode::Real,
@@ -113,16 +111,13 @@ pub(crate) fn bring_back(
         scheme_of(options),
         "the restart keeps the scheme"
     );
-    let resumed = resume(
-        restarted,
-        &restart_options,
-        log_memory(env, options),
-        Arc::new(ExecutorWindow {
-            // What no log makes whole must be of one instant.
-            cuts: options.consistent_checkpoints || scheme_of(options) == Scheme::Unlogged,
-        }),
-    )?;
-    Ok(Opened { resumed, claimed })
+    let window = ExecutorWindow {
+        // What no log makes whole must be of one instant.
+        cuts: options.consistent_checkpoints || scheme_of(options) == Scheme::Unlogged,
+    };
+    let memory = log_memory(env, options);
+    let life = Life::begin(restarted, &restart_options, memory, Arc::new(window))?;
+    Ok(Opened { life, claimed })
 }
 
 /// Claims the database of an anchor, and drains its nodes, if it has some.
@@ -144,7 +139,8 @@ fn make(env: &Env, options: &CoreOptions) -> Result<Anchor> {
         let streams = u8::try_from(env.disks.logs.len()).unwrap_or(u8::MAX);
         archived.check_durable(&Vouched::nothing(streams))?;
     }
-    create(&env.disks, env.clock.as_ref(), &new_database(env, options))?;
+    let new = new_database(env, options);
+    create(&env.disks, env.clock.as_ref(), &new, None)?;
     let made = read_anchor(env.disks.data.as_ref())?.expect("the database was made just now");
     assert_eq!(
         made.scheme,

@@ -9,7 +9,8 @@ use perdura_base::{Error, Result};
 use perdura_device::LogIo;
 use perdura_heap::{Ceiling, KeptBound, OrphanLimits, SnapshotMode};
 use perdura_recovery::disks::Paths;
-use perdura_recovery::{IMAGE_DISKS_MAX, Level, Schedule};
+use perdura_recovery::tree::TreeMeans;
+use perdura_recovery::{IMAGE_DISKS_MAX, Level, Methods, Schedule};
 use perdura_wal::{EpochEnds, SegmentSizes};
 
 use crate::durability::Durability;
@@ -58,6 +59,10 @@ pub struct CoreOptions {
     pub kept_bound: KeptBound,
     /// How a restart uses disks, processors and memory.
     pub schedule: Schedule,
+    /// Pages of trees in memory, and how a restart uses them.
+    pub tree: TreeMeans,
+    /// The methods by which a restart plays the log; none: each kind of records by its default.
+    pub methods: Methods,
     /// When the rows of deleted collections go away.
     pub orphans: OrphanLimits,
     /// The names of the tables to open, made where they are lacking. At most 255.
@@ -86,6 +91,8 @@ impl Default for CoreOptions {
             snapshot_mode: SnapshotMode::Pages,
             kept_bound: KeptBound::default(),
             schedule: Schedule::inline(Level::Four, 0),
+            tree: TreeMeans::default(),
+            methods: Methods::default(),
             orphans: OrphanLimits::default(),
             tables: DATABASE_NAMES,
             typed: TypedOptions::default(),
@@ -136,8 +143,12 @@ pub struct Options {
     pub value_bytes_max: usize,
     /// How parallel a restart is.
     pub restart_level: Level,
+    /// The methods by which a restart plays the log; none: each kind of records by its default.
+    pub restart_methods: Methods,
     /// Threads that load the image and play the log at restart; 0: one a core.
     pub threads: usize,
+    /// Pages of trees in memory, and how a restart uses them.
+    pub tree: TreeMeans,
     /// How the log's writes become durable.
     pub log_io: LogIo,
     /// How durable a commit is when [`Db::write`](crate::Db::write) and others that wait return. The server's
@@ -193,6 +204,8 @@ impl Options {
             memory_limit: None,
             value_bytes_max: core.value_bytes_max,
             restart_level: Level::Four,
+            restart_methods: core.methods,
+            tree: core.tree,
             threads: 0,
             log_io: LogIo::default(),
             durability: Durability::default(),
@@ -240,6 +253,8 @@ impl Options {
                     threads => threads,
                 },
             ),
+            methods: self.restart_methods.clone(),
+            tree: self.tree,
             snapshot_mode: self.snapshot_mode,
             typed: self.typed.clone(),
             ..CoreOptions::default()

@@ -11,7 +11,7 @@ use perdura_base::{Error, ImageSlot, Incarnation, Result};
 use perdura_device::Disk;
 use perdura_heap::Geometry;
 use perdura_wal::anchor::{ANCHOR_PATH, AnchorFile, Record, Sections, Tag};
-use perdura_wal::{ChainLink, Cut, Elsewhere, EpochEnds, History, StreamScan};
+use perdura_wal::{ChainLink, Cut, Elsewhere, EpochEnds, History, Scheme, StreamScan};
 
 use crate::families::Families;
 use crate::images::{ImageStatus, Images};
@@ -52,7 +52,7 @@ pub struct Anchor {
     pub losses: Losses,
     /// The writer whose acknowledgements may rest on nodes; `None` if all that was acknowledged is on disk.
     pub mirrored: Option<Mirrored>,
-    /// The tree, if its scheme has one.
+    /// The tree, if the database has one.
     pub tree: Option<TreeAnchor>,
     /// All sections as they were read, those of other builds among them.
     sections: Sections,
@@ -135,14 +135,17 @@ impl Anchor {
         };
         let tree = match record.sections.get(Tag(tree_section::SECTION)) {
             None if !record.history.scheme.has_tree() => None,
-            _ => Some(owned(
-                &record,
-                Tag(tree_section::SECTION),
-                tree_section::decode,
-            )?),
+            _ => Some(owned(&record, Tag(tree_section::SECTION), |payload| {
+                tree_section::decode(payload, record.history.scheme)
+            })?),
         };
+        let mut history = record.history;
+        if history.scheme.has_tree() {
+            // An older build named the tree's scheme here, and gave the pages in memory none.
+            history.scheme = Scheme::Differential;
+        }
         Ok(Anchor {
-            history: record.history,
+            history,
             geometry,
             images,
             families,
@@ -533,6 +536,7 @@ mod tests {
                 })
                 .unwrap();
             whole.tree = Some(TreeAnchor {
+                scheme: Scheme::Logical,
                 page_bytes: 8192,
                 rssp: Gsn(1),
                 k: CkptEpoch(1),

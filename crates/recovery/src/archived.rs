@@ -68,13 +68,13 @@ pub fn check_archive(anchor: &Anchor, given: Option<&EpochEnds>, durable: &Vouch
 /// # Errors
 /// [`Error::Usage`].
 pub(crate) fn refuse_tree(anchor: &Anchor) -> Result<()> {
-    if anchor.tree.is_none() {
+    let Some(tree) = &anchor.tree else {
         return Ok(());
-    }
+    };
     Err(Error::Usage(format!(
         "the database has a tree (scheme {}), which no archive and no backup can hold yet: run it without an archive, and copy its \
          directories while it is stopped",
-        anchor.scheme.name()
+        tree.scheme.name()
     )))
 }
 

@@ -1,7 +1,7 @@
 //! The checkpoint, fuzzy or consistent: a machine that takes one latch or performs one I/O per step.
 //!
 //! ```text
-//! Idle ─ begin ─► Copy ⇄ Write ─ last partition ─► SyncPages ─► Directory ─► Tree ─► Mark ─► Await ─► Anchor ─► Truncate ─► Idle
+//! Idle ─ begin ─► Copy ⇄ Write ─ last partition ─► SyncPages ─► Directory ─► Trees ─► Mark ─► Await ─► Anchor ─► Truncate ─► Idle
 //! ```
 //! * *begin*: the anchor says BUILDING for the slot about to be overwritten, so that it is no
 //!   fallback from then on; begin marks are appended to every stream; then `G := k` is published.
@@ -11,7 +11,7 @@
 //!   copied to a staging buffer. Never in the middle of a transaction: the latch is its latch.
 //! * *Write*: the staged pages, outside the latch. At the partition's end its section of the
 //!   directory, with the hash index as it stood under the last latch.
-//! * *Tree*: the pages of the tree that were dirty at the begin are written ([`crate::tree::checkpoint`]). Nothing, without a tree.
+//! * *Trees*: the pages of trees that were dirty at the begin are written ([`crate::tree::live`]).
 //! * *Mark*, *Await*: end marks; the image counts once their epoch is durable, because then every
 //!   record it reflects is.
 //! * *Anchor*: names the image, drops chain links that nothing needs, and only then the log is cut.
@@ -23,6 +23,7 @@
 //! | `naming` | the anchor names the image, and then the log is cut |
 //! | `pin` | an image that is being copied is not overwritten |
 //! | `pages` | a page's way from memory to the pages files |
+//! | `trees` | the part of pages that are on disk |
 //! | `progress` | a step's result, and figures |
 //! | `seeded` | seeded bugs that need code |
 //!
@@ -49,18 +50,18 @@ use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
-use perdura_base::{CkptEpoch, Epoch, Gsn, ImageSlot, PageId, PartitionId, Pos, Result, Uuid};
+use perdura_base::{CkptEpoch, Epoch, Gsn, ImageSlot, PageId, Pos, Result, Uuid};
 use perdura_device::{AlignedBuf, Clock, Disk};
-use perdura_heap::{Cut, MemoryUse};
+use perdura_heap::{Cut, Heap, MemoryUse};
 use perdura_wal::Wal;
 
 use crate::anchor_cell::AnchorCell;
-use crate::component::{Component, Contract};
-use crate::cover::Covering;
+use crate::component::COMPONENTS;
+use crate::cover::{Cover, Covering};
 use crate::disks::Disks;
-use crate::image::{Directory, DirectoryWriter, ImageFile, PageSummer, Places, directory_path};
+use crate::image::{Directory, DirectoryWriter, ImageFile, PageSummer, Places};
 use crate::proof::SweepDigest;
-use crate::tree::checkpoint::{Step, TreeCheckpoint};
+use crate::tree::live::LiveTree;
 use crate::window::{Beginning, Window};
 
 mod cut;
@@ -71,20 +72,22 @@ mod pin;
 mod progress;
 #[cfg(feature = "flaws")]
 mod seeded;
+mod trees;
 
 pub use pin::Pin;
 pub use progress::{CheckpointProgress, CheckpointStats};
 
-use phase::{Event, Phase, Stage};
+pub(crate) use phase::Phase;
+use phase::{Event, Stage};
 
 /// Pages visited under one latch.
 pub const VISIT_PAGES: u32 = 16;
 const STAGING_BYTES: usize = 16 * PAGE_BYTES;
 
 /// The sweep that is running.
-struct Sweep {
+pub(crate) struct Sweep {
     slot: ImageSlot,
-    k: CkptEpoch,
+    pub k: CkptEpoch,
     begin_us: u64,
     begin_ns: u64,
     /// The pages files, one on each image disk.
@@ -97,8 +100,8 @@ struct Sweep {
     begin_epoch: Epoch,
     /// The instant that the image holds; `None` for a fuzzy sweep. Open in the partitions not yet swept.
     cut: Option<Cut>,
-    /// The redo start of the tree's part, once that has ended.
-    tree: Option<Gsn>,
+    /// The redo starts of the trees whose parts have ended.
+    pub redo_starts: Vec<Gsn>,
     /// Where the sweep goes on after pages that were visited out of turn.
     goes_on: Option<(u16, u32)>,
     /// The digests of the partitions that have their sections.
@@ -122,8 +125,8 @@ impl Activity {
     }
 }
 
-/// What a step did: the event, the phase that follows, and what the caller is told.
-struct Taken {
+/// A step that was taken: the event, the phase that follows, and the caller's answer.
+pub(crate) struct Taken {
     event: Event,
     next: Option<Phase>,
     progress: CheckpointProgress,
@@ -154,12 +157,12 @@ struct Staged {
     page: PageId,
 }
 
-/// What a checkpoint works on.
+/// The parts of a database that a checkpoint works on.
 pub struct CheckpointParts {
-    /// The pages.
-    pub component: Component,
-    /// The tree, if there is one.
-    pub tree: Option<TreeCheckpoint>,
+    /// The pages in memory.
+    pub heap: Arc<Heap>,
+    /// The trees.
+    pub trees: Vec<Arc<LiveTree>>,
     /// The log.
     pub wal: Arc<Wal>,
     /// The anchor.
@@ -264,7 +267,7 @@ impl Checkpointer {
             return Ok(());
         }
         let CheckpointParts {
-            component,
+            heap,
             wal,
             anchor,
             disks,
@@ -276,14 +279,14 @@ impl Checkpointer {
         let slot = self.next_slot();
         self.check_pin(slot)?;
         let record = anchor.get();
-        let k = CkptEpoch(component.ckpt_epoch().0 + 1);
+        let k = CkptEpoch(heap.ckpt_epoch().0 + 1);
         let images = open_images(&disks.images, slot, &record.uuid)?;
         assert!(
             k > record.ckpt_max,
             "checkpoint {k} was begun before: the anchor knows {}",
             record.ckpt_max
         );
-        let geometry = component.geometry();
+        let geometry = heap.geometry();
         let mut writer = DirectoryWriter::create(&disks.data, slot, k, &record.uuid, geometry)?;
         let begin_ns = clock.mono_ns();
         if !armed(Flaw::NoBuildingMark) {
@@ -292,12 +295,12 @@ impl Checkpointer {
             })?;
         }
         // The marks of all streams come before G is published: a record tagged k lies behind them.
-        let at = Beginning { component, slot, k };
+        let at = Beginning { heap, slot, k };
         let mut begin_epoch = None;
         let begun = window.begin(at, &mut || {
             let (marks, lowest) = wal.begin_checkpoint(k);
             begin_epoch = Some(lowest);
-            component.set_ckpt_epoch(k);
+            heap.set_ckpt_epoch(k);
             marks
         });
         if begun.cut.is_some() {
@@ -314,7 +317,7 @@ impl Checkpointer {
             covering: Covering::Open { marks: begun.marks },
             begin_epoch: begin_epoch.expect("a window sets its begin marks"),
             cut: begun.cut,
-            tree: None,
+            redo_starts: Vec::new(),
             goes_on: None,
             digests: Vec::with_capacity(usize::from(geometry.partitions)),
             pages: 0,
@@ -334,7 +337,7 @@ impl Checkpointer {
         if self.staging.room() == 0 {
             self.staging = AlignedBuf::with_room(STAGING_BYTES);
             let staging = to_u64(STAGING_BYTES);
-            let memory = self.parts.component.memory();
+            let memory = self.parts.heap.memory();
             memory.add(MemoryUse::Staging, staging);
         }
     }
@@ -398,96 +401,40 @@ impl Checkpointer {
 
     /// Does what the phase says.
     fn take(&mut self, sweep: &mut Sweep, phase: Phase) -> Result<Taken> {
-        let (event, next) = match phase {
-            Phase::Copy { partition, local } => (Event::Staged, self.copy(sweep, partition, local)),
-            Phase::Write {
-                partition,
-                next_local,
-                run,
-            } if run < self.staged.len() => {
-                return self.write(sweep, partition, next_local, run);
-            }
-            Phase::Write {
-                partition,
-                next_local,
-                ..
-            } => self.finish_batch(sweep, partition, next_local)?,
-            Phase::SyncPages => {
-                if !armed(Flaw::AnchorBeforeImage) {
-                    self.sync(sweep)?;
-                }
-                (Event::Synced, Phase::Directory)
-            }
-            Phase::Directory => {
-                if let Some(writer) = sweep.writer.take() {
-                    sweep.directory_crc = writer.finish()?;
-                }
-                match self.parts.tree {
-                    Some(_) => (Event::Listed, Phase::Tree),
-                    None => (Event::TreeClean, Phase::Mark),
-                }
-            }
-            Phase::Tree => return self.write_tree(sweep),
+        if let Some(component) = phase.component() {
+            return component.step(self, sweep, phase);
+        }
+        match phase {
             Phase::Mark => {
-                let Checkpointer { parts, .. } = self;
-                let cover = parts
-                    .window
-                    .end(&parts.wal, sweep.k, sweep.covering.marks());
+                let cover = self.end_window(sweep);
                 sweep.covering = Covering::Closed(cover);
-                (Event::Marked, Phase::Await)
+                Ok(Taken::worked(Event::Marked, Phase::Await))
             }
-            Phase::Await => return self.await_log(sweep),
+            Phase::Await => self.await_log(sweep),
             Phase::Anchor => {
-                self.name_image(sweep)?;
-                (Event::Named, Phase::Truncate)
+                self.name_sweep(sweep)?;
+                Ok(Taken::worked(Event::Named, Phase::Truncate))
             }
-            Phase::Truncate => return Ok(self.cut_log(sweep)),
-        };
-        Ok(Taken::worked(event, next))
+            Phase::Truncate => Ok(self.cut_log(sweep)),
+            Phase::Copy { .. }
+            | Phase::Write { .. }
+            | Phase::SyncPages
+            | Phase::Directory
+            | Phase::Trees => unreachable!("a component's phase"),
+        }
     }
 
-    /// Writes staged pages from `run` on.
-    fn write(
-        &mut self,
-        sweep: &mut Sweep,
-        partition: u16,
-        next_local: Option<u32>,
-        run: usize,
-    ) -> Result<Taken> {
-        let end = self.write_run(sweep, PartitionId(partition), run)?;
-        let next = Phase::Write {
-            partition,
-            next_local,
-            run: end,
-        };
-        Ok(Taken {
-            progress: CheckpointProgress::Working(to_u64((end - run) * PAGE_BYTES)),
-            ..Taken::worked(Event::RunWritten, next)
-        })
-    }
-
-    /// Writes pages of the tree.
-    fn write_tree(&self, sweep: &mut Sweep) -> Result<Taken> {
-        let step = match &self.parts.tree {
-            None => unreachable!("the phase of a database with a tree"),
-            Some(tree) => tree.step(&self.parts.wal)?,
-        };
-        let dirty = Taken::worked(Event::TreeDirty, Phase::Tree);
-        Ok(match step {
-            Step::Worked => dirty,
-            Step::Waits => {
-                self.parts.wal.check()?;
-                Taken {
-                    progress: CheckpointProgress::Waiting,
-                    ..dirty
-                }
-            }
-            Step::Ended(rssp) => {
-                assert!(sweep.tree.is_none(), "the tree's part ends once");
-                sweep.tree = Some(rssp);
-                Taken::worked(Event::TreeClean, Phase::Mark)
-            }
-        })
+    /// Ends the window. The cover reaches back to what components need beside it.
+    fn end_window(&self, sweep: &Sweep) -> Cover {
+        let parts = &self.parts;
+        let needs: Vec<_> = COMPONENTS
+            .iter()
+            .map(|component| component.needs(parts))
+            .collect();
+        let cover = parts
+            .window
+            .end(&parts.wal, sweep.k, sweep.covering.marks());
+        needs.iter().fold(cover, |cover, from| cover.keeping(from))
     }
 
     /// Looks whether the cover is durable.
@@ -517,7 +464,7 @@ impl Checkpointer {
         self.stats.last_bytes = sweep.bytes;
         self.stats.last_us = clock.mono_ns().saturating_sub(sweep.begin_ns) / 1000;
         self.stats.last_end_us = clock.wall_us().max(sweep.begin_us);
-        let partitions = usize::from(self.parts.component.geometry().partitions);
+        let partitions = usize::from(self.parts.heap.geometry().partitions);
         assert_eq!(sweep.digests.len(), partitions, "each section has a digest");
         let image = self.parts.anchor.get().image(sweep.slot).cover.end_epoch;
         *self.newest.lock() = Some(Arc::new(SweepDigest {
@@ -528,34 +475,27 @@ impl Checkpointer {
         }));
     }
 
-    /// Pages that were copied but perhaps not written are dirty again for the slot.
+    /// Gives a sweep up, in every component.
     fn cancel(&mut self, sweep: &Sweep) {
         self.stats.cancelled += 1;
         if sweep.covering.is_open() {
             self.parts.window.cancel();
         }
-        if let Some(tree) = &self.parts.tree {
-            tree.cancel();
+        for component in COMPONENTS {
+            component.cancel(self, sweep);
         }
-        let tmp = format!("{}.tmp", directory_path(sweep.slot, sweep.k));
-        // On a full disk it would be in the way; if it cannot go now, the next complete checkpoint
-        // of this slot removes it.
-        let _gone_or_later = self.parts.disks.data.remove(&tmp);
-        if armed(Flaw::FailedWriteClean) {
-            return;
-        }
-        for staged in self.staged.drain(..) {
-            let component = &self.parts.component;
-            let id = component.geometry().partition_of_page(staged.page);
-            component.mark_dirty(id, staged.local, sweep.slot);
-        }
+    }
+
+    /// Returns the trees.
+    pub(crate) fn trees(&self) -> &[Arc<LiveTree>] {
+        &self.parts.trees
     }
 }
 
 impl Drop for Checkpointer {
     fn drop(&mut self) {
         self.parts
-            .component
+            .heap
             .memory()
             .sub(MemoryUse::Staging, to_u64(self.staging.room()));
     }

@@ -13,7 +13,7 @@ use crate::plan::ImagePlan;
 /// What this restart believed is on the disks before the anchor says so: a dead process may have
 /// written blocks, and given files their names, without having synced either.
 pub(crate) fn make_durable(
-    options: &RestartOptions<'_>,
+    options: &RestartOptions,
     anchor: &Anchor,
     scans: &[StreamScan],
 ) -> Result<()> {

@@ -49,6 +49,24 @@ impl Cover {
         }
     }
 
+    /// Returns the same, reaching back to these positions where there is one. Those of no stream leave it as it is.
+    ///
+    /// # Panics
+    /// If one lies behind a stream's end mark.
+    #[must_use]
+    pub fn keeping(mut self, from: &[Option<Pos>]) -> Cover {
+        assert!(
+            from.is_empty() || from.len() == self.begin.len(),
+            "a position for each stream"
+        );
+        for ((begin, from), end) in self.begin.iter_mut().zip(from).zip(&self.end) {
+            let from = from.unwrap_or(*begin);
+            assert!(from <= *end, "what is kept begins ahead of the end mark");
+            *begin = from.min(*begin);
+        }
+        self
+    }
+
     /// The same, reaching back to `undo_low`: in each stream the first record of any transaction that
     /// the window's end found active, or the end mark.
     ///

@@ -33,17 +33,10 @@ pub struct NewDatabase {
     pub scheme: Scheme,
 }
 
-/// Makes the files of a new database. The anchor comes last: without it there is no database.
-///
-/// # Errors
-/// The disks'.
-pub fn create(disks: &Disks, clock: &dyn Clock, new: &NewDatabase) -> Result<()> {
-    assert!(!new.scheme.has_tree(), "this database gets no tree");
-    make(disks, clock, new, None)
-}
-
 /// The tree of a new database.
 pub struct NewTree<'a> {
+    /// The scheme of its records.
+    pub scheme: Scheme,
     /// Bytes of a page.
     pub page_bytes: usize,
     /// Its tables.
@@ -54,28 +47,18 @@ pub struct NewTree<'a> {
     pub percent: usize,
 }
 
-/// As [`create`], for a database with a tree. The rows that it is made with are there as soon as the database is.
-///
-/// # Errors
-/// As there; [`Error::Usage`] for a size that no page has, and as [`fill`].
-pub fn create_with_tree(
-    disks: &Disks,
-    clock: &dyn Clock,
-    new: &NewDatabase,
-    tree: NewTree<'_>,
-) -> Result<()> {
-    assert!(new.scheme.has_tree(), "this database gets a tree");
-    make(disks, clock, new, Some(tree))
-}
-
 fn make_tree(data: &dyn Disk, anchor: &mut Anchor, tree: NewTree<'_>) -> Result<()> {
     let named = TreeAnchor {
+        scheme: tree.scheme,
         page_bytes: tree.page_bytes,
         rssp: Gsn(0),
         k: CkptEpoch(0),
     };
     anchor.tree = Some(named);
-    assert!(anchor.scheme.has_tree(), "a scheme with a tree");
+    assert!(
+        tree.scheme.has_tree() && !anchor.scheme.has_tree(),
+        "a scheme of trees beside one of pages in memory"
+    );
     data.make_dir(TREE_DIR)?;
     // Left by an attempt that was killed: a database that has lived has segments of its log, and is not made anew.
     for name in [PAGES, DOUBLE] {
@@ -90,7 +73,12 @@ fn make_tree(data: &dyn Disk, anchor: &mut Anchor, tree: NewTree<'_>) -> Result<
     fill(&file, shape, tree.tables, tree.rows, tree.percent)
 }
 
-fn make(
+/// Makes the files of a new database. The anchor comes last: without it there is no database. The rows that a tree is
+/// made with are there as soon as the database is.
+///
+/// # Errors
+/// The disks'; [`Error::Usage`] for a size that no page of a tree has, and as [`fill`].
+pub fn create(
     disks: &Disks,
     clock: &dyn Clock,
     new: &NewDatabase,

@@ -19,7 +19,7 @@ use crate::options::RestartOptions;
 ///
 /// # Errors
 /// [`Error::Usage`] with the reason; a log disk's.
-pub(crate) fn check_given(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<()> {
+pub(crate) fn check_given(options: &RestartOptions, anchor: &Anchor) -> Result<()> {
     let (streams, disks) = (options.disks.logs.len(), options.disks.images.len());
     if usize::from(anchor.streams) != streams {
         return Err(Error::Usage(format!(

@@ -10,7 +10,7 @@ use perdura_base::{CkptEpoch, ImageSlot, PartitionId, Result, TableId};
 use perdura_heap::{Heap, Sidecar, TableForm};
 use perdura_wal::scheme::Scheme;
 
-use crate::component::{Component, Contract};
+use crate::component::heap::check_replayed;
 use crate::tables::{Catalog, TableKind};
 
 /// Reads the catalog, which is rows of a table like any other: the layer above knows their form.
@@ -100,36 +100,36 @@ impl<'a> Indexer<'a> {
 
     /// Ends the replay in every partition, and reads the catalog of a scheme that has tables.
     /// Returns the number of partitions to index.
-    pub fn begin(&self, component: &Component, heap: &Heap, ckpt_max: CkptEpoch) -> Result<usize> {
+    pub fn begin(&self, heap: &Heap, ckpt_max: CkptEpoch) -> Result<usize> {
         let with = &self.with;
         if with.scheme.counts_updates() {
-            component.check_replayed()?;
+            check_replayed(heap)?;
         }
-        component.set_ckpt_epoch(if armed(Flaw::CkptEpochReused) {
+        heap.set_ckpt_epoch(if armed(Flaw::CkptEpochReused) {
             with.k
         } else {
             ckpt_max.max(with.ckpt_floor)
         });
         assert!(
-            component.ckpt_epoch() >= with.k,
+            heap.ckpt_epoch() >= with.k,
             "pages are not tagged with an epoch to come"
         );
         // Not k: a newer image than this one may be kept in an archive, and does not reflect what comes now.
         let tag = if armed(Flaw::TagBelowKeptBackup) {
             with.k
         } else {
-            component.ckpt_epoch()
+            heap.ckpt_epoch()
         };
-        let partitions = component.geometry().partitions;
+        let partitions = heap.geometry().partitions;
         for id in (0..partitions).map(PartitionId) {
-            component.end_replay(id, tag, with.slot);
+            heap.lock(id).finish_restart(tag, with.slot);
             if let Some(pseq) = with.pseq.get(usize::from(id.0))
                 && !armed(Flaw::RowIdUsedTwice)
             {
                 heap.lock(id).set_pseq(*pseq);
             }
             if with.scheme.has_tables() {
-                component.index_catalog(id)?;
+                heap.lock(id).build_catalog_index()?;
             }
         }
         if !with.scheme.has_tables() {
@@ -149,28 +149,28 @@ impl<'a> Indexer<'a> {
     }
 
     /// Reads the sidecar of a partition.
-    pub fn read_sidecar(&self, component: &Component, number: usize) {
-        let read = self.sidecar(component, number);
+    pub fn read_sidecar(&self, heap: &Heap, number: usize) {
+        let read = self.sidecar(heap, number);
         let before = std::mem::replace(&mut *self.read[number].lock(), read);
         assert!(before.is_none(), "a sidecar is read once");
     }
 
-    fn sidecar(&self, component: &Component, number: usize) -> Option<Sidecar> {
+    fn sidecar(&self, heap: &Heap, number: usize) -> Option<Sidecar> {
         let bytes = self.with.sidecars.get(number)?;
         let id = partition(number);
-        (!bytes.is_empty()).then(|| component.read_sidecar(id, bytes))
+        (!bytes.is_empty()).then(|| heap.read_sidecar(id, bytes))
     }
 
     /// Builds the indexes of a partition; its sidecar is read now unless it has been.
-    pub fn build(&self, component: &Component, number: usize) -> Result<()> {
+    pub fn build(&self, heap: &Heap, number: usize) -> Result<()> {
         let catalog = self.catalog.get().expect("the catalog is read first");
         let read = self.read.get(number).and_then(|read| read.lock().take());
-        let sidecar = read.or_else(|| self.sidecar(component, number));
+        let sidecar = read.or_else(|| self.sidecar(heap, number));
         let form = |table: TableId| match catalog.get(&table) {
             Some(kind) => Some(self.with.catalog.form(table, *kind)),
             None => self.with.catalog.dropped(table, self.with.k),
         };
-        let stats = component.index(partition(number), &form, sidecar)?;
+        let stats = heap.lock(partition(number)).build_indexes(&form, sidecar)?;
         self.rows.fetch_add(stats.rows, Ordering::Relaxed);
         self.from_sidecar
             .fetch_add(stats.from_sidecar, Ordering::Relaxed);
@@ -179,9 +179,9 @@ impl<'a> Indexer<'a> {
     }
 
     /// Joins what lies in different partitions.
-    pub fn end(&self, component: &Component) -> Result<()> {
+    pub fn end(&self, heap: &Heap) -> Result<()> {
         let due = match self.catalog.get() {
-            Some(_) => u64::from(component.geometry().partitions),
+            Some(_) => u64::from(heap.geometry().partitions),
             None => 0,
         };
         let built = self.built.load(Ordering::Relaxed);
@@ -189,7 +189,7 @@ impl<'a> Indexer<'a> {
         if due == 0 {
             return Ok(());
         }
-        component.settle()
+        heap.settle_collections().map(drop)
     }
 
     pub fn into_tables(self) -> Tables {

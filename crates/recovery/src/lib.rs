@@ -55,6 +55,7 @@
 //! *Differential Logging* (000), algorithms 2 and 3 and section 4.2, with the corrections that
 //! [`checkpoint`] and [`rule`] name.
 
+pub mod active;
 pub mod anchor;
 pub mod anchor_cell;
 pub mod archived;
@@ -82,6 +83,7 @@ pub mod indexing;
 mod jobs;
 mod judge;
 pub mod level;
+pub mod life;
 pub mod load;
 pub mod log_end;
 mod losses;
@@ -105,7 +107,6 @@ mod replay;
 pub mod report;
 pub mod restart;
 pub mod restore;
-pub mod resume;
 mod route;
 pub mod rule;
 pub mod salvage;
@@ -129,7 +130,7 @@ pub use anchor::{Anchor, open_anchor, read_anchor};
 pub use anchor_cell::AnchorCell;
 pub use archived::check_archive;
 pub use checkpoint::{CheckpointProgress, CheckpointStats, Checkpointer};
-pub use component::{Component, Contract};
+pub use component::Data;
 pub use cover::Cover;
 pub use disks::Disks;
 pub use families::{Families, Family};
@@ -137,17 +138,18 @@ pub use image::{DirEntry, Directory};
 pub use images::{IMAGE_DISKS_MAX, ImageState, ImageStatus, Images};
 pub use level::{Level, Schedule};
 pub use losses::{AcceptedLoss, LOSSES_MAX, Losses};
-pub use method::{METHODS, Method};
+pub use method::{METHODS, Method, Methods};
 pub use mirrored::undrained;
 pub use options::RestartMode;
 pub use ordered::{OrderedFrame, OrderedPlayer};
+pub use owner::{check_methods, writes_in_place};
 pub use player::Player;
 pub use proof::{Proof, SweepDigest};
 pub use report::{Progress, RestartReport};
 pub use restart::{NewDatabase, RestartOptions, Restarted, Tail, create, restart};
 pub use sections::mirrored::Mirrored;
 
-pub use resume::{Checkpoints, LogMemory, Resumed, flush_all, resume};
+pub use life::{Checkpoints, Life, LogMemory, flush_all};
 pub use tables::{Addressing, Catalog, ComponentKind, KeyOrder, TableKind};
 pub use vouch::vouch;
 pub use window::{Beginning, Begun, ExecutorWindow, Window};

@@ -9,7 +9,7 @@ use perdura_device::AlignedBuf;
 use perdura_heap::Heap;
 
 use crate::base::{Base, Image};
-use crate::component::Contract;
+use crate::component::heap::load_pages;
 use crate::image::{ImageFile, Place, disk_of};
 use crate::plan::{ImagePlan, page_of};
 use crate::rule::ImageKind;
@@ -147,7 +147,7 @@ impl Image for ImagePlan {
             run.entries.len(),
             "each page of a run is sound or damaged"
         );
-        heap.load_pages(run.partition, &sound);
+        load_pages(heap, run.partition, &sound);
         let damaged = to_u64(bad.len());
         self.bad.lock().extend(bad);
         self.buffers.lock().push(loaded.buf);

@@ -14,7 +14,7 @@ use crate::options::RestartOptions;
 ///
 /// # Errors
 /// What a restart refuses the database for, as far as the log and the names of the files show it.
-pub fn log_end(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<Epoch> {
+pub fn log_end(options: &RestartOptions, anchor: &Anchor) -> Result<Epoch> {
     check_given(options, anchor)?;
     check_alone(anchor)?;
     let begin = match anchor.newest_image() {

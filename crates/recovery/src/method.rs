@@ -12,10 +12,8 @@
 use perdura_wal::Direction;
 use perdura_wal::scheme::{Order, Scheme};
 
-use crate::anchor::Anchor;
-use crate::families::Family;
 use crate::level::Level;
-use crate::player::{Ahead, Mergers, PagePlayer, Player, Table, TreePlay};
+use crate::player::{Ahead, Mergers, PagePlayer, Played, Player, Table, TreePlay};
 
 /// A restart method.
 #[derive(Debug, Clone)]
@@ -106,33 +104,11 @@ impl Method {
             .expect("every scheme has a method")
     }
 
-    /// The default method of a database's log: the one that plays all that the anchor says is in it.
-    #[must_use]
-    pub fn of_log(anchor: &Anchor) -> &'static Method {
-        let newest = Family::ALL.into_iter().rev();
-        let mut families = newest.filter(|family| anchor.families.has(*family));
-        let scheme = families.next().map_or(anchor.scheme, Family::scheme);
-        Method::of(scheme)
-    }
-
-    /// Returns the player of page records in a database of this scheme. A method of another owner leaves them
-    /// to the scheme's own; beside a tree, pages in memory have groups.
-    #[must_use]
-    pub fn records(&self, scheme: Scheme) -> PagePlayer {
-        match (self.player, Method::of(scheme).player) {
-            (Player::Pages(records), _) | (Player::Ordered, Player::Pages(records)) => records,
-            (Player::Tree(_) | Player::Ordered, _) => PagePlayer::Group(Direction::Forward),
-        }
-    }
-
-    /// The method of a name; `auto` is the default of `scheme`.
+    /// Returns the method of a name.
     ///
     /// # Errors
     /// A message that lists the names.
-    pub fn by_name(name: &str, scheme: Scheme) -> Result<&'static Method, String> {
-        if name == "auto" {
-            return Ok(Method::of(scheme));
-        }
+    pub fn by_name(name: &str) -> Result<&'static Method, String> {
         METHODS
             .iter()
             .find(|method| method.name == name)
@@ -149,10 +125,9 @@ impl Method {
     #[must_use]
     pub fn highest_level(scheme: Scheme) -> Level {
         match scheme.order() {
-            // Ordered frames are played after image and log at any level.
-            Order::Free | Order::PerPartition => Level::Four,
-            // Frames with numbers are played after image and log.
-            Order::PerSlot | Order::ByNumber => Level::Three,
+            // Ordered frames and frames with numbers are played after image and log at any level.
+            Order::Free | Order::PerPartition | Order::ByNumber => Level::Four,
+            Order::PerSlot => Level::Three,
         }
     }
 
@@ -182,40 +157,63 @@ impl Method {
         }
         Ok(())
     }
+}
 
-    /// Whether this method restores a database with this anchor at `level`. One that plays ordered frames
-    /// must play each family that the log may hold, and the log must be one of its first scheme. Any other says how
-    /// the first pass is played; the second follows it all the same.
+/// The methods that a restart was given, at most one for each owner of records. Every other owner plays by the
+/// default of its scheme.
+#[derive(Debug, Clone, Default)]
+pub struct Methods(Vec<Method>);
+
+impl Methods {
+    /// Returns the methods of these names, with commas between them; `auto` names none.
     ///
     /// # Errors
-    /// The reason why not.
-    pub fn check_log(&self, anchor: &Anchor, level: Level) -> Result<(), String> {
-        let of_scheme = match self.player {
-            Player::Ordered => Method::of(anchor.scheme),
-            _ => self,
-        };
-        of_scheme.check(anchor.scheme, level)?;
-        if !matches!(self.player, Player::Ordered) {
-            return Ok(());
+    /// A message that names what is no method, or two that play the same records.
+    pub fn by_names(names: &str) -> Result<Methods, String> {
+        let given = names.split(',').filter(|name| *name != "auto");
+        let mut methods = Methods::default();
+        for method in given.map(Method::by_name) {
+            let method = method?;
+            if let Some(other) = methods.given(method.player.owner()) {
+                return Err(format!(
+                    "methods {} and {} play the same records; give one of them",
+                    other.name, method.name
+                ));
+            }
+            methods.0.push(method.clone());
         }
-        let mut families = anchor.families.iter();
-        if let Some(other) = families.find(|family| !self.schemes.contains(&family.scheme())) {
-            return Err(format!(
-                "method {} plays no {}, which this log may hold: method {} does",
-                self.name,
-                other.name(),
-                Method::of_log(anchor).name
-            ));
+        Ok(methods)
+    }
+
+    /// Returns the method that was given for an owner's records.
+    #[must_use]
+    pub(crate) fn given(&self, owner: Played) -> Option<&Method> {
+        let mut methods = self.0.iter();
+        methods.find(|method| method.player.owner() == owner)
+    }
+
+    /// Returns the names of those that were given, with `+` between them.
+    #[must_use]
+    pub(crate) fn names(&self) -> String {
+        let names: Vec<&str> = self.0.iter().map(|method| method.name).collect();
+        names.join("+")
+    }
+
+    /// Returns the player of page records in a database of this scheme.
+    #[must_use]
+    pub fn records(&self, scheme: Scheme) -> PagePlayer {
+        let method = self.given(Played::Pages).unwrap_or(Method::of(scheme));
+        match method.player {
+            Player::Pages(records) => records,
+            // Beside other owners' records there are groups.
+            Player::Ordered | Player::Tree(_) => PagePlayer::Group(Direction::Forward),
         }
-        let mut families = anchor.families.iter();
-        if !families.any(|family| self.schemes.first() == Some(&family.scheme())) {
-            return Err(format!(
-                "method {} reads logs with ordered frames of scheme {}; this database has logged none",
-                self.name,
-                self.schemes[0].name()
-            ));
-        }
-        Ok(())
+    }
+}
+
+impl From<&Method> for Methods {
+    fn from(method: &Method) -> Methods {
+        Methods(vec![method.clone()])
     }
 }
 
@@ -229,10 +227,13 @@ mod tests {
             for scheme in method.schemes {
                 let merged = scheme.order() == Order::PerSlot;
                 let numbered = scheme.order() == Order::ByNumber;
-                let records = method.records(Scheme::Differential);
-                assert_eq!(records.mergers(2) > 0, merged, "{}", method.name);
+                let merges = match method.player {
+                    Player::Pages(records) => records.mergers(2) > 0,
+                    Player::Ordered | Player::Tree(_) => false,
+                };
+                assert_eq!(merges, merged, "{}", method.name);
                 let at_once = method.check(*scheme, Level::Four).is_ok();
-                assert_eq!(at_once, !merged && !numbered);
+                assert_eq!(at_once, !merged);
                 let is_ordered = matches!(method.player, Player::Ordered);
                 let of_tree = matches!(method.player, Player::Tree(_));
                 assert_eq!(scheme.order() == Order::PerPartition, is_ordered);
@@ -244,23 +245,39 @@ mod tests {
         }
         for scheme in Scheme::ALL {
             assert!(Method::of(scheme).schemes.contains(&scheme));
-            let auto = Method::by_name("auto", scheme).unwrap();
-            assert_eq!(auto.name, Method::of(scheme).name);
         }
-        let of_product = Method::by_name("dl2p", Scheme::Differential).unwrap();
+        let of_product = Method::by_name("dl2p").unwrap();
         let why = of_product
             .check(Scheme::Differential, Level::Two)
             .unwrap_err();
         assert!(why.contains("scheme is differential"), "{why}");
-        let unknown = Method::by_name("aries3", Scheme::Differential).unwrap_err();
+        let unknown = Method::by_name("aries3").unwrap_err();
         assert!(unknown.contains("pl2p-part"));
     }
 
     #[test]
     fn a_log_without_compensation_is_not_for_the_two_pass_method() {
-        let dl2p = Method::by_name("dl2p", Scheme::Dl1p).unwrap();
+        let dl2p = Method::by_name("dl2p").unwrap();
         assert!(dl2p.check(Scheme::Dl1p, Level::Two).is_err());
-        let dl1p = Method::by_name("dl1p", Scheme::Dl2p).unwrap();
+        let dl1p = Method::by_name("dl1p").unwrap();
         assert!(dl1p.check(Scheme::Dl2p, Level::Four).is_ok());
+    }
+
+    #[test]
+    fn each_owner_gets_at_most_one_method() {
+        let both = Methods::by_names("log1,command").unwrap();
+        assert_eq!(both.names(), "log1+command");
+        assert_eq!(both.given(Played::Tree).unwrap().name, "log1");
+        assert!(both.given(Played::Pages).is_none());
+        assert_eq!(Methods::by_names("auto").unwrap().names(), "");
+        for (names, part) in [
+            ("log1,log2", "log1 and log2"),
+            ("value,command", "value and command"),
+            ("log9", "'log9'"),
+            ("", "''"),
+        ] {
+            let why = Methods::by_names(names).unwrap_err();
+            assert!(why.contains(part), "{why}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::losses::AcceptedLoss;
 use crate::options::{RestartOptions, Tail};
 
 /// Refuses to start from the disks alone while nodes may hold more.
-pub(crate) fn check_tail(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<()> {
+pub(crate) fn check_tail(options: &RestartOptions, anchor: &Anchor) -> Result<()> {
     assert!(
         !options.mode.changes_disks() || options.tail != Tail::LookedAt,
         "a restart for good knows what became of the log's end"

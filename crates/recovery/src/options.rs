@@ -10,9 +10,10 @@ use crate::anchor::Anchor;
 use crate::disks::Disks;
 use crate::indexing::{NoTables, ReadCatalog};
 use crate::level::Schedule;
-use crate::method::Method;
+use crate::method::Methods;
 use crate::ordered_player::OrderedPlayer;
 use crate::report::Progress;
+use crate::tree::TreeMeans;
 
 /// What became of the end of a log that was acknowledged when nodes held it, before the log's disks did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,15 +65,17 @@ impl RestartMode {
 }
 
 /// What a restart works with.
-pub struct RestartOptions<'a> {
+pub struct RestartOptions {
     /// The disks.
     pub disks: Disks,
     /// Time, for the report.
     pub clock: Arc<dyn Clock>,
     /// Level, threads, memory.
     pub schedule: Schedule,
-    /// The method, whose player takes the heap's records.
-    pub method: &'a Method,
+    /// The methods that were chosen; none: each owner's default.
+    pub methods: Methods,
+    /// The means to restart a tree, if the database has one.
+    pub tree: TreeMeans,
     /// Plays the ordered frames, after all else. Without it a restart that needs one fails.
     pub ordered: Option<Arc<dyn OrderedPlayer>>,
     /// How far the archive holds the log, as its manifest says; `None` if no archive is configured.
@@ -89,7 +92,7 @@ pub struct RestartOptions<'a> {
     pub progress: Arc<Progress>,
 }
 
-impl<'a> RestartOptions<'a> {
+impl RestartOptions {
     /// A restart for good of a database that has records only: no tables, no ordered frames, no archive. Its heap is on an account
     /// of its own.
     #[must_use]
@@ -97,13 +100,14 @@ impl<'a> RestartOptions<'a> {
         disks: Disks,
         clock: Arc<dyn Clock>,
         schedule: Schedule,
-        method: &'a Method,
-    ) -> RestartOptions<'a> {
+        methods: impl Into<Methods>,
+    ) -> RestartOptions {
         RestartOptions {
             disks,
             clock,
             schedule,
-            method,
+            methods: methods.into(),
+            tree: TreeMeans::default(),
             ordered: None,
             archived: None,
             mode: RestartMode::Real,

@@ -67,7 +67,7 @@ pub fn malformed(family: Family, why: Malformed, origin: &Origin) -> Error {
 
 /// What the second pass works on.
 pub(crate) struct Second<'a> {
-    pub options: &'a RestartOptions<'a>,
+    pub options: &'a RestartOptions,
     pub families: Families,
     /// The image's checkpoint epoch.
     pub k: CkptEpoch,

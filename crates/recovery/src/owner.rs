@@ -18,13 +18,20 @@ mod ordered;
 mod pages;
 mod tree;
 
-use perdura_base::Result;
+use perdura_base::{Error, Result};
+use perdura_device::Clock;
+use perdura_wal::Frame;
 
 use crate::anchor::Anchor;
 use crate::claims::Claims;
+use crate::level::Level;
+use crate::life::Life;
+use crate::method::{Method, Methods};
 use crate::options::RestartOptions;
 use crate::report::RestartReport;
-use crate::tree::{RestartedTree, TreeMeans};
+use crate::restart::Restarted;
+use crate::tree::RestartedTree;
+use crate::verify::FrameCounts;
 
 pub(crate) use pages::Loaded;
 #[cfg(test)]
@@ -42,25 +49,56 @@ pub(crate) trait Owner: Sync {
     /// before.
     fn writes_in_place(&self, anchor: &Anchor) -> bool;
 
-    /// Fails if the restart was given nothing that plays its frames, or may not play them.
+    /// Returns the method by which it plays in a database with this anchor; `None` if the database has none of its
+    /// frames.
+    fn method<'a>(&self, methods: &'a Methods, anchor: &Anchor) -> Option<&'a Method>;
+
+    /// Fails if a method that was given for its frames may not play those of a database with this anchor, at this
+    /// level.
     ///
     /// # Errors
-    /// [`perdura_base::Error::Usage`].
-    fn check(&self, restart: &RestartRun<'_>) -> Result<()>;
+    /// The reason.
+    fn fits(&self, methods: &Methods, anchor: &Anchor, level: Level) -> Result<(), String>;
+
+    /// Fails if the restart may not play its frames, before anything is loaded.
+    ///
+    /// # Errors
+    /// [`Error::Usage`].
+    fn check(&self, _: &RestartRun<'_>) -> Result<()> {
+        Ok(())
+    }
 
     /// Plays its frames, as far as the database has any.
     ///
     /// # Errors
     /// Those of the log, its pages and its player.
     fn redo(&self, restart: &mut RestartRun<'_>) -> Result<()>;
+
+    /// Counts what a frame of its own holds. Returns whether the payload parses; `None` for another owner's frame.
+    fn parses(&self, frame: Frame<'_>, counts: &mut FrameCounts) -> Option<bool>;
+
+    /// Undoes what the last life left open in its pages, in the life that the anchor names by now. Owners whose redo
+    /// leaves nothing open do nothing.
+    ///
+    /// # Errors
+    /// The log's and its pages'.
+    fn settle(&self, _: &mut Life, _: &dyn Clock) -> Result<()> {
+        Ok(())
+    }
+
+    /// Does the same after a restart that changes nothing: in memory, and without a log.
+    ///
+    /// # Errors
+    /// Its pages'.
+    fn settle_in_memory(&self, _: &mut Restarted, _: &RestartOptions) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// A restart on its way from one owner to the next.
 pub(crate) struct RestartRun<'a> {
-    pub options: &'a RestartOptions<'a>,
+    pub options: &'a RestartOptions,
     pub anchor: &'a Anchor,
-    /// The means to restart a tree, if the caller has them.
-    pub means: Option<&'a TreeMeans>,
     /// Pages in memory and the log's end, from the first owner on.
     pub loaded: Option<Loaded>,
     /// The tree, behind its owner.
@@ -71,15 +109,13 @@ pub(crate) struct RestartRun<'a> {
 impl<'a> RestartRun<'a> {
     /// Makes a restart that no owner has seen.
     pub fn new(
-        options: &'a RestartOptions<'a>,
+        options: &'a RestartOptions,
         anchor: &'a Anchor,
-        means: Option<&'a TreeMeans>,
         report: RestartReport,
     ) -> RestartRun<'a> {
         RestartRun {
             options,
             anchor,
-            means,
             loaded: None,
             tree: None,
             report,
@@ -91,6 +127,9 @@ impl<'a> RestartRun<'a> {
     /// # Errors
     /// The first refusal.
     pub fn check(&self) -> Result<()> {
+        let options = self.options;
+        let fits = check_methods(&options.methods, self.anchor, options.schedule.level);
+        fits.map_err(Error::Usage)?;
         OWNERS.iter().try_for_each(|owner| owner.check(self))
     }
 
@@ -100,6 +139,37 @@ impl<'a> RestartRun<'a> {
     /// If it has not.
     pub fn loaded(&self) -> &Loaded {
         self.loaded.as_ref().expect("pages are the first owner's")
+    }
+}
+
+/// Fails if a method was given that may not restart a database with this anchor, at this level.
+///
+/// # Errors
+/// The reason.
+pub fn check_methods(methods: &Methods, anchor: &Anchor, level: Level) -> Result<(), String> {
+    let mut owners = OWNERS.iter();
+    owners.try_for_each(|owner| owner.fits(methods, anchor, level))
+}
+
+/// Returns whether a restart of a database with this anchor writes pages on its disks, beside log and anchor.
+#[must_use]
+pub fn writes_in_place(anchor: &Anchor) -> bool {
+    OWNERS.iter().any(|owner| owner.writes_in_place(anchor))
+}
+
+/// Returns the names of the methods by which a database with this anchor is restarted: those that were given, or else
+/// those of the owners behind the first, or else the first owner's.
+pub(crate) fn method_names(methods: &Methods, anchor: &Anchor) -> String {
+    let given = methods.names();
+    if !given.is_empty() {
+        return given;
+    }
+    let of_owners = OWNERS.iter().map(|owner| owner.method(methods, anchor));
+    let names: Vec<&str> = of_owners.flatten().map(|method| method.name).collect();
+    match names.as_slice() {
+        [only] => (*only).to_owned(),
+        [_, later @ ..] => later.join("+"),
+        [] => unreachable!("page records have a method"),
     }
 }
 
@@ -140,6 +210,7 @@ mod tests {
         }
         assert!(!claims(&anchor).has(FrameKind::Operations));
         anchor.tree = Some(TreeAnchor {
+            scheme: Scheme::Logical,
             page_bytes: 1024,
             rssp: Gsn(0),
             k: CkptEpoch(0),
@@ -158,6 +229,7 @@ mod tests {
         let mut anchor = anchor();
         assert!(OWNERS.iter().all(|owner| !owner.writes_in_place(&anchor)));
         anchor.tree = Some(TreeAnchor {
+            scheme: Scheme::Logical,
             page_bytes: 1024,
             rssp: Gsn(0),
             k: CkptEpoch(0),

@@ -30,6 +30,26 @@ pub enum Player {
     Tree(TreePlay),
 }
 
+impl Player {
+    /// Returns whose frames it plays.
+    #[must_use]
+    pub(crate) fn owner(self) -> Played {
+        match self {
+            Player::Pages(_) => Played::Pages,
+            Player::Ordered => Played::Ordered,
+            Player::Tree(_) => Played::Tree,
+        }
+    }
+}
+
+/// The owner whose frames a method plays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Played {
+    Pages,
+    Ordered,
+    Tree,
+}
+
 /// The player of page records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PagePlayer {

@@ -16,7 +16,6 @@ use perdura_heap::{Heap, Replayed};
 use perdura_wal::Direction;
 
 use crate::base::Image;
-use crate::component::Component;
 use crate::indexing::{Indexer, Tables};
 use crate::judge::{Group, InLife, InOrder, Passed, Play, Scene, StreamPlayer};
 use crate::means::Means;
@@ -42,7 +41,6 @@ struct Decided {
 /// One attempt at loading the image and playing the log.
 pub(crate) struct Replay<'a, I, S> {
     pass: Pass<'a, I, S>,
-    component: Component,
     indexer: Option<Indexer<'a>>,
     decided: OnceLock<Decided>,
     damaged: AtomicU64,
@@ -65,7 +63,6 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
     pub fn new(heap: &'a Arc<Heap>, image: &'a I, log: &'a S, means: &'a Means<'a>) -> Self {
         Replay {
             pass: Pass::begin(heap, image, log, means),
-            component: Component::Heap(Arc::clone(heap)),
             indexer: means.indexing.map(Indexer::new),
             decided: OnceLock::new(),
             damaged: AtomicU64::new(0),
@@ -285,7 +282,7 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
 
     fn read_sidecar(&self, number: usize) {
         if let Some(indexer) = &self.indexer {
-            indexer.read_sidecar(&self.component, number);
+            indexer.read_sidecar(self.pass.heap, number);
         }
     }
 
@@ -293,7 +290,7 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
         match &self.indexer {
             Some(indexer) if !self.is_void() => {
                 self.pass.means.progress.enter(2);
-                indexer.begin(&self.component, self.pass.heap, self.decided().ckpt_max)
+                indexer.begin(self.pass.heap, self.decided().ckpt_max)
             }
             Some(_) | None => Ok(0),
         }
@@ -301,11 +298,11 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
 
     fn build_index(&self, number: usize) -> Result<()> {
         let indexer = self.indexer.as_ref();
-        indexer.map_or(Ok(()), |indexer| indexer.build(&self.component, number))
+        indexer.map_or(Ok(()), |indexer| indexer.build(self.pass.heap, number))
     }
 
     fn end_indexes(&self) -> Result<()> {
         let indexer = self.indexer.as_ref();
-        indexer.map_or(Ok(()), |indexer| indexer.end(&self.component))
+        indexer.map_or(Ok(()), |indexer| indexer.end(self.pass.heap))
     }
 }

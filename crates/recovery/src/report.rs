@@ -162,7 +162,7 @@ pub struct OrderedReport {
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct RestartReport {
     /// The method.
-    pub method: &'static str,
+    pub method: String,
     /// The scheme of the log.
     pub scheme: &'static str,
     /// The level of parallelism, 1 to 4.

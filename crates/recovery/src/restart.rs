@@ -30,16 +30,18 @@ use crate::close::{
     assert_believed_is_durable, close_incarnation, durable_end, first_epoch, last_number,
     make_durable,
 };
+use crate::component::Data;
 use crate::found::find;
 use crate::given::check_given;
 use crate::image::Directory;
 use crate::mirrored::{check_tail, give_up, undrained};
-use crate::owner::{Loaded, OWNERS, RestartRun};
+use crate::owner::{Loaded, OWNERS, RestartRun, method_names};
 use crate::plan::ImagePlan;
 use crate::report::RestartReport;
-use crate::tree::{RestartedTree, TreeMeans};
+use crate::tree::RestartedTree;
+use crate::tree::contents::ALL_STABLE;
 
-pub use crate::create::{NewDatabase, NewTree, create, create_with_tree};
+pub use crate::create::{NewDatabase, NewTree, create};
 
 pub use crate::options::{RestartOptions, Tail};
 pub use crate::tables::Catalog;
@@ -58,10 +60,23 @@ pub struct Restarted {
     pub wal_start: WalStart,
     /// The tables.
     pub catalog: Catalog,
-    /// The tree, and what is to be taken back in it, if the database has one.
+    /// The tree, and what is to be undone in it, if the database has one. After a restart that changes nothing, nothing is.
     pub tree: Option<RestartedTree>,
     /// What happened.
     pub report: RestartReport,
+}
+
+impl Restarted {
+    /// Returns the pages, after a restart that changes nothing.
+    #[must_use]
+    pub fn data(&self) -> Data<'_> {
+        assert!(self.anchor.is_none(), "what pages wait for is the log's");
+        Data {
+            heap: &self.heap,
+            trees: self.tree.iter().map(|found| &*found.tree).collect(),
+            eosl: ALL_STABLE,
+        }
+    }
 }
 
 /// Brings a database back. `Ok(None)` if there is none on these disks.
@@ -72,18 +87,7 @@ pub struct Restarted {
 /// [`Error::Stopped`] if log or anchor cannot be written at its end, after which it is simply taken
 /// again; [`Error::Usage`] if the method, the level or the players are not for this log: then nothing was
 /// changed.
-pub fn restart(options: &RestartOptions<'_>) -> Result<Option<Restarted>> {
-    restart_with_tree(options, None)
-}
-
-/// As [`restart`], for a database that may have a tree.
-///
-/// # Errors
-/// As there; [`Error::Usage`] if there is a tree and nothing to restart it with.
-pub fn restart_with_tree(
-    options: &RestartOptions<'_>,
-    tree: Option<&TreeMeans>,
-) -> Result<Option<Restarted>> {
+pub fn restart(options: &RestartOptions) -> Result<Option<Restarted>> {
     let clock = options.clock.as_ref();
     let (begin, faults) = (clock.mono_ns(), clock.page_faults());
     let Some((file, anchor, notes)) = find(options.disks.data.as_ref(), &options.disks.logs)?
@@ -92,12 +96,8 @@ pub fn restart_with_tree(
     };
     check_given(options, &anchor)?;
     check_tail(options, &anchor)?;
-    let mut redo = RestartRun::new(
-        options,
-        &anchor,
-        tree,
-        begin_report(options, &anchor, notes),
-    );
+    let report = begin_report(options, &anchor, notes);
+    let mut redo = RestartRun::new(options, &anchor, report);
     redo.check()?;
     play(&mut redo)?;
     let RestartRun {
@@ -112,6 +112,10 @@ pub fn restart_with_tree(
         report,
     };
     let mut restarted = begin_life(options, file, &anchor, played)?;
+    if !options.mode.changes_disks() {
+        let mut owners = OWNERS.iter();
+        owners.try_for_each(|owner| owner.settle_in_memory(&mut restarted, options))?;
+    }
     let report = &mut restarted.report;
     report.seconds.total = seconds_since(clock, begin);
     report.page_faults = clock.page_faults().saturating_sub(faults);
@@ -152,7 +156,7 @@ struct Played {
 
 /// Names the new life in the anchor, unless nothing may change.
 fn begin_life(
-    options: &RestartOptions<'_>,
+    options: &RestartOptions,
     file: AnchorFile,
     anchor: &Anchor,
     played: Played,
@@ -248,13 +252,9 @@ fn seconds_since(clock: &dyn Clock, since_ns: u64) -> f64 {
     std::time::Duration::from_nanos(ns).as_secs_f64()
 }
 
-fn begin_report(
-    options: &RestartOptions<'_>,
-    anchor: &Anchor,
-    notes: Vec<String>,
-) -> RestartReport {
+fn begin_report(options: &RestartOptions, anchor: &Anchor, notes: Vec<String>) -> RestartReport {
     RestartReport {
-        method: options.method.name,
+        method: method_names(&options.methods, anchor),
         scheme: anchor.scheme.name(),
         level: options.schedule.level.number(),
         threads: options.schedule.threads,

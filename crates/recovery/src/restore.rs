@@ -218,7 +218,7 @@ fn make_database(
     if plan.scratch.is_none() {
         mark_unfinished(means.disks.data.as_ref(), VERB)?;
     }
-    create(&means.disks, means.clock, &new)?;
+    create(&means.disks, means.clock, &new, None)?;
     let k = plan.image_number()?;
     let open =
         |disk: &Arc<dyn perdura_device::Disk>| ImageFile::open(disk.as_ref(), SLOT, &means.uuid);

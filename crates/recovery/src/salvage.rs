@@ -29,13 +29,13 @@ use crate::disks::Disks;
 use crate::families::Families;
 use crate::found::open_versioned_anchor;
 use crate::image::{Directory, Places, pages_path};
+use crate::life::{Life, LogMemory};
 use crate::mended::MendedLog;
 use crate::options::RestartMode;
 use crate::ordered::OrderedPlayer;
 use crate::owner::{Loaded, OWNERS, RestartRun};
 use crate::report::RestartReport;
 use crate::restart::{Catalog, NewDatabase, RestartOptions, Restarted, create, restart};
-use crate::resume::{LogMemory, flush_all, resume};
 use crate::window::ExecutorWindow;
 
 /// A database that opens, or what is left of one that does not.
@@ -122,7 +122,7 @@ pub struct MissingPage {
 /// No database, or none that can be had without its anchor; a state that cannot be rebuilt at all. [`Error::Usage`] if
 /// the log calls a procedure that the player does not have.
 pub fn salvage(
-    options: &RestartOptions<'_>,
+    options: &RestartOptions,
     is_usable: &dyn Fn(&Catalog) -> bool,
     players: &dyn Fn() -> Option<Arc<dyn OrderedPlayer>>,
 ) -> Result<Condition> {
@@ -165,7 +165,7 @@ pub fn salvage(
 ///
 /// # Errors
 /// As a restart; [`Error::Usage`] if there is no database, or one without tables.
-pub fn whole(options: &RestartOptions<'_>) -> Result<Salvaged> {
+pub fn whole(options: &RestartOptions) -> Result<Salvaged> {
     assert!(!options.mode.changes_disks(), "salvage changes nothing");
     let anchor = match open_versioned_anchor(options.disks.data.as_ref())? {
         Some((_, anchor, _)) if anchor.scheme.has_tables() => anchor,
@@ -192,7 +192,7 @@ pub fn whole(options: &RestartOptions<'_>) -> Result<Salvaged> {
 }
 
 /// Returns the options of a salvage with these logs.
-fn salvaging<'a>(options: &RestartOptions<'a>, logs: Vec<Arc<dyn Disk>>) -> RestartOptions<'a> {
+fn salvaging(options: &RestartOptions, logs: Vec<Arc<dyn Disk>>) -> RestartOptions {
     RestartOptions {
         mode: RestartMode::Salvage,
         archived: options.archived.clone(),
@@ -205,6 +205,7 @@ fn salvaging<'a>(options: &RestartOptions<'a>, logs: Vec<Arc<dyn Disk>>) -> Rest
         progress: Arc::clone(&options.progress),
         ordered: options.ordered.clone(),
         catalog: Arc::clone(&options.catalog),
+        methods: options.methods.clone(),
         ..*options
     }
 }
@@ -425,7 +426,7 @@ fn as_new_life(
 }
 
 fn carry_out(
-    options: &RestartOptions<'_>,
+    options: &RestartOptions,
     anchor: &Anchor,
     plan: Plan,
     refused: &str,
@@ -438,7 +439,7 @@ fn carry_out(
     } else {
         options
     };
-    let mut redo = RestartRun::new(options, &plan.anchor, None, RestartReport::default());
+    let mut redo = RestartRun::new(options, &plan.anchor, RestartReport::default());
     redo.check()?;
     OWNERS.iter().try_for_each(|owner| owner.redo(&mut redo))?;
     let loaded = redo.loaded.expect("the pages were loaded");
@@ -486,7 +487,7 @@ fn carry_out(
 /// The disks'; [`Error::Foreign`] for a place that is not empty.
 pub fn build(
     salvaged: Salvaged,
-    options: &RestartOptions<'_>,
+    options: &RestartOptions,
     uuid: Uuid,
     memory: LogMemory,
 ) -> Result<()> {
@@ -505,7 +506,7 @@ pub fn build(
         scheme: anchor.scheme,
     };
     let clock = options.clock.as_ref();
-    create(&options.disks, clock, &new)?;
+    create(&options.disks, clock, &new, None)?;
     let opened = open_anchor(options.disks.data.as_ref())?;
     let (file, made, _) = opened.expect("the anchor was written just now");
     let cell = AnchorCell::new(file, made);
@@ -516,21 +517,14 @@ pub fn build(
         catalog,
     };
     let (restarted, families) = first.begin(cell)?;
-    let resumed = resume(
-        restarted,
-        options,
-        memory,
-        Arc::new(ExecutorWindow {
-            cuts: !families.is_empty(),
-        }),
-    )?;
-    flush_all(&resumed.wal)?;
-    resumed.checkpoints.now()?;
-    resumed
-        .anchor
-        .update(|record| record.clean = true)
-        .map(drop)
-        .map_err(Error::from)
+    let window = ExecutorWindow {
+        cuts: !families.is_empty(),
+    };
+    let life = Life::begin(restarted, options, memory, Arc::new(window))?;
+    life.flush_all()?;
+    life.checkpoint_now()?;
+    let marked = life.anchor.update(|record| record.clean = true);
+    marked.map(drop).map_err(Error::from)
 }
 
 /// The first life of a database that is made of what was salvaged.

@@ -49,6 +49,8 @@ pub enum Addressing {
 pub enum ComponentKind {
     /// [`perdura_heap`]: slotted pages in memory.
     Heap,
+    /// [`perdura_tree`]: a tree in pages on disk.
+    Tree,
 }
 
 /// A part of a table's kind that this build does not know: its name and its code.
@@ -71,6 +73,16 @@ impl TableKind {
             order,
             addressing: Addressing::Page,
             component: ComponentKind::Heap,
+        }
+    }
+
+    /// A table in a tree, whose keys are in order and whose records name them.
+    #[must_use]
+    pub fn tree() -> TableKind {
+        TableKind {
+            order: KeyOrder::Ordered,
+            addressing: Addressing::Key,
+            component: ComponentKind::Tree,
         }
     }
 
@@ -111,6 +123,7 @@ impl TableKind {
         };
         let component = match self.component {
             ComponentKind::Heap => 0,
+            ComponentKind::Tree => 1,
         };
         [order, component << COMPONENT_SHIFT | addressing]
     }
@@ -134,6 +147,7 @@ impl TableKind {
         };
         let component = match how >> COMPONENT_SHIFT {
             0 => ComponentKind::Heap,
+            1 => ComponentKind::Tree,
             code => return unknown("component", code),
         };
         let kind = TableKind {
@@ -141,6 +155,9 @@ impl TableKind {
             addressing,
             component,
         };
+        if component == ComponentKind::Tree && kind != TableKind::tree() {
+            return unknown("component", how >> COMPONENT_SHIFT);
+        }
         assert_eq!(kind.encode(), bytes, "a kind has one code");
         Ok(kind)
     }
@@ -173,8 +190,8 @@ mod tests {
             }
         }
         assert_eq!(
-            known, 4,
-            "hashed and ordered tables of the heap, whose records name pages or keys"
+            known, 5,
+            "hashed and ordered tables of the heap, whose records name pages or keys; tables of trees"
         );
     }
 }

@@ -9,8 +9,8 @@
 //!    were dirty. A method whose table is made of operations reads those, too.
 //! 4. *Redo* reads all operations in the order of their numbers, those of all transactions. The table tells of most, before their page is read,
 //!    that the page has them. Meanwhile the transactions are noted that have not ended.
-//! 5. The restart names the new life in the anchor. Only then are the losers taken back, in that life, by whoever runs transactions:
-//!    compensations that lay in a life without a name would be done twice.
+//! 5. The restart names the new life in the anchor. Only then are the losers undone, in that life: compensations that lay in a life
+//!    without a name would be made twice.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -18,7 +18,10 @@
 //! | [`play`] | the tables of dirty pages as rows: how the methods differ |
 //! | [`losers`] | the transactions that are open at the log's end |
 //! | `ahead` | reading pages before redo wants them
-//! | [`checkpoint`] | the tree's share of a checkpoint |
+//! | [`live`] | a tree in an open database, and its share of a checkpoint |
+//! | [`writing`] | the changes of transactions, in pages and log |
+//! | `settle` | the undo of losers |
+//! | [`contents`](mod@contents) | the rows in one number |
 //! | [`writer`] | the tree's records in the log |
 //!
 //! # Source
@@ -30,11 +33,14 @@
 //!   transaction but for its end.
 
 mod ahead;
-pub mod checkpoint;
+pub mod contents;
+pub mod live;
 mod log;
 pub mod losers;
 pub mod play;
+pub(crate) mod settle;
 pub mod writer;
+pub mod writing;
 
 use std::sync::Arc;
 
@@ -71,7 +77,10 @@ use play::{Analysis, Redo};
 /// Notes of a life begin at its number shifted by this: none is used twice, and a restart need not search for the highest.
 const NOTE_SHIFT: u32 = 40;
 
-/// What a tree's restart works with.
+/// Of a pool's pages, those that redo may leave dirty before it writes some, percent.
+const DIRTY_PERCENT: usize = 80;
+
+/// The means of a tree's restart.
 #[derive(Debug, Clone, Copy)]
 pub struct TreeMeans {
     /// Pages in memory.
@@ -88,18 +97,45 @@ pub struct TreeMeans {
     pub readers: usize,
 }
 
+impl TreeMeans {
+    /// Returns the means of a pool of so many pages. Small pools cut their notes more often: a page that is written
+    /// must not wait for long until the log notes it.
+    #[must_use]
+    pub fn of_frames(frames: usize) -> TreeMeans {
+        let usual = Limits::default();
+        let share = |most: usize, part: usize| (frames / part).clamp(1, most);
+        TreeMeans {
+            frames,
+            limits: Limits {
+                notes: share(usual.notes, 8),
+                written: share(usual.written, 32),
+            },
+            with_numbers: false,
+            dirty_max: frames * DIRTY_PERCENT / 100,
+            access: Access::Buffered,
+            readers: 0,
+        }
+    }
+}
+
+impl Default for TreeMeans {
+    /// 4096 pages: 32 MiB of pages of 8 KiB.
+    fn default() -> TreeMeans {
+        TreeMeans::of_frames(4096)
+    }
+}
+
 /// A tree that is back.
 pub struct RestartedTree {
     /// The tree: its pages are as the log's end has them, losers included.
     pub tree: Arc<Tree>,
-    /// The transactions that are to be taken back.
+    /// The transactions that are open.
     pub losers: Vec<Loser>,
 }
 
 /// The tree's part of one restart.
 pub(crate) struct Part<'a> {
-    pub options: &'a RestartOptions<'a>,
-    pub means: &'a TreeMeans,
+    pub options: &'a RestartOptions,
     pub anchor: &'a Anchor,
     pub tree: TreeAnchor,
     pub log: &'a Decided,
@@ -108,7 +144,7 @@ pub(crate) struct Part<'a> {
 
 /// Opens what the anchor says is a tree, as far as it is there.
 pub(crate) fn open_pages(
-    options: &RestartOptions<'_>,
+    options: &RestartOptions,
     anchor: &Anchor,
     tree: &TreeAnchor,
     access: Access,
@@ -142,7 +178,7 @@ impl Part<'_> {
         let clock = self.options.clock.as_ref();
         let begin = clock.mono_ns();
         self.check_redo_start()?;
-        let access = self.means.access;
+        let access = self.means().access;
         let (file, shape) = open_pages(self.options, self.anchor, &self.tree, access)?;
         self.check_reach(file.reach()?)?;
         self.check_age(&file)?;
@@ -151,26 +187,26 @@ impl Part<'_> {
         self.check_age(&file)?;
         let mut report = TreeReport {
             redo_start: self.tree.rssp.0,
-            frames: self.means.frames,
+            frames: self.means().frames,
             repair_seconds: since(clock, begin),
             ..TreeReport::default()
         };
         let begin = clock.mono_ns();
-        let tells = match self.anchor.scheme {
+        let tells = match self.tree.scheme {
             Scheme::Physiological => Tells::Writes,
-            _ if self.means.with_numbers => Tells::DeltasWithNumbers,
+            _ if self.means().with_numbers => Tells::DeltasWithNumbers,
             _ => Tells::Deltas,
         };
         let first_note = u64::from(self.anchor.incarnation.0 + 1) << NOTE_SHIFT;
-        let monitor = Monitor::new(self.means.limits, first_note, tells);
-        let tree = Tree::new(file, shape, self.means.frames, monitor);
+        let monitor = Monitor::new(self.means().limits, first_note, tells);
+        let tree = Tree::new(file, shape, self.means().frames, monitor);
         let redo = self.analyse(&tree)?;
         report.dirty_pages = redo.table().map_or(0, DirtyPages::len);
         self.insist(&tree, || tree.find_tables())?;
         report.analysis_seconds = since(clock, begin);
         let begin = clock.mono_ns();
         if self.play.ahead.loads_index(self.play.table) {
-            ahead::preload(&tree, self.means.readers);
+            ahead::preload(&tree, self.means().readers);
             report.index_seconds = since(clock, begin);
         }
         let open = self.redo(&tree, redo, &mut report)?;
@@ -199,6 +235,10 @@ impl Part<'_> {
         Ok((RestartedTree { tree, losers }, report))
     }
 
+    fn means(&self) -> &TreeMeans {
+        &self.options.tree
+    }
+
     /// The end of the stable log: all that counts is durable.
     fn eosl(&self) -> Gsn {
         self.log.cut.gsn_max
@@ -209,7 +249,7 @@ impl Part<'_> {
         insist(call, || tree.pool().write_step(self.eosl()))?.ok_or_else(|| {
             Error::Usage(format!(
                 "a pool of {} pages is too small for this tree: a change of its structure needs more at a time",
-                self.means.frames
+                self.means().frames
             ))
         })
     }
@@ -255,7 +295,7 @@ impl Part<'_> {
     /// Takes a step of the writer if many pages are dirty: a pool that is full of them would stop redo for longer.
     fn tend(&self, tree: &Tree) -> Result<()> {
         let dirty = tree.pool().monitor().lock().dirty_count();
-        if dirty > self.means.dirty_max {
+        if dirty > self.means().dirty_max {
             tree.pool().write_step(self.eosl())?;
         }
         Ok(())
@@ -315,7 +355,7 @@ impl Part<'_> {
         };
         let reading = ReadAhead::new(tree.pool(), list.unwrap_or_default());
         let readers = match self.play.ahead.reads_data() {
-            true => self.means.readers,
+            true => self.means().readers,
             false => 0,
         };
         ahead::read_beside(&reading, readers, || {

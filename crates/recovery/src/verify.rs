@@ -4,17 +4,10 @@
 //! same databases with the same words. The checks before it read what a restart would not (the older
 //! image, and the log that only the older image needs), so they find damage before it costs anything.
 
-mod tree;
+mod image;
+pub(crate) mod tree;
 
-use std::sync::Arc;
-
-use perdura_base::limits::PAGE_BYTES;
-use perdura_base::num::to_u64;
-use perdura_base::{Epoch, Error, ImageSlot, PartitionId, Pos, Result, StreamId};
-use perdura_device::AlignedBuf;
-use perdura_heap::{Geometry, Heap, MemoryAccount, decode_group};
-use perdura_page::tree_record::TreeRecord;
-use perdura_page::{OrderedPayload, TxnRecord, decode_txn_record, operation};
+use perdura_base::{Epoch, Error, ImageSlot, Pos, Result, StreamId};
 use perdura_wal::anchor::COMBINED;
 use perdura_wal::{Check, Direction, Frame, FrameKind, RestartRecord, StreamScan, scan_stream};
 use serde::Serialize;
@@ -22,14 +15,15 @@ use serde::Serialize;
 use crate::anchor::Anchor;
 use crate::archived::check_archive;
 use crate::close::durable_end;
-use crate::component::{Component, Contract};
+use crate::component::COMPONENTS;
 use crate::found::{VERSION_PATH, find};
 use crate::given::check_given;
-use crate::image::{ImageFile, PageSummer, Places, disk_of, pages_path, read_directory};
 use crate::losses::AcceptedLoss;
 use crate::mirrored::undrained;
+use crate::owner::OWNERS;
 use crate::restart::{RestartOptions, Restarted, restart};
 
+pub(crate) use self::image::check_image;
 pub use self::tree::TreeFindings;
 
 /// What the checks found.
@@ -130,27 +124,14 @@ pub struct Verified {
     pub refusal: Option<Error>,
 }
 
-/// Checks a stopped database and restarts it in memory; `options` are those of a dry run.
-/// `describe` gives the rows and the digest. `Ok(None)` if there is no database.
+/// Checks a stopped database and restarts it in memory; `options` are those of a dry run, over disks that what it writes to
+/// pages does not change. `describe` gives the rows and the digest. `Ok(None)` if there is no database.
 ///
 /// # Errors
 /// What keeps a restart from even beginning: no anchor that can be read, files that are missing or
 /// another database's.
 pub fn verify(
-    options: &RestartOptions<'_>,
-    describe: &dyn Fn(&Restarted) -> Result<(u64, String)>,
-) -> Result<Option<Verified>> {
-    verify_by(options, &|| restart(options), describe)
-}
-
-/// As [`verify`], of a database that may have a tree: `restart` brings it back in memory, over disks that what it writes to pages
-/// does not change.
-///
-/// # Errors
-/// As there.
-pub fn verify_by(
-    options: &RestartOptions<'_>,
-    restart: &dyn Fn() -> Result<Option<Restarted>>,
+    options: &RestartOptions,
     describe: &dyn Fn(&Restarted) -> Result<(u64, String)>,
 ) -> Result<Option<Verified>> {
     assert!(!options.mode.changes_disks(), "verify changes nothing");
@@ -161,19 +142,16 @@ pub fn verify_by(
     let checked = Checked { options, anchor };
     let mut found = Findings::default();
     checked.check_anchor(&notes, &mut found);
-    for slot in ImageSlot::ALL {
-        checked.check_image(slot, &mut found);
+    for component in COMPONENTS {
+        component.check_disk(options, &checked.anchor, &mut found);
     }
     checked.check_log(&mut found);
-    if let Some(named) = &checked.anchor.tree {
-        tree::check_pages(options, (&checked.anchor, named), &mut found);
-    }
-    let restarted = restart().and_then(|restarted| {
+    let restarted = restart(options).and_then(|restarted| {
         let Some(restarted) = restarted else {
             return Ok(None);
         };
-        if let Some(back) = &restarted.tree {
-            tree::check_restarted(&back.tree, &mut found)?;
+        for component in COMPONENTS {
+            component.check_restarted(&restarted, &mut found)?;
         }
         describe(&restarted).map(Some)
     });
@@ -195,15 +173,11 @@ pub fn verify_by(
 }
 
 struct Checked<'a> {
-    options: &'a RestartOptions<'a>,
+    options: &'a RestartOptions,
     anchor: Anchor,
 }
 
 impl Checked<'_> {
-    fn geometry(&self) -> Geometry {
-        self.anchor.geometry
-    }
-
     fn check_anchor(&self, notes: &[String], found: &mut Findings) {
         let losses = self.anchor.losses.iter().map(AcceptedLoss::text);
         let losses = losses.map(|text| format!("a loss was accepted: {text}"));
@@ -229,77 +203,6 @@ impl Checked<'_> {
                 what,
             });
         }
-    }
-
-    fn check_image(&self, slot: ImageSlot, found: &mut Findings) {
-        let status = self.anchor.image(slot);
-        let mut image = ImageFindings {
-            slot: slot.to_string(),
-            state: status.state().name(),
-            checkpoint: status.k.0,
-            pages: 0,
-            bytes: 0,
-            proof: None,
-        };
-        let pages_path = pages_path(slot);
-        let files: Result<Vec<ImageFile>, Error> = self
-            .options
-            .disks
-            .images
-            .iter()
-            .map(|disk| ImageFile::open(disk.as_ref(), slot, &self.anchor.uuid))
-            .collect();
-        let files = files.inspect_err(|error| found.problem(&pages_path, error));
-        if let (Ok(files), true) = (files, status.is_complete()) {
-            let geometry = self.geometry();
-            let listed = read_directory(
-                self.options.disks.data.as_ref(),
-                &self.anchor,
-                slot,
-                &geometry,
-            );
-            match listed {
-                Err(error) => found.problem(format!("directory of image {slot}"), &error),
-                Ok(listed) => {
-                    image.proof = Some(format!("{:016x}", listed.directory.proof(&geometry)));
-                    let memory = Arc::new(MemoryAccount::new(u64::MAX));
-                    let component = Component::Heap(Arc::new(Heap::new(geometry, memory)));
-                    let summer = PageSummer::new();
-                    let places = Places::of(&self.anchor);
-                    let mut page = AlignedBuf::zeroed(PAGE_BYTES);
-                    for partition in (0..geometry.partitions).map(PartitionId) {
-                        let file = &files[disk_of(partition, files.len())];
-                        for (local, entry) in listed.directory.present(partition) {
-                            let id = geometry
-                                .page_id(partition, local)
-                                .expect("checked by the reader");
-                            image.pages += 1;
-                            image.bytes += to_u64(PAGE_BYTES);
-                            let place = places.place(id);
-                            let what = match file.read(place, &mut page) {
-                                Err(error) => error.to_string(),
-                                Ok(got) if got < PAGE_BYTES => {
-                                    format!("page {id} lies beyond the end of the file")
-                                }
-                                Ok(_) if !ImageFile::is_listed(id, &page, &entry) => {
-                                    format!("page {id} is not the one that the directory lists")
-                                }
-                                Ok(_) if summer.digest(&page) != entry.digest => {
-                                    format!("the digest of page {id} is not the one listed")
-                                }
-                                Ok(_) => match component.check_page(id, &page) {
-                                    Ok(()) => continue,
-                                    Err(error) => error.to_string(),
-                                },
-                            };
-                            let (file, offset) = (pages_path.clone(), Some(place.offset()));
-                            found.problems.push(Problem { file, offset, what });
-                        }
-                    }
-                }
-            }
-        }
-        found.images.push(image);
     }
 
     fn check_log(&self, found: &mut Findings) {
@@ -370,10 +273,10 @@ fn check_stream(mut scan: StreamScan, ends_at: Option<Pos>, found: &mut Findings
         }
     }
     found.notes.append(&mut scan.notes);
-    let mut counts = Counts::default();
+    let mut counts = FrameCounts::default();
     for unit in scan.units(1 << 20) {
         let read = scan.read_unit(unit, Direction::Forward, |frame, block| {
-            if counts.parses(frame) {
+            if parses(frame, &mut counts) {
                 return Ok(());
             }
             Err(Error::corrupt(
@@ -400,54 +303,21 @@ fn check_stream(mut scan: StreamScan, ends_at: Option<Pos>, found: &mut Findings
     });
 }
 
-/// What the frames of a stream hold.
+/// The frames of a stream, counted.
 #[derive(Default)]
-struct Counts {
-    groups: u64,
-    records: u64,
-    ordered: u64,
+pub(crate) struct FrameCounts {
+    pub groups: u64,
+    pub records: u64,
+    pub ordered: u64,
 }
 
-impl Counts {
-    /// Counts what a frame holds. Returns whether its payload parses.
-    fn parses(&mut self, frame: Frame<'_>) -> bool {
-        match frame.kind {
-            FrameKind::Group => decode_group(frame.payload).is_some_and(|group| {
-                self.groups += 1;
-                self.records += group.records;
-                true
-            }),
-            FrameKind::Record => decode_txn_record(frame.payload).is_some_and(|record| {
-                match record {
-                    TxnRecord::Begin { .. } => self.groups += 1,
-                    TxnRecord::Update(_) => self.records += 1,
-                    TxnRecord::Commit { .. } | TxnRecord::Abort { .. } => {}
-                }
-                true
-            }),
-            FrameKind::Effects => self.ordered(frame, |payload| {
-                payload.effects().all(|effect| effect.is_ok())
-            }),
-            FrameKind::Command => self.ordered(frame, |payload| payload.command().is_ok()),
-            FrameKind::Operations => operation::decode(frame.payload).is_ok_and(|operations| {
-                let rows = operations
-                    .acts
-                    .iter()
-                    .filter(|(_, act)| act.row().is_some());
-                self.records += to_u64(rows.count());
-                true
-            }),
-            FrameKind::Tree => TreeRecord::decode(frame.payload).is_ok(),
-            FrameKind::Restart => RestartRecord::decode(frame.payload).is_some(),
-            FrameKind::BeginCheckpoint | FrameKind::EndCheckpoint | FrameKind::Beacon => true,
-        }
-    }
-}
-
-impl Counts {
-    fn ordered(&mut self, frame: Frame<'_>, body: impl Fn(&OrderedPayload<'_>) -> bool) -> bool {
-        self.ordered += 1;
-        OrderedPayload::decode(frame.payload).is_ok_and(|payload| body(&payload))
+/// Counts what a frame holds. Returns whether its payload parses.
+fn parses(frame: Frame<'_>, counts: &mut FrameCounts) -> bool {
+    let mut owners = OWNERS.iter();
+    match owners.find_map(|owner| owner.parses(frame, counts)) {
+        Some(parses) => parses,
+        // The log's own.
+        None => frame.kind != FrameKind::Restart || RestartRecord::decode(frame.payload).is_some(),
     }
 }
 

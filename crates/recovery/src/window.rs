@@ -23,18 +23,20 @@
 //! undone by a restart. The paper has neither this nor the gate for rollbacks, and does not say that
 //! begin marks are one instant.
 
+use std::sync::Arc;
+
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, ImageSlot, Pos};
-use perdura_heap::{Cut, Reader};
+use perdura_heap::{Cut, Heap, Reader};
 use perdura_wal::Wal;
 
-use crate::component::Component;
 use crate::cover::Cover;
 
 /// The checkpoint whose window begins.
 #[derive(Clone, Copy)]
 pub struct Beginning<'a> {
-    /// The pages.
-    pub component: &'a Component,
+    /// The pages in memory.
+    pub heap: &'a Arc<Heap>,
     /// The image that is about to be written.
     pub slot: ImageSlot,
     /// The checkpoint's number.
@@ -74,8 +76,9 @@ pub struct ExecutorWindow {
 
 impl Window for ExecutorWindow {
     fn begin(&self, at: Beginning<'_>, mark: &mut dyn FnMut() -> Vec<Pos>) -> Begun {
-        let Beginning { component, slot, k } = at;
-        match component.to_cut(self.cuts) {
+        let Beginning { heap, slot, k } = at;
+        let is_cut = self.cuts || heap.has_typed();
+        match Some(heap).filter(|_| is_cut && !armed(Flaw::FuzzyUnderOrdered)) {
             Some(heap) => {
                 let (cut, marks) = heap.cut(Reader::Checkpoint { k, slot }, mark);
                 assert_eq!(

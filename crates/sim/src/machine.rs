@@ -64,7 +64,7 @@ pub trait Engine {
 /// A database of the product or of steal mode as the simulator's engine. `$of` has the methods: the engine itself, or what it
 /// dereferences to.
 macro_rules! engine {
-    ($engine:ident: $of:ident, $promise:ident, $due:expr) => {
+    ($engine:ident, $promise:ident, $due:expr) => {
         impl $crate::machine::Engine for $engine {
             type Promise = $promise;
 
@@ -96,32 +96,32 @@ macro_rules! engine {
             }
 
             fn close_epoch(&self) {
-                $of::close_epoch(self);
+                perdura_recovery::Life::close_epoch(self);
             }
 
             fn flush_step(
                 &self,
                 stream: perdura_base::StreamId,
             ) -> Result<perdura_wal::FlushProgress, perdura_base::Error> {
-                $of::flush_step(self, stream)
+                perdura_recovery::Life::flush_step(self, stream)
             }
 
             fn vouch(&self) -> Result<bool, perdura_base::Error> {
-                $of::vouch(self)
+                perdura_recovery::Life::vouch(self)
             }
 
             fn checkpoint_begin(&self) -> Result<(), perdura_base::Error> {
-                $of::checkpoint_begin(self)
+                perdura_recovery::Life::checkpoint_begin(self)
             }
 
             fn checkpoint_step(
                 &self,
             ) -> Result<perdura_recovery::CheckpointProgress, perdura_base::Error> {
-                $of::checkpoint_step(self)
+                perdura_recovery::Life::checkpoint_step(self)
             }
 
             fn checkpoint_is_running(&self) -> bool {
-                $of::checkpoint_stats(self).running
+                perdura_recovery::Life::checkpoint_stats(self).running
             }
         }
     };

@@ -14,8 +14,8 @@ use perdura_page::digest::bound;
 use perdura_recovery::image::{ImageFile, PageSummer, Places, read_directory};
 use perdura_recovery::player::PagePlayer;
 use perdura_recovery::{
-    Anchor, Disks, Level, METHODS, Method, Player, RestartOptions, Schedule, Tail, read_anchor,
-    restart,
+    Anchor, Disks, Level, METHODS, Method, Methods, Player, RestartOptions, Schedule, Tail,
+    read_anchor, restart,
 };
 use perdura_wal::{Direction, Rung, Scheme};
 
@@ -40,7 +40,7 @@ pub struct Promise {
     pub(crate) needs: u64,
 }
 
-engine!(Core: Core, Promise, |core: &Core, promise: &Promise| {
+engine!(Core, Promise, |core: &Core, promise: &Promise| {
     (promise.ticket <= core.wal().durable(Rung::Mirror).0).then_some(promise.needs)
 });
 
@@ -55,7 +55,7 @@ pub(crate) fn dry_run_options(
     env: &Env,
     method: &'static Method,
     schedule: Schedule,
-) -> RestartOptions<'static> {
+) -> RestartOptions {
     let (disks, clock) = (env.disks.clone(), Arc::clone(&env.clock));
     RestartOptions {
         mode: perdura_recovery::RestartMode::Dry,
@@ -188,7 +188,7 @@ pub(crate) trait OverCore {
         env: &Env,
         method: &'static Method,
         schedule: Schedule,
-    ) -> RestartOptions<'static> {
+    ) -> RestartOptions {
         dry_run_options(env, method, schedule)
     }
 
@@ -300,7 +300,9 @@ pub(crate) trait OverCore {
             }
             let method = pick(&mut rng, &methods);
             if self.dry_run(before, method, schedule)? != first {
-                let way = method.records(Scheme::Differential).direction();
+                let way = Methods::from(method)
+                    .records(Scheme::Differential)
+                    .direction();
                 let level = level.number();
                 return Err(format!("level {level}, log read {way:?}: other rows"));
             }
@@ -363,7 +365,7 @@ pub(crate) trait OverCore {
             options.tail = Tail::GivenUp;
         }
         match restart(&options) {
-            Ok(Some(restarted)) => perdura::digest::digest(restarted.heap.as_ref())
+            Ok(Some(restarted)) => perdura::digest::digest(&restarted.data())
                 .map_err(|error| format!("the digest: {error}")),
             Ok(None) => Ok(0),
             Err(error) => Err(format!("dry run: {error}")),

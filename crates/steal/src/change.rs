@@ -34,7 +34,7 @@ impl Steal {
     /// Opens a transaction and routes it to a stream. Its begin record comes with its first change.
     pub fn begin(&self) -> Txn {
         Txn {
-            routed: self.route(self.options.route),
+            routed: self.txns.route(self.options.route, &self.wal),
             first: None,
             rollback: None,
             #[cfg(feature = "flaws")]
@@ -138,7 +138,7 @@ impl Steal {
         );
         #[cfg(feature = "flaws")]
         self.settle(&mut txn);
-        let mut committed = Committed::empty(&txn);
+        let mut committed = Committed::empty(txn.id(), txn.stream());
         if txn.first.is_some() {
             let record = &mut txn.buffers.record;
             record.clear();

@@ -12,13 +12,14 @@ use perdura_heap::{Geometry, Heap, MemoryAccount};
 use perdura_page::SlotClass;
 use perdura_recovery::read_anchor;
 use perdura_recovery::restart::{RestartOptions, create, restart};
-use perdura_recovery::resume::LogMemory;
-use perdura_wal::Mode;
+use perdura_recovery::{Life, LogMemory};
+use perdura_wal::{Mode, Scheme};
 
 use crate::env::StealEnv;
+use crate::numbers::Numbers;
 use crate::options::StealOptions;
-use crate::running::{Running, first_number};
 use crate::space::{SlotKey, Space};
+use crate::streams::Streams;
 use crate::txn::{Buffers, Committed, Place};
 
 /// Figures since the database was opened.
@@ -56,22 +57,24 @@ pub(crate) struct Counters {
 pub struct Steal {
     pub(crate) options: StealOptions,
     pub(crate) class: SlotClass,
-    pub(crate) heap: Arc<Heap>,
     pub(crate) spaces: Box<[CachePadded<Mutex<Space>>]>,
     /// Free slots in all partitions.
     pub(crate) free: CachePadded<AtomicU64>,
-    pub(crate) next_gseq: CachePadded<AtomicU64>,
+    pub(crate) scheme: Scheme,
+    pub(crate) streams: Arc<Streams>,
+    pub(crate) gseqs: Numbers,
+    pub(crate) txns: Numbers,
     pub(crate) next_partition: CachePadded<AtomicU64>,
     pub(crate) pool: Mutex<Vec<Buffers>>,
     pub(crate) counters: CachePadded<Counters>,
-    running: Running,
+    life: Life,
 }
 
 impl Deref for Steal {
-    type Target = Running;
+    type Target = Life;
 
-    fn deref(&self) -> &Running {
-        &self.running
+    fn deref(&self) -> &Life {
+        &self.life
     }
 }
 
@@ -91,13 +94,13 @@ impl Steal {
         let is_there = read_anchor(env.disks.data.as_ref())?.is_some();
         let logged = (options.scheme, options.segment_bytes);
         let new = env.new_database(is_there, geometry, logged)?;
-        create(&env.disks, env.clock.as_ref(), &new)?;
+        create(&env.disks, env.clock.as_ref(), &new, None)?;
         let opened = Steal::open(env, options)?;
         Ok(opened.expect("the database was made just now"))
     }
 
     /// Brings the database on these disks back; `Ok(None)` if there is none.
-    /// [`report`](Running::report) says what was done.
+    /// [`report`](Life::report) says what was done.
     ///
     /// # Errors
     /// See [`restart`]; nothing was changed if it fails before the anchor is updated.
@@ -116,7 +119,7 @@ impl Steal {
         let memory = Arc::new(MemoryAccount::new(options.memory_limit));
         let restart_options = RestartOptions {
             memory,
-            ..env.restart_options(options.schedule, options.method, found.scheme)?
+            ..env.restart_options(options.schedule, options.method)?
         };
         let restarted = restart(&restart_options)?.expect("its anchor was read just now");
         let incarnation = restarted.record.incarnation;
@@ -126,32 +129,36 @@ impl Steal {
             mirror: None,
         };
         let (spaces, free) = survey(&restarted.heap, class)?;
-        let (running, heap, _) = Running::resume(restarted, &restart_options, log_memory)?;
+        let scheme = restarted.record.scheme;
+        let streams = Arc::new(Streams::new(restarted.record.streams));
+        let life = Life::begin(restarted, &restart_options, log_memory, streams.clone())?;
         assert_eq!(
             spaces.len(),
-            usize::from(heap.geometry().partitions),
+            usize::from(life.heap.geometry().partitions),
             "each partition has its locks and free slots"
         );
         let steal = Steal {
             options,
             class,
-            heap,
             spaces,
             free: CachePadded::new(AtomicU64::new(free)),
-            next_gseq: first_number(incarnation),
+            scheme,
+            streams,
+            gseqs: Numbers::of(incarnation),
+            txns: Numbers::of(incarnation),
             next_partition: CachePadded::default(),
             pool: Mutex::new(Vec::new()),
             counters: CachePadded::default(),
-            running,
+            life,
         };
         steal.checkpoints().shorten_chain()?;
         Ok(Some(steal))
     }
 
-    /// The pages.
+    /// The transactions: those of slots are the database's own.
     #[must_use]
-    pub fn heap(&self) -> &Arc<Heap> {
-        &self.heap
+    pub fn txns(&self) -> &Steal {
+        self
     }
 
     /// The settings it was opened with.

@@ -7,7 +7,7 @@ use perdura_base::{Error, Result, Uuid};
 use perdura_device::Clock;
 use perdura_heap::Geometry;
 use perdura_recovery::restart::{NewDatabase, RestartOptions};
-use perdura_recovery::{Disks, Method, Schedule};
+use perdura_recovery::{Disks, Methods, Schedule};
 use perdura_wal::{Scheme, SegmentSizes};
 
 /// What comes from outside.
@@ -47,19 +47,18 @@ impl StealEnv {
         })
     }
 
-    /// How a database of this scheme is restarted.
+    /// Returns the options of a restart by these methods.
     ///
     /// # Errors
     /// [`Error::Usage`] if there is no such method.
     pub(crate) fn restart_options(
         &self,
         schedule: Schedule,
-        method: &str,
-        scheme: Scheme,
-    ) -> Result<RestartOptions<'static>> {
-        let method = Method::by_name(method, scheme).map_err(Error::Usage)?;
+        methods: &str,
+    ) -> Result<RestartOptions> {
+        let methods = Methods::by_names(methods).map_err(Error::Usage)?;
         let (disks, clock) = (self.disks.clone(), Arc::clone(&self.clock));
-        Ok(RestartOptions::of_records(disks, clock, schedule, method))
+        Ok(RestartOptions::of_records(disks, clock, schedule, methods))
     }
 }
 

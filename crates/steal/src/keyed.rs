@@ -3,12 +3,12 @@
 //! ```text
 //!  write:  key lock ─► leaf latch { number, record, note under the monitor; change the page } ─► notes cut, if due
 //!  commit: append under the stream's list ─► key locks go ─► acknowledged when D has its epoch
-//!  abort:  each change taken back through the tree, newest first, each with a compensation (CLR) ─► end record
+//!  abort:  each change undone through the tree, newest first, each with a compensation (CLR) ─► end record
 //! ```
 //! * A row belongs to one transaction from its first write until that has appended its commit or the end of its rollback. A request
 //!   for a row of another transaction fails at once.
 //! * Pages may reach the disk before the transactions that changed them commit, but not before the log has what changed them.
-//! * What a crash leaves open is taken back when the database is opened, in the new life, before work is taken.
+//! * What a crash leaves open is undone by the restart, in the new life, before work is taken ([`perdura_recovery::tree`]).
 //!
 //! The tree knows pages and no transaction, and this module knows keys and no pages: the paper's data and transaction components.
 //!
@@ -18,9 +18,6 @@
 //! | [`engine`] | creating it, opening it, everything around transactions |
 //! | [`txn`] | reads, writes, commits, rollbacks |
 //! | [`locks`] | which transaction has a row |
-//! | [`log`] | a transaction's operations in the log |
-//! | [`digest`](mod@digest) | the rows in one number |
-//! | [`dry`] | a restart that leaves everything as it is |
 //!
 //! # Source
 //! *Implementing Performance Competitive Logical Recovery* (002), sections 2 and 3. C. Mohan et al., "ARIES", for compensations.
@@ -29,16 +26,11 @@
 //! a row's lock (never waited for) < the structure lock < a leaf's latch < the pool's frames < the monitor < a stream's active list <
 //! the log's.
 
-pub mod digest;
-pub mod dry;
 pub mod engine;
 pub mod locks;
-pub mod log;
 pub mod options;
 pub mod txn;
 
-pub use digest::{Contents, contents, digest};
-pub use dry::restart_dry;
-pub use engine::{Keyed, KeyedStats};
+pub use engine::Keyed;
 pub use options::KeyedOptions;
-pub use txn::{KeyTxn, Write};
+pub use txn::{KeyTxn, KeyTxns, KeyedStats, Write};

@@ -4,7 +4,7 @@
 //! images hold committed changes only. The literature's setting is harder: many transactions are
 //! open at once, each change is in the page and in the log at once, a checkpoint copies pages of
 //! transactions that may yet be rolled back. This crate is that setting, beside the product and on
-//! the same log, pages, checkpoints and restart. The three schemes run the same transactions and differ in
+//! the same life: log, pages, checkpoints and restart ([`perdura_recovery::life`]). The three schemes run the same transactions and differ in
 //! their records, in the rollbacks they compensate, and in the restart methods that are legal for them.
 //!
 //! # One page to see it
@@ -24,7 +24,7 @@
 //! | [`env`](mod@env) | what comes from outside |
 //! | [`options`] | the options of a database |
 //! | [`txn`] | the state of a transaction: locks held, images to undo |
-//! | [`running`] | log, anchor and checkpoints of an open database |
+//! | `numbers` | numbers of transactions, and their streams |
 //! | [`engine`] | the database of slots: create, open |
 //! | [`change`] | changes of slots, and commits |
 //! | [`record`] | the log records |
@@ -57,10 +57,10 @@ pub mod env;
 pub mod flushers;
 pub mod growth;
 pub mod keyed;
+mod numbers;
 pub mod options;
 pub mod record;
 pub mod rollback;
-pub mod running;
 pub mod space;
 pub mod streams;
 pub mod txn;
@@ -69,7 +69,6 @@ pub use digest::digest;
 pub use engine::{Steal, StealStats};
 pub use env::StealEnv;
 pub use flushers::Flushers;
-pub use keyed::{KeyTxn, Keyed, KeyedOptions, KeyedStats, Write};
+pub use keyed::{KeyTxn, KeyTxns, Keyed, KeyedOptions, KeyedStats, Write};
 pub use options::{Records, Route, StealOptions};
-pub use running::Running;
 pub use txn::{Committed, Place, Routed, Txn};

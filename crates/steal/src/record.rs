@@ -11,17 +11,15 @@
 #[cfg(feature = "flaws")]
 mod seeded;
 
-use std::sync::atomic::Ordering;
-
 use perdura_base::{CkptEpoch, PageId, PartitionId, PartitionSet, StreamId};
 use perdura_page::layout::HEADER_BYTES;
 use perdura_page::txn_record::{
     Range, SlotChange, UpdateHead, encode_begin, encode_images, encode_xor,
 };
+use perdura_recovery::active::Active;
 use perdura_wal::{ActiveTxn, Appended, FrameKind, Guard};
 
 use crate::engine::Steal;
-use crate::streams::Active;
 use crate::txn::{Recorder, Routed, Slotted};
 
 /// One change, ready to be recorded.
@@ -81,7 +79,7 @@ impl Steal {
             Guard::Assignment => {
                 let mut active = self.streams.active(to.stream).lock();
                 let number = SlotChange {
-                    gseq: self.next_gseq.fetch_add(1, Ordering::Relaxed),
+                    gseq: self.gseqs.next(),
                     slot: change.at.slot,
                     taken: change.taken,
                 };

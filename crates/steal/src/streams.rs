@@ -9,25 +9,22 @@
 //!   numbers and a merge of the streams needs no sorting. The begin marks of a window are appended under
 //!   all of these locks: a number is assigned before all marks or after all of them.
 
-use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use perdura_base::{CkptEpoch, Epoch, Pos, StreamId};
+use perdura_recovery::active::{Active, ActiveTxns};
 use perdura_recovery::{Beginning, Begun, Cover, Window};
-use perdura_wal::{ActiveTxn, Appended, Wal, encode_active};
+use perdura_wal::{Appended, Wal, encode_active};
 
 use crate::txn::Routed;
 
 #[cfg(feature = "flaws")]
 mod seeded;
 
-/// The transactions of one stream that have a record and no end.
-pub(crate) type Active = Vec<ActiveTxn>;
-
 /// Gate and active lists of a database.
 pub(crate) struct Streams {
     /// Whether a window is open.
     gate: RwLock<bool>,
-    active: Vec<CachePadded<Mutex<Active>>>,
+    active: ActiveTxns,
     #[cfg(feature = "flaws")]
     early: seeded::EarlyLists,
 }
@@ -36,33 +33,20 @@ impl Streams {
     pub fn new(streams: u8) -> Streams {
         Streams {
             gate: RwLock::new(false),
-            active: (0..streams).map(|_| CachePadded::default()).collect(),
+            active: ActiveTxns::new(streams),
             #[cfg(feature = "flaws")]
             early: seeded::EarlyLists::default(),
         }
     }
 
-    /// How many streams there are.
-    pub fn count(&self) -> usize {
-        self.active.len()
-    }
-
     /// The active list of a stream.
     pub fn active(&self, stream: StreamId) -> &Mutex<Active> {
-        &self.active[usize::from(stream.0)]
+        self.active.of(stream)
     }
 
     /// Ends a transaction: its last record is appended, and it is taken off its stream's list, as one.
     pub fn end(&self, txn: &Routed, append: impl FnOnce() -> Appended) -> Appended {
-        let mut active = self.active(txn.stream).lock();
-        let appended = append();
-        let at = active.iter().position(|entry| entry.txn == txn.id);
-        let first = at.map(|at| active.swap_remove(at).first);
-        assert!(
-            first.is_some_and(|first| first <= appended.pos),
-            "a transaction is on its stream's list from its first record to its last"
-        );
-        appended
+        self.active.end(txn.stream, txn.id, append)
     }
 
     /// Shares the gate: says whether a window is open, and lets none begin while it is held.
@@ -91,7 +75,7 @@ impl Window for Streams {
     fn end(&self, wal: &Wal, k: CkptEpoch, marks: &[Pos]) -> Cover {
         let (mut ends, mut undo_low) = (Vec::new(), Vec::new());
         let mut newest = Epoch(0);
-        for (stream, active) in (0u8..).zip(&self.active) {
+        for (stream, active) in (0u8..).zip(self.active.iter()) {
             let active = active.lock();
             let listed = &*active;
             #[cfg(feature = "flaws")]
@@ -125,7 +109,6 @@ mod tests {
 
     use perdura_base::{CkptEpoch, ImageSlot};
     use perdura_heap::{Geometry, Heap, MemoryAccount};
-    use perdura_recovery::Component;
 
     use super::*;
 
@@ -141,7 +124,7 @@ mod tests {
         };
         let memory = Arc::new(MemoryAccount::new(u64::MAX));
         let at = Beginning {
-            component: &Component::Heap(Arc::new(Heap::new(geometry, memory))),
+            heap: &Arc::new(Heap::new(geometry, memory)),
             slot: ImageSlot::A,
             k: CkptEpoch(1),
         };

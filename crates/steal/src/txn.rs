@@ -54,11 +54,11 @@ pub struct Committed {
 
 impl Committed {
     /// A transaction that has nothing in the log and locked nothing.
-    pub(crate) fn empty(routed: &Routed) -> Committed {
+    pub(crate) fn empty(txn: TxnId, stream: StreamId) -> Committed {
         Committed {
-            txn: routed.id,
+            txn,
             epoch: Epoch(0),
-            stream: routed.stream,
+            stream,
             pos: Pos(0),
         }
     }

@@ -154,8 +154,8 @@ fn look(directories: &Directories) -> Result<(Anchor, Newest)> {
         }
         Err(error) => return Err(error),
     };
-    let (method, level) = offline.way("auto", None)?;
-    let options = offline.restart_options(method, &Schedule::new(level, 1));
+    let (methods, level) = offline.way("auto", None)?;
+    let options = offline.restart_options(&methods, &Schedule::new(level, 1));
     let newest = match log_end(&options, &offline.anchor) {
         Ok(epoch) => Newest::Ends(epoch),
         Err(error) => Newest::Refused(error.to_string()),

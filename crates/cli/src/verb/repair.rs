@@ -60,17 +60,12 @@ struct Told<'a> {
 pub fn run(args: &Args) -> Result<()> {
     let offline = Offline::open_damaged(&args.directories)?;
     let dir = || args.directories.data.display().to_string();
-    if offline.anchor.tree.is_some() {
-        let why = "the database has a tree, and a repair salvages none: its rows are in tree/pages alone. `perdura verify` says \
-                   what is damaged there; restore the directory from a copy. Nothing was changed";
-        return Err(Usage(why.into()).into());
-    }
     if let Some(text) = undrained(&offline.anchor, None) {
         output::note(&format!("note: {text}"));
     }
-    let (method, level) = offline.way("auto", None)?;
+    let (methods, level) = offline.way("auto", None)?;
     let schedule = Schedule::new(level, threads_or_cores(0));
-    let options = offline.restart_options(method, &schedule);
+    let options = offline.restart_options(&methods, &schedule);
     let salvaged = match salvage(&options, &names_databases, &|| Some(player(None)))
         .with_context(dir)?
     {
@@ -79,7 +74,7 @@ pub fn run(args: &Args) -> Result<()> {
                 "whole     the database opens as it is; there is nothing to repair\n".to_owned();
             if let Some(to) = &args.to {
                 // A script that asked for a new database goes on with it.
-                let unused = offline.restart_options(method, &schedule);
+                let unused = offline.restart_options(&methods, &schedule);
                 let copied = whole(&unused).with_context(dir)?;
                 make(&unused, copied, to).with_context(|| to.display().to_string())?;
                 text += &format!("made      {}\n", to.display());
@@ -124,7 +119,7 @@ fn tell(args: &Args, told: &Told<'_>, text: &str) -> Result<()> {
 }
 
 /// Writes the new database.
-fn make(from: &RestartOptions<'_>, salvaged: Salvaged, to: &Path) -> Result<()> {
+fn make(from: &RestartOptions, salvaged: Salvaged, to: &Path) -> Result<()> {
     must_be_empty(to)?;
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(to)?);
     let _lock = disk.lock("LOCK")?;
@@ -140,6 +135,7 @@ fn make(from: &RestartOptions<'_>, salvaged: Salvaged, to: &Path) -> Result<()> 
         mode: perdura_recovery::RestartMode::Real,
         tail: Tail::OnDisk,
         catalog: Arc::clone(&from.catalog),
+        methods: from.methods.clone(),
         ..*from
     };
     let defaults = perdura::CoreOptions::default();

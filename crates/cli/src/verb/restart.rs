@@ -1,7 +1,6 @@
 //! `perdura restart`
 
 mod interleaved;
-mod keyed;
 
 use std::sync::Arc;
 
@@ -11,9 +10,9 @@ use perdura::typed::AcceptDivergence;
 use perdura::{Db, RestartReport};
 use perdura_device::{FileDisk, SystemClock};
 use perdura_recovery::disks::{Demand, Locks, Opening};
-use perdura_recovery::{Level, Method, Schedule};
+use perdura_recovery::{Level, Methods, Schedule};
 use perdura_steal::StealEnv;
-use perdura_wal::{Mode, Scheme};
+use perdura_wal::Mode;
 
 use crate::exit::Usage;
 use crate::in_memory::Pool;
@@ -43,7 +42,7 @@ pub struct Args {
     directories: Directories,
     /// The restart method: differential, dl1p, dl2p, pl2p, pl2p-part, value, command, log0, log1, log2, sql1,
     /// sql2, aries, or auto: the database's own. Value and command play ordered frames after the database's own records; the last six
-    /// restart a tree.
+    /// restart a tree. A database with several kinds of records takes one for each, with commas between them.
     #[arg(long, value_name = "METHOD", default_value = "auto")]
     method: String,
     /// Leave everything as it is.
@@ -82,32 +81,33 @@ impl Args {
 
 pub fn run(args: &Args) -> Result<()> {
     // An unknown method is refused before the database is opened.
-    Method::by_name(&args.method, Scheme::Differential).map_err(Usage)?;
+    Methods::by_names(&args.method).map_err(Usage)?;
     if args.pool.scratch.is_some() && !args.dry_run {
         let why = "--scratch: only a restart in memory keeps pages elsewhere; give --dry-run, too";
         return Err(Usage(why.into()).into());
     }
     let mut offline = Offline::open(&args.directories)?;
     offline.accept = args.accept();
-    let (method, level) = offline.way(&args.method, args.level)?;
+    let (methods, level) = offline.way(&args.method, args.level)?;
     let schedule = Schedule::new(level, threads_or_cores(args.threads));
     let report = if args.dry_run {
-        let (restarted, digest) = offline.restart_by(method, &schedule, &args.pool)?;
+        let (restarted, digest) = offline.restart_by(&methods, &schedule, &args.pool)?;
         with_digest(restarted.report, digest)
     } else {
         match offline.anchor.scheme.mode() {
-            Mode::Executor => product(args, offline, level)?,
-            Mode::Steal | Mode::Keyed if args.accept_divergence => {
+            Mode::Executor | Mode::Keyed => product(args, offline, methods, level)?,
+            Mode::Steal if args.accept_divergence => {
                 let why =
                     "--accept-divergence: a database of interleaved transactions has no procedures";
                 return Err(Usage(why.into()).into());
             }
-            Mode::Steal => {
-                interleaved::restart(&args.directories, offline, method, &schedule, &args.pool)?
-            }
-            Mode::Keyed => {
-                keyed::restart(&args.directories, offline, method, &schedule, &args.pool)?
-            }
+            Mode::Steal => interleaved::restart(
+                &args.directories,
+                offline,
+                &args.method,
+                &schedule,
+                &args.pool,
+            )?,
         }
     };
     if args.json {
@@ -134,19 +134,23 @@ fn to_write(directories: &Directories, offline: Offline) -> Result<(StealEnv, Lo
 }
 
 /// Opens the database to write and closes it cleanly.
-fn product(args: &Args, offline: Offline, level: Level) -> Result<RestartReport> {
+fn product(args: &Args, offline: Offline, methods: Methods, level: Level) -> Result<RestartReport> {
     let mut options = perdura::Options::new(&args.directories.data);
     options.streams = offline.anchor.streams;
     options.log_dirs.clone_from(&args.directories.log_dir);
     options.image_dirs.clone_from(&args.directories.image_dir);
     options.restart_level = level;
+    options.restart_methods = methods;
+    options.tree = args.pool.means();
     options.threads = args.threads;
     options.typed = replayed();
     options.typed.accept = args.accept();
     // Its locks are shared, and stand in the way of the one that follows.
     drop(offline);
     let db = Db::open(options)?;
-    let report = with_digest(db.report(), hex(db.digest()?));
+    let all = db.summary()?;
+    let mut report = with_digest(db.report(), hex(all.digest));
+    report.rows += all.rows_of_trees;
     db.close()?;
     Ok(report)
 }

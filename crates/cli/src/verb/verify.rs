@@ -6,11 +6,11 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use perdura_device::in_memory;
 use perdura_recovery::Schedule;
-use perdura_recovery::verify::{Findings, verify_by};
+use perdura_recovery::verify::{Findings, verify};
 
 use crate::exit::Damaged;
 use crate::in_memory::Pool;
-use crate::offline::{Directories, Offline, described, restart_in_memory, threads_or_cores};
+use crate::offline::{Directories, Offline, described, threads_or_cores};
 use crate::output;
 
 /// Check every byte of a stopped database that a restart could need.
@@ -39,13 +39,11 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     let offline = Offline::open(&args.directories)?;
-    let (method, level) = offline.way("auto", None)?;
+    let (methods, level) = offline.way("auto", None)?;
     let schedule = Schedule::new(level, threads_or_cores(0));
-    let options = offline.overlaid_options(method, &schedule, &args.pool)?;
+    let options = offline.overlaid_options(&methods, &schedule, &args.pool)?;
     let dir = || args.directories.data.display().to_string();
-    let scheme = offline.anchor.scheme;
-    let restart = || restart_in_memory(&options, scheme, &args.pool);
-    let verified = verify_by(&options, &restart, &described).with_context(dir)?;
+    let verified = verify(&options, &described).with_context(dir)?;
     let mut verified = verified.context("there is no database")?;
     verified
         .found

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use perdura_base::{Error, TableId};
 use perdura_device::{Disk, FileDisk, SystemClock};
 use perdura_recovery::Disks;
-use perdura_steal::keyed::{contents, digest};
 use perdura_steal::{Keyed, KeyedOptions, StealEnv, Write};
-use perdura_wal::{Rung, Scheme};
+use perdura_wal::Scheme;
 
 use crate::support::{arg, ended, perdura};
 
@@ -46,25 +45,25 @@ fn insist<T>(keyed: &Keyed, mut call: impl FnMut() -> Result<T, Error>) -> T {
 /// Seeded transactions: a few open at once, of puts, changes and removals, some rolled back.
 fn work(keyed: &Keyed, rng: &mut fastrand::Rng, rounds: usize) {
     for _ in 0..rounds {
-        let mut open: Vec<_> = (0..4).map(|_| keyed.begin()).collect();
+        let mut open: Vec<_> = (0..4).map(|_| keyed.txns().begin()).collect();
         for _ in 0..5 {
             for txn in &mut open {
                 let key = key(rng.u64(..ROWS * 2));
                 let value: Vec<u8> = (0..rng.usize(8..60)).map(|_| rng.u8(..)).collect();
                 let value = (rng.u8(..4) > 0).then_some(&value[..]);
-                let _taken: Write = insist(keyed, || keyed.write(txn, TABLE, &key, value));
+                let _taken: Write = insist(keyed, || keyed.txns().write(txn, TABLE, &key, value));
             }
         }
         for mut txn in open {
             if rng.u8(..5) == 0 {
-                while !insist(keyed, || keyed.abort_step(&mut txn)) {}
+                while !insist(keyed, || keyed.txns().abort_step(&mut txn)) {}
             } else {
-                let _durable_below = keyed.commit(txn);
+                let _durable_below = keyed.txns().commit(txn);
             }
         }
         keyed.flush_all().unwrap();
         while keyed.is_dirty() {
-            keyed.write_step().unwrap();
+            keyed.txns().write_step().unwrap();
         }
     }
 }
@@ -102,27 +101,28 @@ impl Crashed {
                 keyed.checkpoint_now().unwrap();
             }
         }
-        let eosl = || keyed.wal().eosl(Rung::Disk);
-        let found = insist(&keyed, || contents(keyed.tree(), eosl()));
+        let found = insist(&keyed, || keyed.txns().contents());
         // Changes of a transaction that never ends, durable before the crash; some of their pages, too.
-        let mut loser = keyed.begin();
+        let mut loser = keyed.txns().begin();
         for number in (0..ROWS).step_by(40) {
             let key = key(number * 2 + 1);
             insist(&keyed, || {
-                keyed.write(&mut loser, TABLE, &key, Some(b"never committed"))
+                keyed
+                    .txns()
+                    .write(&mut loser, TABLE, &key, Some(b"never committed"))
             });
         }
         keyed.flush_all().unwrap();
         while keyed.is_dirty() {
-            keyed.write_step().unwrap();
+            keyed.txns().write_step().unwrap();
         }
-        let dirty = insist(&keyed, || digest(keyed.tree(), eosl()));
-        assert_ne!(dirty, found.digest, "the loser has changed something");
+        let dirty = insist(&keyed, || keyed.txns().contents());
+        assert_ne!(dirty, found, "the loser has changed something");
         std::mem::forget(loser);
         Crashed {
             data,
             logs,
-            digest: found.digest,
+            digest: found.hex(),
             rows: found.rows,
         }
     }

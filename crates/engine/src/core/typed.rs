@@ -12,7 +12,7 @@ impl Core {
     /// their frames are is declared in the anchor before the first of them.
     pub(crate) fn make_typed(&mut self) -> Result<()> {
         let missing = self.typed.missing(&self.heap)?;
-        let procedures = self.typed.number_procedures(&self.heap)?;
+        let procedures = self.typed.number_procedures(&self.life.heap)?;
         if self.typed.registry.has_tables() || !missing.is_empty() {
             self.declare_families()?;
             self.checkpoints.require_cuts();
@@ -51,7 +51,7 @@ impl Core {
             self.report.checkpoint < named.image(slot).k.0,
             "the image is newer than the one that was loaded"
         );
-        self.report.notes.push(format!(
+        self.life.report.notes.push(format!(
             "the new results of {count} record(s) that differ were taken; checkpoint {} in image {slot} has them, and \
              the next restart replays none of them",
             named.image(slot).k.0

@@ -187,7 +187,7 @@ fn three_hundred_restarts_on_a_disk_that_fails_now_and_then_do_not_use_up_the_an
 fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
     use perdura_recovery::indexing::NoTables;
     use perdura_recovery::restart::{RestartOptions, restart};
-    use perdura_recovery::{ExecutorWindow, LogMemory, Method, flush_all, resume};
+    use perdura_recovery::{ExecutorWindow, Life, LogMemory, Methods, flush_all};
     let disk = SimDisk::new(13);
     let options = || perdura::CoreOptions {
         segment_bytes: 64 << 10,
@@ -206,7 +206,8 @@ fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
             disks: env.disks,
             clock: env.clock,
             schedule: options().schedule,
-            method: Method::of(perdura_wal::Scheme::Differential),
+            methods: Methods::default(),
+            tree: perdura_recovery::tree::TreeMeans::default(),
             ordered: None,
             archived: None,
             mode: perdura_recovery::RestartMode::Real,
@@ -222,7 +223,7 @@ fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
             mirror: None,
         };
         // It gets as far as its log, and no further.
-        let resumed = resume(
+        let resumed = Life::begin(
             restarted,
             &restart_options,
             memory,

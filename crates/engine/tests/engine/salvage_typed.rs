@@ -13,7 +13,7 @@ use perdura_device::{CrashProfile, SimDisk};
 use perdura_heap::MemoryAccount;
 use perdura_recovery::ordered::OrderedPlayer;
 use perdura_recovery::salvage::{Condition, Missing, build, salvage};
-use perdura_recovery::{LogMemory, Method, RestartOptions, read_anchor};
+use perdura_recovery::{LogMemory, Methods, RestartOptions, read_anchor};
 
 use crate::core_steps::{env, pages_of, small};
 use crate::typed::{Account, builder, transfer};
@@ -71,7 +71,6 @@ fn crashed(disk: &Arc<SimDisk>, log: LogForm) -> BTreeMap<u64, u64> {
 /// Salvages and builds the rest on another disk. `None` if the database is whole.
 fn salvaged(disk: &Arc<SimDisk>, log: LogForm) -> Option<(Missing, Core)> {
     let env_of = env(disk, STREAMS);
-    let anchor = read_anchor(env_of.disks.data.as_ref()).unwrap().unwrap();
     let player = || {
         let player = Replayer::new(typed(log), VALUE_BYTES_DEFAULT);
         Some(Arc::new(player) as Arc<dyn OrderedPlayer>)
@@ -80,7 +79,8 @@ fn salvaged(disk: &Arc<SimDisk>, log: LogForm) -> Option<(Missing, Core)> {
         disks: env_of.disks,
         clock: env_of.clock,
         schedule: small().schedule,
-        method: Method::of_log(&anchor),
+        methods: Methods::default(),
+        tree: perdura_recovery::tree::TreeMeans::default(),
         ordered: player(),
         archived: None,
         mode: perdura_recovery::RestartMode::Dry,

@@ -9,10 +9,30 @@ use perdura_wal::{EpochEnds, Rung};
 
 use super::phase::Event;
 use super::{CheckpointProgress, Checkpointer, Leftover, Sweep, Taken};
+use crate::anchor::Anchor;
+use crate::component::COMPONENTS;
 use crate::cover::{Cover, Covering};
 use crate::image::remove_old_directories;
 use crate::images::Completion;
 use crate::truncate::truncation_floor;
+
+impl Sweep {
+    /// Enters the image in the anchor.
+    pub(crate) fn name_image(&self, record: &mut Anchor, wall_us: u64) {
+        let completion = Completion {
+            directory_crc: self.directory_crc,
+            wall_us,
+            cover: self.covering.closed().clone(),
+            consistent: self.cut.is_some(),
+            begin_epoch: Some(self.begin_epoch),
+        };
+        let image = record.image_mut(self.slot);
+        if armed(Flaw::NoBuildingMark) {
+            image.mark_building(self.k);
+        }
+        image.mark_complete(self.k, completion);
+    }
+}
 
 impl Checkpointer {
     /// Cuts the log behind an image that the anchor names. The image counts: segments and directories
@@ -86,7 +106,7 @@ impl Checkpointer {
     }
 
     /// I5: the image is named only once every record that it reflects is durable.
-    pub(super) fn name_image(&mut self, sweep: &mut Sweep) -> Result<()> {
+    pub(super) fn name_sweep(&mut self, sweep: &mut Sweep) -> Result<()> {
         if armed(Flaw::TruncateBeforeAnchor) {
             self.parts.wal.truncate(&sweep.covering.closed().begin)?;
         }
@@ -101,32 +121,13 @@ impl Checkpointer {
             "checkpoint {} is named before its directory is durable",
             sweep.k
         );
-        assert_eq!(
-            sweep.tree.is_some(),
-            self.parts.tree.is_some(),
-            "checkpoint {} is named before the tree's part of it has ended",
-            sweep.k
-        );
-        let now = self.parts.clock.wall_us();
         let archived = self.parts.anchor.archived();
         let mut cut_below = Vec::new();
         self.parts
             .anchor
             .update_running(&self.parts.wal, |record| {
-                let completion = Completion {
-                    directory_crc: sweep.directory_crc,
-                    wall_us: now,
-                    cover: cover.clone(),
-                    consistent: sweep.cut.is_some(),
-                    begin_epoch: Some(sweep.begin_epoch),
-                };
-                let image = record.image_mut(sweep.slot);
-                if armed(Flaw::NoBuildingMark) {
-                    image.mark_building(sweep.k);
-                }
-                image.mark_complete(sweep.k, completion);
-                if let (Some(tree), Some(rssp)) = (&self.parts.tree, sweep.tree) {
-                    record.tree = Some(tree.named(rssp, sweep.k));
+                for component in COMPONENTS {
+                    component.name_in(record, &self.parts, sweep);
                 }
                 record.ckpt_max = record.ckpt_max.max(sweep.k);
                 record.move_archived(archived.as_ref());

@@ -1,6 +1,5 @@
 //! The sweep's pages: from memory to the staging buffer to the pages files.
 
-#[cfg(feature = "flaws")]
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
@@ -8,12 +7,82 @@ use perdura_base::{PageId, PartitionId, Result};
 use perdura_heap::Visit;
 
 use super::phase::{Event, Phase};
-use super::{Checkpointer, Staged, Sweep, VISIT_PAGES};
-use crate::component::Contract;
-use crate::image::{DirEntry, disk_of, folder};
+use super::{CheckpointProgress, Checkpointer, Staged, Sweep, Taken, VISIT_PAGES};
+use crate::component::TREES;
+use crate::component::heap::visit;
+use crate::image::{DirEntry, directory_path, disk_of, folder};
 use crate::proof::digest_of;
 
 impl Checkpointer {
+    /// Takes a step of the sweep.
+    pub(crate) fn sweep_heap(&mut self, sweep: &mut Sweep, phase: Phase) -> Result<Taken> {
+        let (event, next) = match phase {
+            Phase::Copy { partition, local } => (Event::Staged, self.copy(sweep, partition, local)),
+            Phase::Write {
+                partition,
+                next_local,
+                run,
+            } if run < self.staged.len() => {
+                return self.write(sweep, partition, next_local, run);
+            }
+            Phase::Write {
+                partition,
+                next_local,
+                ..
+            } => self.finish_batch(sweep, partition, next_local)?,
+            Phase::SyncPages => {
+                if !armed(Flaw::AnchorBeforeImage) {
+                    self.sync(sweep)?;
+                }
+                (Event::Synced, Phase::Directory)
+            }
+            _ => {
+                assert_eq!(phase, Phase::Directory, "a phase of the sweep");
+                if let Some(writer) = sweep.writer.take() {
+                    sweep.directory_crc = writer.finish()?;
+                }
+                return TREES.step(self, sweep, Phase::Trees);
+            }
+        };
+        Ok(Taken::worked(event, next))
+    }
+
+    /// Gives the sweep up. Pages that were copied but perhaps not written are dirty again for the slot.
+    pub(crate) fn cancel_sweep(&mut self, sweep: &Sweep) {
+        let tmp = format!("{}.tmp", directory_path(sweep.slot, sweep.k));
+        // On a full disk it would be in the way; if it cannot go now, the next complete checkpoint
+        // of this slot removes it.
+        let _gone_or_later = self.parts.disks.data.remove(&tmp);
+        if armed(Flaw::FailedWriteClean) {
+            return;
+        }
+        for staged in self.staged.drain(..) {
+            let heap = &self.parts.heap;
+            let id = heap.geometry().partition_of_page(staged.page);
+            heap.lock(id).mark_dirty(staged.local, sweep.slot);
+        }
+    }
+
+    /// Writes staged pages from `run` on.
+    fn write(
+        &mut self,
+        sweep: &mut Sweep,
+        partition: u16,
+        next_local: Option<u32>,
+        run: usize,
+    ) -> Result<Taken> {
+        let end = self.write_run(sweep, PartitionId(partition), run)?;
+        let next = Phase::Write {
+            partition,
+            next_local,
+            run: end,
+        };
+        Ok(Taken {
+            progress: CheckpointProgress::Working(to_u64((end - run) * PAGE_BYTES)),
+            ..Taken::worked(Event::RunWritten, next)
+        })
+    }
+
     /// Visits up to [`VISIT_PAGES`] pages of a partition under its latch.
     pub(super) fn copy(&mut self, sweep: &mut Sweep, partition: u16, local: u32) -> Phase {
         let id = PartitionId(partition);
@@ -52,7 +121,7 @@ impl Checkpointer {
                 run: 0,
             };
         }
-        let next_local = parts.component.visit(id, pages, kind, sidecar, take);
+        let next_local = visit(&parts.heap, (id, pages), kind, sidecar, take);
         Phase::Write {
             partition,
             next_local,
@@ -90,13 +159,9 @@ impl Checkpointer {
             self.directories[sweep.slot.index()].set(id, local, entry);
         }
         assert!(
-            self.staged[run..end].iter().all(|staged| {
-                self.parts
-                    .component
-                    .geometry()
-                    .partition_of_page(staged.page)
-                    == id
-            }),
+            self.staged[run..end]
+                .iter()
+                .all(|staged| { self.parts.heap.geometry().partition_of_page(staged.page) == id }),
             "the staged pages are those of the partition whose image is written"
         );
         let image = &sweep.images[disk_of(id, sweep.images.len())];
@@ -125,7 +190,7 @@ impl Checkpointer {
         let directory = &self.directories[sweep.slot.index()];
         let section = directory.encode_section(id, pseq, &self.sidecar);
         self.sidecar.clear();
-        let geometry = self.parts.component.geometry();
+        let geometry = self.parts.heap.geometry();
         let consistent = sweep.cut.is_some();
         let digest = digest_of(directory, id, geometry, consistent);
         sweep.digests.push(digest);
@@ -138,7 +203,7 @@ impl Checkpointer {
             "sections stand in the order of the partitions"
         );
         self.stats.partitions_done += 1;
-        if partition + 1 < self.parts.component.geometry().partitions {
+        if partition + 1 < self.parts.heap.geometry().partitions {
             let next = Phase::Copy {
                 partition: partition + 1,
                 local: 0,
@@ -147,7 +212,7 @@ impl Checkpointer {
         }
         assert_eq!(
             self.stats.partitions_done,
-            u64::from(self.parts.component.geometry().partitions),
+            u64::from(self.parts.heap.geometry().partitions),
             "the sweep ends when every partition has its section"
         );
         Ok((Event::LastBatchWritten, Phase::SyncPages))

@@ -3,9 +3,11 @@
 //! Failures and giving up are events like the others. `Anchor` and `Truncate` cannot be abandoned:
 //! the anchor may name the image already.
 
+use crate::component::{Component, HEAP, TREES};
+
 /// What a running checkpoint does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     /// Copies pages of a partition under its latch.
     Copy { partition: u16, local: u32 },
     /// Writes the staged pages from `run` on. `next_local` is `None` once the partition's last page
@@ -19,8 +21,8 @@ pub(super) enum Phase {
     SyncPages,
     /// Completes the directory.
     Directory,
-    /// Writes the tree's pages that were dirty at the begin.
-    Tree,
+    /// Writes the trees' pages that were dirty at the begin.
+    Trees,
     /// Appends the end marks.
     Mark,
     /// Waits until the end marks are durable.
@@ -39,7 +41,7 @@ pub(super) enum Stage {
     Write,
     SyncPages,
     Directory,
-    Tree,
+    Trees,
     Mark,
     Await,
     Anchor,
@@ -61,13 +63,11 @@ pub(super) enum Event {
     LastBatchWritten,
     /// The pages files are synced.
     Synced,
-    /// The directory is complete and durable, and there is a tree.
-    Listed,
-    /// The tree has pages to write yet.
-    TreeDirty,
-    /// What was dirty in the tree at the begin is durable, and its checkpoint's end is in the log. Or there is no tree, and
-    /// the directory is complete and durable.
-    TreeClean,
+    /// The directory is complete and durable, and trees have pages to write yet.
+    TreesDirty,
+    /// What was dirty in the trees at the begin is durable, and their checkpoints' ends are in the log. So is the
+    /// directory.
+    TreesClean,
     /// The end marks are appended.
     Marked,
     /// The end marks are not durable yet.
@@ -87,6 +87,17 @@ pub(super) enum Event {
 }
 
 impl Phase {
+    /// Returns the component whose part of a checkpoint the phase is; `None` where all are through with theirs.
+    pub(super) fn component(self) -> Option<&'static dyn Component> {
+        match self {
+            Phase::Copy { .. } | Phase::Write { .. } | Phase::SyncPages | Phase::Directory => {
+                Some(HEAP)
+            }
+            Phase::Trees => Some(TREES),
+            Phase::Mark | Phase::Await | Phase::Anchor | Phase::Truncate => None,
+        }
+    }
+
     /// The state that the phase is.
     pub(super) fn stage(self) -> Stage {
         match self {
@@ -94,7 +105,7 @@ impl Phase {
             Phase::Write { .. } => Stage::Write,
             Phase::SyncPages => Stage::SyncPages,
             Phase::Directory => Stage::Directory,
-            Phase::Tree => Stage::Tree,
+            Phase::Trees => Stage::Trees,
             Phase::Mark => Stage::Mark,
             Phase::Await => Stage::Await,
             Phase::Anchor => Stage::Anchor,
@@ -113,14 +124,14 @@ impl Stage {
             (Is::Copy, On::Staged) | (Is::Write, On::RunWritten) => Some(Is::Write),
             (Is::Write, On::LastBatchWritten) => Some(Is::SyncPages),
             (Is::SyncPages, On::Synced) => Some(Is::Directory),
-            (Is::Directory, On::Listed) | (Is::Tree, On::TreeDirty) => Some(Is::Tree),
-            (Is::Directory | Is::Tree, On::TreeClean) => Some(Is::Mark),
+            (Is::Directory | Is::Trees, On::TreesDirty) => Some(Is::Trees),
+            (Is::Directory | Is::Trees, On::TreesClean) => Some(Is::Mark),
             (Is::Mark, On::Marked) | (Is::Await, On::NotDurable) => Some(Is::Await),
             (Is::Await, On::Durable) | (Is::Anchor, On::Refused) => Some(Is::Anchor),
             (Is::Anchor, On::Named) => Some(Is::Truncate),
             (Is::Truncate, On::Truncated)
             | (
-                Is::Write | Is::SyncPages | Is::Directory | Is::Tree | Is::Await | Is::Anchor,
+                Is::Write | Is::SyncPages | Is::Directory | Is::Trees | Is::Await | Is::Anchor,
                 On::Fail,
             )
             | (
@@ -128,7 +139,7 @@ impl Stage {
                 | Is::Write
                 | Is::SyncPages
                 | Is::Directory
-                | Is::Tree
+                | Is::Trees
                 | Is::Mark
                 | Is::Await,
                 On::Abandon,
@@ -139,7 +150,7 @@ impl Stage {
                 | Is::Write
                 | Is::SyncPages
                 | Is::Directory
-                | Is::Tree
+                | Is::Trees
                 | Is::Mark
                 | Is::Await
                 | Is::Anchor
@@ -163,16 +174,15 @@ impl Stage {
 mod tests {
     use super::*;
 
-    const EVENTS: [Event; 17] = [
+    const EVENTS: [Event; 16] = [
         Event::Begin,
         Event::Staged,
         Event::RunWritten,
         Event::BatchWritten,
         Event::LastBatchWritten,
         Event::Synced,
-        Event::Listed,
-        Event::TreeDirty,
-        Event::TreeClean,
+        Event::TreesDirty,
+        Event::TreesClean,
         Event::Marked,
         Event::NotDurable,
         Event::Durable,
@@ -186,16 +196,16 @@ mod tests {
     /// A row for each state, a cell for each event: the first letter of the next state, `D`
     /// for Directory, `S` for SyncPages, `t` for Tree, `T` for Truncate, `.` for a pair that cannot happen.
     const TABLE: [(Stage, &str); 10] = [
-        (Stage::Idle, "C................"),
-        (Stage::Copy, ".W..............I"),
-        (Stage::Write, "..WCS..........II"),
-        (Stage::SyncPages, ".....D.........II"),
-        (Stage::Directory, "......t.M......II"),
-        (Stage::Tree, ".......tM......II"),
-        (Stage::Mark, ".........w......I"),
-        (Stage::Await, "..........wA...II"),
-        (Stage::Anchor, "............AT.I."),
-        (Stage::Truncate, "..............I.."),
+        (Stage::Idle, "C..............."),
+        (Stage::Copy, ".W.............I"),
+        (Stage::Write, "..WCS.........II"),
+        (Stage::SyncPages, ".....D........II"),
+        (Stage::Directory, "......tM......II"),
+        (Stage::Trees, "......tM......II"),
+        (Stage::Mark, "........w......I"),
+        (Stage::Await, ".........wA...II"),
+        (Stage::Anchor, "...........AT.I."),
+        (Stage::Truncate, ".............I.."),
     ];
 
     fn letter(stage: Stage) -> char {
@@ -205,7 +215,7 @@ mod tests {
             Stage::Write => 'W',
             Stage::SyncPages => 'S',
             Stage::Directory => 'D',
-            Stage::Tree => 't',
+            Stage::Trees => 't',
             Stage::Mark => 'M',
             Stage::Await => 'w',
             Stage::Anchor => 'A',

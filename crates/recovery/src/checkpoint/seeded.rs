@@ -5,7 +5,6 @@ use perdura_base::limits::PAGE_BYTES;
 use perdura_heap::Reader;
 
 use super::{Checkpointer, Sweep};
-use crate::component::Contract;
 
 impl Sweep {
     /// The seeded bug of a cut that takes one latch after the other.
@@ -22,9 +21,10 @@ impl Checkpointer {
     pub(super) fn recopy(&mut self, id: PartitionId, staged: std::ops::Range<usize>) {
         for at in staged {
             let copy = &mut self.staging[at * PAGE_BYTES..(at + 1) * PAGE_BYTES];
-            self.parts
-                .component
-                .copy_page(id, self.staged[at].local, copy);
+            let part = self.parts.heap.lock(id);
+            if let Some(page) = part.page_bytes(self.staged[at].local) {
+                copy.copy_from_slice(page);
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a client reads of a key, as [`Contract::contents`](super::Contract::contents) lists it.
+//! What a client reads of a key, as [`Data::contents`](super::Data::contents) lists it.
 
 use std::borrow::Cow;
 
@@ -20,6 +20,8 @@ pub enum Value<'a> {
     String(Cow<'a, [u8]>),
     /// A collection in one row, in a form that the layer above the component packs and reads.
     Packed(Shape, Cow<'a, [u8]>),
+    /// A row of a tree.
+    Row(&'a [u8]),
     /// A collection of rows.
     Elements(Elements<'a>),
 }

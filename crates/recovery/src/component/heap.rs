@@ -1,134 +1,123 @@
-//! The heap as a data component.
+//! The pages in memory.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::Arc;
 
-use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Result, TableId};
-use perdura_heap::build::check_page;
-use perdura_heap::{
-    Geometry, Heap, IndexStats, Kind, MemoryAccount, Partition, PartitionGuard, RowRef, Shape,
-    Sidecar, Visit,
-};
+use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Pos, Result, TableId};
+use perdura_heap::{Heap, Kind, Partition, PartitionGuard, RowRef, Shape, Visit};
 
-use super::{Contract, Element, Elements, Forms, KeyContent, Value};
+use super::{Component, Data, Element, Elements, KeyContent, Take, Value};
+use crate::anchor::Anchor;
+use crate::checkpoint::{CheckpointParts, Checkpointer, Phase, Sweep, Taken};
+use crate::options::RestartOptions;
+use crate::restart::Restarted;
+use crate::verify::{Findings, check_image};
 
-impl Contract for Heap {
-    fn geometry(&self) -> &Geometry {
-        Heap::geometry(self)
+/// The component.
+pub(super) struct HeapPages;
+
+impl Component for HeapPages {
+    fn step(&self, machine: &mut Checkpointer, sweep: &mut Sweep, phase: Phase) -> Result<Taken> {
+        machine.sweep_heap(sweep, phase)
     }
 
-    fn memory(&self) -> &Arc<MemoryAccount> {
-        Heap::memory(self)
+    fn cancel(&self, machine: &mut Checkpointer, sweep: &Sweep) {
+        machine.cancel_sweep(sweep);
     }
 
-    fn ckpt_epoch(&self) -> CkptEpoch {
-        Heap::ckpt_epoch(self)
+    fn name_in(&self, anchor: &mut Anchor, parts: &CheckpointParts, sweep: &Sweep) {
+        sweep.name_image(anchor, parts.clock.wall_us());
     }
 
-    fn set_ckpt_epoch(&self, k: CkptEpoch) {
-        Heap::set_ckpt_epoch(self, k);
+    fn needs(&self, _: &CheckpointParts) -> Vec<Option<Pos>> {
+        Vec::new()
     }
 
-    fn load_pages(&self, partition: PartitionId, pages: &[(u32, &[u8])]) {
-        let mut part = self.lock(partition);
-        for (local, bytes) in pages {
-            part.load_page(*local, bytes);
+    fn check_disk(&self, options: &RestartOptions, anchor: &Anchor, found: &mut Findings) {
+        for slot in ImageSlot::ALL {
+            check_image(options, anchor, slot, found);
         }
     }
 
-    fn check_replayed(&self) -> Result<()> {
-        for id in (0..Heap::geometry(self).partitions).map(PartitionId) {
-            if let Some(gap) = self.lock(id).useq_gaps().into_iter().next() {
-                return Err(Error::corrupt(
-                    format!("page {}", gap.page),
-                    0,
-                    format!("every update after number {} once", gap.image_useq.0),
-                    format!("{gap:?}"),
-                    "The log lost or repeated a record of this page. Restore a backup.",
-                ));
-            }
-        }
+    /// The restart checks them: what it loads is in its indexes.
+    fn check_restarted(&self, _: &Restarted, _: &mut Findings) -> Result<()> {
         Ok(())
     }
 
-    fn end_replay(&self, partition: PartitionId, k: CkptEpoch, slot: Option<ImageSlot>) {
-        self.lock(partition).finish_restart(k, slot);
+    fn contents(&self, data: &Data<'_>, take: &mut Take<'_>) -> Result<()> {
+        contents(data.heap, take)
     }
+}
 
-    fn index_catalog(&self, partition: PartitionId) -> Result<()> {
-        self.lock(partition).build_catalog_index()
+/// Puts pages of the image in place, before or after records of them were played.
+pub fn load_pages(heap: &Heap, partition: PartitionId, pages: &[(u32, &[u8])]) {
+    let mut part = heap.lock(partition);
+    for (local, bytes) in pages {
+        part.load_page(*local, bytes);
     }
+}
 
-    fn read_sidecar(&self, partition: PartitionId, bytes: &[u8]) -> Sidecar {
-        Heap::read_sidecar(self, partition, bytes)
-    }
-
-    fn index(
-        &self,
-        partition: PartitionId,
-        forms: &Forms<'_>,
-        sidecar: Option<Sidecar>,
-    ) -> Result<IndexStats> {
-        self.lock(partition).build_indexes(forms, sidecar)
-    }
-
-    fn settle(&self) -> Result<()> {
-        self.settle_collections().map(drop)
-    }
-
-    fn visit(
-        &self,
-        partition: PartitionId,
-        pages: Range<u32>,
-        (slot, k): (ImageSlot, CkptEpoch),
-        sidecar: &mut Vec<u8>,
-        mut take: impl FnMut(u32, PageId, Visit<'_>),
-    ) -> Option<u32> {
-        let mut part = self.lock(partition);
-        let end = part.pages().min(pages.end);
-        for local in pages.start..end {
-            let id = Heap::geometry(self).page_id(partition, local);
-            let id = id.expect("a page there is has an id");
-            take(local, id, part.visit(local, slot, k));
+/// Checks that every page has seen each of its updates once, after the image and all records.
+///
+/// # Errors
+/// [`Error::Corrupt`] names a page whose updates have a gap or a duplicate.
+pub fn check_replayed(heap: &Heap) -> Result<()> {
+    for id in (0..heap.geometry().partitions).map(PartitionId) {
+        if let Some(gap) = heap.lock(id).useq_gaps().into_iter().next() {
+            return Err(Error::corrupt(
+                format!("page {}", gap.page),
+                0,
+                format!("every update after number {} once", gap.image_useq.0),
+                format!("{gap:?}"),
+                "The log lost or repeated a record of this page. Restore a backup.",
+            ));
         }
-        if end < part.pages() {
-            return Some(end);
+    }
+    Ok(())
+}
+
+/// Visits some pages of a partition for checkpoint `k` into `slot`, under one latch, which is
+/// held while `take` copies. Returns the first page not visited. Behind the last page it
+/// returns `None` and has appended the sidecar and closed the checkpoint's cut in the partition, still
+/// under that latch.
+pub fn visit(
+    heap: &Heap,
+    (partition, pages): (PartitionId, Range<u32>),
+    sweep: (ImageSlot, CkptEpoch),
+    sidecar: &mut Vec<u8>,
+    mut take: impl FnMut(u32, PageId, Visit<'_>),
+) -> Option<u32> {
+    let mut part = heap.lock(partition);
+    let end = part.pages().min(pages.end);
+    for local in pages.start..end {
+        let id = heap.geometry().page_id(partition, local);
+        let id = id.expect("a page there is has an id");
+        take(local, id, part.visit(local, sweep.0, sweep.1));
+    }
+    if end < part.pages() {
+        return Some(end);
+    }
+    part.sidecar(sidecar);
+    part.close_checkpoint_cut();
+    None
+}
+
+/// Passes every key of every table to `take`, with what a client reads of it, at one moment: every latch
+/// is held. Tables come in ascending order.
+///
+/// # Errors
+/// The first error of `take`; [`Error::Corrupt`] if a row that an index names cannot be read.
+pub fn contents(heap: &Heap, take: &mut Take<'_>) -> Result<()> {
+    let ids = (0..heap.geometry().partitions).map(PartitionId);
+    let parts: Vec<PartitionGuard<'_>> = ids.map(|id| heap.lock(id)).collect();
+    let tables: BTreeSet<TableId> = parts.iter().flat_map(|part| part.table_ids()).collect();
+    for table in tables {
+        for part in &parts {
+            list_table(&parts, part, table, take)?;
         }
-        part.sidecar(sidecar);
-        part.close_checkpoint_cut();
-        None
     }
-
-    fn mark_dirty(&self, partition: PartitionId, local: u32, slot: ImageSlot) {
-        self.lock(partition).mark_dirty(local, slot);
-    }
-
-    fn copy_page(&self, partition: PartitionId, local: u32, out: &mut [u8]) -> bool {
-        let part = self.lock(partition);
-        let page = part.page_bytes(local);
-        if let Some(page) = page {
-            out.copy_from_slice(page);
-        }
-        page.is_some()
-    }
-
-    fn contents(&self, mut take: impl FnMut(TableId, KeyContent<'_>) -> Result<()>) -> Result<()> {
-        let ids = (0..Heap::geometry(self).partitions).map(PartitionId);
-        let parts: Vec<PartitionGuard<'_>> = ids.map(|id| self.lock(id)).collect();
-        let tables: BTreeSet<TableId> = parts.iter().flat_map(|part| part.table_ids()).collect();
-        for table in tables {
-            for part in &parts {
-                list_table(&parts, part, table, &mut take)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn check_page(&self, id: PageId, bytes: &[u8]) -> Result<()> {
-        check_page(id, bytes).map(drop)
-    }
+    Ok(())
 }
 
 /// Passes one partition's keys of a table to `take`.
@@ -136,7 +125,7 @@ fn list_table(
     parts: &[PartitionGuard<'_>],
     part: &Partition,
     table: TableId,
-    take: &mut impl FnMut(TableId, KeyContent<'_>) -> Result<()>,
+    take: &mut Take<'_>,
 ) -> Result<()> {
     let (mut rows, mut refused) = (0u64, Ok(()));
     part.for_each(table, |row| {
@@ -197,3 +186,6 @@ fn element<'a>(shape: Shape, row: &RowRef<'a>) -> Element<'a> {
     };
     Element { name, value, score }
 }
+
+#[cfg(test)]
+mod conformance;

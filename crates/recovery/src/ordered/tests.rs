@@ -13,10 +13,10 @@ use super::*;
 use crate::anchor::read_anchor;
 use crate::disks::Disks;
 use crate::level::{Level, Schedule};
+use crate::life::{Life, LogMemory, flush_all};
 use crate::method::METHODS;
 use crate::owner::load;
 use crate::restart::{NewDatabase, create, restart};
-use crate::resume::{LogMemory, flush_all, resume};
 use crate::window::ExecutorWindow;
 
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl OrderedPlayer for Recorder {
     }
 }
 
-fn options(disk: &Arc<dyn Disk>, player: &Arc<Recorder>) -> RestartOptions<'static> {
+fn options(disk: &Arc<dyn Disk>, player: &Arc<Recorder>) -> RestartOptions {
     RestartOptions {
         ordered: Some(Arc::clone(player) as Arc<dyn OrderedPlayer>),
         ..RestartOptions::of_records(
@@ -64,14 +64,14 @@ fn written(transactions: &[&[(u16, u64)]]) -> Arc<dyn Disk> {
         scheme: Scheme::Differential,
     };
     let options = options(&disk, &Arc::default());
-    create(&options.disks, &ManualClock::at(1), &new).unwrap();
+    create(&options.disks, &ManualClock::at(1), &new, None).unwrap();
     let memory = LogMemory {
         block_bytes_max: 4096,
         queue_bytes_max: 1 << 20,
         mirror: None,
     };
     let restarted = restart(&options).unwrap().unwrap();
-    let life = resume(
+    let life = Life::begin(
         restarted,
         &options,
         memory,

@@ -1,13 +1,19 @@
 //! The owner of ordered frames: plays what changes key-addressed tables, behind all page records.
 
 use perdura_base::{Error, Result};
+use perdura_page::OrderedPayload;
+use perdura_wal::{Frame, FrameKind};
 
 use super::{Owner, RestartRun};
 use crate::anchor::Anchor;
 use crate::claims::Claims;
 use crate::families::Family;
+use crate::level::Level;
+use crate::method::{Method, Methods};
 use crate::options::RestartMode;
 use crate::ordered::{Second, second_pass, set_numbers};
+use crate::player::Played;
+use crate::verify::FrameCounts;
 
 /// The owner.
 pub(super) struct Ordered;
@@ -22,9 +28,54 @@ impl Owner for Ordered {
         false
     }
 
-    /// A frame without a player is refused when the pass meets one: the database may have none.
-    fn check(&self, _: &RestartRun<'_>) -> Result<()> {
+    fn method<'a>(&self, methods: &'a Methods, anchor: &Anchor) -> Option<&'a Method> {
+        let newest = anchor.families.iter().last()?;
+        let given = methods.given(Played::Ordered);
+        Some(given.unwrap_or(Method::of(newest.scheme())))
+    }
+
+    /// A method must play each family that the log may hold, and the log must be one of its first scheme.
+    fn fits(&self, methods: &Methods, anchor: &Anchor, _: Level) -> Result<(), String> {
+        let Some(given) = methods.given(Played::Ordered) else {
+            return Ok(());
+        };
+        let (mut plays_others, mut is_newest) = (None, false);
+        for family in anchor.families.iter() {
+            if !given.schemes.contains(&family.scheme()) {
+                plays_others = Some(family);
+            }
+            is_newest |= given.schemes.first() == Some(&family.scheme());
+        }
+        if let (Some(other), Some(default)) =
+            (plays_others, self.method(&Methods::default(), anchor))
+        {
+            return Err(format!(
+                "method {} plays no {}, which this log may hold: method {} does",
+                given.name,
+                other.name(),
+                default.name
+            ));
+        }
+        if !is_newest {
+            return Err(format!(
+                "method {} reads logs with ordered frames of scheme {}; this database has logged none",
+                given.name,
+                given.schemes[0].name()
+            ));
+        }
         Ok(())
+    }
+
+    fn parses(&self, frame: Frame<'_>, counts: &mut FrameCounts) -> Option<bool> {
+        let payload = match frame.kind {
+            FrameKind::Effects | FrameKind::Command => OrderedPayload::decode(frame.payload),
+            _ => return None,
+        };
+        counts.ordered += 1;
+        Some(payload.is_ok_and(|payload| match frame.kind {
+            FrameKind::Effects => payload.effects().all(|effect| effect.is_ok()),
+            _ => payload.command().is_ok(),
+        }))
     }
 
     fn redo(&self, restart: &mut RestartRun<'_>) -> Result<()> {

@@ -7,19 +7,24 @@ use std::collections::BTreeSet;
 
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Pos, Result};
-use perdura_heap::MemoryAccount;
-use perdura_wal::Guard;
+use perdura_heap::{MemoryAccount, decode_group};
+use perdura_page::{TxnRecord, decode_txn_record};
+use perdura_wal::{Frame, FrameKind, Guard};
 
 use super::{Owner, RestartRun, claims};
 use crate::anchor::Anchor;
 use crate::claims::Claims;
 use crate::close::ckpt_floor;
 use crate::indexing::Indexing;
+use crate::level::Level;
+use crate::method::{Method, Methods};
 use crate::options::{RestartMode, RestartOptions};
 use crate::plan::{BadPage, ImagePlan, plan_image};
+use crate::player::Played;
 use crate::recover::{Means, State, recover};
 use crate::report::{Records, RestartReport};
 use crate::streams::{Decided, Streams};
+use crate::verify::FrameCounts;
 
 /// The least memory of a process that serves an empty database, bytes.
 const PROCESS_BYTES: u64 = 8 << 20;
@@ -37,10 +42,33 @@ impl Owner for Pages {
         false
     }
 
-    fn check(&self, restart: &RestartRun<'_>) -> Result<()> {
-        let level = restart.options.schedule.level;
-        let fits = restart.options.method.check_log(restart.anchor, level);
-        fits.map_err(Error::Usage)
+    fn method<'a>(&self, methods: &'a Methods, anchor: &Anchor) -> Option<&'a Method> {
+        let given = methods.given(Played::Pages);
+        Some(given.unwrap_or(Method::of(anchor.scheme)))
+    }
+
+    fn fits(&self, methods: &Methods, anchor: &Anchor, level: Level) -> Result<(), String> {
+        let method = self.method(methods, anchor);
+        method.map_or(Ok(()), |method| method.check(anchor.scheme, level))
+    }
+
+    fn parses(&self, frame: Frame<'_>, counts: &mut FrameCounts) -> Option<bool> {
+        match frame.kind {
+            FrameKind::Group => Some(decode_group(frame.payload).is_some_and(|group| {
+                counts.groups += 1;
+                counts.records += group.records;
+                true
+            })),
+            FrameKind::Record => Some(decode_txn_record(frame.payload).is_some_and(|record| {
+                match record {
+                    TxnRecord::Begin { .. } => counts.groups += 1,
+                    TxnRecord::Update(_) => counts.records += 1,
+                    TxnRecord::Commit { .. } | TxnRecord::Abort { .. } => {}
+                }
+                true
+            })),
+            _ => None,
+        }
     }
 
     fn redo(&self, restart: &mut RestartRun<'_>) -> Result<()> {
@@ -78,7 +106,7 @@ fn check_ceiling(memory: &MemoryAccount, bytes: u64) -> Result<()> {
 
 /// Recovers from the database's images and streams. If pages of the image turn out to be damaged it
 /// begins anew, with those taken from the older image.
-pub(crate) fn load(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<Loaded> {
+pub(crate) fn load(options: &RestartOptions, anchor: &Anchor) -> Result<Loaded> {
     let salvages = options.mode == RestartMode::Salvage;
     let geometry = anchor.geometry;
     let (mut bad, mut lost) = (BTreeSet::<BadPage>::new(), BTreeSet::new());
@@ -102,7 +130,7 @@ pub(crate) fn load(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<Load
         let means = Means {
             geometry,
             memory: &options.memory,
-            records: options.method.records(anchor.scheme),
+            records: options.methods.records(anchor.scheme),
             later: claims(anchor),
             schedule: &options.schedule,
             clock: options.clock.as_ref(),
@@ -140,7 +168,7 @@ pub(crate) fn load(options: &RestartOptions<'_>, anchor: &Anchor) -> Result<Load
 /// on the disks of the new database is what memory holds. Without records, nothing says which rows have moved between the
 /// image's instant and its sidecar, which is written behind the last visit.
 fn indexing<'a>(
-    options: &'a RestartOptions<'_>,
+    options: &'a RestartOptions,
     anchor: &Anchor,
     image: &'a ImagePlan,
 ) -> Indexing<'a> {

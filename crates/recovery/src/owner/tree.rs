@@ -1,15 +1,23 @@
 //! The owner of operations on a tree: redoes them on pages on disk, behind the other owners.
 
+use perdura_base::num::to_u64;
 use perdura_base::{Error, Result};
-use perdura_wal::FrameKind;
+use perdura_device::Clock;
+use perdura_page::operation;
+use perdura_page::tree_record::TreeRecord;
+use perdura_wal::{Frame, FrameKind};
 
 use super::{Owner, RestartRun};
 use crate::anchor::Anchor;
 use crate::claims::Claims;
-use crate::options::RestartMode;
-use crate::player::{Player, TreePlay};
-use crate::sections::tree::TreeAnchor;
-use crate::tree::{Part, TreeMeans};
+use crate::level::Level;
+use crate::life::Life;
+use crate::method::{Method, Methods};
+use crate::options::{RestartMode, RestartOptions};
+use crate::player::{Played, Player};
+use crate::restart::Restarted;
+use crate::tree::{Part, settle};
+use crate::verify::FrameCounts;
 
 /// The owner.
 pub(super) struct Trees;
@@ -28,17 +36,55 @@ impl Owner for Trees {
         anchor.tree.is_some()
     }
 
+    fn method<'a>(&self, methods: &'a Methods, anchor: &Anchor) -> Option<&'a Method> {
+        let tree = anchor.tree?;
+        let given = methods.given(Played::Tree);
+        Some(given.unwrap_or(Method::of(tree.scheme)))
+    }
+
+    fn fits(&self, methods: &Methods, anchor: &Anchor, level: Level) -> Result<(), String> {
+        let scheme = anchor.tree.map_or(anchor.scheme, |tree| tree.scheme);
+        let given = methods.given(Played::Tree);
+        given.map_or(Ok(()), |method| method.check(scheme, level))
+    }
+
     fn check(&self, restart: &RestartRun<'_>) -> Result<()> {
-        given(restart).map(drop)
+        let is_salvage = restart.options.mode == RestartMode::Salvage;
+        match restart.anchor.tree.filter(|_| is_salvage) {
+            None => Ok(()),
+            Some(_) => Err(Error::Usage(String::from(
+                "the database has a tree, and a repair salvages none: its rows are in tree/pages alone. `perdura verify` says \
+                 what is damaged there; restore the directory from a copy. Nothing was changed",
+            ))),
+        }
+    }
+
+    fn parses(&self, frame: Frame<'_>, counts: &mut FrameCounts) -> Option<bool> {
+        match frame.kind {
+            FrameKind::Operations => {
+                let decoded = operation::decode(frame.payload);
+                Some(decoded.is_ok_and(|operations| {
+                    let rows = operations.acts.iter();
+                    let rows = rows.filter(|(_, act)| act.row().is_some());
+                    counts.records += to_u64(rows.count());
+                    true
+                }))
+            }
+            FrameKind::Tree => Some(TreeRecord::decode(frame.payload).is_ok()),
+            _ => None,
+        }
     }
 
     fn redo(&self, restart: &mut RestartRun<'_>) -> Result<()> {
-        let Some((tree, means, play)) = given(restart)? else {
+        let Some(tree) = restart.anchor.tree else {
             return Ok(());
+        };
+        let method = self.method(&restart.options.methods, restart.anchor);
+        let Some(Player::Tree(play)) = method.map(|method| method.player) else {
+            unreachable!("a tree has a method");
         };
         let part = Part {
             options: restart.options,
-            means,
             anchor: restart.anchor,
             tree,
             log: &restart.loaded().log,
@@ -49,28 +95,18 @@ impl Owner for Trees {
         restart.report.tree = Some(did);
         Ok(())
     }
-}
 
-/// Returns what restarts the database's tree; `None` if it has none.
-fn given<'a>(restart: &RestartRun<'a>) -> Result<Option<(TreeAnchor, &'a TreeMeans, TreePlay)>> {
-    let Some(named) = restart.anchor.tree else {
-        return Ok(None);
-    };
-    if restart.options.mode == RestartMode::Salvage {
-        return Err(Error::Usage(String::from(
-            "the database has a tree, of which nothing can be salvaged yet",
-        )));
+    fn settle(&self, life: &mut Life, clock: &dyn Clock) -> Result<()> {
+        let (begin, losers) = (clock.mono_ns(), std::mem::take(&mut life.losers));
+        if let Some(live) = life.trees.first() {
+            let undone = settle::settle(live, losers)?;
+            let ns = clock.mono_ns().saturating_sub(begin);
+            life.report.took_back(undone, ns);
+        }
+        Ok(())
     }
-    let means = restart.means.ok_or_else(|| {
-        Error::Usage(String::from(
-            "the database has a tree, and this program gives it no pages in memory; `perdura restart` brings it back",
-        ))
-    })?;
-    match restart.options.method.player {
-        Player::Tree(play) => Ok(Some((named, means, play))),
-        Player::Pages(_) | Player::Ordered => Err(Error::Usage(format!(
-            "method {} restarts no tree",
-            restart.options.method.name
-        ))),
+
+    fn settle_in_memory(&self, restarted: &mut Restarted, options: &RestartOptions) -> Result<()> {
+        settle::settle_in_memory(restarted, options)
     }
 }

@@ -4,6 +4,7 @@ use perdura_base::cursor::{Reader, Writer};
 use perdura_base::num::{to_u32, to_usize};
 use perdura_base::{CkptEpoch, Gsn};
 use perdura_page::tree_page::SIZES;
+use perdura_wal::Scheme;
 
 /// The tree's folder on the data disk.
 pub const TREE_DIR: &str = "tree";
@@ -13,6 +14,8 @@ pub const SECTION: [u8; 4] = *b"TREE";
 /// What the anchor says of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeAnchor {
+    /// The scheme of its records.
+    pub scheme: Scheme,
     /// Bytes of a page.
     pub page_bytes: usize,
     /// The redo start of the newest checkpoint that has ended: what was changed by operations below it is in the pages.
@@ -30,24 +33,36 @@ pub(crate) fn encode(tree: &TreeAnchor) -> Vec<u8> {
         "a redo start is that of a checkpoint"
     );
     let mut out = Vec::with_capacity(24);
+    assert!(tree.scheme.has_tree(), "the scheme is one of trees");
     out.put_u32(to_u32(tree.page_bytes));
-    out.put_zeros(4);
+    out.put_u8(tree.scheme.code());
+    out.put_zeros(3);
     out.put_u64(tree.rssp.0);
     out.put_u64(tree.k.0);
-    debug_assert_eq!(decode(&out), Some(*tree), "the section reads back");
+    debug_assert_eq!(
+        decode(&out, Scheme::Differential),
+        Some(*tree),
+        "the section reads back"
+    );
     out
 }
 
-/// The inverse of [`encode`]; `None` for what it does not write.
+/// Reads the section of a database of this scheme; `None` for what [`encode`] does not write. A section of an
+/// older build names no scheme: the tree's is the database's.
 #[must_use]
-pub(crate) fn decode(payload: &[u8]) -> Option<TreeAnchor> {
+pub(crate) fn decode(payload: &[u8], of_database: Scheme) -> Option<TreeAnchor> {
     let mut r = Reader::new(payload);
     let page_bytes = to_usize(u64::from(r.u32()?));
-    r.zeros(4)?;
+    let scheme = match r.u8()? {
+        0 => of_database,
+        code => Scheme::from_code(code)?,
+    };
+    r.zeros(3)?;
     let (rssp, k) = (Gsn(r.u64()?), CkptEpoch(r.u64()?));
     let is_size = page_bytes.is_power_of_two() && SIZES.contains(&page_bytes);
-    let fits = is_size && (rssp.0 == 0) == (k.0 == 0);
+    let fits = is_size && scheme.has_tree() && (rssp.0 == 0) == (k.0 == 0);
     (fits && r.remaining() == 0).then_some(TreeAnchor {
+        scheme,
         page_bytes,
         rssp,
         k,
@@ -70,6 +85,7 @@ mod tests {
             .filter(char::is_ascii_hexdigit)
             .collect();
         let tree = TreeAnchor {
+            scheme: Scheme::Logical,
             page_bytes: 8192,
             rssp: Gsn(70_000),
             k: CkptEpoch(5),
@@ -77,18 +93,24 @@ mod tests {
         let bytes = encode(&tree);
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(digits, hex);
-        assert_eq!(decode(&bytes), Some(tree));
+        let of_heap = Scheme::Differential;
+        assert_eq!(decode(&bytes, of_heap), Some(tree));
         for len in 0..bytes.len() {
-            assert_eq!(decode(&bytes[..len]), None);
+            assert_eq!(decode(&bytes[..len], of_heap), None);
         }
         let odd = |at: usize, byte: u8| {
             let mut odd = bytes.clone();
             odd[at] = byte;
-            decode(&odd)
+            decode(&odd, of_heap)
         };
         assert_eq!(odd(0, 1), None, "a size that no page has");
-        assert_eq!(odd(4, 1), None);
+        assert_eq!(odd(4, 0), None, "no scheme of trees is named");
+        assert_eq!(odd(4, Scheme::Dl1p.code()), None);
+        assert_eq!(odd(5, 1), None);
+        let mut older = bytes.clone();
+        older[4] = 0;
+        assert_eq!(decode(&older, Scheme::Logical), Some(tree));
         assert_eq!(odd(16, 0), None, "a redo start of no checkpoint");
-        assert_eq!(decode(&[bytes.as_slice(), &[0]].concat()), None);
+        assert_eq!(decode(&[bytes.as_slice(), &[0]].concat(), of_heap), None);
     }
 }

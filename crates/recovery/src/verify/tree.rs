@@ -40,9 +40,10 @@ fn lost(keys: Option<&Keys>) -> String {
 }
 
 /// Looks at each page on disk.
-pub(super) fn check_pages(
-    options: &RestartOptions<'_>,
-    (anchor, named): (&Anchor, &TreeAnchor),
+pub(crate) fn check_pages(
+    options: &RestartOptions,
+    anchor: &Anchor,
+    named: &TreeAnchor,
     found: &mut Findings,
 ) {
     let opened = open_pages(options, anchor, named, Access::Buffered);
@@ -73,7 +74,7 @@ pub(super) fn check_pages(
 
 /// Checks a tree that was restarted in memory. The error of the first page that is not what it must be: a restart that does not need it
 /// does not meet it, and its rows are lost all the same.
-pub(super) fn check_restarted(tree: &Tree, found: &mut Findings) -> Result<()> {
+pub(crate) fn check_restarted(tree: &Tree, found: &mut Findings) -> Result<()> {
     let checked = check(tree, Gsn(u64::MAX))?;
     if let Some(findings) = &mut found.tree {
         findings.leaves = checked.leaves;

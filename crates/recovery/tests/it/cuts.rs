@@ -13,9 +13,8 @@ use perdura_recovery::image::pages_path;
 use perdura_recovery::indexing::ReadCatalog;
 use perdura_recovery::window::ExecutorWindow;
 use perdura_recovery::{
-    Addressing, Catalog, CheckpointProgress, Disks, KeyOrder, Level, LogMemory, Method,
-    NewDatabase, RestartOptions, RestartReport, Resumed, Schedule, TableKind, create, flush_all,
-    restart, resume,
+    Addressing, Catalog, CheckpointProgress, Disks, KeyOrder, Level, Life, LogMemory, Method,
+    NewDatabase, RestartOptions, RestartReport, Schedule, TableKind, create, flush_all, restart,
 };
 use perdura_wal::{FrameKind, Scheme, SegmentSizes, Wal};
 
@@ -99,7 +98,7 @@ impl World {
             scheme: Scheme::Differential,
         };
         let disks = Disks::on_one(Arc::clone(&disk), 1);
-        create(&disks, &ManualClock::at(1), &new).expect("a database");
+        create(&disks, &ManualClock::at(1), &new, None).expect("a database");
         World {
             rng: fastrand::Rng::with_seed(seed),
             disk,
@@ -111,7 +110,7 @@ impl World {
         }
     }
 
-    fn open(&self) -> Resumed {
+    fn open(&self) -> Life {
         let options = RestartOptions {
             catalog: Arc::new(self.tables.clone()),
             ..RestartOptions::of_records(
@@ -128,7 +127,7 @@ impl World {
             mirror: None,
         };
         let window = Arc::new(ExecutorWindow { cuts: self.cuts });
-        let db = resume(restarted, &options, memory, window).expect("a log");
+        let db = Life::begin(restarted, &options, memory, window).expect("a log");
         db.heap.set_snapshot_mode(self.mode);
         for p in ids() {
             let tables = self.tables.read_catalog(&db.heap).expect("the tables");
@@ -171,14 +170,14 @@ impl World {
         );
     }
 
-    fn transactions(&mut self, db: &Resumed, up_to: usize) {
+    fn transactions(&mut self, db: &Life, up_to: usize) {
         for _ in 0..self.rng.usize(..=up_to) {
             self.transaction(&db.heap, &db.wal);
         }
     }
 
     /// A checkpoint with transactions in between, to its end or to a crash.
-    fn checkpoint(&mut self, db: &Resumed, crashes: bool) {
+    fn checkpoint(&mut self, db: &Life, crashes: bool) {
         let at = (self.count, rows(&db.heap, KEYED));
         db.checkpoints.begin().expect("a checkpoint");
         loop {

@@ -23,6 +23,6 @@ pub fn database(streams: u8) -> Arc<dyn Disk> {
         scheme: Scheme::Differential,
     };
     let disks = Disks::on_one(Arc::clone(&disk), usize::from(streams));
-    create(&disks, &ManualClock::at(1), &new).unwrap();
+    create(&disks, &ManualClock::at(1), &new, None).unwrap();
     disk
 }

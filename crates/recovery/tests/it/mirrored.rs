@@ -6,13 +6,13 @@ use perdura_base::{CkptEpoch, Epoch, PartitionSet, StreamId};
 use perdura_device::{Disk, ManualClock};
 use perdura_recovery::window::ExecutorWindow;
 use perdura_recovery::{
-    Disks, Level, LogMemory, Method, RestartOptions, Schedule, Tail, flush_all, restart, resume,
+    Disks, Level, Life, LogMemory, Method, RestartOptions, Schedule, Tail, flush_all, restart,
 };
 use perdura_wal::{FlushProgress, FrameKind, Rung, Scheme, TailOptions, Wal};
 
 const STREAMS: u8 = 2;
 
-fn options(disk: &Arc<dyn Disk>) -> RestartOptions<'static> {
+fn options(disk: &Arc<dyn Disk>) -> RestartOptions {
     RestartOptions::of_records(
         Disks::on_one(Arc::clone(disk), usize::from(STREAMS)),
         Arc::new(ManualClock::at(1)),
@@ -48,7 +48,7 @@ fn a_restart_goes_on_without_what_the_mirror_held_only_if_its_options_say_so() {
     let begun = options(&disk);
     let restarted = restart(&begun).unwrap().unwrap();
     let window = Arc::<ExecutorWindow>::default();
-    let wal = resume(restarted, &begun, memory, window).unwrap().wal;
+    let wal = Life::begin(restarted, &begun, memory, window).unwrap().wal;
     flush_all(&wal).unwrap();
     wal.mirror_follows_disk(false);
     let on_disk = wal.durable(Rung::Disk);

@@ -8,7 +8,7 @@ use perdura_recovery::Disks;
 use perdura_recovery::player::PagePlayer;
 use perdura_recovery::window::ExecutorWindow;
 use perdura_recovery::{
-    Level, LogMemory, METHODS, Method, Player, RestartOptions, Schedule, flush_all, restart, resume,
+    Level, Life, LogMemory, METHODS, Method, Player, RestartOptions, Schedule, flush_all, restart,
 };
 use perdura_wal::{Direction, FrameKind, Rung, Scheme, Wal};
 
@@ -24,7 +24,7 @@ impl Machine {
         Machine { disk }
     }
 
-    fn options<'a>(&self, method: &'a Method, schedule: Schedule) -> RestartOptions<'a> {
+    fn options(&self, method: &Method, schedule: Schedule) -> RestartOptions {
         RestartOptions::of_records(
             Disks::on_one(Arc::clone(&self.disk), usize::from(STREAMS)),
             Arc::new(ManualClock::at(1)),
@@ -42,7 +42,7 @@ impl Machine {
             queue_bytes_max: 1 << 20,
             mirror: None,
         };
-        Ok(resume(
+        Ok(Life::begin(
             restarted,
             &options,
             memory,

@@ -23,8 +23,8 @@ use perdura_recovery::source::{Frames, LogEnd, LogSource, Raw};
 use perdura_recovery::streams::Streams;
 use perdura_recovery::window::ExecutorWindow;
 use perdura_recovery::{
-    Level, LogMemory, METHODS, NewDatabase, Progress, RestartOptions, Schedule, create, flush_all,
-    read_anchor, restart, resume,
+    Level, Life, LogMemory, METHODS, NewDatabase, Progress, RestartOptions, Schedule, create,
+    flush_all, read_anchor, restart,
 };
 use perdura_wal::{Direction, Frame, FrameKind, Origin, Rung, Scheme, SegmentSizes};
 
@@ -224,7 +224,7 @@ impl Machine {
             scheme: Scheme::Differential,
         };
         let clock = ManualClock::at(1);
-        create(&machine.disks, &clock, &new).unwrap();
+        create(&machine.disks, &clock, &new, None).unwrap();
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut useq = [0; PAGES as usize];
         for _ in 0..2 {
@@ -248,7 +248,9 @@ impl Machine {
             mirror: None,
         };
         let window = Arc::<ExecutorWindow>::default();
-        let wal = resume(restarted, &options, memory, window).unwrap().wal;
+        let wal = Life::begin(restarted, &options, memory, window)
+            .unwrap()
+            .wal;
         for _ in 0..6 {
             for _ in 0..rng.u8(1..6) {
                 let page = PageId(rng.u32(0..PAGES));

@@ -112,7 +112,7 @@ impl Sweep<'_> {
     /// [`may_refuse`](Self::may_refuse) says otherwise.
     fn salvage(
         &self,
-        options: &RestartOptions<'_>,
+        options: &RestartOptions,
         env: &Env,
         disk: &dyn Disk,
         files: &Files,
@@ -133,6 +133,7 @@ impl Sweep<'_> {
             ordered: options.ordered.clone(),
             catalog: Arc::clone(&options.catalog),
             mode: perdura_recovery::RestartMode::Real,
+            methods: options.methods.clone(),
             ..*options
         };
         let (world, text) = (&self.subject.world, |error: Error| {
@@ -166,7 +167,7 @@ impl Sweep<'_> {
     /// Salvage may fail if the anchor cannot be read; and if the log is not there from the
     /// database's beginning and each image is incomplete, or without a readable header, directory or
     /// page (docs/operations.md).
-    fn may_refuse(&self, options: &RestartOptions<'_>, error: Error) -> Result<(), Wrong> {
+    fn may_refuse(&self, options: &RestartOptions, error: Error) -> Result<(), Wrong> {
         let Ok(Some(anchor)) = read_anchor(options.disks.data.as_ref()) else {
             return Ok(());
         };
@@ -216,7 +217,7 @@ impl Sweep<'_> {
 }
 
 /// Whether an image and all of its pages can be read.
-fn is_readable(options: &RestartOptions<'_>, anchor: &Anchor, slot: ImageSlot) -> bool {
+fn is_readable(options: &RestartOptions, anchor: &Anchor, slot: ImageSlot) -> bool {
     let geometry = anchor.geometry;
     let file = ImageFile::open(options.disks.images[0].as_ref(), slot, &anchor.uuid);
     let listed = read_directory(options.disks.data.as_ref(), anchor, slot, &geometry);

@@ -2,12 +2,13 @@
 
 use std::ops::Deref;
 
-use perdura_steal::{Committed, Running};
+use perdura_recovery::Life;
+use perdura_steal::Committed;
 
 use crate::machine::{Engine, Machine};
 
 /// A database whose transactions interleave: it answers a commit with an epoch.
-pub(crate) trait Interleaved: Engine<Promise = Committed> + Deref<Target = Running> {
+pub(crate) trait Interleaved: Engine<Promise = Committed> + Deref<Target = Life> {
     /// A transaction that runs.
     type Txn;
 
@@ -19,9 +20,9 @@ pub(crate) trait Interleaved: Engine<Promise = Committed> + Deref<Target = Runni
 
 /// A database of the crate `perdura_steal` as the simulator's engine: all have these methods.
 macro_rules! interleaved {
-    ($engine:ident, $txn:ident) => {
+    ($engine:ident, $txn:ident, $txns:ident) => {
         $crate::machine::engine!(
-            $engine: Running,
+            $engine,
             Committed,
             |engine: &$engine, promise: &Committed| {
                 engine.is_acked(promise).then_some(promise.epoch.0)
@@ -32,11 +33,11 @@ macro_rules! interleaved {
             type Txn = $txn;
 
             fn begin(&self) -> $txn {
-                $engine::begin(self)
+                $txns::begin(self.txns())
             }
 
             fn commit(&self, txn: $txn) -> Committed {
-                $engine::commit(self, txn)
+                $txns::commit(self.txns(), txn)
             }
         }
     };
@@ -48,7 +49,7 @@ pub(crate) use interleaved;
 pub(crate) fn close_part<E: Interleaved>(machine: &mut Machine<E>) {
     let stream = machine.draw_stream();
     match machine.rng.u8(0..3) {
-        0 => drop(machine.engine().close_begin()),
-        _ => machine.engine().close_visit(stream),
+        0 => drop(machine.engine().wal().close_begin()),
+        _ => machine.engine().wal().close_visit(stream),
     }
 }

@@ -101,7 +101,7 @@ impl OverCore for World {
         env: &Env,
         method: &'static Method,
         schedule: Schedule,
-    ) -> RestartOptions<'static> {
+    ) -> RestartOptions {
         let options = self.options();
         let replayer = Replayer::new(options.typed, options.value_bytes_max);
         RestartOptions {

@@ -39,7 +39,7 @@ impl World {
     /// Steps of the writer of pages: as long as it should work, or one that nobody asked for.
     fn write_pages(&mut self) -> Check {
         for _ in 0..self.rng.u8(1..=8) {
-            if let Err(error) = self.keyed().write_step() {
+            if let Err(error) = self.keyed().txns().write_step() {
                 return self.tolerate("write_step", &error);
             }
             if !self.keyed().is_dirty() {

@@ -24,7 +24,7 @@ fn rows_of(keyed: &Keyed) -> Result<State, Error> {
         let mut from = Some(Vec::new());
         while let Some(at) = from {
             let mut leaf = Vec::new();
-            let scanned = keyed.scan(table, &at, |key, value| {
+            let scanned = keyed.txns().scan(table, &at, |key, value| {
                 leaf.push(((table, key.to_vec()), value.to_vec()));
             });
             from = match scanned {

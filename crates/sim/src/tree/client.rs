@@ -38,7 +38,7 @@ impl World {
         let before = self.clients.expected(&spot);
         let keyed = self.machine.engine();
         let txn = &mut self.clients.at(at).txn;
-        let written = match keyed.write(txn, spot.0, &spot.1, value.as_deref()) {
+        let written = match keyed.txns().write(txn, spot.0, &spot.1, value.as_deref()) {
             Ok(written) => written,
             Err(error) => return self.tolerate("write", &error),
         };
@@ -60,7 +60,7 @@ impl World {
         let Some(expected) = self.clients.expected(&spot) else {
             return Ok(());
         };
-        let found = match self.keyed().read(spot.0, &spot.1) {
+        let found = match self.keyed().txns().read(spot.0, &spot.1) {
             Ok(found) => found,
             Err(error) => return self.tolerate("read", &error),
         };
@@ -78,7 +78,7 @@ impl World {
         let keyed = self.machine.engine();
         let client = self.clients.at(at);
         client.rolls_back = true;
-        match keyed.abort_step(&mut client.txn) {
+        match keyed.txns().abort_step(&mut client.txn) {
             Ok(false) => Ok(()),
             Ok(true) => {
                 drop(self.clients.roll_back(at));

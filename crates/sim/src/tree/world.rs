@@ -8,7 +8,7 @@ use fastrand::Rng;
 use perdura_base::{Error, TableId};
 use perdura_device::{Clock, Disk, SimDisk};
 use perdura_recovery::Disks;
-use perdura_steal::{Committed, KeyTxn, Keyed, KeyedOptions, Running, StealEnv};
+use perdura_steal::{Committed, KeyTxn, KeyTxns, Keyed, KeyedOptions, StealEnv};
 use perdura_wal::Rung;
 
 use crate::locked::{self, Clients, interleaved};
@@ -23,7 +23,7 @@ pub(crate) type Spot = (TableId, Vec<u8>);
 /// Rows by spot.
 pub(crate) type State = locked::State<Spot, Vec<u8>>;
 
-interleaved!(Keyed, KeyTxn);
+interleaved!(Keyed, KeyTxn, KeyTxns);
 
 /// Everything a run consists of.
 pub(crate) struct World {

@@ -82,25 +82,17 @@ impl KeyedOptions {
         }
     }
 
-    /// What a restart of the tree works with. Small pools cut their notes more often: a page that is written
-    /// must not wait for long until that is told.
+    /// Returns the means of the tree's restart.
     #[must_use]
     pub fn means(&self) -> TreeMeans {
-        let of_pool = || {
-            let usual = Limits::default();
-            let share = |most: usize, part: usize| (self.frames / part).clamp(1, most);
-            Limits {
-                notes: share(usual.notes, 8),
-                written: share(usual.written, 32),
-            }
-        };
+        let of_pool = TreeMeans::of_frames(self.frames);
         TreeMeans {
-            frames: self.frames,
-            limits: self.limits.unwrap_or_else(of_pool),
+            limits: self.limits.unwrap_or(of_pool.limits),
             with_numbers: self.with_numbers,
             dirty_max: self.frames * self.restart_dirty_percent / 100,
             access: self.access,
             readers: self.readers,
+            ..of_pool
         }
     }
 

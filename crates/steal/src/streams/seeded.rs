@@ -4,7 +4,9 @@ use parking_lot::Mutex;
 use perdura_base::StreamId;
 use perdura_base::flaw::{Flaw, armed};
 
-use super::{Active, Streams};
+use perdura_recovery::active::Active;
+
+use super::Streams;
 
 /// The active list of each stream as the window began.
 pub(super) type EarlyLists = Mutex<Vec<Active>>;

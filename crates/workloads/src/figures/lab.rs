@@ -11,7 +11,7 @@ use perdura_device::{Clock, Disk, MemDisk, ModelDisk, SystemClock};
 use perdura_heap::MemoryAccount;
 use perdura_recovery::Disks;
 use perdura_recovery::restart::{RestartOptions, restart};
-use perdura_recovery::{Level, Method, RestartReport, Schedule};
+use perdura_recovery::{Level, Methods, RestartReport, Schedule};
 use perdura_steal::{Steal, StealEnv};
 
 use crate::num::f64_of;
@@ -191,7 +191,7 @@ impl Crash {
     pub fn restart(&self, how: How) -> Result<Took> {
         let (env, logs) = self.plant.modelled(how.speeds, 0, self.sms.seed);
         let level = Level::new(how.level).context("a level is 1 to 4")?;
-        let method = Method::by_name(how.method, self.sms.scheme).map_err(|why| anyhow!(why))?;
+        let method = Methods::by_names(how.method).map_err(|why| anyhow!(why))?;
         let restarted = restart(&RestartOptions {
             mode: perdura_recovery::RestartMode::Dry,
             memory: Arc::new(MemoryAccount::new(MEMORY)),

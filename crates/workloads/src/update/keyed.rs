@@ -13,10 +13,8 @@ use perdura_base::{Epoch, Error, TableId};
 use perdura_device::{Disk, FileDisk, MemDisk, SystemClock};
 use perdura_recovery::CheckpointProgress as Checkpoint;
 use perdura_recovery::disks::{Demand, Disks, Locks, Opening, Paths};
-use perdura_steal::keyed::digest;
 use perdura_steal::{Flushers, Keyed, KeyedOptions, StealEnv, Write};
 use perdura_tree::pool::{Counts, Progress};
-use perdura_wal::Rung;
 use serde::Serialize;
 
 use super::bench::zipf_of;
@@ -137,7 +135,7 @@ impl KeyedBench {
         self.measure(&keyed, &mut report)?;
         if self.digest {
             keyed.flush_all()?;
-            report.digest = Some(digest(keyed.tree(), keyed.wal().eosl(Rung::Disk))?);
+            report.digest = Some(keyed.txns().contents()?.hex());
         }
         Ok(KeyedRun {
             report,
@@ -210,7 +208,10 @@ impl KeyedBench {
     fn check_rows(&self, keyed: &Keyed) -> Result<()> {
         let count = self.rows.count;
         let bytes_of = |row: u64| -> Result<Option<usize>> {
-            Ok(keyed.read(TABLE, &key_of(row))?.map(|value| value.len()))
+            Ok(keyed
+                .txns()
+                .read(TABLE, &key_of(row))?
+                .map(|value| value.len()))
         };
         let value = Some(self.rows.value_bytes());
         let found = (bytes_of(0)?, bytes_of(count - 1)?, bytes_of(count)?);
@@ -227,7 +228,7 @@ impl KeyedBench {
         let zipf = zipf_of(&self.rows);
         let flushers = Flushers::start(keyed.wal());
         let log = KeyedLog { keyed, flushers };
-        let (bytes, pages) = (keyed.record_bytes(), keyed.tree().pool().counts());
+        let (bytes, pages) = (keyed.txns().record_bytes(), keyed.tree().pool().counts());
         let ((driven, log_bytes), checkpoints) = self.beside(keyed, || {
             let before = log.counters().log_bytes;
             let driven = drive(&log, &self.drive, KINDS.len(), |worker| Updates {
@@ -240,7 +241,7 @@ impl KeyedBench {
             Ok((driven, log.counters().log_bytes - before))
         })?;
         report.measured(&self.drive, &driven, &KINDS);
-        let (now, then) = (keyed.record_bytes(), bytes);
+        let (now, then) = (keyed.txns().record_bytes(), bytes);
         let (delta_bytes, writes_bytes) = (now.delta - then.delta, now.writes - then.writes);
         let read = keyed.tree().pool().counts();
         let fetched = |counts: &Counts| counts.data_fetches + counts.index_fetches;
@@ -293,7 +294,7 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn new(keyed: &'a Keyed, checkpoint_every: Option<u64>) -> Writer<'a> {
-        let begun = keyed.stats().commits;
+        let begun = keyed.txns().stats().commits;
         Writer {
             keyed,
             checkpoint_every,
@@ -321,7 +322,7 @@ impl<'a> Writer<'a> {
     fn checkpoint_step(&mut self) -> Result<bool> {
         let checkpoints = self.keyed.checkpoints();
         if !checkpoints.is_running() {
-            let commits = self.keyed.stats().commits;
+            let commits = self.keyed.txns().stats().commits;
             if let Some(every) = self.checkpoint_every.filter(|_| commits >= self.next) {
                 self.next = commits + every;
                 checkpoints.begin()?;
@@ -339,7 +340,7 @@ impl<'a> Writer<'a> {
     }
 
     fn write_step(&self) -> Result<bool> {
-        Ok(self.keyed.is_dirty() && self.keyed.write_step()? != Progress::Idle)
+        Ok(self.keyed.is_dirty() && self.keyed.txns().write_step()? != Progress::Idle)
     }
 }
 
@@ -398,20 +399,20 @@ impl Updates<'_> {
 impl Load for Updates<'_> {
     fn step(&mut self) -> Result<Submitted> {
         let keyed = self.keyed;
-        let mut txn = keyed.begin();
+        let mut txn = keyed.txns().begin();
         let mut left = self.updates;
         while left > 0 {
             let key = key_of(self.draw.row());
-            let row = self.insist(|| keyed.read(TABLE, &key))?;
+            let row = self.insist(|| keyed.txns().read(TABLE, &key))?;
             let mut row = row.with_context(|| format!("row {} is gone", key.escape_ascii()))?;
             ensure!(self.changed_bytes <= row.len(), "a row has become shorter");
             let at = self.rng.usize(..=row.len() - self.changed_bytes);
             random_bytes(&mut self.rng, &mut row[at..at + self.changed_bytes]);
-            let written = self.insist(|| keyed.write(&mut txn, TABLE, &key, Some(&row)))?;
+            let written = self.insist(|| keyed.txns().write(&mut txn, TABLE, &key, Some(&row)))?;
             // A row of another transaction is left alone.
             left -= usize::from(written != Write::Taken);
         }
-        let committed = keyed.commit(txn);
+        let committed = keyed.txns().commit(txn);
         Ok(Submitted {
             kind: 0,
             epoch: committed.epoch,

@@ -17,18 +17,19 @@ use crate::offline::{Directories, Offline, taken_slots, with_digest};
 pub fn restart(
     directories: &Directories,
     offline: Offline,
-    method: &'static Method,
+    method: &str,
     schedule: &Schedule,
     pool: &Pool,
 ) -> Result<RestartReport> {
-    let (seen, _) = offline.restart_by(method, schedule, pool)?;
+    let (methods, _) = offline.way(method, None)?;
+    let (seen, _) = offline.restart_by(&methods, schedule, pool)?;
     let slot_bytes = class_of(&seen.heap).unwrap_or_default().bytes();
     drop(seen);
     let scheme = offline.anchor.scheme;
     let (env, _locks) = to_write(directories, offline)?;
     let options = StealOptions {
         schedule: *schedule,
-        method: method.name,
+        method: Method::by_name(method).map_or("auto", |method| method.name),
         ..StealOptions::new(scheme, slot_bytes)
     };
     let opened = Steal::open(env, options)?.context("the anchor is gone")?;

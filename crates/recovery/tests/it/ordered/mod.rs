@@ -7,10 +7,10 @@ mod support;
 use perdura_base::num::to_u64;
 use perdura_base::{Error, PartitionId, StreamId};
 use perdura_recovery::{
-    Families, Family, Level, METHODS, Method, RestartOptions, Schedule, flush_all, read_anchor,
-    restart,
+    Families, Family, Level, METHODS, Method, Methods, RestartOptions, Schedule, check_methods,
+    flush_all, read_anchor, restart,
 };
-use perdura_wal::{FrameKind, Rung, Scheme};
+use perdura_wal::{FrameKind, Rung};
 
 use crate::ordered::support::*;
 
@@ -280,7 +280,9 @@ fn a_declaration_is_durable_idempotent_and_says_which_methods_are_legal() {
     let life = machine.open();
     let legal = |machine: &Machine| -> Vec<&str> {
         let anchor = read_anchor(machine.disk.as_ref()).unwrap().unwrap();
-        let is_legal = |method: &&Method| method.check_log(&anchor, Level::Four).is_ok();
+        let is_legal = |method: &&'static Method| {
+            check_methods(&Methods::from(*method), &anchor, Level::Four).is_ok()
+        };
         METHODS.iter().filter(is_legal).map(|m| m.name).collect()
     };
     assert_eq!(legal(&machine), ["differential"]);
@@ -298,21 +300,23 @@ fn a_declaration_is_durable_idempotent_and_says_which_methods_are_legal() {
     for _ in 0..2 {
         let life = machine.open();
         assert_eq!(life.anchor.get().families, both, "a restart keeps it");
-        assert_eq!(Method::of_log(&life.anchor.get()).name, "command");
     }
-    let of_name = |name| Method::by_name(name, Scheme::Differential).unwrap();
+    let of_name = |name| Methods::by_names(name).unwrap();
     let options = RestartOptions {
-        method: of_name("value"),
+        methods: of_name("value"),
         ..machine.options(None)
     };
     let error = restart(&options).map(drop).unwrap_err();
     assert!(error.to_string().contains("plays no commands"), "{error}");
     let options = RestartOptions {
-        method: of_name("command"),
+        methods: of_name("command"),
         ..machine.options(None)
     };
     let report = restart(&options).unwrap().unwrap().report;
-    assert_eq!((report.method, report.scheme), ("command", "differential"));
+    assert_eq!(
+        (&*report.method, report.scheme),
+        ("command", "differential")
+    );
 }
 
 #[test]

@@ -11,8 +11,8 @@ use perdura_page::ordered::{At, CommandFrame, Effect, Op, Part, encode_command, 
 use perdura_recovery::indexing::NoTables;
 use perdura_recovery::window::ExecutorWindow;
 use perdura_recovery::{
-    Catalog, Disks, Family, Level, LogMemory, METHODS, NewDatabase, OrderedFrame, OrderedPlayer,
-    Progress, RestartOptions, Restarted, Resumed, Schedule, create, restart, resume,
+    Catalog, Disks, Family, Level, Life, LogMemory, METHODS, NewDatabase, OrderedFrame,
+    OrderedPlayer, Progress, RestartOptions, Restarted, Schedule, create, restart,
 };
 use perdura_wal::{FrameKind, Origin, Scheme, SegmentSizes, Wal};
 
@@ -38,16 +38,17 @@ impl Machine {
             scheme: Scheme::Differential,
         };
         let disks = Disks::on_one(Arc::clone(&disk), usize::from(STREAMS));
-        create(&disks, &ManualClock::at(1), &new).unwrap();
+        create(&disks, &ManualClock::at(1), &new, None).unwrap();
         Machine { disk }
     }
 
-    pub fn options(&self, ordered: Option<Arc<dyn OrderedPlayer>>) -> RestartOptions<'static> {
+    pub fn options(&self, ordered: Option<Arc<dyn OrderedPlayer>>) -> RestartOptions {
         RestartOptions {
             disks: Disks::on_one(Arc::clone(&self.disk), usize::from(STREAMS)),
             clock: Arc::new(ManualClock::at(1)),
             schedule: Schedule::inline(Level::Four, 0),
-            method: &METHODS[0],
+            methods: (&METHODS[0]).into(),
+            tree: perdura_recovery::tree::TreeMeans::default(),
             ordered,
             archived: None,
             mode: perdura_recovery::RestartMode::Dry,
@@ -59,7 +60,7 @@ impl Machine {
     }
 
     /// The next life. Plays what the log holds.
-    pub fn open(&self) -> Resumed {
+    pub fn open(&self) -> Life {
         let options = RestartOptions {
             mode: perdura_recovery::RestartMode::Real,
             ..self.options(Some(Recorder::new()))
@@ -70,7 +71,7 @@ impl Machine {
             queue_bytes_max: 8 << 20,
             mirror: None,
         };
-        resume(
+        Life::begin(
             restarted,
             &options,
             memory,
@@ -80,7 +81,7 @@ impl Machine {
     }
 
     /// A life in which both families are declared.
-    pub fn declared(&self) -> Resumed {
+    pub fn declared(&self) -> Life {
         let life = self.open();
         for family in Family::ALL {
             life.anchor.declare(&life.wal, family).unwrap();

@@ -18,28 +18,28 @@ fn new(seed: u64) -> (Arc<SimDisk>, Keyed) {
 #[test]
 fn a_row_is_written_read_and_removed_and_belongs_to_one_transaction() {
     let (_disk, keyed) = new(1);
-    let mut one = keyed.begin();
-    let mut other = keyed.begin();
+    let mut one = keyed.txns().begin();
+    let mut other = keyed.txns().begin();
     assert_eq!(put(&keyed, &mut one, b"a", Some(b"1")), None);
     assert_eq!(put(&keyed, &mut one, b"a", Some(b"2")), Some(b"1".to_vec()));
-    let taken = insist(&keyed, || keyed.write(&mut other, TABLE, b"a", None));
+    let taken = insist(&keyed, || keyed.txns().write(&mut other, TABLE, b"a", None));
     assert_eq!(taken, Write::Taken);
     assert_eq!(
-        keyed.read(TABLE, b"a").expect("a table"),
+        keyed.txns().read(TABLE, b"a").expect("a table"),
         Some(b"2".to_vec())
     );
-    let committed = keyed.commit(one);
+    let committed = keyed.txns().commit(one);
     assert!(!keyed.is_acked(&committed));
     keyed.flush_all().expect("no disk fails");
     assert!(keyed.is_acked(&committed));
     assert_eq!(put(&keyed, &mut other, b"a", None), Some(b"2".to_vec()));
-    insist(&keyed, || keyed.abort_step(&mut other).map(drop));
+    insist(&keyed, || keyed.txns().abort_step(&mut other).map(drop));
     assert_eq!(
-        keyed.read(TABLE, b"a").expect("a table"),
+        keyed.txns().read(TABLE, b"a").expect("a table"),
         Some(b"2".to_vec())
     );
-    while !insist(&keyed, || keyed.abort_step(&mut other)) {}
-    let stats = keyed.stats();
+    while !insist(&keyed, || keyed.txns().abort_step(&mut other)) {}
+    let stats = keyed.txns().stats();
     assert_eq!(
         (
             stats.commits,
@@ -50,7 +50,7 @@ fn a_row_is_written_read_and_removed_and_belongs_to_one_transaction() {
         (1, 1, 3, 1)
     );
     assert!(
-        keyed.read(TableId(9), b"a").is_err(),
+        keyed.txns().read(TableId(9), b"a").is_err(),
         "there is no such table"
     );
 }
@@ -58,13 +58,13 @@ fn a_row_is_written_read_and_removed_and_belongs_to_one_transaction() {
 #[test]
 fn a_write_that_changes_nothing_is_not_logged() {
     let (_disk, keyed) = new(2);
-    let mut txn = keyed.begin();
+    let mut txn = keyed.txns().begin();
     put(&keyed, &mut txn, b"a", Some(b"1"));
     let last = keyed.wal().last_gsn();
     assert_eq!(put(&keyed, &mut txn, b"a", Some(b"1")), Some(b"1".to_vec()));
     assert_eq!(put(&keyed, &mut txn, b"b", None), None);
     assert_eq!(keyed.wal().last_gsn(), last);
-    let _unacked = keyed.commit(txn);
+    let _unacked = keyed.txns().commit(txn);
 }
 
 #[test]
@@ -75,13 +75,13 @@ fn a_database_is_made_with_rows_and_opened_again() {
     let keyed = Keyed::create(env(&disk, 1), options(Scheme::Logical), Some(&mut rows));
     let keyed = keyed.expect("a new database");
     let digest = digest_of(&keyed);
-    let mut txn = keyed.begin();
+    let mut txn = keyed.txns().begin();
     for n in (0..5_000u32).step_by(7) {
         put(&keyed, &mut txn, &n.to_be_bytes(), Some(&[8; 30]));
     }
     assert_ne!(digest_of(&keyed), digest);
     insist(&keyed, || keyed.checkpoint_now());
-    while !insist(&keyed, || keyed.abort_step(&mut txn)) {}
+    while !insist(&keyed, || keyed.txns().abort_step(&mut txn)) {}
     assert_eq!(digest_of(&keyed), digest);
     keyed.flush_all().expect("no disk fails");
     drop(keyed);

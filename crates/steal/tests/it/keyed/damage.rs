@@ -7,7 +7,6 @@ use perdura_device::{Access, Disk, FaultPlan, SimDisk};
 use perdura_page::operation::{Act, encode};
 use perdura_recovery::Method;
 use perdura_recovery::tree::writer::{TREE_STREAM, TreeWriter};
-use perdura_steal::keyed::digest;
 use perdura_steal::{Keyed, KeyedOptions};
 use perdura_tree::check::check;
 use perdura_wal::{FrameKind, Rung, Scheme};
@@ -34,9 +33,9 @@ fn a_record_of_the_tree_that_cannot_be_read_is_refused_with_its_block() {
     let disk = SimDisk::new(1);
     let made = Keyed::create(env(&disk, 2), options(Scheme::Logical), None);
     let keyed = made.expect("a new database");
-    let mut txn = keyed.begin();
+    let mut txn = keyed.txns().begin();
     put(&keyed, &mut txn, b"a", Some(b"1"));
-    let _flushed_below = keyed.commit(txn);
+    let _flushed_below = keyed.txns().commit(txn);
     // A record of a kind that there is, whose body ends too early.
     let none = PartitionSet::empty();
     let (at, gsn) = keyed.wal().append_numbered(
@@ -66,7 +65,7 @@ fn a_number_that_is_missing_or_there_twice_is_refused_by_every_method() {
         let disk = SimDisk::new(1);
         let made = Keyed::create(env(&disk, 2), options(Scheme::Logical), None);
         let keyed = made.expect("a new database");
-        let mut txn = keyed.begin();
+        let mut txn = keyed.txns().begin();
         put(&keyed, &mut txn, b"a", Some(b"1"));
         let (none, last) = (PartitionSet::empty(), keyed.wal().last_gsn());
         let other = StreamId(1 - txn.stream().0);
@@ -87,7 +86,7 @@ fn a_number_that_is_missing_or_there_twice_is_refused_by_every_method() {
             assert!(taken > last);
         }
         put(&keyed, &mut txn, b"b", Some(b"1"));
-        let _flushed_below = keyed.commit(txn);
+        let _flushed_below = keyed.txns().commit(txn);
         keyed.flush_all().expect("no disk fails");
         drop(keyed);
         crash(&disk, 1);
@@ -105,9 +104,9 @@ fn pages_that_are_older_than_the_redo_start_are_refused_by_every_method() {
         let made = Keyed::create(env(&disk, 1), options(scheme), None);
         let keyed = made.expect("a new database");
         let change = |value: &[u8]| {
-            let mut txn = keyed.begin();
+            let mut txn = keyed.txns().begin();
             put(&keyed, &mut txn, b"a", Some(value));
-            let _flushed_below = keyed.commit(txn);
+            let _flushed_below = keyed.txns().commit(txn);
             insist(&keyed, || keyed.checkpoint_now());
         };
         change(b"1");
@@ -132,7 +131,7 @@ fn pages_that_are_older_than_the_redo_start_are_refused_by_every_method() {
         }
         file.write_at(0, &late).expect("a write");
         let keyed = open(&disk, 1, &options(scheme));
-        let row = insist(&keyed, || keyed.read(TABLE, b"a"));
+        let row = insist(&keyed, || keyed.txns().read(TABLE, b"a"));
         assert_eq!(row.as_deref(), Some(&b"2"[..]), "the newest copy is taken");
     }
 }
@@ -147,19 +146,19 @@ fn a_page_that_rots_behind_its_image_is_refused_or_made_whole_by_every_method() 
     let write_all = || {
         keyed.flush_all().expect("no disk fails");
         while keyed.tree().pool().monitor().lock().dirty_count() > 0 {
-            keyed.write_step().expect("no disk fails");
+            keyed.txns().write_step().expect("no disk fails");
         }
     };
     // Splits, whose records have images; then changes of the pages that they made. All is written, and notes are cut.
     for value in [Some(&[1; 40][..]), None] {
         for part in 0..10u8 {
-            let mut txn = keyed.begin();
+            let mut txn = keyed.txns().begin();
             for row in 0..12 {
                 if value.is_some() || row % 2 == 0 {
                     put(&keyed, &mut txn, &[part, row], value);
                 }
             }
-            let _flushed_below = keyed.commit(txn);
+            let _flushed_below = keyed.txns().commit(txn);
             write_all();
         }
     }
@@ -188,7 +187,7 @@ fn a_page_that_rots_behind_its_image_is_refused_or_made_whole_by_every_method() 
             match Keyed::open(env(&disk, 1), options) {
                 Ok(keyed) => {
                     let keyed = keyed.expect("a database");
-                    match digest(keyed.tree(), keyed.wal().eosl(Rung::Disk)) {
+                    match keyed.txns().contents().map(|found| found.hex()) {
                         Ok(found) => assert_eq!(found, rows, "page {page}, {}", method.name),
                         Err(error) => assert!(matches!(error, Error::Corrupt(_)), "{error}"),
                     }
@@ -213,19 +212,19 @@ fn a_disk_without_room_for_another_page_refuses_the_write_and_takes_it_later() {
         let made = Keyed::create(env(&disk, 1), options(scheme), None);
         let keyed = made.expect("a new database");
         // The log has files for what follows.
-        let mut first = keyed.begin();
+        let mut first = keyed.txns().begin();
         put(&keyed, &mut first, b"z", Some(b"z"));
-        let _flushed_below = keyed.commit(first);
+        let _flushed_below = keyed.txns().commit(first);
         keyed.flush_all().expect("no disk fails");
         disk.set_plan(FaultPlan {
             enospc_at: Some((1, u64::MAX)),
             ..FaultPlan::default()
         });
-        let mut txn = keyed.begin();
+        let mut txn = keyed.txns().begin();
         let mut put_until = 0u32;
         let refused = loop {
             let key = put_until.to_be_bytes();
-            match keyed.write(&mut txn, TABLE, &key, Some(&[7; 60])) {
+            match keyed.txns().write(&mut txn, TABLE, &key, Some(&[7; 60])) {
                 Ok(_) => put_until += 1,
                 Err(Error::LogFull(_)) if disk.faults().is_empty() => {
                     keyed.flush_all().expect("the log has its file");
@@ -241,7 +240,7 @@ fn a_disk_without_room_for_another_page_refuses_the_write_and_takes_it_later() {
         for number in put_until..put_until + 40 {
             put(&keyed, &mut txn, &number.to_be_bytes(), Some(&[7; 60]));
         }
-        let _flushed_below = keyed.commit(txn);
+        let _flushed_below = keyed.txns().commit(txn);
         insist(&keyed, || keyed.flush_all());
         let eosl = keyed.wal().eosl(Rung::Disk);
         let checked = check(keyed.tree(), eosl).expect("no disk fails");
@@ -268,9 +267,9 @@ fn eight_pages_are_enough_for_a_tree_of_many_levels() {
                 .to_be_bytes()
                 .to_vec();
             key.resize(32, b'x');
-            let mut txn = keyed.begin();
+            let mut txn = keyed.txns().begin();
             put(&keyed, &mut txn, &key, Some(&[1; 60]));
-            let _flushed_below = keyed.commit(txn);
+            let _flushed_below = keyed.txns().commit(txn);
         }
         keyed.flush_all().expect("no disk fails");
         let checked = check(keyed.tree(), keyed.wal().eosl(Rung::Disk)).expect("no disk fails");

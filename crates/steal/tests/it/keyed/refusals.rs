@@ -3,7 +3,7 @@
 use perdura_base::{Epoch, Pos};
 use perdura_device::{Disk, SimDisk};
 use perdura_recovery::backup::BackupCopy;
-use perdura_recovery::{Level, Method, RestartOptions, Schedule, restart};
+use perdura_recovery::{Level, Methods, RestartMode, RestartOptions, Schedule, restart};
 use perdura_steal::{Keyed, KeyedOptions, Steal, StealOptions};
 use perdura_wal::anchor::ANCHOR_PATH;
 use perdura_wal::{EpochEnds, Scheme};
@@ -43,25 +43,27 @@ fn options_out_of_range_and_methods_of_other_schemes_are_refused_by_name() {
         "{}",
         by("log1")
     );
-    assert!(by("dl1p").contains("scheme is physiological"));
+    assert!(by("dl1p").contains("scheme is differential"));
     let other = Steal::open(env(&disk, 1), StealOptions::new(Scheme::Dl1p, 64));
     let why = other.map(drop).expect_err("refused").to_string();
-    assert!(why.contains("physiological"), "{why}");
+    assert!(why.contains("open it with the product's engine"), "{why}");
     assert!(Keyed::create(env(&disk, 1), options(Scheme::Logical), None).is_err());
 }
 
 /// A restart that skipped an owner's check refused the tree only after it had loaded image and log.
 #[test]
-fn a_tree_without_pages_in_memory_is_refused_before_anything_is_loaded() {
+fn a_salvage_of_a_tree_is_refused_before_anything_is_loaded() {
     let disk = SimDisk::new(2);
     let made = Keyed::create(env(&disk, 1), options(Scheme::Logical), None);
     drop(made.expect("a new database"));
     let env = env(&disk, 1);
-    let method = Method::of(Scheme::Logical);
     let schedule = Schedule::inline(Level::One, 0);
-    let given = RestartOptions::of_records(env.disks, env.clock, schedule, method);
+    let given = RestartOptions {
+        mode: RestartMode::Salvage,
+        ..RestartOptions::of_records(env.disks, env.clock, schedule, Methods::default())
+    };
     let why = restart(&given).map(drop).expect_err("refused").to_string();
-    assert!(why.contains("no pages in memory"), "{why}");
+    assert!(why.contains("a repair salvages none"), "{why}");
     assert_eq!(given.progress.phase(), "start", "nothing was loaded");
 }
 
@@ -92,12 +94,12 @@ fn a_database_that_has_lost_its_anchor_is_not_made_anew() {
     let disk = SimDisk::new(2);
     let keyed = Keyed::create(env(&disk, 2), options(Scheme::Logical), None);
     let keyed = keyed.expect("a new database");
-    let mut txn = keyed.begin();
+    let mut txn = keyed.txns().begin();
     put(&keyed, &mut txn, b"a", Some(b"1"));
-    let _flushed_below = keyed.commit(txn);
+    let _flushed_below = keyed.txns().commit(txn);
     insist(&keyed, || keyed.checkpoint_now());
     assert_eq!(
-        keyed.read(TABLE, b"a").expect("a table"),
+        keyed.txns().read(TABLE, b"a").expect("a table"),
         Some(b"1".to_vec())
     );
     drop(keyed);

@@ -30,7 +30,7 @@ fn every_method_comes_to_the_rows_that_were_committed() {
             let keyed = made.expect("a new database");
             let mut rows = BTreeMap::new();
             for round in 0..60 {
-                let mut txn = keyed.begin();
+                let mut txn = keyed.txns().begin();
                 let mut mine = rows.clone();
                 for _ in 0..rng.usize(1..12) {
                     let key = vec![rng.u8(b'a'..=b'y'), rng.u8(b'a'..=b'd')];
@@ -42,18 +42,18 @@ fn every_method_comes_to_the_rows_that_were_committed() {
                     };
                 }
                 if rng.u8(..4) == 0 {
-                    while !insist(&keyed, || keyed.abort_step(&mut txn)) {}
+                    while !insist(&keyed, || keyed.txns().abort_step(&mut txn)) {}
                 } else {
                     rows = mine;
-                    let _flushed_below = keyed.commit(txn);
+                    let _flushed_below = keyed.txns().commit(txn);
                 }
                 if round % 25 == 24 {
                     insist(&keyed, || keyed.checkpoint_now());
                 }
-                let _one_io = keyed.write_step().expect("no disk fails");
+                let _one_io = keyed.txns().write_step().expect("no disk fails");
             }
             keyed.flush_all().expect("no disk fails");
-            let mut lost = keyed.begin();
+            let mut lost = keyed.txns().begin();
             put(&keyed, &mut lost, b"zz", Some(b"never committed"));
             put(&keyed, &mut lost, b"aa", Some(b"never committed"));
             keyed.flush_all().expect("no disk fails");
@@ -64,11 +64,11 @@ fn every_method_comes_to_the_rows_that_were_committed() {
             for method in methods(scheme) {
                 let keyed = open(&disk, streams, &with(scheme, method));
                 for (key, value) in &rows {
-                    let found = keyed.read(TABLE, key).expect("a row");
+                    let found = keyed.txns().read(TABLE, key).expect("a row");
                     assert_eq!(found.as_ref(), Some(value), "{} seed {seed}", method.name);
                 }
                 let report = keyed.report().tree.expect("a tree's report");
-                assert_eq!((report.losers, keyed.stats().compensations), (1, 2));
+                assert_eq!((report.losers, keyed.txns().stats().compensations), (1, 2));
                 digests.push(digest_of(&keyed));
                 drop(keyed);
                 disk.restore(&before);
@@ -85,14 +85,14 @@ fn every_method_comes_to_the_rows_that_were_committed() {
 /// Two transactions are open, and the first has taken five of its changes back. The digest without them, and how many changes are left.
 fn half_rolled_back(disk: &Arc<SimDisk>, options: &KeyedOptions) -> (String, u64) {
     let keyed = Keyed::create(env(disk, 2), options.clone(), None).expect("a new database");
-    let mut txn = keyed.begin();
+    let mut txn = keyed.txns().begin();
     for n in 0u8..60 {
         put(&keyed, &mut txn, &[n], Some(&[n; 40]));
     }
-    let _flushed_below = keyed.commit(txn);
+    let _flushed_below = keyed.txns().commit(txn);
     insist(&keyed, || keyed.checkpoint_now());
     let digest = digest_of(&keyed);
-    let mut lost = [keyed.begin(), keyed.begin()];
+    let mut lost = [keyed.txns().begin(), keyed.txns().begin()];
     for n in 0u8..40 {
         let txn = &mut lost[usize::from(n % 2)];
         let value = [n + 1; 60];
@@ -100,7 +100,7 @@ fn half_rolled_back(disk: &Arc<SimDisk>, options: &KeyedOptions) -> (String, u64
         put(&keyed, txn, &[n], value);
     }
     for _ in 0..5 {
-        insist(&keyed, || keyed.abort_step(&mut lost[0]));
+        insist(&keyed, || keyed.txns().abort_step(&mut lost[0]));
     }
     keyed.flush_all().expect("no disk fails");
     (digest, 40 - 5)
@@ -114,7 +114,7 @@ fn only_what_is_left_is_taken_back() -> bool {
     crash(&disk, 1);
     let keyed = open(&disk, 2, &options);
     assert_eq!(digest_of(&keyed), digest);
-    keyed.report().records.undone == left && keyed.stats().compensations == left
+    keyed.report().records.undone == left && keyed.txns().stats().compensations == left
 }
 
 #[test]
@@ -187,11 +187,11 @@ fn log1_waits_for_no_page_of_the_index_and_log2_for_none() {
     let made = Keyed::create(env(&disk, 1), options.clone(), Some(&mut rows));
     let keyed = made.expect("a new database");
     insist(&keyed, || keyed.checkpoint_now());
-    let mut txn = keyed.begin();
+    let mut txn = keyed.txns().begin();
     for row in (0..600).step_by(20) {
         put(&keyed, &mut txn, &key(row), Some(&[1; 40]));
     }
-    let _flushed_below = keyed.commit(txn);
+    let _flushed_below = keyed.txns().commit(txn);
     keyed.flush_all().expect("no disk fails");
     drop(keyed);
     crash(&disk, 1);

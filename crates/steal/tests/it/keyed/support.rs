@@ -5,10 +5,9 @@ use std::sync::Arc;
 use perdura_base::{Error, TableId};
 use perdura_device::{CrashProfile, Disk as _, ManualClock, SimDisk};
 use perdura_recovery::{Disks, METHODS, Method, Player};
-use perdura_steal::keyed::digest;
 use perdura_steal::{KeyTxn, Keyed, KeyedOptions, StealEnv, Write};
 use perdura_tree::monitor::Limits;
-use perdura_wal::{Rung, Scheme};
+use perdura_wal::Scheme;
 
 pub const TABLE: TableId = TableId(1);
 
@@ -53,7 +52,7 @@ pub fn insist<T>(keyed: &Keyed, mut call: impl FnMut() -> Result<T, Error>) -> T
 }
 
 pub fn put(keyed: &Keyed, txn: &mut KeyTxn, key: &[u8], value: Option<&[u8]>) -> Option<Vec<u8>> {
-    let written = insist(keyed, || keyed.write(txn, TABLE, key, value));
+    let written = insist(keyed, || keyed.txns().write(txn, TABLE, key, value));
     match written {
         Write::Done(before) => before,
         Write::Taken => panic!("key {key:?} belongs to another transaction"),
@@ -61,7 +60,7 @@ pub fn put(keyed: &Keyed, txn: &mut KeyTxn, key: &[u8], value: Option<&[u8]>) ->
 }
 
 pub fn digest_of(keyed: &Keyed) -> String {
-    insist(keyed, || digest(keyed.tree(), keyed.wal().eosl(Rung::Disk)))
+    insist(keyed, || keyed.txns().contents()).hex()
 }
 
 /// The methods that restart a tree of this scheme.

@@ -106,7 +106,7 @@ fn a_method_is_refused_for_a_log_it_cannot_read() {
         ("pl2p", "reads logs of scheme pl2p"),
         ("differential", "this one's scheme is dl1p"),
     ] {
-        let method = Method::by_name(method, Scheme::Dl1p).unwrap();
+        let method = Method::by_name(method).unwrap();
         let back = dry_run(&disks, method, Schedule::inline(Level::Two, 0));
         let why = back.map(|found| found.digest).unwrap_err();
         assert!(why.contains(reason), "{why}");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use perdura::{Core, CoreOptions, Env};
 use perdura_recovery::player::{Mergers, PagePlayer};
-use perdura_recovery::{Level, METHODS, Method, Player, Progress, Schedule};
+use perdura_recovery::{Level, METHODS, Method, Methods, Player, Progress, Schedule};
 use perdura_steal::Records;
 use perdura_wal::{Direction, Scheme};
 
@@ -148,7 +148,7 @@ fn a_row_without_one_of_its_schemes_refuses_that_log_and_its_default_is_the_firs
     ];
     assert_eq!(METHODS.len(), ROWS.len());
     for (name, schemes) in ROWS {
-        let row = Method::by_name(name, schemes[0]).unwrap();
+        let row = Method::by_name(name).unwrap();
         assert_eq!(row.name, name);
         for scheme in Scheme::ALL {
             let is_read = row.check(scheme, Level::One).is_ok();
@@ -181,7 +181,7 @@ fn a_row_without_one_of_its_schemes_refuses_that_log_and_its_default_is_the_firs
 #[test]
 fn each_row_says_how_it_reads_and_works() {
     let said = METHODS.iter().map(|row| {
-        let records = row.records(row.schemes[0]);
+        let records = Methods::from(row).records(row.schemes[0]);
         let forward = records.direction() == Direction::Forward;
         (row.name, forward, records.mergers(3))
     });

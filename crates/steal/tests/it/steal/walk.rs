@@ -30,8 +30,8 @@ impl Walk {
                 let partition = PartitionId(rng.u16(..steal.heap().geometry().partitions));
                 drop(steal.grow(partition));
             }
-            (36 | 37, _) => drop(steal.close_begin()),
-            (38..41, _) => steal.close_visit(stream),
+            (36 | 37, _) => drop(steal.wal().close_begin()),
+            (38..41, _) => steal.wal().close_visit(stream),
             (41..46, _) => drop(steal.flush_step(stream).unwrap()),
             (46, _) => steal.flush_all().unwrap(),
             _ => {}

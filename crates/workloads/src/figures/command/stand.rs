@@ -16,8 +16,7 @@ use perdura_base::num::to_u64;
 use perdura_heap::MemoryAccount;
 use perdura_recovery::report::OrderedReport;
 use perdura_recovery::restart::{RestartOptions, restart};
-use perdura_recovery::{Level, Method, Schedule};
-use perdura_wal::scheme::Scheme;
+use perdura_recovery::{Level, Methods, Schedule};
 
 use super::super::Lab;
 use super::super::lab::{Plant, Speeds};
@@ -361,7 +360,8 @@ impl Crash {
             disks: env.disks,
             clock: env.clock,
             schedule: Schedule::new(Level::Four, threads),
-            method: Method::of(Scheme::Differential),
+            methods: Methods::default(),
+            tree: perdura_recovery::tree::TreeMeans::default(),
             ordered: Some(Arc::new(replayer)),
             archived: None,
             mode: perdura_recovery::RestartMode::Dry,
@@ -371,7 +371,7 @@ impl Crash {
             progress: Arc::new(Progress::default()),
         })?
         .context("the crash left a database")?;
-        let digest = perdura::digest::digest(restarted.heap.as_ref())?;
+        let digest = perdura::digest::digest(&restarted.data())?;
         ensure!(
             digest == self.digest,
             "a restart ended in {digest:016x}, and there was {:016x} before the crash",

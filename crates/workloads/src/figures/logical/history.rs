@@ -234,12 +234,12 @@ impl History<'_> {
 
     /// A transaction, which becomes durable. Then pages are written until few enough are dirty.
     fn txn(&mut self) -> Result<()> {
-        let mut txn = self.keyed.begin();
+        let mut txn = self.keyed.txns().begin();
         self.update(&mut txn, TXN_UPDATES)?;
-        let _durable_below = self.keyed.commit(txn);
+        let _durable_below = self.keyed.txns().commit(txn);
         self.keyed.flush_all()?;
         while self.keyed.is_dirty() {
-            let _one_io = self.keyed.write_step()?;
+            let _one_io = self.keyed.txns().write_step()?;
         }
         Ok(())
     }
@@ -264,11 +264,11 @@ impl History<'_> {
         self.keyed.tree().cut_notes_now(eosl, &writer);
         let mut left = updates;
         while left > 0 {
-            let mut txn = self.keyed.begin();
+            let mut txn = self.keyed.txns().begin();
             self.update(&mut txn, left.min(TXN_UPDATES))?;
             left = left.saturating_sub(TXN_UPDATES);
             if left > 0 {
-                let _durable_below = self.keyed.commit(txn);
+                let _durable_below = self.keyed.txns().commit(txn);
             }
         }
         Ok(self.keyed.flush_all()?)
@@ -280,7 +280,7 @@ impl History<'_> {
             self.updates += 1;
             let value = value_of(self.rows + self.updates);
             let written = loop {
-                match self.keyed.write(txn, TABLE, &key, Some(&value)) {
+                match self.keyed.txns().write(txn, TABLE, &key, Some(&value)) {
                     Err(Error::LogFull(_)) => self.keyed.flush_all()?,
                     written => break written?,
                 }

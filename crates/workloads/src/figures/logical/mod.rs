@@ -40,7 +40,6 @@ mod unsynced;
 
 use anyhow::{Result, anyhow};
 use perdura_recovery::Method;
-use perdura_wal::Scheme;
 
 use self::history::Plan;
 
@@ -80,5 +79,5 @@ fn all_methods() -> Result<Vec<&'static Method>> {
 
 /// A method by its name.
 fn method_of(name: &str) -> Result<&'static Method> {
-    Method::by_name(name, Scheme::Logical).map_err(|why| anyhow!(why))
+    Method::by_name(name).map_err(|why| anyhow!(why))
 }

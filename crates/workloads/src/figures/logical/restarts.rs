@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use perdura_recovery::report::TreeReport;
-use perdura_recovery::restart::{RestartOptions, Restarted, restart_with_tree};
+use perdura_recovery::restart::{RestartOptions, Restarted};
+use perdura_recovery::tree::contents::{ALL_STABLE, contents};
 use perdura_recovery::{Disks, Method};
-use perdura_steal::keyed;
 
 use super::ground::Ground;
 use super::history::Crash;
@@ -62,6 +62,7 @@ fn restart(ground: &Ground, crash: &Crash, method: &Method, is_timed: bool) -> R
     };
     let options = RestartOptions {
         mode: perdura_recovery::RestartMode::Dry,
+        tree: crash.options.means(),
         ..RestartOptions::of_records(
             Disks::on_one(disk, 1),
             Arc::clone(&ground.clock),
@@ -69,7 +70,7 @@ fn restart(ground: &Ground, crash: &Crash, method: &Method, is_timed: bool) -> R
             method,
         )
     };
-    let restarted = restart_with_tree(&options, Some(&crash.options.means()))?;
+    let restarted = perdura_recovery::restart(&options)?;
     restarted.context("the crash left a database")
 }
 
@@ -88,6 +89,6 @@ pub(super) fn counted(
     let restarted = restart(ground, crash, method, false)?;
     let report = restarted.report.tree.context("a tree's restart reports")?;
     let tree = restarted.tree.context("a database with a tree")?.tree;
-    let digest = keyed::digest(&tree, restarted.wal_start.gsn)?;
+    let digest = contents(&tree, ALL_STABLE)?.hex();
     Ok((report, digest))
 }

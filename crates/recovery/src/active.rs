@@ -1,0 +1,79 @@
+//! The transactions of each stream that have a record and no end, where transactions interleave.
+//!
+//! A checkpoint keeps the log from the first record of each of them: a restart from its image may have to undo
+//! them.
+//!
+//! # Invariants
+//! * A transaction is listed with its first record, as one, and leaves the list with its last, as one. So a list
+//!   that is read before a window's end marks are appended has each transaction that is open there.
+
+use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
+use perdura_base::{Pos, StreamId, TxnId};
+use perdura_wal::{ActiveTxn, Appended};
+
+/// The list of one stream.
+pub type Active = Vec<ActiveTxn>;
+
+/// The lists of all streams.
+#[derive(Debug)]
+pub struct ActiveTxns(Vec<CachePadded<Mutex<Active>>>);
+
+impl ActiveTxns {
+    /// Makes empty lists.
+    #[must_use]
+    pub fn new(streams: u8) -> ActiveTxns {
+        ActiveTxns((0..streams).map(|_| CachePadded::default()).collect())
+    }
+
+    /// Returns the list of a stream.
+    #[must_use]
+    pub fn of(&self, stream: StreamId) -> &Mutex<Active> {
+        &self.0[usize::from(stream.0)]
+    }
+
+    /// Returns the lists in the order of their streams.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Mutex<Active>> {
+        self.0.iter().map(|list| &**list)
+    }
+
+    /// Appends the first record of a transaction and lists it, as one.
+    pub fn begin<T>(
+        &self,
+        stream: StreamId,
+        txn: TxnId,
+        append: impl FnOnce() -> (Appended, T),
+    ) -> T {
+        let mut active = self.of(stream).lock();
+        let (appended, value) = append();
+        debug_assert!(active.iter().all(|entry| entry.txn != txn));
+        active.push(ActiveTxn {
+            txn,
+            first: appended.pos,
+        });
+        value
+    }
+
+    /// Appends the last record of a transaction and takes it off its stream's list, as one.
+    ///
+    /// # Panics
+    /// If it is not listed.
+    pub fn end(&self, stream: StreamId, txn: TxnId, append: impl FnOnce() -> Appended) -> Appended {
+        let mut active = self.of(stream).lock();
+        let appended = append();
+        let at = active.iter().position(|entry| entry.txn == txn);
+        let first = at.map(|at| active.swap_remove(at).first);
+        assert!(
+            first.is_some_and(|first| first <= appended.pos),
+            "a transaction is on its stream's list from its first record to its last"
+        );
+        appended
+    }
+
+    /// Returns where the oldest listed transaction of each stream begins.
+    #[must_use]
+    pub fn oldest(&self) -> Vec<Option<Pos>> {
+        let first = |list: &Mutex<Active>| list.lock().iter().map(|entry| entry.first).min();
+        self.iter().map(first).collect()
+    }
+}

@@ -1,0 +1,425 @@
+//! A life of a database: what an open one has beneath its transactions, whatever these are made of.
+//!
+//! A life begins behind a restart. It opens the log where the restart has cut it, logs that it began, and undoes what
+//! the last life left open. The layer above adds transactions: the product's engine, and the harnesses in which
+//! transactions interleave over slots or over keys. A life has no threads: its caller closes epochs, flushes blocks
+//! and takes checkpoints in steps.
+
+mod checkpoints;
+
+use std::sync::Arc;
+
+use perdura_base::{Epoch, Pos, Result, StreamId};
+use perdura_device::Clock;
+use perdura_heap::Heap;
+use perdura_wal::segment::SegmentId;
+use perdura_wal::{
+    ChainLink, FlushProgress, RestartRecord, Rung, Scheme, TailOptions, Wal, WalOptions,
+};
+
+use crate::anchor::Anchor;
+use crate::anchor_cell::AnchorCell;
+use crate::checkpoint::{CheckpointParts, CheckpointProgress, CheckpointStats, Checkpointer};
+use crate::component::Data;
+use crate::footing::Footing;
+use crate::owner::OWNERS;
+use crate::report::RestartReport;
+use crate::restart::{Catalog, RestartOptions, Restarted};
+use crate::tree::live::LiveTree;
+use crate::tree::losers::Loser;
+use crate::vouch::{mark_clean, vouch, vouch_last};
+use crate::window::Window;
+
+pub use checkpoints::Checkpoints;
+
+/// Past this many closed incarnations in the anchor that checkpoints can leave behind, a restart checkpoints before
+/// it serves.
+const CHAIN_LONG: usize = 32;
+
+/// A database that may take transactions.
+pub struct Life {
+    /// The pages in memory.
+    pub heap: Arc<Heap>,
+    /// The trees.
+    pub trees: Vec<Arc<LiveTree>>,
+    /// The log.
+    pub wal: Arc<Wal>,
+    /// The anchor.
+    pub anchor: Arc<AnchorCell>,
+    /// The checkpoint machine.
+    pub checkpoints: Checkpoints,
+    /// The tables that the restart found.
+    pub catalog: Catalog,
+    /// What the restart did.
+    pub report: RestartReport,
+    /// The transactions that the last life left open, until they are undone.
+    pub(crate) losers: Vec<Loser>,
+    /// The files and directories that it stands on.
+    footing: Footing,
+}
+
+/// The bounds of a stream's memory, which creation does not fix.
+#[derive(Debug, Clone, Copy)]
+pub struct LogMemory {
+    /// The longest log block, bytes.
+    pub block_bytes_max: usize,
+    /// Bytes that may wait for a stream's flusher before appends are refused.
+    pub queue_bytes_max: u64,
+    /// Set if other memories hold the log too.
+    pub mirror: Option<TailOptions>,
+}
+
+/// What a restart hands over comes from one database.
+///
+/// # Panics
+/// If it does not.
+fn assert_one_database(restarted: &Restarted) {
+    let record = &restarted.record;
+    assert_eq!(
+        *restarted.heap.geometry(),
+        record.geometry,
+        "pages lie where the anchor says"
+    );
+    assert_eq!(
+        restarted.report.durable_epoch, restarted.wal_start.durable.0,
+        "the log goes on where it was cut"
+    );
+    assert_eq!(
+        restarted.report.cut.len(),
+        restarted.wal_start.start.len(),
+        "the log goes on in each stream that was cut"
+    );
+}
+
+/// Opens the log of a database that is back. It continues where the restart has cut it.
+fn open_log(
+    restarted: &Restarted,
+    options: &RestartOptions,
+    memory: LogMemory,
+) -> Result<Arc<Wal>> {
+    let record = &restarted.record;
+    let chain = record.chain.clone();
+    let is_live = |id: &SegmentId| {
+        chain.iter().any(|link| {
+            link.incarnation == id.incarnation && id.start < link.cut[usize::from(id.stream.0)]
+        })
+    };
+    let wal = Arc::new(Wal::open(
+        &options.disks.logs,
+        Arc::clone(&options.clock),
+        WalOptions {
+            segments: record.segments,
+            block_bytes_max: memory.block_bytes_max,
+            queue_bytes_max: memory.queue_bytes_max,
+            mirror: memory.mirror,
+        },
+        restarted.wal_start.clone(),
+        is_live,
+    )?);
+    assert_eq!(
+        usize::from(wal.streams()),
+        options.disks.logs.len(),
+        "a stream for each log directory"
+    );
+    assert_eq!(
+        wal.durable(Rung::Disk).0,
+        restarted.report.durable_epoch,
+        "nothing becomes durable before the restart is noted"
+    );
+    Ok(wal)
+}
+
+/// Returns whether the anchor has more closed lives than a start should find, of those that checkpoints can leave
+/// behind. Lives that the archive does not hold stay in the chain, whatever is checkpointed.
+fn is_chain_long(record: &Anchor, options: &RestartOptions) -> bool {
+    let archived = options.archived.as_ref().or(record.archived.as_ref());
+    let is_archived = |link: &&ChainLink| {
+        archived.is_none_or(|archived| {
+            let mut cuts = link.cut.iter().zip(&archived.ends);
+            cuts.all(|(cut, end)| cut <= end)
+        })
+    };
+    record.chain.iter().filter(is_archived).count() > CHAIN_LONG
+}
+
+/// What log, anchor and heap know of each other when a life begins.
+fn assert_begun(life: &Life) {
+    let (kept, durable) = (Epoch(life.report.durable_epoch), life.durable());
+    assert!(
+        kept <= durable && durable < life.wal.current(),
+        "I7: a log continues behind the epoch {kept} that its restart kept"
+    );
+    assert!(
+        life.anchor.get().ckpt_max <= life.heap.ckpt_epoch(),
+        "I7: the next checkpoint has a number that the anchor does not know"
+    );
+    assert!(life.losers.is_empty(), "what was open is undone");
+}
+
+impl Life {
+    /// Begins the life of a database that is back: opens its log and its checkpoint machine, and has every owner undo
+    /// what the last life left open.
+    ///
+    /// # Errors
+    /// The log disks', and those of pages that are written in place. What was not undone is undone by the next start.
+    ///
+    /// # Panics
+    /// After a dry run.
+    pub fn begin(
+        restarted: Restarted,
+        options: &RestartOptions,
+        memory: LogMemory,
+        window: Arc<dyn Window>,
+    ) -> Result<Life> {
+        assert_one_database(&restarted);
+        let mut footing = Footing::default();
+        let wal = open_log(&restarted, options, memory)?;
+        footing.note(&options.disks);
+        let Restarted {
+            heap,
+            anchor,
+            record,
+            directories,
+            catalog,
+            tree,
+            report,
+            ..
+        } = restarted;
+        let anchor = Arc::new(anchor.expect("a dry run resumes nothing"));
+        assert_eq!(
+            tree.is_some(),
+            record.tree.is_some(),
+            "the tree that the anchor names is there"
+        );
+        let (mut trees, mut losers) = (Vec::new(), Vec::new());
+        for (found, named) in tree.into_iter().zip(&record.tree) {
+            let live = LiveTree::new(found.tree, Arc::clone(&wal), named);
+            trees.push(Arc::new(live));
+            losers.extend(found.losers);
+        }
+        let parts = CheckpointParts {
+            heap: Arc::clone(&heap),
+            trees: trees.clone(),
+            wal: Arc::clone(&wal),
+            anchor: Arc::clone(&anchor),
+            disks: options.disks.clone(),
+            window,
+            clock: Arc::clone(&options.clock),
+        };
+        let machine = Checkpointer::new(parts, directories);
+        let chain_is_long = is_chain_long(&record, options);
+        wal.append_restart(&RestartRecord {
+            incarnation: record.incarnation,
+            durable: Epoch(report.durable_epoch),
+            ckpt_max: record.ckpt_max,
+            cut: report.cut.iter().map(|pos| Pos(*pos)).collect(),
+        });
+        let mut life = Life {
+            heap,
+            trees,
+            checkpoints: Checkpoints::new(Arc::clone(&wal), machine, chain_is_long),
+            wal,
+            anchor,
+            catalog,
+            report,
+            losers,
+            footing,
+        };
+        life.settle(options.clock.as_ref())?;
+        assert_begun(&life);
+        Ok(life)
+    }
+
+    /// Returns the pages.
+    #[must_use]
+    pub fn data(&self) -> Data<'_> {
+        Data {
+            heap: &self.heap,
+            trees: self.trees.iter().map(|live| &**live.tree()).collect(),
+            eosl: self.wal.eosl(Rung::Disk),
+        }
+    }
+
+    /// Has every owner undo what the last life left open, in their order.
+    fn settle(&mut self, clock: &dyn Clock) -> Result<()> {
+        OWNERS
+            .iter()
+            .try_for_each(|owner| owner.settle(self, clock))
+    }
+
+    /// Returns the log.
+    #[must_use]
+    pub fn wal(&self) -> &Arc<Wal> {
+        &self.wal
+    }
+
+    /// Returns the pages in memory.
+    #[must_use]
+    pub fn heap(&self) -> &Arc<Heap> {
+        &self.heap
+    }
+
+    /// Returns the anchor.
+    #[must_use]
+    pub fn anchor(&self) -> &Arc<AnchorCell> {
+        &self.anchor
+    }
+
+    /// Returns the restart's report.
+    #[must_use]
+    pub fn report(&self) -> &RestartReport {
+        &self.report
+    }
+
+    /// Returns the scheme of page records, as the anchor has it.
+    #[must_use]
+    pub fn scheme(&self) -> Scheme {
+        self.anchor.get().scheme
+    }
+
+    /// Returns the epoch up to which every transaction survives a crash.
+    #[must_use]
+    pub fn durable(&self) -> Epoch {
+        self.wal.durable(Rung::Disk)
+    }
+
+    /// Closes the open epoch, if it has anything.
+    pub fn close_epoch(&self) -> Option<Epoch> {
+        let closed = self.wal.close_epoch();
+        assert!(
+            closed.is_none_or(|epoch| epoch < self.wal.current()),
+            "no commit joins an epoch that is closed"
+        );
+        closed
+    }
+
+    /// Takes one step of a stream's flusher.
+    ///
+    /// # Errors
+    /// See [`Wal::flush_step`].
+    pub fn flush_step(&self, stream: StreamId) -> Result<FlushProgress> {
+        self.wal.flush_step(stream)
+    }
+
+    /// Closes the open epoch and flushes until everything is durable.
+    ///
+    /// # Errors
+    /// See [`Wal::flush_step`].
+    pub fn flush_all(&self) -> Result<()> {
+        flush_all(&self.wal)
+    }
+
+    /// Fails, and stops the log, if the directories, the locks, the anchor or the segments that are written are
+    /// no longer found under their names.
+    ///
+    /// # Errors
+    /// [`Error::Displaced`](perdura_base::Error::Displaced); that of a log that has stopped.
+    pub fn check_files(&self) -> Result<()> {
+        self.wal.check()?;
+        let checked = self.footing.check();
+        let Err(error) = checked.and_then(|()| self.wal.check_segments()) else {
+            return Ok(());
+        };
+        self.wal.stop("the database's files", &error);
+        self.wal.check()
+    }
+
+    /// Makes the anchor vouch for what is durable now; see [`vouch()`]. Returns whether it had to be
+    /// written.
+    ///
+    /// # Errors
+    /// The log has stopped, or the database's files are gone, which stops it; or the anchor cannot be written,
+    /// which stops it unless it was refused for want of space.
+    pub fn vouch(&self) -> Result<bool> {
+        if self.anchor.get().vouched.epoch < self.wal.durable(Rung::Disk) {
+            self.check_files()?;
+        }
+        vouch(&self.anchor, &self.wal)
+    }
+
+    /// Does the same at the end of a life, with one sync of the anchor: see [`vouch_last()`].
+    ///
+    /// # Errors
+    /// The log has stopped, or the anchor cannot be written.
+    pub fn vouch_last(&self) -> Result<()> {
+        vouch_last(&self.anchor, &self.wal)
+    }
+
+    /// Returns the checkpoint machine.
+    #[must_use]
+    pub fn checkpoints(&self) -> &Checkpoints {
+        &self.checkpoints
+    }
+
+    /// Begins a checkpoint unless one is running.
+    ///
+    /// # Errors
+    /// See [`Checkpoints::begin`]. An error cancels it; the log says whether it has stopped the database too.
+    pub fn checkpoint_begin(&self) -> Result<()> {
+        self.checkpoints.begin()
+    }
+
+    /// Takes one step of the running checkpoint.
+    ///
+    /// # Errors
+    /// See [`Checkpoints::step`]. An error cancels it; the log says whether it has stopped the database too.
+    pub fn checkpoint_step(&self) -> Result<CheckpointProgress> {
+        self.checkpoints.step()
+    }
+
+    /// Gives the running checkpoint up, unless its image is being named already. Returns whether
+    /// one was given up.
+    pub fn checkpoint_cancel(&self) -> bool {
+        self.checkpoints.abandon()
+    }
+
+    /// Returns whether a checkpoint is running.
+    #[must_use]
+    pub fn checkpoint_is_running(&self) -> bool {
+        self.checkpoints.is_running()
+    }
+
+    /// Runs one whole checkpoint, flushing as it goes: for callers without threads.
+    ///
+    /// # Errors
+    /// See [`checkpoint_step`](Self::checkpoint_step).
+    pub fn checkpoint_now(&self) -> Result<()> {
+        self.checkpoints.now()
+    }
+
+    /// Returns the figures of the checkpoint machine.
+    #[must_use]
+    pub fn checkpoint_stats(&self) -> CheckpointStats {
+        self.checkpoints.stats()
+    }
+
+    /// Marks the anchor clean: the caller has checkpointed and flushed, and nothing runs.
+    ///
+    /// # Errors
+    /// [`perdura_base::Error::Stopped`] with what the anchor's disk said.
+    pub fn mark_clean(&self) -> Result<()> {
+        mark_clean(&self.anchor, &self.wal)
+    }
+
+    /// Ends the life with a checkpoint and an anchor that is marked clean. No transaction runs.
+    ///
+    /// # Errors
+    /// See [`checkpoint_step`](Self::checkpoint_step) and [`mark_clean`](Self::mark_clean).
+    pub fn close(&self) -> Result<()> {
+        self.checkpoint_now()?;
+        self.flush_all()?;
+        self.mark_clean()
+    }
+}
+
+/// Closes the open epoch and flushes until everything is durable: for callers without threads.
+///
+/// # Errors
+/// See [`Wal::flush_step`].
+pub fn flush_all(wal: &Wal) -> Result<()> {
+    wal.close_epoch();
+    for stream in (0..wal.streams()).map(StreamId) {
+        while wal.flush_step(stream)? != FlushProgress::Idle {}
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! The rows of a tree in one number.
+
+use perdura_base::checksum::{hash64, mix64};
+use perdura_base::{Error, Gsn, Result, TableId};
+use perdura_tree::contract::insist;
+use perdura_tree::tree::Tree;
+
+/// The end of a log that nothing is waited for in: each page may be written.
+pub const ALL_STABLE: Gsn = Gsn(u64::MAX);
+
+/// The rows of a tree.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Rows of all tables.
+    pub rows: u64,
+    /// A sum over all rows. It depends on tables, keys and values, and neither on pages nor on their order.
+    pub digest: u64,
+}
+
+impl Contents {
+    /// Returns the digest in 16 hexadecimal digits.
+    #[must_use]
+    pub fn hex(&self) -> String {
+        format!("{:016x}", self.digest)
+    }
+}
+
+/// Returns the error of a call that finds no room in memory: once the log is flushed it has some.
+pub(super) fn pages_wait() -> Error {
+    Error::LogFull(String::from(
+        "the pages in memory are dirty, and wait for the log before they can be written",
+    ))
+}
+
+/// Reads all rows of a tree. `eosl` is the end of the stable log, up to which pages may be written to make room.
+///
+/// # Errors
+/// [`LogFull`](perdura_base::Error::LogFull) if the pages in memory wait for the log; the disk's; corruption, if a page is damaged.
+pub fn contents(tree: &Tree, eosl: Gsn) -> Result<Contents> {
+    let mut all = Contents::default();
+    for table in tree.tables() {
+        let mut each = |key: &[u8], value: &[u8]| {
+            let of_key = hash64(u64::from(table.0), key);
+            all.digest = all.digest.wrapping_add(mix64(hash64(of_key, value)));
+            all.rows += 1;
+        };
+        walk(tree, table, eosl, &mut each)?;
+    }
+    Ok(all)
+}
+
+/// Hands out all rows of a table, in the order of their keys.
+///
+/// # Errors
+/// As [`contents`].
+pub fn walk(
+    tree: &Tree,
+    table: TableId,
+    eosl: Gsn,
+    row: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<()> {
+    let mut from = Some(Vec::new());
+    while let Some(at) = from {
+        // A leaf that finds no frame has handed out nothing.
+        let call = || tree.scan(table, &at, &mut *row);
+        let next = insist(call, || tree.pool().write_step(eosl))?;
+        from = next.ok_or_else(pages_wait)?;
+    }
+    Ok(())
+}

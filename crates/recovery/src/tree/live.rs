@@ -1,0 +1,186 @@
+//! A tree in an open database: its pages in memory, its records in the log, the transactions that have changed it
+//! and not ended, and its share of a checkpoint.
+//!
+//! # Checkpoint
+//! The pages that were dirty at its begin become durable before it ends.
+//! ```text
+//! begin marks of all streams ─► redo start (RSSP) ─► pages written ─► end (eCkpt) ─► end marks durable ─► anchor
+//! ```
+//! The begin marks come before the redo start takes its number: so no operation with a higher number lies ahead of its stream's
+//! begin mark, and a restart that reads from the marks meets all that it has to redo.
+//!
+//! # Source
+//! *Implementing Performance Competitive Logical Recovery* (002), section 3.2: the penultimate scheme.
+
+use std::sync::Arc;
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::{CkptEpoch, Gsn, Pos, Result, TableId};
+use perdura_tree::contract::{Answer, insist};
+use perdura_tree::pool::Progress;
+use perdura_tree::tree::Tree;
+use perdura_wal::{Rung, Scheme, Wal};
+
+use super::contents::{Contents, contents, pages_wait};
+use super::writer::{RecordBytes, TreeWriter};
+use crate::active::ActiveTxns;
+use crate::sections::tree::TreeAnchor;
+
+/// A tree that takes work. It has no threads: its callers write its pages in steps.
+pub struct LiveTree {
+    pub(super) tree: Arc<Tree>,
+    pub(super) wal: Arc<Wal>,
+    pub(super) writer: TreeWriter,
+    pub(super) active: ActiveTxns,
+    scheme: Scheme,
+}
+
+/// What a step of a checkpoint came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// More steps follow.
+    Worked,
+    /// The log must become durable before a page can be written.
+    Waits,
+    /// The checkpoint's end is in the log: its redo start.
+    Ended(Gsn),
+}
+
+impl LiveTree {
+    /// Makes a tree whose records go to this log, by the scheme that the anchor names.
+    #[must_use]
+    pub(crate) fn new(tree: Arc<Tree>, wal: Arc<Wal>, named: &TreeAnchor) -> LiveTree {
+        assert_eq!(
+            tree.shape().page_bytes,
+            named.page_bytes,
+            "the tree is the one that the anchor names"
+        );
+        LiveTree {
+            writer: TreeWriter::new(Arc::clone(&wal)),
+            active: ActiveTxns::new(wal.streams()),
+            scheme: named.scheme,
+            tree,
+            wal,
+        }
+    }
+
+    /// Returns the pages.
+    #[must_use]
+    pub fn tree(&self) -> &Arc<Tree> {
+        &self.tree
+    }
+
+    /// Reads a row. It takes no lock: what an open transaction wrote is seen.
+    ///
+    /// # Errors
+    /// [`Usage`](perdura_base::Error::Usage) if there is no such table; [`LogFull`](perdura_base::Error::LogFull) if the pages in memory wait for the log; the disk's.
+    pub fn read(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.insist(|| self.tree.read(table, key))
+    }
+
+    /// Hands out the rows of the leaf that holds `from`, from there on. Returns where the next leaf begins, if there is one. As with
+    /// [`read`](Self::read), what open transactions wrote is seen. After an error rows may have been handed out.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn scan(
+        &self,
+        table: TableId,
+        from: &[u8],
+        mut row: impl FnMut(&[u8], &[u8]),
+    ) -> Result<Option<Vec<u8>>> {
+        self.insist(|| self.tree.scan(table, from, &mut row))
+    }
+
+    /// Reads all rows into one number.
+    ///
+    /// # Errors
+    /// As [`contents()`].
+    pub fn contents(&self) -> Result<Contents> {
+        contents(&self.tree, self.wal.eosl(Rung::Disk))
+    }
+
+    /// Returns the bytes of the tree's records since it was opened, but for those of checkpoints.
+    #[must_use]
+    pub fn record_bytes(&self) -> RecordBytes {
+        self.writer.bytes()
+    }
+
+    /// Repeats a call whose pages find no frame, with steps of the writer in between.
+    ///
+    /// # Errors
+    /// Those of the call; [`LogFull`](perdura_base::Error::LogFull) if the pages in memory wait for the log.
+    pub fn insist<T>(&self, call: impl FnMut() -> Result<Answer<T>>) -> Result<T> {
+        if let Some(value) = insist(call, || self.write_step())? {
+            return Ok(value);
+        }
+        self.wal.check()?;
+        Err(pages_wait())
+    }
+
+    /// Cuts the notes of pages if they are due.
+    pub(super) fn cut_notes(&self) {
+        // Read before the monitor's mutex is taken: see its module.
+        let eosl = self.wal.eosl(Rung::Disk);
+        self.tree.cut_notes(eosl, &self.writer);
+    }
+
+    /// Takes one step of the writer of pages.
+    ///
+    /// # Errors
+    /// The disk's, after which nothing more is written.
+    pub fn write_step(&self) -> Result<Progress> {
+        let eosl = self.wal.eosl(match armed(Flaw::PageOnMirror) {
+            true => Rung::Mirror,
+            false => Rung::Disk,
+        });
+        let written = self.tree.pool().write_step(eosl)?;
+        self.cut_notes();
+        Ok(written)
+    }
+
+    /// Takes a step of a checkpoint, of one I/O. The first one begins: the begin marks are in the log.
+    ///
+    /// # Errors
+    /// As [`Tree::begin_checkpoint`] and [`perdura_tree::pool::Pool::write_step`].
+    pub(crate) fn checkpoint_step(&self) -> Result<Step> {
+        let is_begun = self.tree.pool().monitor().lock().is_in_checkpoint();
+        if !is_begun && let Answer::Done(_) = self.tree.begin_checkpoint(&self.writer)? {
+            return Ok(Step::Worked);
+        }
+        if let Some((gsn, end)) = self.tree.end_checkpoint(&self.writer) {
+            assert!(end.rssp < gsn, "a checkpoint ends behind its redo start");
+            return Ok(Step::Ended(end.rssp));
+        }
+        let progress = self.tree.pool().write_step(self.wal.eosl(Rung::Disk))?;
+        Ok(match progress {
+            Progress::Wrote | Progress::Cleaned => Step::Worked,
+            Progress::Idle => Step::Waits,
+        })
+    }
+
+    /// Gives a checkpoint up.
+    pub(crate) fn cancel_checkpoint(&self) {
+        self.tree.cancel_checkpoint();
+    }
+
+    /// Returns what the anchor says once the checkpoint's end is durable.
+    pub(crate) fn named(&self, rssp: Gsn, k: CkptEpoch) -> TreeAnchor {
+        assert!(
+            rssp > Gsn(0) && k > CkptEpoch(0),
+            "a checkpoint that has ended"
+        );
+        TreeAnchor {
+            scheme: self.scheme,
+            page_bytes: self.tree.shape().page_bytes,
+            rssp,
+            k,
+        }
+    }
+
+    /// Returns the log that a restart would need to undo what is open now, in each stream. A checkpoint asks before it
+    /// appends its end marks: whatever ends later has its end behind them.
+    pub(crate) fn needs(&self) -> Vec<Option<Pos>> {
+        self.active.oldest()
+    }
+}

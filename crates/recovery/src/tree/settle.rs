@@ -1,0 +1,112 @@
+//! The undo of transactions over rows of a tree that the last life left open, in the life that the anchor names.
+//!
+//! A restart that changes nothing undoes them in memory: over disks that keep in a scratch file what it writes to
+//! pages ([`OverlayDisk`](perdura_device::OverlayDisk)), and without a log.
+//!
+//! # Source
+//! C. Mohan et al., "ARIES": each undo is a compensation, which no restart undoes again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use perdura_base::flaw::{Flaw, armed};
+use perdura_base::num::to_u64;
+use perdura_base::{Error, Gsn, Result};
+use perdura_page::operation::Act;
+use perdura_page::tree_record::TreeRecord;
+use perdura_tree::contract::{Log, Operation, Records, insist};
+
+use super::contents::{ALL_STABLE, pages_wait};
+use super::live::LiveTree;
+use super::losers::Loser;
+use super::writing::{LoggedTxn, undo_newest};
+use crate::life::flush_all;
+use crate::options::RestartOptions;
+use crate::restart::Restarted;
+
+/// Undoes what transactions left open, and ends each. Returns how many changes were undone.
+///
+/// # Errors
+/// The log's and the disks': what is left is undone by the next start.
+pub(crate) fn settle(live: &LiveTree, losers: Vec<Loser>) -> Result<u64> {
+    if armed(Flaw::LosersForgotten) {
+        return Ok(0);
+    }
+    let mut undone = 0;
+    for loser in losers {
+        let mut txn = LoggedTxn::new(loser.txn, loser.stream);
+        live.adopt(&mut txn, loser.first);
+        let mut changes = loser.changes;
+        // One that is refused again when the log is flushed has no space: the next start continues.
+        let mut was_refused = false;
+        loop {
+            match live.undo_one(&mut txn, &mut changes) {
+                Ok(true) => {
+                    was_refused = false;
+                    undone += 1;
+                }
+                Ok(false) => break,
+                Err(Error::LogFull(_)) if !was_refused => {
+                    was_refused = true;
+                    flush_all(&live.wal)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        live.end(&txn, Act::Abort);
+    }
+    assert!(
+        live.needs().iter().all(Option::is_none),
+        "nothing is open when work begins"
+    );
+    Ok(undone)
+}
+
+/// A log that gives out numbers, and keeps nothing.
+struct NoLog {
+    last: AtomicU64,
+}
+
+impl NoLog {
+    fn next(&self) -> Gsn {
+        Gsn(self.last.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}
+
+impl Records for NoLog {
+    fn record(&self, _: &TreeRecord) -> Gsn {
+        self.next()
+    }
+}
+
+impl Log for NoLog {
+    fn operation(&self, _: &Operation<'_>) -> Gsn {
+        self.next()
+    }
+}
+
+/// Undoes the same after a restart that changes nothing, with numbers above the last one of the log.
+///
+/// # Errors
+/// The disks'.
+pub(crate) fn settle_in_memory(restarted: &mut Restarted, options: &RestartOptions) -> Result<()> {
+    let last = AtomicU64::new(restarted.wal_start.gsn.0);
+    let Some(found) = &mut restarted.tree else {
+        return Ok(());
+    };
+    let (begin, log) = (options.clock.mono_ns(), NoLog { last });
+    let mut undone = 0;
+    for loser in std::mem::take(&mut found.losers) {
+        let mut changes = loser.changes;
+        undone += to_u64(changes.len());
+        while undo_newest(&mut changes, |last, _| {
+            let (table, key, before) = (last.table, &last.key, last.before.as_deref());
+            let call = || found.tree.apply(table, key, before, &log);
+            let applied = insist(call, || found.tree.pool().write_step(ALL_STABLE))?;
+            let _undone = applied.ok_or_else(pages_wait)?;
+            Ok(Some(Gsn(log.last.load(Ordering::Relaxed))))
+        })? {}
+    }
+    let ns = options.clock.mono_ns().saturating_sub(begin);
+    restarted.report.took_back(undone, ns);
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! Numbers of transactions and of physical changes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+use perdura_base::{Incarnation, TxnId};
+use perdura_wal::Wal;
+
+use crate::options::Route;
+use crate::txn::Routed;
+
+/// Numbers begin, in each incarnation, at the incarnation shifted by this: none is used twice, and a restart need not
+/// search for the highest. A life has room for 2^32 of each.
+const NUMBER_SHIFT: u32 = 32;
+
+/// The numbers of one life.
+pub(crate) struct Numbers(CachePadded<AtomicU64>);
+
+impl Numbers {
+    /// Returns the numbers of a life.
+    pub fn of(life: Incarnation) -> Numbers {
+        let first = u64::from(life.0) << NUMBER_SHIFT;
+        Numbers(CachePadded::new(AtomicU64::new(first)))
+    }
+
+    /// Gives out the next number.
+    pub fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Numbers a new transaction and routes it to a stream.
+    pub fn route(&self, route: Route, wal: &Wal) -> Routed {
+        let id = TxnId(self.next());
+        let stream = route.stream(wal, id);
+        Routed { id, stream }
+    }
+}
