@@ -13,7 +13,7 @@ use perdura_device::{CrashProfile, SimDisk};
 use perdura_heap::MemoryAccount;
 use perdura_recovery::ordered::OrderedPlayer;
 use perdura_recovery::salvage::{Condition, Missing, build, salvage};
-use perdura_recovery::{LogMemory, Methods, RestartOptions, read_anchor};
+use perdura_recovery::{LogMemory, Methods, RestartOptions};
 
 use crate::core_steps::{env, pages_of, small};
 use crate::typed::{Account, builder, transfer};
