@@ -59,7 +59,7 @@ use crate::component::{Component, Contract};
 use crate::cover::Covering;
 use crate::disks::Disks;
 use crate::image::{Directory, DirectoryWriter, ImageFile, PageSummer, Places, directory_path};
-use crate::proof::SweepDigest;
+use crate::sweep_digest::SweepDigest;
 use crate::tree::checkpoint::{Step, TreeCheckpoint};
 use crate::window::{Beginning, Window};
 

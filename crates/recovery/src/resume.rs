@@ -14,9 +14,9 @@ use perdura_wal::{
 use crate::anchor_cell::AnchorCell;
 use crate::checkpoint::{CheckpointParts, CheckpointProgress, CheckpointStats, Checkpointer, Pin};
 use crate::component::Component;
-use crate::proof::SweepDigest;
 use crate::report::RestartReport;
 use crate::restart::{Catalog, RestartOptions, Restarted};
+use crate::sweep_digest::SweepDigest;
 use crate::tree::RestartedTree;
 use crate::tree::checkpoint::TreeCheckpoint;
 use crate::window::Window;

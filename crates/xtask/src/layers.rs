@@ -10,10 +10,10 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 /// The layer of leaves: programs, bindings and tools, which may use each other.
-const LEAF: u8 = 7;
+const LEAF: u8 = 8;
 
 /// Every crate of the core with its layer. What is not here is a leaf.
-const CORE: [(&str, u8); 13] = [
+const CORE: [(&str, u8); 14] = [
     ("perdura-base", 0),
     ("perdura-page", 1),
     ("perdura-device", 1),
@@ -26,7 +26,8 @@ const CORE: [(&str, u8); 13] = [
     ("perdura-types", 5),
     ("perdura-table", 5),
     ("perdura-recovery", 5),
-    ("perdura", 6),
+    ("perdura-restore", 6),
+    ("perdura", 7),
 ];
 
 fn layer(package: &str) -> u8 {

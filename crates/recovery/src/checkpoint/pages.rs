@@ -11,7 +11,7 @@ use super::phase::{Event, Phase};
 use super::{Checkpointer, Staged, Sweep, VISIT_PAGES};
 use crate::component::Contract;
 use crate::image::{DirEntry, disk_of, folder};
-use crate::proof::digest_of;
+use crate::sweep_digest::digest_of;
 
 impl Checkpointer {
     /// Visits up to [`VISIT_PAGES`] pages of a partition under its latch.
