@@ -13,8 +13,9 @@ use anyhow::{Context, Result};
 const LEAF: u8 = 8;
 
 /// Every crate of the core with its layer. What is not here is a leaf.
-const CORE: [(&str, u8); 14] = [
+const CORE: [(&str, u8); 15] = [
     ("perdura-base", 0),
+    ("perdura-formats", 1),
     ("perdura-page", 1),
     ("perdura-device", 1),
     ("perdura-wal", 2),

@@ -18,8 +18,9 @@ const LINES_MAX: usize = 600;
 
 /// The least assertions in a thousand lines of each storage crate, as `cargo xtask census` counts
 /// them. A floor is raised when a crate has come above it, and never lowered.
-const ASSERTIONS: [(&str, usize); 15] = [
+const ASSERTIONS: [(&str, usize); 16] = [
     ("base", 16),
+    ("formats", 13),
     ("page", 13),
     ("device", 15),
     ("wal", 12),
@@ -37,9 +38,9 @@ const ASSERTIONS: [(&str, usize); 15] = [
 ];
 
 /// Crates below the engine: no clock, no threads, no files of their own, no output.
-const BELOW_ENGINE: [&str; 12] = [
-    "base", "page", "device", "wal", "heap", "tree", "archive", "mirror", "txn", "table",
-    "recovery", "restore",
+const BELOW_ENGINE: [&str; 13] = [
+    "base", "formats", "page", "device", "wal", "heap", "tree", "archive", "mirror", "txn",
+    "table", "recovery", "restore",
 ];
 
 /// Calls that are banned below the engine, and what to use instead.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use perdura_base::num::to_u64;
 use perdura_base::{Gsn, Result};
-use perdura_page::tree_record::TreeRecord;
+use perdura_formats::tree_record::TreeRecord;
 use perdura_recovery::restart::{RestartOptions, Restarted, restart_with_tree};
 use perdura_recovery::tree::losers::Loser;
 use perdura_tree::contract::{Log, Operation, Records, insist};

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
 use perdura_base::{Error, Gsn, Result, StreamId, TableId};
-use perdura_page::operation::Act;
+use perdura_formats::operation::Act;
 use perdura_recovery::tree::losers::{Loser, ToUndo};
 use perdura_recovery::tree::writer::TREE_STREAM;
 
