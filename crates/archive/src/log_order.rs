@@ -1,6 +1,6 @@
 //! A run's records in the order of the log: what a run was before it was sorted.
 //!
-//! Only the traditional restore wants this order (`perdura_recovery::restore`), as the baseline that sorting is measured
+//! Only the traditional restore wants this order (`perdura_restore`), as the baseline that sorting is measured
 //! against. The records are read, and then sorted by epoch in memory. A run does not say in which order those of one epoch were
 //! logged. They commute, so any is right, but a buffer of pages is another matter: left in the order of their pages they
 //! would be a sweep over the database an epoch, which a tiny buffer gains from and a larger one loses by. So they are scattered, as

@@ -6,6 +6,7 @@
 pub mod checksum;
 pub mod cursor;
 pub mod error;
+pub mod fields;
 pub mod flaw;
 pub mod gf64;
 pub mod ids;

@@ -16,11 +16,11 @@ use perdura_page::{PageKind, layout};
 use perdura_recovery::disks::{Demand, Disks, Locks, Opening, Paths};
 use perdura_recovery::found::find;
 use perdura_recovery::restart::{RestartOptions, Restarted, restart};
-use perdura_recovery::restore::THREADS_A_CORE;
 use perdura_recovery::tree::TreeMeans;
 use perdura_recovery::verify::log_begin;
 use perdura_recovery::{Anchor, Tail, read_anchor};
 use perdura_recovery::{Level, Method, Methods, Schedule, check_methods, writes_in_place};
+use perdura_restore::THREADS_A_CORE;
 use perdura_wal::{Check, Cut, StreamScan, scan_stream};
 
 use crate::exit::Usage;

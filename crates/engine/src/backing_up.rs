@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex};
 use perdura_archive::backup::BackupSummary;
 use perdura_archive::{Object, ObjectId, Progress, Store};
 use perdura_base::{Error, Result};
-use perdura_recovery::backup::BackupCopy;
+use perdura_restore::backup::BackupCopy;
 
 use crate::archiver::AtArchive;
 use crate::checkpointer::Checkpointer;

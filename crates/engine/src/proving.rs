@@ -21,7 +21,8 @@ use perdura_archive::{
 };
 use perdura_base::{CkptEpoch, Error, Result, Uuid};
 use perdura_device::Disk;
-use perdura_recovery::proof::{Proof, SweepDigest, Verdict};
+use perdura_recovery::SweepDigest;
+use perdura_restore::proof::{Proof, Verdict};
 use serde::Serialize;
 
 use crate::core::Core;

@@ -13,9 +13,6 @@
 //! | [`txn_record`] | the log records of transactions that interleave |
 //! | [`tree_double`] | the newest batch of a tree's pages, written before they are written in their places |
 //! | [`tree_page`] | a page of a tree on disk: keys between fences |
-//! | [`tree_record`] | the log records of a tree in pages on disk: what it made dirty and what it wrote |
-//! | [`operation`] | the log's frames of operations on rows of a tree, by their keys |
-//! | [`ordered`] | the log's frames of commands and of rows' changes, which have an order |
 //!
 //! Nothing here owns memory, takes a latch or knows what a transaction is.
 
@@ -23,16 +20,12 @@ pub mod chunks;
 pub mod class;
 pub mod diff;
 pub mod digest;
-mod fields;
 pub mod kind;
 pub mod layout;
-pub mod operation;
-pub mod ordered;
 pub mod record;
 pub mod row;
 pub mod tree_double;
 pub mod tree_page;
-pub mod tree_record;
 pub mod txn_record;
 
 pub use chunks::Chunks;
@@ -40,7 +33,6 @@ pub use class::SlotClass;
 pub use digest::RegionDigest;
 pub use kind::{CollectionId, End, Home, Kind, Shape};
 pub use layout::{PageHeader, PageKind};
-pub use ordered::{CommandFrame, Effect, OrderedHead, OrderedPayload};
 pub use record::{Group, PageRecord, decode_group, for_each_record};
 pub use row::{Place, Row};
 pub use txn_record::{Change, TxnRecord, Update, decode_txn_record};

@@ -5,8 +5,8 @@ use perdura_base::cursor::Writer;
 use perdura_base::num::to_u32;
 use perdura_base::{Gsn, Pid};
 
-use crate::fields::Fields;
-pub use crate::fields::Malformed;
+use perdura_base::fields::Fields;
+pub use perdura_base::fields::Malformed;
 
 /// Bytes in front of the copies.
 pub const HEAD_BYTES: usize = 4096;

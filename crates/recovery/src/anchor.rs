@@ -6,10 +6,10 @@
 
 use std::ops::{Deref, DerefMut};
 
-use perdura_archive::Parent;
 use perdura_base::{Error, ImageSlot, Incarnation, Result};
 use perdura_device::Disk;
 use perdura_heap::Geometry;
+use perdura_wal::Parent;
 use perdura_wal::anchor::{ANCHOR_PATH, AnchorFile, Record, Sections, Tag};
 use perdura_wal::{ChainLink, Cut, Elsewhere, EpochEnds, History, Scheme, StreamScan};
 

@@ -67,7 +67,7 @@ pub fn check_archive(anchor: &Anchor, given: Option<&EpochEnds>, durable: &Vouch
 ///
 /// # Errors
 /// [`Error::Usage`].
-pub(crate) fn refuse_tree(anchor: &Anchor) -> Result<()> {
+pub fn refuse_tree(anchor: &Anchor) -> Result<()> {
     let Some(tree) = &anchor.tree else {
         return Ok(());
     };

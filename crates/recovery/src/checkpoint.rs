@@ -60,7 +60,7 @@ use crate::component::COMPONENTS;
 use crate::cover::{Cover, Covering};
 use crate::disks::Disks;
 use crate::image::{Directory, DirectoryWriter, ImageFile, PageSummer, Places};
-use crate::proof::SweepDigest;
+use crate::sweep_digest::SweepDigest;
 use crate::tree::live::LiveTree;
 use crate::window::{Beginning, Window};
 

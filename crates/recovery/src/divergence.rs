@@ -7,7 +7,7 @@ use std::fmt;
 
 use perdura_base::num::to_u64;
 use perdura_base::{Epoch, Pos, StreamId};
-use perdura_page::ordered::Part;
+use perdura_formats::ordered::Part;
 use perdura_wal::Origin;
 use serde::Serialize;
 

@@ -43,10 +43,7 @@
 //! | `create` | making a new database |
 //! | `options`, `given`, [`mod@restart`], `close` | what a restart is given, and refused for; its phases in order; closing the incarnation |
 //! | [`mod@resume`] | from a restart to a database that takes transactions |
-//! | [`mod@backup`], [`mod@restore`] | an image is copied to an archive; a new database is made of such a copy and the archive's runs |
-//! | [`virtual_backup`] | a backup is made of an older one and the archive's runs |
-//! | [`drill`] | what was restored for trial is held against the archive's digests |
-//! | [`proof`] | an image, and the records between it and the next one, give the next one |
+//! | `sweep_digest` | what an image holds, as digests that a proof compares |
 //! | [`salvage`], `mended` | what is left of a database that a restart refuses |
 //! | [`verify`] | every byte that a restart could need, checked |
 //! | [`report`] | the progress of a restart, and its report |
@@ -59,7 +56,6 @@ pub mod active;
 pub mod anchor;
 pub mod anchor_cell;
 pub mod archived;
-pub mod backup;
 pub mod base;
 mod begins;
 pub mod checkpoint;
@@ -71,7 +67,6 @@ mod create;
 mod cursor;
 pub mod disks;
 pub mod divergence;
-pub mod drill;
 pub mod families;
 pub mod fates;
 pub mod footing;
@@ -101,12 +96,10 @@ mod pass;
 mod places;
 pub mod plan;
 pub mod player;
-pub mod proof;
 pub mod recover;
 mod replay;
 pub mod report;
 pub mod restart;
-pub mod restore;
 mod route;
 pub mod rule;
 pub mod salvage;
@@ -115,13 +108,13 @@ pub mod sections;
 pub mod source;
 mod stats;
 pub mod streams;
+mod sweep_digest;
 pub mod tables;
 mod threads;
 pub mod tree;
 pub mod truncate;
 mod undo;
 pub mod verify;
-pub mod virtual_backup;
 pub mod vouch;
 pub mod window;
 pub mod work;
@@ -144,12 +137,12 @@ pub use options::RestartMode;
 pub use ordered::{OrderedFrame, OrderedPlayer};
 pub use owner::{check_methods, writes_in_place};
 pub use player::Player;
-pub use proof::{Proof, SweepDigest};
 pub use report::{Progress, RestartReport};
 pub use restart::{NewDatabase, RestartOptions, Restarted, Tail, create, restart};
 pub use sections::mirrored::Mirrored;
 
 pub use life::{Checkpoints, Life, LogMemory, flush_all};
+pub use sweep_digest::SweepDigest;
 pub use tables::{Addressing, Catalog, ComponentKind, KeyOrder, TableKind};
 pub use vouch::vouch;
 pub use window::{Beginning, Begun, ExecutorWindow, Window};

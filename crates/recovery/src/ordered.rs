@@ -36,8 +36,8 @@ use std::sync::Arc;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, Error, PartitionId, Result};
+use perdura_formats::ordered::Malformed;
 use perdura_heap::Heap;
-use perdura_page::ordered::Malformed;
 use perdura_wal::Origin;
 
 use crate::families::{Families, Family};

@@ -4,9 +4,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use perdura_base::{CkptEpoch, Result};
+use perdura_formats::OrderedPayload;
+use perdura_formats::ordered::{CommandFrame, Effects, Malformed, Part};
 use perdura_heap::Heap;
-use perdura_page::OrderedPayload;
-use perdura_page::ordered::{CommandFrame, Effects, Malformed, Part};
 use perdura_wal::Origin;
 
 use crate::divergence::Divergences;

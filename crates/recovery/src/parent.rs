@@ -4,9 +4,9 @@
 //! the parent is its name and the last epoch that it has of it, so that an operator who looks for an older moment knows
 //! whose archive to ask. Its own archive says the same in each manifest.
 
-use perdura_archive::Parent;
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{Epoch, Uuid};
+use perdura_wal::Parent;
 
 /// The tag of the section.
 pub const SECTION: [u8; 4] = *b"PRNT";

@@ -16,7 +16,7 @@ use crate::dirty_pages::{DirtyPages, Entry};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_base::{Gsn, Pid};
-use perdura_page::tree_record::{Delta, EndCheckpoint, Writes};
+use perdura_formats::tree_record::{Delta, EndCheckpoint, Writes};
 
 /// What of a Δ is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use crate::pool::Progress;
 use perdura_base::{Gsn, Pid, Result, TableId};
-use perdura_page::tree_record::TreeRecord;
+use perdura_formats::tree_record::TreeRecord;
 
 /// An operation on a row, as it is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

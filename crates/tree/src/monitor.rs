@@ -24,7 +24,7 @@ use perdura_base::checksum::mix64;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_base::{Gsn, Pid};
-use perdura_page::tree_record::{Delta, EndCheckpoint, Writes};
+use perdura_formats::tree_record::{Delta, EndCheckpoint, Writes};
 use std::collections::BTreeSet;
 use std::hash::{BuildHasherDefault, Hasher};
 

@@ -9,7 +9,7 @@
 
 use crate::monitor::PidMap;
 use perdura_base::{Error, Gsn, Pid, Result};
-use perdura_page::tree_record::TreeRecord;
+use perdura_formats::tree_record::TreeRecord;
 
 /// The pages, and the damage for which each was made anew.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ impl Rebuilt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perdura_page::tree_record::{Delta, EndCheckpoint, Writes};
+    use perdura_formats::tree_record::{Delta, EndCheckpoint, Writes};
 
     /// Whether a record behind the image of page 7, which is number 100, tells that the page was written.
     fn tells(record: &TreeRecord) -> bool {

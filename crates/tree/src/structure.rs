@@ -7,10 +7,10 @@ use crate::rebuilt::Rebuilt;
 use crate::tree::{FREE_KEY, META, NEXT_KEY, Roots, Tree};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Error, Gsn, Pid, Result, TableId};
+use perdura_formats::tree_record::{PageChange, Structure, TreeRecord};
 use perdura_page::tree_page::{
     Full, HEADER_BYTES, Kind, Node, NodeMut, NodeSpec, format, key_bytes_max,
 };
-use perdura_page::tree_record::{PageChange, Structure, TreeRecord};
 use std::collections::BTreeMap;
 
 /// The changes of pages that a change of structure makes, but for the meta page's.

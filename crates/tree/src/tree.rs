@@ -10,10 +10,10 @@ use crate::pool::{Pinned, Pool};
 use parking_lot::RwLock;
 use perdura_base::{Error, Gsn, Pid, Result, TableId};
 use perdura_device::Disk;
+use perdura_formats::tree_record::{EndCheckpoint, TreeRecord};
 use perdura_page::tree_page::{
     Kind, Node, NodeMut, NodeSpec, cell_bytes, cell_bytes_max, format, key_bytes_max,
 };
-use perdura_page::tree_record::{EndCheckpoint, TreeRecord};
 use std::collections::BTreeMap;
 
 /// Where the tables and the unused pages are said.

@@ -7,7 +7,7 @@
 //! The format is in `docs/formats/ordered.md`.
 
 use perdura_base::{Error, PartitionId, PartitionSet, Result};
-use perdura_page::ordered::{CommandFrame, Part, encode_command, encode_head};
+use perdura_formats::ordered::{CommandFrame, Part, encode_command, encode_head};
 use perdura_wal::FrameKind;
 use smallvec::SmallVec;
 

@@ -17,8 +17,8 @@ use std::ops::Bound;
 
 use perdura_base::checksum::hash64;
 use perdura_base::{Error, PartitionId, PartitionSet, Result, TableId};
+use perdura_formats::ordered::{At, Op, Part, encode_place};
 use perdura_heap::{KeyHash, RowRef, Savepoint, Which};
-use perdura_page::ordered::{At, Op, Part, encode_place};
 use smallvec::SmallVec;
 
 use crate::ordered::Says;

@@ -49,6 +49,7 @@ mod log;
 mod lookup;
 mod mirror;
 mod numbers;
+mod parent;
 mod placing;
 mod rewrite;
 mod room;
@@ -81,6 +82,7 @@ pub use frame::{
 pub use lives::Lives;
 pub use log::{Wal, WalOptions, WalStart, WalStats};
 pub use mirror::TailOptions;
+pub use parent::Parent;
 pub use rung::{Reached, Rung};
 pub use scan::{BlockRef, COPIED, Check, StreamScan, scan_stream};
 pub use scheme::{Guard, Mode, Order, Scheme};

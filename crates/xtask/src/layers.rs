@@ -10,11 +10,12 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 /// The layer of leaves: programs, bindings and tools, which may use each other.
-const LEAF: u8 = 7;
+const LEAF: u8 = 8;
 
 /// Every crate of the core with its layer. What is not here is a leaf.
-const CORE: [(&str, u8); 13] = [
+const CORE: [(&str, u8); 15] = [
     ("perdura-base", 0),
+    ("perdura-formats", 1),
     ("perdura-page", 1),
     ("perdura-device", 1),
     ("perdura-wal", 2),
@@ -26,7 +27,8 @@ const CORE: [(&str, u8); 13] = [
     ("perdura-types", 5),
     ("perdura-table", 5),
     ("perdura-recovery", 5),
-    ("perdura", 6),
+    ("perdura-restore", 6),
+    ("perdura", 7),
 ];
 
 fn layer(package: &str) -> u8 {

@@ -8,9 +8,10 @@ use perdura_base::num::{to_u32, to_u64, to_usize};
 use perdura_base::{CkptEpoch, Epoch, Error, Pos, Result, Uuid};
 
 use super::object::{OBJECT_BYTES, Object};
-use super::{FIRST, Manifest, Parent, Role, Writer, damage};
+use super::{FIRST, Manifest, Role, Writer, damage};
 use crate::merge::Images;
 use crate::sealed::unseal;
+use perdura_wal::Parent;
 use perdura_wal::anchor::COPY_BYTES;
 
 const MAGIC: &[u8; 4] = b"PMAN";

@@ -12,6 +12,7 @@ pub mod edit;
 pub mod object;
 
 use perdura_base::{Epoch, Error, Pos, Result, Uuid};
+use perdura_wal::Parent;
 use perdura_wal::anchor::Record;
 
 pub use edit::Edit;
@@ -51,15 +52,6 @@ pub struct Writer {
     pub role: Role,
     /// A random number that it drew when it opened the archive.
     pub life: u64,
-}
-
-/// The database that another one was restored from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parent {
-    /// Its uuid.
-    pub uuid: Uuid,
-    /// The last epoch that the restored database has of it.
-    pub epoch: Epoch,
 }
 
 /// What an archive is, at one number.

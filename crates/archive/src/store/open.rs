@@ -8,13 +8,14 @@ use parking_lot::Mutex;
 use perdura_base::{Epoch, Error, Pos, Result, Uuid};
 use perdura_device::Disk;
 use perdura_page::RegionDigest;
+use perdura_wal::Parent;
 
 use super::chain::{self, Chain};
 use super::restart::{self, Duty, Plan};
 use super::verify::{check_size, file_crc};
 use super::{Known, Store};
 use crate::manifest::object::{BACKUPS, RUNS};
-use crate::manifest::{Edit, FIRST, Manifest, Object, ObjectId, Parent, Role, Writer, damage};
+use crate::manifest::{Edit, FIRST, Manifest, Object, ObjectId, Role, Writer, damage};
 use crate::merge::Images;
 use crate::name::{RunId, TEMPORARY};
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use perdura_archive::backup::{Backup, BackupHeader, BackupKind, BackupWriter, PageEntry};
 use perdura_archive::manifest::Writer;
 use perdura_archive::{
-    BackupId, Codec, Images, Manifest, Moment, Moments, Object, ObjectId, Parent, Role, Run,
-    RunHeader, Scope,
+    BackupId, Codec, Images, Manifest, Moment, Moments, Object, ObjectId, Role, Run, RunHeader,
+    Scope,
 };
 use perdura_base::limits::FORMAT_VERSION;
 use perdura_base::{CkptEpoch, Epoch, PartitionId, Pos, Useq, Uuid};
@@ -18,6 +18,7 @@ use perdura_device::{Access, Disk};
 use perdura_page::RegionDigest;
 use perdura_page::digest::page_crc;
 use perdura_page::layout::{PAGE_BYTES, set_epoch, set_page_id, set_useq};
+use perdura_wal::Parent;
 use perdura_wal::anchor::{Record, Sections, Tag};
 use perdura_wal::{History, Scheme, SegmentSizes};
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use perdura_archive::manifest::Writer;
-use perdura_archive::{BackupId, Edit, Images, Manifest, Object, ObjectId, Parent, Role};
+use perdura_archive::{BackupId, Edit, Images, Manifest, Object, ObjectId, Role};
 use perdura_base::checksum::crc32c;
 use perdura_base::{CkptEpoch, Epoch, Error, Pos, Uuid};
 use perdura_device::{Disk, MemDisk};
+use perdura_wal::Parent;
 
 use crate::common::{UUID, id};
 use crate::example::{examples, hex};

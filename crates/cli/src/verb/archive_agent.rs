@@ -14,8 +14,8 @@ use perdura_archive::{
 use perdura_base::num::to_u64;
 use perdura_base::{Epoch, Error};
 use perdura_device::{Clock, SystemClock};
-use perdura_recovery::restore::RestoreProgress;
-use perdura_recovery::virtual_backup::VirtualBackup;
+use perdura_restore::RestoreProgress;
+use perdura_restore::virtual_backup::VirtualBackup;
 use perdura_server::settings::Settings;
 use serde::Serialize;
 

@@ -9,8 +9,8 @@ use clap::{Parser, Subcommand};
 use perdura::{Db, Error, Options};
 use perdura_archive::ObjectId;
 use perdura_device::{Clock, SystemClock};
-use perdura_recovery::restore::{At, RestoreProgress, served};
-use perdura_recovery::virtual_backup::VirtualBackup;
+use perdura_restore::virtual_backup::VirtualBackup;
+use perdura_restore::{At, RestoreProgress, served};
 use serde::Serialize;
 
 use super::archive::{Which, passed_over};

@@ -1,6 +1,6 @@
 //! The database that another one was restored from, shown.
 
-use perdura_archive::Parent;
+use perdura_wal::Parent;
 use serde::Serialize;
 
 /// The database that one was restored from.

@@ -12,7 +12,7 @@ use clap::Parser;
 use perdura_base::moment::moment;
 use perdura_device::{Disk, FileDisk, SystemClock};
 use perdura_recovery::Disks;
-use perdura_recovery::restore::{
+use perdura_restore::{
     At, ReplayReport, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
     restore_in_log_order,
 };
@@ -264,7 +264,7 @@ fn tell(args: &Args, plan: &RestorePlan, replay: &ReplayReport, took: Duration) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perdura_recovery::restore::RestoreProgress;
+    use perdura_restore::RestoreProgress;
 
     #[test]
     fn the_line_says_nothing_of_an_end_that_is_not_known() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use perdura::{Core, CoreOptions, Disks, Env, Progress};
 use perdura_base::{CkptEpoch, PartitionId, PartitionSet, StreamId};
 use perdura_device::{Disk, FileDisk, SystemClock};
-use perdura_page::ordered::{CommandFrame, encode_command};
+use perdura_formats::ordered::{CommandFrame, encode_command};
 use perdura_recovery::Family;
 use perdura_wal::FrameKind;
 

@@ -1,8 +1,8 @@
 //! Dropping a table, and forgetting it when no image needs it; see [`catalog`](crate::catalog).
 
 use perdura_base::{CkptEpoch, Error, Result};
+use perdura_formats::ordered::Op;
 use perdura_heap::DetachedTable;
-use perdura_page::ordered::Op;
 use perdura_recovery::Addressing;
 use perdura_txn::{Ticket, Tx};
 

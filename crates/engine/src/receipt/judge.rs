@@ -86,7 +86,7 @@ impl Receipt {
     }
 
     fn stranger(&self, anchor: &Anchor) -> String {
-        let of_parent = |parent: &&perdura_archive::Parent| self.is_of(&parent.uuid);
+        let of_parent = |parent: &&perdura_wal::Parent| self.is_of(&parent.uuid);
         match anchor.parent.as_ref().filter(of_parent) {
             Some(parent) => format!(
                 "it is of database {}, from which this one was restored as of epoch {}",
@@ -170,10 +170,10 @@ impl Receipt {
 
 #[cfg(test)]
 mod tests {
-    use perdura_archive::Parent;
     use perdura_base::{Incarnation, Pos, Uuid};
     use perdura_heap::Geometry;
     use perdura_recovery::AcceptedLoss;
+    use perdura_wal::Parent;
     use perdura_wal::{ChainLink, History, Scheme, SegmentSizes};
 
     use super::*;

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use perdura_page::ordered::Part;
+use perdura_formats::ordered::Part;
 use perdura_recovery::ordered::{Differs, Divergence, Divergences};
 use perdura_wal::Origin;
 

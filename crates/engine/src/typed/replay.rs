@@ -14,9 +14,9 @@ use std::sync::{Arc, OnceLock};
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Error, PartitionId, PartitionSet, Result, TableId};
+use perdura_formats::ordered::{At, Effect, Op, OrderedPayload, Part};
 use perdura_heap::Heap;
 use perdura_heap::ahead::AHEAD_KEYS;
-use perdura_page::ordered::{At, Effect, Op, OrderedPayload, Part};
 use perdura_recovery::Catalog;
 use perdura_recovery::families::Family;
 use perdura_recovery::ordered::{

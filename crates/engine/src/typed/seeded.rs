@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, PartitionSet};
-use perdura_page::ordered::{Part, encode_head};
+use perdura_formats::ordered::{Part, encode_head};
 use perdura_wal::{FrameKind, Wal};
 
 std::thread_local! {

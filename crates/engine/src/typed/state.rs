@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use parking_lot::Mutex;
 use perdura_base::{CkptEpoch, Error, Result, TableId};
+use perdura_formats::ordered::Op;
 use perdura_heap::Heap;
-use perdura_page::ordered::Op;
 use perdura_table::{Procedure, Registry, Schema};
 use perdura_txn::Tx;
 

@@ -7,7 +7,7 @@ use perdura::{ArchiveStats, Core, Db, Disks, Error, Options, Progress};
 use perdura_archive::Progress as Copying;
 use perdura_device::{Disk, MemDisk, ModelDisk, SimDisk, SystemClock};
 use perdura_recovery::CheckpointProgress;
-use perdura_recovery::backup::BackupCopy;
+use perdura_restore::backup::BackupCopy;
 
 use crate::core_steps::{open, put};
 use crate::with_threads::set;

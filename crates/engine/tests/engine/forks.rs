@@ -1,7 +1,7 @@
 //! A restored database, its parent, and what of the parent it has.
 
 use perdura_base::Epoch;
-use perdura_recovery::restore::At;
+use perdura_restore::At;
 
 use crate::lost_disk::{World, carry_out, values};
 

@@ -9,10 +9,8 @@ use perdura::{Archiving, Core, Disks, Env, Error, Progress, Rung};
 use perdura_archive::{ArchiverStep, Object, ObjectId, Store};
 use perdura_base::{Epoch, StreamId, Uuid};
 use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk};
-use perdura_recovery::backup::BackupCopy;
-use perdura_recovery::restore::{
-    At, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
-};
+use perdura_restore::backup::BackupCopy;
+use perdura_restore::{At, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore};
 
 use crate::core_steps::{get, small};
 

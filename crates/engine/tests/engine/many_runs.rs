@@ -2,7 +2,7 @@
 
 use perdura_base::Epoch;
 use perdura_device::Disk;
-use perdura_recovery::restore::{At, Scratch, Sources};
+use perdura_restore::{At, Scratch, Sources};
 
 use crate::lost_disk::{KEYS, Restored, World, carry_out_onto, values};
 

@@ -1,7 +1,7 @@
 //! Moments of an archive by their times.
 
 use perdura_base::Epoch;
-use perdura_recovery::restore::At;
+use perdura_restore::At;
 
 use crate::lost_disk::{World, carry_out, values};
 

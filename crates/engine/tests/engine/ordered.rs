@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use perdura::catalog::CatalogRows;
 use perdura_base::{CkptEpoch, PartitionId, PartitionSet, Result, StreamId};
 use perdura_device::{CrashProfile, SimDisk};
+use perdura_formats::ordered::encode_head;
 use perdura_heap::{Heap, MemoryAccount};
-use perdura_page::ordered::encode_head;
 use perdura_recovery::{
     Catalog, Family, Method, OrderedFrame, OrderedPlayer, Progress, RestartOptions, restart,
 };

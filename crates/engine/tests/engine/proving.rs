@@ -11,9 +11,9 @@ use perdura_archive::{ArchiverStep, Merger, MergerOptions, Object, ObjectId, Rep
 use perdura_base::ImageSlot;
 use perdura_device::{Access, Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk};
 use perdura_page::RegionDigest;
-use perdura_recovery::backup::BackupCopy;
 use perdura_recovery::image::directory_path;
 use perdura_recovery::{CheckpointProgress, read_anchor};
+use perdura_restore::backup::BackupCopy;
 
 use crate::archiver::any_fault;
 use crate::core_steps::small;

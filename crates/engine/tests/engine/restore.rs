@@ -12,11 +12,9 @@ use perdura_base::{Epoch, ImageSlot, Pos, Uuid};
 use perdura_device::{Access, CrashProfile, Disk, ManualClock, MemDisk, SimDisk};
 use perdura_page::{RegionDigest, record::decode_group};
 use perdura_recovery::Disks;
-use perdura_recovery::backup::BackupCopy;
 use perdura_recovery::image::directory_path;
-use perdura_recovery::restore::{
-    RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
-};
+use perdura_restore::backup::BackupCopy;
+use perdura_restore::{RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore};
 use perdura_wal::FrameKind;
 
 use crate::core_steps::{env, get, open, small};

@@ -6,7 +6,7 @@ use perdura::Error;
 use perdura_archive::ObjectId;
 use perdura_base::Epoch;
 use perdura_device::{CrashProfile, Disk, FaultPlan, SimDisk, SyncFailure};
-use perdura_recovery::restore::{Scratch, Sources, read_tail};
+use perdura_restore::{Scratch, Sources, read_tail};
 
 use crate::lost_disk::{Restored, STREAMS, World, carry_out_onto, values};
 

@@ -10,7 +10,7 @@ use perdura_base::{CkptEpoch, Epoch, ImageSlot, Uuid};
 use perdura_device::{Access, Disk, ManualClock, SimDisk};
 use perdura_recovery::Disks;
 use perdura_recovery::image::directory_path;
-use perdura_recovery::restore::{
+use perdura_restore::{
     ReplayReport, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
     restore_in_log_order,
 };

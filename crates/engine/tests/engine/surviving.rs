@@ -5,7 +5,7 @@ use std::sync::Arc;
 use perdura::Error;
 use perdura_base::Epoch;
 use perdura_device::{CrashProfile, Disk, SimDisk};
-use perdura_recovery::restore::{Scratch, Sources, read_tail};
+use perdura_restore::{Scratch, Sources, read_tail};
 use perdura_wal::segment::LOG_DIR;
 
 use crate::lost_disk::{Restored, STREAMS, World, carry_out_onto, values};

@@ -9,9 +9,10 @@ use perdura_archive::{
 use perdura_base::{CkptEpoch, PartitionId, Uuid};
 use perdura_device::{Access, Disk, ManualClock, SimDisk};
 use perdura_page::RegionDigest;
-use perdura_recovery::drill::{Judgement, judge};
-use perdura_recovery::proof::{Proof, SweepDigest, Verdict};
-use perdura_recovery::restore::{RestoreMeans, RestorePlan, RestoreProgress, restore};
+use perdura_recovery::SweepDigest;
+use perdura_restore::drill::{Judgement, judge};
+use perdura_restore::proof::{Proof, Verdict};
+use perdura_restore::{RestoreMeans, RestorePlan, RestoreProgress, restore};
 
 use crate::proving::{STREAMS, World};
 

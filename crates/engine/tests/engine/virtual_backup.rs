@@ -17,8 +17,8 @@ use perdura_base::{CkptEpoch, Epoch, PartitionId, Pos, Uuid};
 use perdura_device::{Access, AlignedBuf, CrashProfile, Disk, ManualClock, MemDisk, SimDisk};
 use perdura_page::RegionDigest;
 use perdura_recovery::Disks;
-use perdura_recovery::restore::{RestoreMeans, RestorePlan, RestoreProgress, restore, served};
-use perdura_recovery::virtual_backup::{VirtualBackup, VirtualSummary};
+use perdura_restore::virtual_backup::{VirtualBackup, VirtualSummary};
+use perdura_restore::{RestoreMeans, RestorePlan, RestoreProgress, restore, served};
 
 use crate::core_steps::{env, small};
 use crate::restore::{DIR, History, STREAMS, later_typed_history, typed_history, values};

@@ -9,8 +9,8 @@ use perdura_base::num::to_u64;
 use perdura_base::{Gsn, Pid, TableId};
 use std::fmt;
 
-pub use crate::fields::Malformed;
-use crate::fields::malformed;
+pub use perdura_base::fields::Malformed;
+use perdura_base::fields::malformed;
 
 pub use edit::{Full, NodeMut, NodeSpec, format, separator_between};
 

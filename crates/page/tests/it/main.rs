@@ -2,7 +2,4 @@
 
 mod common;
 mod formats;
-mod operation;
-mod ordered;
 mod tree_page;
-mod tree_record;

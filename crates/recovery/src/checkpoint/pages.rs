@@ -11,7 +11,7 @@ use super::{CheckpointProgress, Checkpointer, Staged, Sweep, Taken, VISIT_PAGES}
 use crate::component::TREES;
 use crate::component::heap::visit;
 use crate::image::{DirEntry, directory_path, disk_of, folder};
-use crate::proof::digest_of;
+use crate::sweep_digest::digest_of;
 
 impl Checkpointer {
     /// Takes a step of the sweep.

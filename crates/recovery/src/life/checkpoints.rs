@@ -8,7 +8,7 @@ use perdura_wal::{EpochEnds, Wal};
 
 use super::flush_all;
 use crate::checkpoint::{CheckpointProgress, CheckpointStats, Checkpointer, Pin};
-use crate::proof::SweepDigest;
+use crate::sweep_digest::SweepDigest;
 
 /// The checkpoint machine, stepped by one caller at a time.
 pub struct Checkpoints {

@@ -2,7 +2,7 @@
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, PartitionId, Result};
-use perdura_page::ordered::Part;
+use perdura_formats::ordered::Part;
 
 use super::log::Entry;
 use super::refuse;

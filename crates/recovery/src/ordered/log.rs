@@ -4,8 +4,8 @@
 //! streams when all earlier ones have been taken.
 
 use perdura_base::Result;
-use perdura_page::OrderedPayload;
-use perdura_page::ordered::{OrderedHead, Part};
+use perdura_formats::OrderedPayload;
+use perdura_formats::ordered::{OrderedHead, Part};
 use perdura_wal::{Frame, Holds, Origin, StreamScan};
 
 use super::{OrderedFrame, malformed};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use perdura_base::PartitionId;
 use perdura_base::flaw::{Flaw, armed};
-use perdura_page::ordered::Part;
+use perdura_formats::ordered::Part;
 
 use super::admit::Admitted;
 use super::log::Entry;

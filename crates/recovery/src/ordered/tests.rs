@@ -5,8 +5,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use perdura_base::{CkptEpoch, Error, PartitionId, PartitionSet, Result, StreamId, Uuid};
 use perdura_device::{Disk, ManualClock, MemDisk};
+use perdura_formats::ordered::{CommandFrame, Part, encode_command};
 use perdura_heap::{Geometry, Heap};
-use perdura_page::ordered::{CommandFrame, Part, encode_command};
 use perdura_wal::{FrameKind, Origin, Scheme, SegmentSizes};
 
 use super::*;

@@ -1,7 +1,7 @@
 //! The owner of ordered frames: plays what changes key-addressed tables, behind all page records.
 
 use perdura_base::{Error, Result};
-use perdura_page::OrderedPayload;
+use perdura_formats::OrderedPayload;
 use perdura_wal::{Frame, FrameKind};
 
 use super::{Owner, RestartRun};

@@ -3,8 +3,8 @@
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Result};
 use perdura_device::Clock;
-use perdura_page::operation;
-use perdura_page::tree_record::TreeRecord;
+use perdura_formats::operation;
+use perdura_formats::tree_record::TreeRecord;
 use perdura_wal::{Frame, FrameKind};
 
 use super::{Owner, RestartRun};

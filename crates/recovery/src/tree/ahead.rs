@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 
 use perdura_base::{Gsn, Result};
-use perdura_page::operation::OperationFrame;
+use perdura_formats::operation::OperationFrame;
 use perdura_tree::contract::Answer;
 use perdura_tree::read_ahead::{IndexPreload, ReadAhead, Step};
 use perdura_tree::tree::Tree;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Gsn, Pos, StreamId, TableId, TxnId};
-use perdura_page::operation::Act;
+use perdura_formats::operation::Act;
 use perdura_wal::Origin;
 
 /// A change that is to be taken back.

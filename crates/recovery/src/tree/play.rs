@@ -4,8 +4,8 @@
 //! *Implementing Performance Competitive Logical Recovery* (002), section 5: Log0, Log1, Log2, SQL1, SQL2; ARIES is our addition.
 
 use perdura_base::{Gsn, Pid, Result};
-use perdura_page::operation::OperationFrame;
-use perdura_page::tree_record::{Delta, EndCheckpoint, Structure, TreeRecord, Writes};
+use perdura_formats::operation::OperationFrame;
+use perdura_formats::tree_record::{Delta, EndCheckpoint, Structure, TreeRecord, Writes};
 use perdura_tree::analysis::{AriesAnalysis, Detail, LogicalAnalysis, SqlAnalysis};
 use perdura_tree::contract::{Answer, Operation};
 use perdura_tree::dirty_pages::DirtyPages;

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Gsn, Result};
-use perdura_page::operation::Act;
-use perdura_page::tree_record::TreeRecord;
+use perdura_formats::operation::Act;
+use perdura_formats::tree_record::TreeRecord;
 use perdura_tree::contract::{Log, Operation, Records, insist};
 
 use super::contents::{ALL_STABLE, pages_wait};

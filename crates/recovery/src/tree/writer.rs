@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use perdura_base::cursor::varint_len;
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Gsn, PartitionSet, StreamId};
-use perdura_page::tree_record::TreeRecord;
+use perdura_formats::tree_record::TreeRecord;
 use perdura_tree::contract::Records;
 use perdura_wal::{FrameKind, Wal};
 

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 
 use perdura_base::{CkptEpoch, Error, Gsn, PartitionSet, Pos, Result, StreamId, TableId, TxnId};
-use perdura_page::operation::{self, Act, RowChange};
-use perdura_page::tree_record::TreeRecord;
+use perdura_formats::operation::{self, Act, RowChange};
+use perdura_formats::tree_record::TreeRecord;
 use perdura_tree::contract::{Log, Operation, Records};
 use perdura_wal::{ActiveTxn, Appended, FrameKind, Wal};
 

@@ -7,9 +7,7 @@ use perdura_archive::backup::BackupId;
 use perdura_archive::{Manifest, Store};
 use perdura_base::{Epoch, Error, Uuid};
 use perdura_device::{Clock, CrashProfile, FaultPlan, SimDisk};
-use perdura_recovery::restore::{
-    RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
-};
+use perdura_restore::{RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore};
 
 use crate::content::scramble;
 use crate::machine::Engine;

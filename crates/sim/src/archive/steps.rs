@@ -11,8 +11,8 @@ use perdura_archive::{
 };
 use perdura_base::Error;
 use perdura_device::Clock;
-use perdura_recovery::backup::BackupCopy;
 use perdura_recovery::checkpoint::Pin;
+use perdura_restore::backup::BackupCopy;
 use perdura_wal::Rung;
 
 use crate::over_core::OverCore;

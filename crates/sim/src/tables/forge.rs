@@ -7,7 +7,7 @@ use perdura::{Core, PartitionId, PartitionSet};
 use perdura_base::error::Family;
 use perdura_base::{CkptEpoch, StreamId};
 use perdura_device::{CrashProfile, SimDisk};
-use perdura_page::ordered::encode_head;
+use perdura_formats::ordered::encode_head;
 use perdura_wal::{FlushProgress, FrameKind};
 
 use crate::machine::Engine;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use perdura_base::{Error, Result, StreamId, TableId, TxnId};
-use perdura_page::operation::Act;
+use perdura_formats::operation::Act;
 use perdura_recovery::Life;
 use perdura_recovery::tree::live::LiveTree;
 use perdura_recovery::tree::losers::ToUndo;

@@ -3,8 +3,8 @@
 use std::ops::Bound;
 
 use perdura_base::{Error, PartitionId, Result};
+use perdura_formats::ordered::Op;
 use perdura_heap::Which;
-use perdura_page::ordered::Op;
 use perdura_txn::{RowHome, TypedSpot, ValueForm};
 
 use super::{Cx, Placed};

@@ -1,7 +1,7 @@
 //! What is noted and what becomes of it, step by step: the cases in which the algorithms as printed lose an update.
 
 use perdura_base::{Gsn, Pid};
-use perdura_page::tree_record::{Delta, EndCheckpoint, Writes};
+use perdura_formats::tree_record::{Delta, EndCheckpoint, Writes};
 use perdura_tree::analysis::{AriesAnalysis, Detail, LogicalAnalysis, SqlAnalysis};
 use perdura_tree::dirty_pages::{DirtyPages, Skip};
 use perdura_tree::monitor::{Limits, Monitor, Tells};

@@ -22,7 +22,7 @@ use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Epoch, Uuid};
 use perdura_device::{Access, AlignedBuf, Disk, FileDisk, SystemClock};
 use perdura_recovery::Disks;
-use perdura_recovery::restore::{
+use perdura_restore::{
     ReplayReport, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
     restore_in_log_order,
 };

@@ -11,10 +11,8 @@ use perdura_base::num::to_u32;
 use perdura_base::{CkptEpoch, Epoch, Error};
 use perdura_device::{Clock, Disk, FileDisk, SystemClock};
 use perdura_recovery::Disks;
-use perdura_recovery::drill::{Judgement, judge};
-use perdura_recovery::restore::{
-    RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
-};
+use perdura_restore::drill::{Judgement, judge};
+use perdura_restore::{RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore};
 use serde::Serialize;
 
 use super::{Which, passed_over};

@@ -1,7 +1,7 @@
 //! Frames with numbers: operations on a tree's rows, and what the tree says of its pages.
 
-use perdura_page::operation::{self, Act, RowChange};
-use perdura_page::tree_record::{PageChange, TreeRecord};
+use perdura_formats::operation::{self, Act, RowChange};
+use perdura_formats::tree_record::{PageChange, TreeRecord};
 
 /// Bytes of a key that are shown.
 const KEY_BYTES_SHOWN: usize = 24;

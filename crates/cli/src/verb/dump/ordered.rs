@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use perdura_base::moment::moment;
-use perdura_page::OrderedPayload;
-use perdura_page::ordered::{At, CommandFrame, Effect, Malformed, Op};
+use perdura_formats::OrderedPayload;
+use perdura_formats::ordered::{At, CommandFrame, Effect, Malformed, Op};
 use perdura_wal::{Frame, FrameKind};
 use serde::Serialize;
 
@@ -165,7 +165,7 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use perdura_base::{PartitionId, TableId};
-    use perdura_page::ordered::{encode_command, encode_head};
+    use perdura_formats::ordered::{encode_command, encode_head};
 
     use super::*;
 

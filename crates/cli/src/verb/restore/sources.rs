@@ -7,8 +7,7 @@ use perdura::Error;
 use perdura_archive::{BackupId, Store};
 use perdura_device::{Disk, FileDisk, Locks};
 use perdura_recovery::disks::Paths;
-use perdura_recovery::restore::many::RUNS_MAX;
-use perdura_recovery::restore::{At, RestorePlan, Scratch, Sources, read_tail};
+use perdura_restore::{At, RUNS_MAX, RestorePlan, Scratch, Sources, read_tail};
 
 use crate::read_disk::ReadDisk;
 use crate::verb::repair::must_be_empty;

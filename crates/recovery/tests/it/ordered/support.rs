@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use perdura_base::{CkptEpoch, Error, PartitionId, PartitionSet, Result, StreamId, TableId, Uuid};
 use perdura_device::{Disk, ManualClock, MemDisk};
+use perdura_formats::ordered::{At, CommandFrame, Effect, Op, Part, encode_command, encode_head};
 use perdura_heap::{Geometry, Heap, MemoryAccount};
-use perdura_page::ordered::{At, CommandFrame, Effect, Op, Part, encode_command, encode_head};
 use perdura_recovery::indexing::NoTables;
 use perdura_recovery::window::ExecutorWindow;
 use perdura_recovery::{

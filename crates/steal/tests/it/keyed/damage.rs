@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use perdura_base::{CkptEpoch, Error, PartitionSet, StreamId, TxnId};
 use perdura_device::{Access, Disk, FaultPlan, SimDisk};
-use perdura_page::operation::{Act, encode};
+use perdura_formats::operation::{Act, encode};
 use perdura_recovery::Method;
 use perdura_recovery::tree::writer::{TREE_STREAM, TreeWriter};
 use perdura_steal::{Keyed, KeyedOptions};

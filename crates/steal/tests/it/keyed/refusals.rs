@@ -2,8 +2,8 @@
 
 use perdura_base::{Epoch, Pos};
 use perdura_device::{Disk, SimDisk};
-use perdura_recovery::backup::BackupCopy;
 use perdura_recovery::{Level, Methods, RestartMode, RestartOptions, Schedule, restart};
+use perdura_restore::backup::BackupCopy;
 use perdura_steal::{Keyed, KeyedOptions, Steal, StealOptions};
 use perdura_wal::anchor::ANCHOR_PATH;
 use perdura_wal::{EpochEnds, Scheme};

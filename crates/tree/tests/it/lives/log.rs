@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 use perdura_base::{Gsn, Pid, TableId};
-use perdura_page::tree_record::{Delta, TreeRecord, Writes};
+use perdura_formats::tree_record::{Delta, TreeRecord, Writes};
 use perdura_tree::contract::{Log, Operation, Records};
 
 /// What stands in the log.

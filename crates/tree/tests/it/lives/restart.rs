@@ -3,7 +3,7 @@
 use super::log::{Entry, TestLog};
 use perdura_base::{Error, Gsn};
 use perdura_device::{Access, Disk};
-use perdura_page::tree_record::{Delta, EndCheckpoint, TreeRecord, Writes};
+use perdura_formats::tree_record::{Delta, EndCheckpoint, TreeRecord, Writes};
 use perdura_tree::analysis::{AriesAnalysis, Detail, LogicalAnalysis, SqlAnalysis};
 use perdura_tree::contract::{Answer, Operation};
 use perdura_tree::dirty_pages::DirtyPages;

@@ -3,7 +3,7 @@
 use super::world::{Body, LIMITS, Mistake, Op, Page, Pages, ROOT, Split, World, Write, lookup};
 use fastrand::Rng;
 use perdura_base::{Gsn, Pid};
-use perdura_page::tree_record::{EndCheckpoint, TreeRecord, Writes};
+use perdura_formats::tree_record::{EndCheckpoint, TreeRecord, Writes};
 use perdura_tree::analysis::{AriesAnalysis, Detail, LogicalAnalysis, SqlAnalysis};
 use perdura_tree::dirty_pages::DirtyPages;
 use perdura_tree::monitor::Monitor;

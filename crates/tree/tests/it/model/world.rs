@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use perdura_base::{Gsn, Pid};
-use perdura_page::tree_record::TreeRecord;
+use perdura_formats::tree_record::TreeRecord;
 use perdura_tree::monitor::{Dirty, Limits, Monitor, Tells};
 use std::collections::{BTreeMap, VecDeque};
 

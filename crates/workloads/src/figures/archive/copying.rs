@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use perdura_recovery::restore::THREADS_A_CORE;
+use perdura_restore::THREADS_A_CORE;
 
 use super::super::Lab;
 use super::super::claim::{Claim, Target};

@@ -60,7 +60,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         let (_, single) = restoring.restore()?;
         let pages = pool_pages(single.pages, part);
         let replay = restoring.replay(pages)?;
-        let same = |a: &perdura_recovery::restore::RestoreReport| (a.epoch, a.pages, a.applied);
+        let same = |a: &perdura_restore::RestoreReport| (a.epoch, a.pages, a.applied);
         ensure!(
             same(&single) == same(&replay.restored),
             "both ways restore the same pages from the same records"

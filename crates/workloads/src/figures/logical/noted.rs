@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use perdura_base::{Gsn, Pid, StreamId};
-use perdura_page::tree_record::{Delta, TreeRecord, Writes};
+use perdura_formats::tree_record::{Delta, TreeRecord, Writes};
 use perdura_recovery::read_anchor;
 use perdura_recovery::verify::log_begin;
 use perdura_tree::analysis::{Detail, LogicalAnalysis, SqlAnalysis};
@@ -91,7 +91,7 @@ impl Noted {
     }
 
     fn operations(&mut self, payload: &[u8]) {
-        let frame = perdura_page::operation::decode(payload).expect("a restart has read it");
+        let frame = perdura_formats::operation::decode(payload).expect("a restart has read it");
         for ((_, act), gsn) in frame.acts.iter().zip(frame.first.0..) {
             if Gsn(gsn) > self.rssp {
                 self.log_bytes += bytes_of(payload.len()) / bytes_of(frame.acts.len());

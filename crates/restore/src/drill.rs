@@ -13,11 +13,12 @@ use perdura_archive::report::newest_report;
 use perdura_archive::{Report, ReportKind, Store};
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, Error, PartitionId, Result};
+use perdura_recovery::anchor::read_anchor;
+use perdura_recovery::disks::Disks;
+use perdura_recovery::image::read_directory;
 
-use crate::anchor::read_anchor;
-use crate::disks::Disks;
-use crate::image::read_directory;
-use crate::restore::{RestorePlan, RestoreReport};
+use crate::plan::RestorePlan;
+use crate::restore::RestoreReport;
 
 /// What a drill found.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use perdura_archive::{Moment, Run, Store};
 use perdura_base::moment::{moment, parse_moment, parse_span};
 use perdura_base::{Epoch, Error, Result};
 
-use super::listed::Listed;
+use crate::listed::Listed;
 
 /// A moment, as an operator names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl fmt::Display for At {
 
 /// The line of moments, walked in its order: it knows its bounds and the last moment that is not behind a time.
 #[derive(Debug, Default)]
-pub(super) struct Timeline {
+pub(crate) struct Timeline {
     first: Option<Moment>,
     found: Option<Moment>,
     last: Option<Moment>,
@@ -71,7 +71,7 @@ pub(super) struct Timeline {
 
 impl Timeline {
     /// Goes on to a later moment.
-    pub(super) fn note(&mut self, moment: Moment, time_us: u64) {
+    pub(crate) fn note(&mut self, moment: Moment, time_us: u64) {
         let before = self.last;
         debug_assert!(
             before.is_none_or(|before| before.epoch < moment.epoch),
@@ -142,7 +142,7 @@ fn last_of(store: &Store, tail: &[Arc<Run>]) -> Result<Option<Moment>> {
 }
 
 /// The last moment that the runs of an archive list.
-pub(super) fn last_listed(store: &Store) -> Result<Option<Moment>> {
+pub(crate) fn last_listed(store: &Store) -> Result<Option<Moment>> {
     let mut runs = Listed::of_archive(store)?.into_iter().rev();
     let last = runs.find_map(|run| {
         let run = run.open(store);
@@ -196,7 +196,7 @@ impl At {
 }
 
 /// When an epoch was closed, as far as runs list moments: the wall clock of the last moment up to it.
-pub(super) fn wall_of(runs: &[Arc<Run>], epoch: Epoch) -> Option<u64> {
+pub(crate) fn wall_of(runs: &[Arc<Run>], epoch: Epoch) -> Option<u64> {
     let moments = runs.iter().flat_map(|run| run.moments().list());
     let up_to = moments.filter(|moment| moment.epoch <= epoch);
     up_to.map(|moment| moment.wall_us).max()

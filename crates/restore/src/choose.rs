@@ -11,20 +11,20 @@ use perdura_archive::merge::Images;
 use perdura_archive::{Manifest, Run, RunId, Store};
 use perdura_base::{Epoch, Error, Result};
 use perdura_device::{Disk, MemDisk};
+use perdura_recovery::anchor::Anchor;
 
-use super::RestorePlan;
-use super::at::wall_of;
-use super::listed::Listed;
-use super::many::{Kept, RUNS_MAX, reduce};
-use super::reach::Reach;
-use super::scratch::Scratch;
-use crate::anchor::Anchor;
+use crate::at::wall_of;
+use crate::listed::Listed;
+use crate::many::{Kept, RUNS_MAX, reduce};
+use crate::plan::RestorePlan;
+use crate::reach::Reach;
+use crate::scratch::Scratch;
 
 /// What a database is restored from.
 pub struct Sources<'a> {
     /// The archive.
     pub store: &'a Store,
-    /// Runs that follow the archive's: see [`read_tail`](super::read_tail).
+    /// Runs that follow the archive's: see [`read_tail`](crate::read_tail).
     pub tail: Vec<Arc<Run>>,
     /// Where runs may be made. Without it, all that are needed are read side by side, however many they are.
     pub scratch: Option<Scratch>,
@@ -227,7 +227,7 @@ impl RestorePlan {
 }
 
 /// The state before the first epoch, if the runs lead from it to each moment and the archive says what the database is like.
-pub(super) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
+pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
     let manifest = store.manifest();
     let anchor = manifest.anchor()?.map(Anchor::of).transpose()?;
     let anchor = anchor.filter(|anchor| manifest.has_all() && anchor.families.is_empty());

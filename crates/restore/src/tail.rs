@@ -17,10 +17,10 @@ use perdura_device::Disk;
 use perdura_page::RegionDigest;
 use perdura_wal::{EpochEnds, EpochSource, Scheme, SegmentSizes, survive};
 
-use super::at::last_listed;
-use super::choose::beginning;
-use super::listed::end_of;
-use super::scratch::Scratch;
+use crate::at::last_listed;
+use crate::choose::beginning;
+use crate::listed::end_of;
+use crate::scratch::Scratch;
 
 /// The header of a backup of the archive: it says what the log is like.
 fn any_header(store: &Store) -> Result<BackupHeader> {

@@ -8,7 +8,7 @@ use perdura_wal::EpochEnds;
 
 /// A run that a restore may read.
 #[derive(Clone)]
-pub(super) enum Listed {
+pub(crate) enum Listed {
     /// One of the archive, with its bytes, which is opened when it is needed.
     Archived(RunId, u64),
     /// One that is open.
@@ -22,7 +22,7 @@ impl Listed {
     ///
     /// # Errors
     /// As [`Store::unnamed_runs`].
-    pub(super) fn of_archive(store: &Store) -> Result<Vec<Listed>> {
+    pub(crate) fn of_archive(store: &Store) -> Result<Vec<Listed>> {
         let manifest = store.manifest();
         let named = manifest.objects.iter().filter_map(|object| {
             let id = object.id.run()?;
@@ -40,14 +40,14 @@ impl Listed {
         Ok(runs)
     }
 
-    pub(super) fn id(&self) -> RunId {
+    pub(crate) fn id(&self) -> RunId {
         match self {
             Listed::Archived(id, _) => *id,
             Listed::Open(run) | Listed::Merged(run) => run.id(),
         }
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         match self {
             Listed::Archived(_, bytes) => *bytes,
             Listed::Open(run) | Listed::Merged(run) => run.bytes(),
@@ -58,7 +58,7 @@ impl Listed {
     ///
     /// # Errors
     /// As [`Store::open_run`]; [`Error::Corrupt`] for a file that is not there.
-    pub(super) fn open(&self, store: &Store) -> Result<Arc<Run>> {
+    pub(crate) fn open(&self, store: &Store) -> Result<Arc<Run>> {
         match self {
             Listed::Archived(id, _) => store.open_run(*id).map_err(|error| {
                 if !error.is_not_found() {
@@ -77,7 +77,7 @@ impl Listed {
 ///
 /// # Errors
 /// As [`Listed::of_archive`]; those of the last run.
-pub(super) fn end_of(store: &Store) -> Result<EpochEnds> {
+pub(crate) fn end_of(store: &Store) -> Result<EpochEnds> {
     let manifest = store.manifest();
     let (epoch, ends) = manifest.held();
     match Listed::of_archive(store)?.last() {

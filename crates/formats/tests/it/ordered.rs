@@ -2,7 +2,7 @@
 
 use crate::common::examples;
 use perdura_base::{PartitionId, TableId};
-use perdura_page::ordered::{
+use perdura_formats::ordered::{
     At, CommandFrame, Effect, Malformed, Op, OrderedPayload, Part, encode_command, encode_head,
 };
 use proptest::prelude::*;

@@ -14,20 +14,20 @@ use perdura_archive::{Codec, Keep, Merge, MergeOptions, Moment, Run, Store};
 use perdura_base::{Result, Uuid};
 use perdura_page::RegionDigest;
 
-use super::listed::Listed;
-use super::reach::Reach;
-use super::scratch::Scratch;
+use crate::listed::Listed;
+use crate::reach::Reach;
+use crate::scratch::Scratch;
 
 /// Runs that a restore reads side by side at most.
 pub const RUNS_MAX: usize = 128;
 
 /// What the merged runs must keep apart.
-pub(super) struct Kept {
-    pub(super) reach: Reach,
-    pub(super) images: Images,
-    pub(super) uuid: Uuid,
+pub(crate) struct Kept {
+    pub(crate) reach: Reach,
+    pub(crate) images: Images,
+    pub(crate) uuid: Uuid,
     /// Tells runs of several attempts apart.
-    pub(super) generation: u32,
+    pub(crate) generation: u32,
 }
 
 /// Which neighbours to merge: `width` of them that are the smallest together.
@@ -44,7 +44,7 @@ fn smallest(runs: &[Listed], width: usize) -> usize {
 ///
 /// # Errors
 /// As [`Merge::new`] and [`Merge::step`]; those of a run that cannot be opened.
-pub(super) fn reduce(
+pub(crate) fn reduce(
     mut runs: Vec<Listed>,
     runs_max: usize,
     (store, scratch): (&Store, &Scratch),

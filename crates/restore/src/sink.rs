@@ -6,30 +6,15 @@ use perdura_base::num::{to_u32, to_u64};
 use perdura_base::{PageId, Result};
 use perdura_device::AlignedBuf;
 use perdura_heap::Geometry;
+use perdura_recovery::image::{DirEntry, ImageFile, Place, Places, disk_of};
 
-use super::part::Part;
-use crate::image::{DirEntry, ImageFile, Place, Places, disk_of};
+use crate::part::{PageSink, Part};
 
 /// Pages that are written to an image at once.
 const WRITE_PAGES: usize = 64;
 
-/// Takes the pages of one partition after the other, each in their order.
-pub(crate) trait PageSink {
-    /// Where to make the next page.
-    fn page(&mut self, id: PageId) -> Result<&mut [u8]>;
-
-    /// Gives up the page that was made last.
-    fn drop_last(&mut self);
-
-    /// Keeps the page that was made last, which is described by `entry`.
-    fn keep_last(&mut self, local: u32, entry: &DirEntry) -> Result<()>;
-
-    /// Ends the partition, and takes of `part` what belongs beside its pages.
-    fn end_partition(&mut self, part: &mut Part) -> Result<()>;
-}
-
 /// The pages of an image. Those that stand side by side are written together.
-pub(super) struct ImageSink<'a> {
+pub(crate) struct ImageSink<'a> {
     images: &'a [ImageFile],
     places: Places,
     buf: AlignedBuf,
@@ -40,7 +25,7 @@ pub(super) struct ImageSink<'a> {
 }
 
 impl<'a> ImageSink<'a> {
-    pub(super) fn new(images: &'a [ImageFile], geometry: Geometry) -> ImageSink<'a> {
+    pub(crate) fn new(images: &'a [ImageFile], geometry: Geometry) -> ImageSink<'a> {
         ImageSink {
             images,
             places: Places::new(geometry, to_u32(images.len())),

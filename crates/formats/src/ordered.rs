@@ -1,12 +1,11 @@
 #![doc = include_str!("../../../docs/formats/ordered.md")]
 
 use perdura_base::cursor::{Reader, Writer};
+pub use perdura_base::fields::Malformed;
+use perdura_base::fields::{Fields, malformed, put_bytes};
 use perdura_base::limits::PARTITIONS_MAX;
 use perdura_base::num::to_u64;
 use perdura_base::{PartitionId, TableId};
-
-pub use crate::fields::Malformed;
-use crate::fields::{Fields, malformed, put_bytes};
 
 /// A partition, and the transaction's number in it.
 pub type Part = (PartitionId, u64);

@@ -1,11 +1,10 @@
 #![doc = include_str!("../../../docs/formats/operation.md")]
 
 use perdura_base::cursor::{Reader, Writer};
+pub use perdura_base::fields::Malformed;
+use perdura_base::fields::{Fields, malformed, put_bytes};
 use perdura_base::num::to_u64;
 use perdura_base::{Gsn, Pid, TableId, TxnId};
-
-pub use crate::fields::Malformed;
-use crate::fields::{Fields, malformed, put_bytes};
 
 const CHANGE: u8 = 1;
 const COMPENSATION: u8 = 2;

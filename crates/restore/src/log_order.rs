@@ -16,18 +16,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::Builder;
 
 use perdura_archive::{LogOrder, Run, RunRecord};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::{to_u32, to_u64};
 use perdura_base::{CkptEpoch, Error, PageId, PartitionId, Result, Useq};
 use perdura_page::layout;
+use perdura_recovery::image::{DirEntry, ImageFile, PageSummer, Places};
 
-use super::part::{Changes, Part, gap};
-use super::pool::Pool;
-use super::{RestoreMeans, RestorePlan, RestoreReport, geometry, make_database, restore_parts};
-use crate::image::{DirEntry, ImageFile, PageSummer, Places};
-use crate::threads::start;
+use crate::part::{Changes, Part, gap};
+use crate::plan::RestorePlan;
+use crate::pool::Pool;
+use crate::restore::{RestoreMeans, RestoreReport, geometry, make_database, restore_parts};
 
 /// What a replay did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub struct ReplayReport {
     pub waited_ns: u64,
 }
 
-/// Makes the new database as [`restore`](super::restore()) does, but applies the records in the order of the log, through
+/// Makes the new database as [`restore`](crate::restore()) does, but applies the records in the order of the log, through
 /// a pool of `buffer_pages` pages. The result is the same.
 ///
 /// # Errors
@@ -143,7 +144,7 @@ impl<'a> Replay<'a> {
         let (clock, runs) = (means.clock, &self.plan.runs);
         let (sender, receiver) = sync_channel::<Sorted>(1);
         std::thread::scope(|scope| {
-            start(scope, move || {
+            let started = Builder::new().spawn_scoped(scope, move || {
                 for run in runs {
                     let sorted = sorted(run, || clock.mono_ns());
                     let is_over = sorted.is_err();
@@ -151,7 +152,8 @@ impl<'a> Replay<'a> {
                         return;
                     }
                 }
-            })?;
+            });
+            started.map_err(|error| Error::io("start", "a thread", error))?;
             self.play(receiver, || clock.mono_ns())
         })
     }

@@ -7,9 +7,9 @@ use perdura_base::{Epoch, Error, Result};
 
 /// What of the log a restore from one backup to one moment needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reach {
+pub(crate) struct Reach {
     /// The epoch whose state is restored.
-    pub(super) target: Epoch,
+    pub(crate) target: Epoch,
     /// The epochs that make a difference, first and last; `None`: the backup is the moment.
     needed: Option<(Epoch, Epoch)>,
     /// What a run must not have combined records around, beside the target.
@@ -33,7 +33,7 @@ impl Reach {
     /// # Errors
     /// [`Error::Usage`] for a moment that they do not reach, with the range that they do reach; [`Error::Corrupt`] for a run
     /// that is missing between them.
-    pub(super) fn of(
+    pub(crate) fn of(
         header: &BackupHeader,
         runs: &[RunId],
         target: Option<Epoch>,
@@ -116,14 +116,14 @@ impl Reach {
     }
 
     /// Whether a run has something that makes a difference.
-    pub(super) fn needs(&self, run: RunId) -> bool {
+    pub(crate) fn needs(&self, run: RunId) -> bool {
         let epochs = run.epochs;
         self.needed
             .is_some_and(|(from, up_to)| epochs.end > from && epochs.begin <= up_to)
     }
 
     /// The epochs around which no record may be combined: the target, and the end of a backup that is a cut.
-    pub(super) fn moments(&self) -> impl Iterator<Item = Epoch> + use<> {
+    pub(crate) fn moments(&self) -> impl Iterator<Item = Epoch> + use<> {
         let kept = self.needed.map(|_| self.target);
         let mut moments: Vec<Epoch> = kept.into_iter().chain(self.cut).collect();
         moments.sort_unstable();
@@ -135,7 +135,7 @@ impl Reach {
     ///
     /// # Errors
     /// [`Error::Usage`].
-    pub(super) fn check_moments(&self, run: &Run) -> Result<()> {
+    pub(crate) fn check_moments(&self, run: &Run) -> Result<()> {
         let mut within = [self.target].into_iter().chain(self.cut);
         let gone =
             within.find(|moment| run.id().epochs.contains(*moment) && !run.has_moment(*moment));

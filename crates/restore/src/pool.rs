@@ -8,8 +8,7 @@ use std::collections::HashMap;
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::{PageId, Result};
 use perdura_device::AlignedBuf;
-
-use crate::image::{ImageFile, Place, Places, disk_of};
+use perdura_recovery::image::{ImageFile, Place, Places, disk_of};
 
 /// Where a page is in memory.
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,7 +20,7 @@ struct Frame {
 }
 
 /// Pages in memory, as many as it was made for.
-pub(super) struct Pool<'a> {
+pub(crate) struct Pool<'a> {
     images: &'a [ImageFile],
     places: Places,
     frames: Vec<Frame>,
@@ -29,14 +28,14 @@ pub(super) struct Pool<'a> {
     at: HashMap<PageId, usize>,
     hand: usize,
     /// Pages read.
-    pub(super) reads: u64,
+    pub(crate) reads: u64,
     /// Pages written.
-    pub(super) writes: u64,
+    pub(crate) writes: u64,
 }
 
 impl<'a> Pool<'a> {
     /// An empty pool of so many frames, at least one.
-    pub(super) fn new(images: &'a [ImageFile], places: Places, frames: usize) -> Pool<'a> {
+    pub(crate) fn new(images: &'a [ImageFile], places: Places, frames: usize) -> Pool<'a> {
         assert!(frames > 0, "a page is changed in memory");
         Pool {
             images,
@@ -51,7 +50,7 @@ impl<'a> Pool<'a> {
     }
 
     /// The frame that has a page.
-    pub(super) fn find(&mut self, page: PageId) -> Option<usize> {
+    pub(crate) fn find(&mut self, page: PageId) -> Option<usize> {
         let frame = *self.at.get(&page)?;
         debug_assert_eq!(self.frames[frame].page, Some(page), "one page a frame");
         self.frames[frame].is_used = true;
@@ -59,7 +58,7 @@ impl<'a> Pool<'a> {
     }
 
     /// A frame whose page is given up next; its page, if that was changed and must be written before.
-    pub(super) fn choose(&mut self) -> (usize, Option<PageId>) {
+    pub(crate) fn choose(&mut self) -> (usize, Option<PageId>) {
         loop {
             let at = self.hand;
             self.hand = (self.hand + 1) % self.frames.len();
@@ -93,12 +92,12 @@ impl<'a> Pool<'a> {
     }
 
     /// Begins a page of zeros in a frame.
-    pub(super) fn begin(&mut self, frame: usize, page: PageId) {
+    pub(crate) fn begin(&mut self, frame: usize, page: PageId) {
         self.take(frame, page).fill(0);
     }
 
     /// Reads a page into a frame: how many bytes of it there are.
-    pub(super) fn read(&mut self, frame: usize, page: PageId) -> Result<usize> {
+    pub(crate) fn read(&mut self, frame: usize, page: PageId) -> Result<usize> {
         let (disk, place) = self.place(page);
         let image = &self.images[disk];
         self.reads += 1;
@@ -106,19 +105,19 @@ impl<'a> Pool<'a> {
     }
 
     /// The page in a frame, which is changed.
-    pub(super) fn change(&mut self, frame: usize) -> &mut [u8] {
+    pub(crate) fn change(&mut self, frame: usize) -> &mut [u8] {
         debug_assert!(self.frames[frame].page.is_some(), "a frame with a page");
         self.frames[frame].is_dirty = true;
         &mut self.bytes[frame * PAGE_BYTES..(frame + 1) * PAGE_BYTES]
     }
 
     /// The page in a frame.
-    pub(super) fn bytes(&self, frame: usize) -> &[u8] {
+    pub(crate) fn bytes(&self, frame: usize) -> &[u8] {
         &self.bytes[frame * PAGE_BYTES..(frame + 1) * PAGE_BYTES]
     }
 
     /// Writes the page in a frame back to its place.
-    pub(super) fn write_back(&mut self, frame: usize) -> Result<()> {
+    pub(crate) fn write_back(&mut self, frame: usize) -> Result<()> {
         let page = self.frames[frame].page.expect("a frame with a page");
         let (disk, place) = self.place(page);
         self.images[disk].write(place, self.bytes(frame))?;
@@ -128,7 +127,7 @@ impl<'a> Pool<'a> {
     }
 
     /// The frames whose pages are changed, in the order of their places.
-    pub(super) fn dirty(&self) -> Vec<(usize, PageId)> {
+    pub(crate) fn dirty(&self) -> Vec<(usize, PageId)> {
         let frames = self.frames.iter().enumerate();
         let dirty = frames.filter(|(_, frame)| frame.is_dirty);
         let mut dirty: Vec<(usize, PageId)> =
@@ -138,7 +137,7 @@ impl<'a> Pool<'a> {
     }
 
     /// Makes everything written durable.
-    pub(super) fn sync(&self) -> Result<()> {
+    pub(crate) fn sync(&self) -> Result<()> {
         self.images.iter().try_for_each(ImageFile::sync)
     }
 

@@ -8,10 +8,25 @@ use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Error, PageId, PartitionId, Result, Useq};
 use perdura_device::AlignedBuf;
 use perdura_page::layout;
+use perdura_recovery::image::{DirEntry, PageSummer};
 
-use super::sink::PageSink;
-use super::{RestorePlan, RestoreProgress};
-use crate::image::{DirEntry, PageSummer};
+use crate::plan::RestorePlan;
+use crate::progress::RestoreProgress;
+
+/// Takes the pages of one partition after the other, each in their order.
+pub(crate) trait PageSink {
+    /// Returns the bytes to make the next page in.
+    fn page(&mut self, id: PageId) -> Result<&mut [u8]>;
+
+    /// Gives up the page that was made last.
+    fn drop_last(&mut self);
+
+    /// Keeps the page that was made last, which is described by `entry`.
+    fn keep_last(&mut self, local: u32, entry: &DirEntry) -> Result<()>;
+
+    /// Ends the partition, and takes of `part` what belongs beside its pages.
+    fn end_partition(&mut self, part: &mut Part) -> Result<()>;
+}
 
 /// What was made of a partition.
 #[derive(Debug, Clone, Default)]
@@ -52,7 +67,7 @@ pub(crate) struct PartMerge {
 
 impl Part {
     /// Counts a record that makes a difference.
-    pub(super) fn count(&mut self, goes_in: bool) {
+    pub(crate) fn count(&mut self, goes_in: bool) {
         let side = if goes_in {
             &mut self.applied
         } else {
@@ -62,20 +77,20 @@ impl Part {
     }
 
     /// Whether a record made a difference.
-    pub(super) fn is_changed(&self) -> bool {
+    pub(crate) fn is_changed(&self) -> bool {
         self.applied + self.taken_out > 0
     }
 }
 
 /// The records that change a page, so far.
 #[derive(Default)]
-pub(super) struct Changes {
+pub(crate) struct Changes {
     put_in: Option<Updates>,
     taken_out: Option<Updates>,
 }
 
 impl Changes {
-    pub(super) fn note(&mut self, goes_in: bool, record: &RunRecord<'_>) {
+    pub(crate) fn note(&mut self, goes_in: bool, record: &RunRecord<'_>) {
         let side = if goes_in {
             &mut self.put_in
         } else {
@@ -88,7 +103,7 @@ impl Changes {
     }
 
     /// The page's update number; `None` if the records are not exactly those after the backup's, or those up to it.
-    pub(super) fn number(&self, base: Useq) -> Option<Useq> {
+    pub(crate) fn number(&self, base: Useq) -> Option<Useq> {
         match (self.put_in, self.taken_out) {
             (None, None) => Some(base),
             (Some(updates), None) => updates.is_dense_after(base).then_some(updates.last),
@@ -102,7 +117,7 @@ impl Changes {
     }
 
     /// The update number that [`number`](Self::number) gives if no record is missing or twice.
-    pub(super) fn number_so_far(&self, base: Useq) -> Useq {
+    pub(crate) fn number_so_far(&self, base: Useq) -> Useq {
         match (self.put_in, self.taken_out) {
             (None, None) => base,
             (Some(updates), _) => updates.last,
@@ -112,7 +127,7 @@ impl Changes {
 
     /// Whether a page of this update number is of a later time and does not exist at the target. The pages of key-addressed
     /// tables have no update numbers.
-    pub(super) fn leave_nothing(&self, useq: Useq, is_in_backup: bool) -> bool {
+    pub(crate) fn leave_nothing(&self, useq: Useq, is_in_backup: bool) -> bool {
         useq == Useq(0) && (!is_in_backup || self.taken_out.is_some())
     }
 }
@@ -144,7 +159,7 @@ impl<S: PageSink> Merging<S> {
     }
 
     /// Merges a partition.
-    pub(super) fn merge(
+    pub(crate) fn merge(
         &mut self,
         plan: &RestorePlan,
         partition: PartitionId,
@@ -338,7 +353,7 @@ impl Records {
 }
 
 /// Records are missing or doubled.
-pub(super) fn gap(id: PageId, base: Useq, changes: &Changes) -> Error {
+pub(crate) fn gap(id: PageId, base: Useq, changes: &Changes) -> Error {
     let side = changes.put_in.or(changes.taken_out);
     let found = side.map_or_else(String::new, |updates| {
         format!(

@@ -5,7 +5,7 @@
 //! threads take a partition each; while one waits for the backup or the runs, another one merges or writes.
 //!
 //! A record is applied if the backup does not reflect it and the target wants it, and is *taken out* if the backup
-//! reflects it and the target does not want it: XOR is its own inverse. That is the rule of [`crate::rule`], so a moment
+//! reflects it and the target does not want it: XOR is its own inverse. That is the rule of [`perdura_recovery::rule`], so a moment
 //! before the end of the backup's sweep is restored like one behind it. A page that is not the backup's begins as zeros.
 //! Each page then has exactly the update numbers that follow the backup's, or that lead up to it; anything else is
 //! damage, and named.
@@ -13,21 +13,6 @@
 //! The new database has an identity of its own, one complete image whose number is above every tag that was seen, and an empty
 //! log that begins behind the target. What was restored is never continued: a restore that was interrupted leaves a
 //! directory that says so and opens as nothing.
-//!
-//! | module | one idea |
-//! |---|---|
-//! | `choose` | which of an archive's backups it begins with |
-//! | `at` | the moment that an operator names |
-//! | `reach` | which epochs make a difference |
-//! | `tail` | a log that survived, beyond the archive |
-//! | [`many`] | too many runs to read side by side |
-//! | `listed` | the runs that there are, few of them open |
-//! | `scratch` | where the runs stand that only one restore reads |
-//! | `plan` | whether a backup and runs can restore a moment |
-//! | `served` | which moments a backup serves |
-//! | `part` | one partition's merge join |
-//! | `sink` | where the pages go: into an image, or into a backup |
-//! | `log_order`, `pool` | the traditional restore in the order of the log, to compare with |
 //!
 //! # Source
 //! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 3.2.
@@ -37,119 +22,37 @@
 //! * A record below the restart point of the backup is skipped there by its LSN; here by tag and epoch.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread::Builder;
 
 use parking_lot::Mutex;
-use perdura_archive::Parent;
 use perdura_archive::backup::BackupHeader;
-use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
-use perdura_base::{
-    CkptEpoch, Epoch, Error, ImageSlot, Incarnation, PartitionId, Pos, Result, Uuid,
-};
+use perdura_base::{CkptEpoch, Epoch, Error, Incarnation, PartitionId, Pos, Result, Uuid};
 use perdura_device::Clock;
 use perdura_heap::Geometry;
+use perdura_recovery::anchor::open_anchor;
+use perdura_recovery::anchor_cell::AnchorCell;
+use perdura_recovery::cover::Cover;
+use perdura_recovery::disks::Disks;
+use perdura_recovery::families::Families;
+use perdura_recovery::found::{mark_finished, mark_unfinished};
+use perdura_recovery::image::{Directory, DirectoryWriter, ImageFile};
+use perdura_recovery::images::Completion;
+use perdura_recovery::{NewDatabase, create};
 use perdura_wal::scheme::Scheme;
-use perdura_wal::{SegmentSizes, Vouched};
+use perdura_wal::{Parent, SegmentSizes, Vouched};
 
-use crate::anchor::open_anchor;
-use crate::anchor_cell::AnchorCell;
-use crate::cover::Cover;
-use crate::create::{NewDatabase, create};
-use crate::disks::Disks;
-use crate::families::Families;
-use crate::found::{mark_finished, mark_unfinished};
-use crate::image::{Directory, DirectoryWriter, ImageFile};
-use crate::images::Completion;
-use crate::threads::start;
-
-mod at;
-mod choose;
-mod listed;
-mod log_order;
-pub mod many;
-pub(crate) mod part;
-mod plan;
-mod pool;
-mod reach;
-mod scratch;
-mod served;
-pub(crate) mod sink;
-mod tail;
-
-pub use at::At;
-pub use choose::Sources;
-pub use log_order::{ReplayReport, restore_in_log_order};
-pub use plan::RestorePlan;
-pub use scratch::Scratch;
-pub use served::{Served, served};
-pub use tail::read_tail;
-
-use part::{Merging, Part};
-use sink::ImageSink;
+use crate::part::{Merging, Part};
+use crate::plan::RestorePlan;
+use crate::progress::RestoreProgress;
+use crate::scratch::{SLOT, VERB};
+use crate::sink::ImageSink;
 
 /// Threads that a restore should have for each core: while some wait for the disks, others merge. With two cores, a source of
 /// 1,200 MB/s and a target of 400, two threads take 1.28 times as long as a copy, four 1.03, eight 0.99
 /// (`perdura bench restore --threads`).
 pub const THREADS_A_CORE: usize = 4;
-
-/// Where a restored image is.
-const SLOT: ImageSlot = ImageSlot::A;
-/// Who makes a directory that is not finished.
-const VERB: &str = "perdura restore";
-
-/// The progress of a restore, for a thread that shows it.
-///
-/// The backup says how many pages there were, and the database may have grown since. Keys spread evenly over the
-/// partitions, so those that are finished show how many pages the others will have.
-#[derive(Debug, Default)]
-pub struct RestoreProgress {
-    pages: AtomicU64,
-    in_backup: AtomicU64,
-    partitions: AtomicU64,
-    finished: AtomicU64,
-    pages_of_finished: AtomicU64,
-}
-
-impl RestoreProgress {
-    /// Begins a restore of `partitions` from a backup with `in_backup` pages.
-    pub(crate) fn begin(&self, in_backup: u64, partitions: u16) {
-        self.in_backup.store(in_backup, Ordering::Relaxed);
-        self.partitions
-            .store(u64::from(partitions), Ordering::Relaxed);
-    }
-
-    pub(crate) fn add_page(&self) {
-        self.pages.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Notes that a partition is finished and has `pages`.
-    pub(crate) fn finish_partition(&self, pages: u64) {
-        self.pages_of_finished.fetch_add(pages, Ordering::Relaxed);
-        let finished = self.finished.fetch_add(1, Ordering::Relaxed) + 1;
-        debug_assert!(
-            finished <= self.partitions.load(Ordering::Relaxed),
-            "a partition is finished once"
-        );
-    }
-
-    /// Returns the pages that were written.
-    #[must_use]
-    pub fn pages(&self) -> u64 {
-        self.pages.load(Ordering::Relaxed)
-    }
-
-    /// Returns about how many pages will be written; `None` before anything says so.
-    #[must_use]
-    pub fn expected(&self) -> Option<u64> {
-        let finished = self.finished.load(Ordering::Relaxed);
-        let each = self.pages_of_finished.load(Ordering::Relaxed);
-        let all = each.saturating_mul(self.partitions.load(Ordering::Relaxed));
-        let by_partitions = all.checked_div(finished);
-        let expected = by_partitions.unwrap_or_else(|| self.in_backup.load(Ordering::Relaxed));
-        (expected > 0).then(|| expected.max(self.pages()))
-    }
-}
 
 /// What a restore did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -208,7 +111,7 @@ pub fn restore(plan: &RestorePlan, means: &RestoreMeans<'_>) -> Result<RestoreRe
 }
 
 /// Makes the new database around its pages, which `make_parts` makes in the images' files for checkpoint `k`, and durable.
-fn make_database(
+pub(crate) fn make_database(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
     make_parts: impl FnOnce(&[ImageFile], CkptEpoch) -> Result<Vec<Part>>,
@@ -256,7 +159,7 @@ fn make_database(
     Ok(report)
 }
 
-fn geometry(header: &BackupHeader) -> Geometry {
+pub(crate) fn geometry(header: &BackupHeader) -> Geometry {
     Geometry {
         partitions: header.chunks.partitions,
         chunk_pages: header.chunks.pages,
@@ -292,7 +195,7 @@ fn new_database(header: &BackupHeader, means: &RestoreMeans<'_>) -> Result<NewDa
 }
 
 /// Merges the partitions, a thread taking one after the other.
-fn restore_parts(
+pub(crate) fn restore_parts(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
     images: &[ImageFile],
@@ -321,7 +224,7 @@ fn restore_parts(
     std::thread::scope(|scope| {
         let more = 1..means.threads.clamp(1, usize::from(partitions));
         // With fewer threads it only takes longer.
-        let more = more.map_while(|_| start(scope, work).ok());
+        let more = more.map_while(|_| Builder::new().spawn_scoped(scope, work).ok());
         let more: Vec<_> = more.collect();
         work();
         more.into_iter().for_each(|thread| {
@@ -416,37 +319,4 @@ fn name_image(
         record.clean = true;
     });
     update.map(drop).map_err(Error::from)
-}
-
-/// Whether a record makes a difference, as [`crate::rule`] says: `Some(true)` puts it in, `Some(false)` takes it out.
-fn difference(reflected: bool, wanted: bool) -> Option<bool> {
-    match (reflected, wanted) {
-        (false, true) => Some(true),
-        (true, false) if armed(Flaw::LaterEpochsKept) => None,
-        (true, false) => Some(false),
-        (true, true) | (false, false) => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A restore without a backup once said "N of about N pages, 0 s left" from its first page to its last.
-    #[test]
-    fn finished_partitions_say_how_many_pages_the_others_will_have() {
-        let progress = RestoreProgress::default();
-        progress.begin(0, 4);
-        assert_eq!(progress.expected(), None);
-        (0..100).for_each(|_| progress.add_page());
-        assert_eq!(progress.expected(), None, "no partition is finished");
-        progress.finish_partition(100);
-        assert_eq!(progress.expected(), Some(400));
-        (0..80).for_each(|_| progress.add_page());
-        progress.finish_partition(80);
-        assert_eq!(progress.expected(), Some(360));
-        let with_backup = RestoreProgress::default();
-        with_backup.begin(1000, 4);
-        assert_eq!(with_backup.expected(), Some(1000));
-    }
 }

@@ -2,7 +2,7 @@
 
 use crate::common::examples;
 use perdura_base::{Gsn, Pid, TableId, TxnId};
-use perdura_page::operation::{Act, Malformed, RowChange, decode, encode};
+use perdura_formats::operation::{Act, Malformed, RowChange, decode, encode};
 use proptest::prelude::*;
 
 const OPERATION_MD: &str = include_str!("../../../../docs/formats/operation.md");

@@ -7,12 +7,15 @@
 use std::sync::Arc;
 
 use perdura_archive::{Run, RunId};
-use perdura_base::{Result, Uuid};
+use perdura_base::{ImageSlot, Result, Uuid};
 use perdura_device::Disk;
+use perdura_recovery::found::mark_unfinished;
+use perdura_recovery::image::folder;
 
-use super::{SLOT, VERB};
-use crate::found::mark_unfinished;
-use crate::image::folder;
+/// The slot of a restored image.
+pub(crate) const SLOT: ImageSlot = ImageSlot::A;
+/// The maker that an unfinished directory names.
+pub(crate) const VERB: &str = "perdura restore";
 
 /// The place of a restore's own runs.
 #[derive(Clone)]
@@ -33,29 +36,29 @@ impl Scratch {
     }
 
     /// The disk.
-    pub(super) fn disk(&self) -> &Arc<dyn Disk> {
+    pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
     }
 
     /// The folder.
-    pub(super) fn dir(&self) -> &'static str {
+    pub(crate) fn dir(&self) -> &'static str {
         folder(SLOT.other())
     }
 
     /// Opens one of its runs.
-    pub(super) fn open(&self, id: RunId, uuid: &Uuid) -> Result<Arc<Run>> {
+    pub(crate) fn open(&self, id: RunId, uuid: &Uuid) -> Result<Arc<Run>> {
         let run = Run::open(self.disk.as_ref(), self.dir(), id, uuid)?;
         assert_eq!(run.id(), id, "a run is opened by its name");
         Ok(Arc::new(run))
     }
 
     /// Removes a run that is of no more use. Who has it open goes on reading it.
-    pub(super) fn remove(&self, id: RunId) -> Result<()> {
+    pub(crate) fn remove(&self, id: RunId) -> Result<()> {
         self.disk.remove(&id.path(self.dir()))
     }
 
     /// Removes all runs.
-    pub(super) fn clear(&self) -> Result<()> {
+    pub(crate) fn clear(&self) -> Result<()> {
         for name in self.disk.list(self.dir())? {
             if let Some(id) = RunId::parse(&name) {
                 self.remove(id)?;

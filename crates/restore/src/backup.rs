@@ -2,7 +2,7 @@
 //!
 //! The copy is a machine: a step reads pages that stand side by side in the image, checks each against the image's
 //! directory and hands them to the backup's writer. The image may be overwritten meanwhile, by the checkpoint after the
-//! next one, unless the caller [holds](crate::checkpoint::Pin) it. That is noticed: its directory goes before its pages change, and a page that is not what the directory
+//! next one, unless the caller [holds](perdura_recovery::checkpoint::Pin) it. That is noticed: its directory goes before its pages change, and a page that is not what the directory
 //! lists ends the copy. What has been copied is given up then, and nothing has the backup's name.
 //!
 //! # Source
@@ -19,11 +19,10 @@ use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{Error, ImageSlot, PartitionId, Result};
 use perdura_device::{AlignedBuf, Disk};
-
-use crate::anchor::Anchor;
-use crate::archived::refuse_tree;
-use crate::disks::Disks;
-use crate::image::{
+use perdura_recovery::anchor::Anchor;
+use perdura_recovery::archived::refuse_tree;
+use perdura_recovery::disks::Disks;
+use perdura_recovery::image::{
     DirEntry, ImageFile, LoadedDirectory, PAGES_HEADER_BYTES, Places, disk_of, pages_path,
     read_directory,
 };

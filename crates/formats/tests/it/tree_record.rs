@@ -2,7 +2,7 @@
 
 use crate::common::examples;
 use perdura_base::{Gsn, Pid};
-use perdura_page::tree_record::{
+use perdura_formats::tree_record::{
     Delta, EndCheckpoint, Malformed, PageChange, Structure, TreeRecord, Writes,
 };
 use proptest::prelude::*;

@@ -6,12 +6,11 @@ use perdura_archive::backup::{Backup, BackupKind, Section};
 use perdura_archive::{Run, RunId, RunRecord};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Epoch, Error, PartitionId, Result};
+use perdura_recovery::rule::{ImageKind, reflected, wanted};
 
-use super::at::wall_of;
-use super::difference;
-use super::reach::Reach;
-use super::scratch::Scratch;
-use crate::rule::{ImageKind, reflected, wanted};
+use crate::at::wall_of;
+use crate::reach::Reach;
+use crate::scratch::Scratch;
 
 /// A backup, the runs that lead from it to a moment, and the moment.
 pub struct RestorePlan {
@@ -20,11 +19,11 @@ pub struct RestorePlan {
     pub(crate) runs: Vec<Arc<Run>>,
     pub(crate) target: Epoch,
     /// The wall clock of the last listed moment up to the target, microseconds since 1970; 0 if there is none.
-    pub(super) wall_us: u64,
+    pub(crate) wall_us: u64,
     /// Where some of the runs stand, if the restore has made them.
-    pub(super) scratch: Option<Scratch>,
+    pub(crate) scratch: Option<Scratch>,
     /// Runs of the archive that were merged because there are too many.
-    pub(super) runs_merged: usize,
+    pub(crate) runs_merged: usize,
 }
 
 impl RestorePlan {
@@ -48,7 +47,7 @@ impl RestorePlan {
     }
 
     /// A plan for what is known to reach.
-    pub(super) fn of(
+    pub(crate) fn of(
         backup: Arc<Backup>,
         reach: &Reach,
         runs: Vec<Arc<Run>>,
@@ -72,7 +71,7 @@ impl RestorePlan {
     }
 
     /// The backup alone.
-    pub(super) fn without_runs(&self) -> RestorePlan {
+    pub(crate) fn without_runs(&self) -> RestorePlan {
         RestorePlan {
             backup: Arc::clone(&self.backup),
             wall_us: self.wall_us,
@@ -118,7 +117,7 @@ impl RestorePlan {
     ///
     /// # Errors
     /// Damage of the backup; the disk's.
-    pub(super) fn section(&self, partition: PartitionId) -> Result<Section> {
+    pub(crate) fn section(&self, partition: PartitionId) -> Result<Section> {
         let mut section = self.backup.section(partition)?;
         if self.target < self.backup.header().id.end {
             section.sidecar.clear();
@@ -145,7 +144,7 @@ impl RestorePlan {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if it stands for changes on both sides of the target or the backup.
-    pub(super) fn gate(&self, record: &RunRecord<'_>) -> Result<Option<bool>> {
+    pub(crate) fn gate(&self, record: &RunRecord<'_>) -> Result<Option<bool>> {
         let kind = self.kind();
         let side = |epoch: Epoch| {
             (
@@ -191,9 +190,19 @@ impl RestorePlan {
     }
 
     /// The highest epoch of backup and runs.
-    pub(super) fn highest_epoch(&self) -> Epoch {
+    pub(crate) fn highest_epoch(&self) -> Epoch {
         let runs = self.runs.iter().map(|run| run.id().epochs.last());
         let highest = runs.max().unwrap_or_default();
         highest.max(self.backup.header().id.end).max(self.target)
+    }
+}
+
+/// Returns what a record does, as [`perdura_recovery::rule`] says: `Some(true)` goes in, `Some(false)` comes out.
+fn difference(reflected: bool, wanted: bool) -> Option<bool> {
+    match (reflected, wanted) {
+        (false, true) => Some(true),
+        (true, false) if armed(Flaw::LaterEpochsKept) => None,
+        (true, false) => Some(false),
+        (true, true) | (false, false) => None,
     }
 }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use perdura_base::cursor::{Reader, Writer};
-use perdura_base::num::to_u64;
+use crate::cursor::{Reader, Writer};
+use crate::num::to_u64;
 
 /// The first byte of what was read that is not as the format says, and what should have been there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,37 +20,56 @@ impl fmt::Display for Malformed {
     }
 }
 
-pub(crate) fn malformed(at: usize, expected: &'static str) -> Malformed {
+/// Returns the fault of a payload that has something else at `at`.
+#[must_use]
+pub fn malformed(at: usize, expected: &'static str) -> Malformed {
     Malformed { at, expected }
 }
 
 /// A reader that says where it failed, and at what.
 #[derive(Debug, Clone)]
-pub(crate) struct Fields<'a> {
-    pub(crate) reader: Reader<'a>,
+pub struct Fields<'a> {
+    /// The reader, for fields that need no name.
+    pub reader: Reader<'a>,
 }
 
 impl<'a> Fields<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+    /// Reads from the begin of `bytes`.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
         Fields {
             reader: Reader::new(bytes),
         }
     }
 
-    pub(crate) fn take<T>(
+    /// Reads a field by `read`, which finds none if it gives `None`.
+    ///
+    /// # Errors
+    /// The field's place, and `what` was expected there.
+    pub fn take<T>(
         &mut self,
         what: &'static str,
         read: impl FnOnce(&mut Reader<'a>) -> Option<T>,
     ) -> Result<T, Malformed> {
         let at = self.reader.at();
-        read(&mut self.reader).ok_or(malformed(at, what))
+        let field = read(&mut self.reader);
+        debug_assert!(at <= self.reader.at(), "fields are read forward");
+        field.ok_or(malformed(at, what))
     }
 
-    pub(crate) fn varint_u32(&mut self, what: &'static str) -> Result<u32, Malformed> {
+    /// Reads a varint that has 32 bits at most.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn varint_u32(&mut self, what: &'static str) -> Result<u32, Malformed> {
         self.take(what, |r| r.varint().and_then(|v| u32::try_from(v).ok()))
     }
 
-    pub(crate) fn bytes(&mut self, what: &'static str) -> Result<&'a [u8], Malformed> {
+    /// Reads bytes behind their length.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn bytes(&mut self, what: &'static str) -> Result<&'a [u8], Malformed> {
         self.take(what, |r| {
             let len = r.varint_usize()?;
             r.bytes(len)
@@ -60,7 +79,8 @@ impl<'a> Fields<'a> {
 
 /// Appends bytes behind their length.
 #[inline]
-pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.put_varint(to_u64(bytes.len()));
     out.put(bytes);
+    debug_assert!(out.ends_with(bytes), "the bytes stand behind their length");
 }

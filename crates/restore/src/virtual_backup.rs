@@ -26,9 +26,10 @@ use perdura_archive::store::{Lease, Publication};
 use perdura_archive::{Edit, Object, ObjectId, Progress, RunId, Store};
 use perdura_base::{Epoch, Error, PartitionId, Result};
 
-use crate::restore::part::{Merging, PartMerge};
-use crate::restore::sink::BackupSink;
-use crate::restore::{RestorePlan, RestoreProgress};
+use crate::part::{Merging, PartMerge};
+use crate::plan::RestorePlan;
+use crate::progress::RestoreProgress;
+use crate::sink::BackupSink;
 
 /// What a virtual backup is, and what it was made of.
 #[derive(Debug, Clone, PartialEq, Eq)]

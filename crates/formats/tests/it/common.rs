@@ -1,0 +1,11 @@
+//! The worked examples of a format page.
+
+/// The bytes of each hex block of the page.
+pub fn examples(doc: &str) -> Vec<Vec<u8>> {
+    doc.split("```")
+        .skip(1)
+        .step_by(2)
+        .map(|block| block.trim_start_matches("text").split_whitespace())
+        .filter_map(|words| words.map(|w| u8::from_str_radix(w, 16).ok()).collect())
+        .collect()
+}

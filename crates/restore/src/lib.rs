@@ -1,0 +1,55 @@
+//! Backup and restore: what an image and an archive's runs make together.
+//!
+//! A restart compiles none of it. What is shared with a restart, images and the rule of records, is
+//! [`perdura_recovery`]'s.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`backup`] | an image is copied to an archive |
+//! | `restore`, `progress` | a new database is made of such a copy and the archive's runs; how far that has come |
+//! | [`virtual_backup`] | a backup is made of an older one and the archive's runs |
+//! | `choose` | which of an archive's backups a restore begins with |
+//! | `at` | the moment that an operator names |
+//! | `reach` | which epochs make a difference |
+//! | `tail` | a log that survived, beyond the archive |
+//! | `many` | too many runs to read side by side |
+//! | `listed` | the runs that there are, few of them open |
+//! | `scratch` | where the runs stand that only one restore reads |
+//! | `plan` | whether a backup and runs can restore a moment |
+//! | `served` | which moments a backup serves |
+//! | `part` | one partition's merge join |
+//! | `sink` | where the pages go: into an image, or into a backup |
+//! | `log_order`, `pool` | the traditional restore in the order of the log, to compare with |
+//! | [`proof`] | an image, and the records between it and the next one, give the next one |
+//! | [`drill`] | what was restored for trial is held against the archive's digests |
+
+mod at;
+pub mod backup;
+mod choose;
+pub mod drill;
+mod listed;
+mod log_order;
+mod many;
+mod part;
+mod plan;
+mod pool;
+mod progress;
+pub mod proof;
+mod reach;
+mod restore;
+mod scratch;
+mod served;
+mod sink;
+mod tail;
+pub mod virtual_backup;
+
+pub use at::At;
+pub use choose::Sources;
+pub use log_order::{ReplayReport, restore_in_log_order};
+pub use many::RUNS_MAX;
+pub use plan::RestorePlan;
+pub use progress::RestoreProgress;
+pub use restore::{RestoreMeans, RestoreReport, THREADS_A_CORE, restore};
+pub use scratch::Scratch;
+pub use served::{Served, served};
+pub use tail::read_tail;

@@ -1,0 +1,79 @@
+//! The progress of a restore.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The progress of a restore, for a thread that shows it.
+///
+/// The backup says how many pages there were, and the database may have grown since. Keys spread evenly over the
+/// partitions, so those that are finished show how many pages the others will have.
+#[derive(Debug, Default)]
+pub struct RestoreProgress {
+    pages: AtomicU64,
+    in_backup: AtomicU64,
+    partitions: AtomicU64,
+    finished: AtomicU64,
+    pages_of_finished: AtomicU64,
+}
+
+impl RestoreProgress {
+    /// Begins a restore of `partitions` from a backup with `in_backup` pages.
+    pub(crate) fn begin(&self, in_backup: u64, partitions: u16) {
+        self.in_backup.store(in_backup, Ordering::Relaxed);
+        self.partitions
+            .store(u64::from(partitions), Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_page(&self) {
+        self.pages.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that a partition is finished and has `pages`.
+    pub(crate) fn finish_partition(&self, pages: u64) {
+        self.pages_of_finished.fetch_add(pages, Ordering::Relaxed);
+        let finished = self.finished.fetch_add(1, Ordering::Relaxed) + 1;
+        debug_assert!(
+            finished <= self.partitions.load(Ordering::Relaxed),
+            "a partition is finished once"
+        );
+    }
+
+    /// Returns the pages that were written.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.pages.load(Ordering::Relaxed)
+    }
+
+    /// Returns about how many pages will be written; `None` before anything says so.
+    #[must_use]
+    pub fn expected(&self) -> Option<u64> {
+        let finished = self.finished.load(Ordering::Relaxed);
+        let each = self.pages_of_finished.load(Ordering::Relaxed);
+        let all = each.saturating_mul(self.partitions.load(Ordering::Relaxed));
+        let by_partitions = all.checked_div(finished);
+        let expected = by_partitions.unwrap_or_else(|| self.in_backup.load(Ordering::Relaxed));
+        (expected > 0).then(|| expected.max(self.pages()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A restore without a backup once said "N of about N pages, 0 s left" from its first page to its last.
+    #[test]
+    fn finished_partitions_say_how_many_pages_the_others_will_have() {
+        let progress = RestoreProgress::default();
+        progress.begin(0, 4);
+        assert_eq!(progress.expected(), None);
+        (0..100).for_each(|_| progress.add_page());
+        assert_eq!(progress.expected(), None, "no partition is finished");
+        progress.finish_partition(100);
+        assert_eq!(progress.expected(), Some(400));
+        (0..80).for_each(|_| progress.add_page());
+        progress.finish_partition(80);
+        assert_eq!(progress.expected(), Some(360));
+        let with_backup = RestoreProgress::default();
+        with_backup.begin(1000, 4);
+        assert_eq!(with_backup.expected(), Some(1000));
+    }
+}
