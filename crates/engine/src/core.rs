@@ -82,6 +82,7 @@ impl Core {
         let mut core = Core::of(env, options, life)?;
         core.attach_tables(&catalog, &forms);
         core.assert_resumed();
+        core.name_trees()?;
         core.name_tables()?;
         #[cfg(feature = "flaws")]
         crate::typed::seeded::log_again(&core.wal);

@@ -21,6 +21,8 @@ use std::sync::Arc;
 use perdura_base::{Epoch, PartitionId, PartitionSet, Result, TableId};
 use perdura_heap::MemoryAccount;
 use perdura_recovery::RestartReport;
+use perdura_recovery::component::Take;
+use perdura_recovery::verify::Findings;
 use perdura_txn::Tx;
 use perdura_wal::{Reached, Rung};
 
@@ -201,6 +203,27 @@ impl Db {
     /// [`perdura_base::Error::Corrupt`] for a row that cannot be read.
     pub fn digest(&self) -> Result<u64> {
         self.shared.core().digest()
+    }
+
+    /// Checks that each row can be read, and that all pages of trees are reached, with the keys and levels that lead to
+    /// them. `perdura verify` checks the files of a stopped database.
+    ///
+    /// # Errors
+    /// [`perdura_base::Error::Corrupt`] for the first row or page that is not what it must be.
+    pub fn verify(&self) -> Result<Findings> {
+        let mut found = Findings::default();
+        self.shared.core().data().check(&mut found)?;
+        self.summary()?;
+        Ok(found)
+    }
+
+    /// Passes every key of every table to `take`, with its table and what a client reads of it: those in memory at one
+    /// moment, then those of trees.
+    ///
+    /// # Errors
+    /// The first error of `take`; [`perdura_base::Error::Corrupt`] for a row that cannot be read.
+    pub fn export(&self, take: &mut Take<'_>) -> Result<()> {
+        self.shared.core().data().contents(take)
     }
 
     /// Reads all of the database: its digest, and how many rows its trees have.

@@ -7,7 +7,7 @@ use perdura_base::checksum::mix64;
 use perdura_base::{Error, Result, Uuid};
 use perdura_heap::{Geometry, MemoryAccount};
 use perdura_recovery::indexing::ReadCatalog;
-use perdura_recovery::restart::{NewDatabase, RestartOptions, create, restart};
+use perdura_recovery::restart::{NewDatabase, NewTree, RestartOptions, create, restart};
 use perdura_recovery::{Anchor, Tail, read_anchor};
 use perdura_recovery::{ExecutorWindow, Life, LogMemory, Progress};
 use perdura_wal::{Mode, Scheme, Vouched};
@@ -125,6 +125,16 @@ fn claim(env: &Env, anchor: &mut Anchor) -> Result<Option<Claimed>> {
     let take_over =
         |nodes: &Nodes| nodes.take_over(&env.disks, anchor, env.accept_loss, env.clock.as_ref());
     env.nodes.as_ref().map(take_over).transpose()
+}
+
+/// Makes a database with a tree on disks that hold none. The harness does; an open makes none.
+///
+/// # Errors
+/// As [`create`].
+pub fn create_with_tree(env: &Env, options: &CoreOptions, tree: NewTree<'_>) -> Result<()> {
+    options.check()?;
+    let new = new_database(env, options);
+    create(&env.disks, env.clock.as_ref(), &new, Some(tree))
 }
 
 /// Makes a database, and returns its anchor.

@@ -22,7 +22,6 @@ use perdura_tree::tree::Tree;
 use crate::anchor::Anchor;
 use crate::checkpoint::{CheckpointParts, Checkpointer, Phase, Sweep, Taken};
 use crate::options::RestartOptions;
-use crate::restart::Restarted;
 use crate::verify::Findings;
 
 pub use contents::{Element, Elements, KeyContent, Value};
@@ -58,11 +57,13 @@ pub(crate) trait Component: Sync {
     /// Checks each of its pages on disk.
     fn check_disk(&self, options: &RestartOptions, anchor: &Anchor, found: &mut Findings);
 
-    /// Checks its pages as a restart in memory leaves them.
+    /// Checks its pages as a restart leaves them, all together, as far as [`contents`](Self::contents) does not.
     ///
     /// # Errors
     /// The error of the first page that is not what it must be.
-    fn check_restarted(&self, restarted: &Restarted, found: &mut Findings) -> Result<()>;
+    fn check_data(&self, _: &Data<'_>, _: &mut Findings) -> Result<()> {
+        Ok(())
+    }
 
     /// Lists what a client reads.
     ///
@@ -86,6 +87,15 @@ pub struct Data<'a> {
 }
 
 impl Data<'_> {
+    /// Checks pages together, as far as reading all [`contents`](Self::contents) does not.
+    ///
+    /// # Errors
+    /// The error of the first page that is not what it must be.
+    pub fn check(&self, found: &mut Findings) -> Result<()> {
+        let mut components = COMPONENTS.iter();
+        components.try_for_each(|component| component.check_data(self, found))
+    }
+
     /// Passes every key of every table to `take`, with what a client reads of it. Tables of the heap come first, in
     /// ascending order and at one moment, so that table 0, the catalog, is the first of all.
     ///

@@ -150,9 +150,7 @@ pub fn verify(
         let Some(restarted) = restarted else {
             return Ok(None);
         };
-        for component in COMPONENTS {
-            component.check_restarted(&restarted, &mut found)?;
-        }
+        restarted.data().check(&mut found)?;
         describe(&restarted).map(Some)
     });
     let refusal = match restarted {

@@ -11,7 +11,6 @@ use super::{Component, Data, Element, Elements, KeyContent, Take, Value};
 use crate::anchor::Anchor;
 use crate::checkpoint::{CheckpointParts, Checkpointer, Phase, Sweep, Taken};
 use crate::options::RestartOptions;
-use crate::restart::Restarted;
 use crate::verify::{Findings, check_image};
 
 /// The component.
@@ -38,11 +37,6 @@ impl Component for HeapPages {
         for slot in ImageSlot::ALL {
             check_image(options, anchor, slot, found);
         }
-    }
-
-    /// The restart checks them: what it loads is in its indexes.
-    fn check_restarted(&self, _: &Restarted, _: &mut Findings) -> Result<()> {
-        Ok(())
     }
 
     fn contents(&self, data: &Data<'_>, take: &mut Take<'_>) -> Result<()> {

@@ -6,7 +6,6 @@ use super::{Component, Data, KeyContent, Take, Value};
 use crate::anchor::Anchor;
 use crate::checkpoint::{CheckpointParts, Checkpointer, Phase, Sweep, Taken};
 use crate::options::RestartOptions;
-use crate::restart::Restarted;
 use crate::tree::contents::walk;
 use crate::verify::{Findings, tree};
 
@@ -50,9 +49,9 @@ impl Component for TreePages {
         }
     }
 
-    fn check_restarted(&self, restarted: &Restarted, found: &mut Findings) -> Result<()> {
-        let mut trees = restarted.tree.iter();
-        trees.try_for_each(|back| tree::check_restarted(&back.tree, found))
+    fn check_data(&self, data: &Data<'_>, found: &mut Findings) -> Result<()> {
+        let mut trees = data.trees.iter();
+        trees.try_for_each(|tree| tree::check_tree(tree, data.eosl, found))
     }
 
     fn contents(&self, data: &Data<'_>, take: &mut Take<'_>) -> Result<()> {

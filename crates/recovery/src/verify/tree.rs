@@ -72,10 +72,10 @@ pub(crate) fn check_pages(
     }
 }
 
-/// Checks a tree that was restarted in memory. The error of the first page that is not what it must be: a restart that does not need it
+/// Checks a tree that a restart has brought back. Returns the error of the first page that is not what it must be: a restart that does not need it
 /// does not meet it, and its rows are lost all the same.
-pub(crate) fn check_restarted(tree: &Tree, found: &mut Findings) -> Result<()> {
-    let checked = check(tree, Gsn(u64::MAX))?;
+pub(crate) fn check_tree(tree: &Tree, eosl: Gsn, found: &mut Findings) -> Result<()> {
+    let checked = check(tree, eosl)?;
     if let Some(findings) = &mut found.tree {
         findings.leaves = checked.leaves;
         findings.inner = checked.inner;

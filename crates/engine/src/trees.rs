@@ -1,0 +1,175 @@
+//! Tables of trees: their names in the catalog, and their rows.
+//!
+//! A tree keeps its rows in pages on disk, so that they may be more than memory holds. A program that embeds the
+//! database reads them; a harness makes and writes them ([`create_with_tree`](crate::create_with_tree)).
+//!
+//! ```no_run
+//! # fn main() -> perdura::Result<()> {
+//! let db = perdura::Db::open(perdura::Options::new("data"))?;
+//! for name in db.trees() {
+//!     let tree = db.tree(&name).expect("it was listed");
+//!     for row in tree.range(b"a") {
+//!         let (key, value) = row?;
+//!         println!("{name}: {key:?} {value:?}");
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+use std::collections::VecDeque;
+use std::iter::FusedIterator;
+use std::sync::Arc;
+
+use perdura_base::{Error, Result, TableId};
+use perdura_recovery::tree::live::LiveTree;
+use perdura_recovery::{ComponentKind, TableKind};
+
+use crate::catalog::{Entry, put_next_id, put_table, read_next_id, tables_of};
+use crate::core::Core;
+use crate::db::Db;
+
+/// What a tree's table has before its number in the catalog, unless it was given a name.
+const PREFIX: &str = "tree/";
+
+impl Core {
+    /// Gives each table of a tree a row in the catalog, unless it has one.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if catalog and tree contradict each other; those of a write.
+    pub(crate) fn name_trees(&self) -> Result<()> {
+        let known = tables_of(self.heap())?;
+        let mut unnamed = Vec::new();
+        for table in self.trees.iter().flat_map(|live| live.tree().tables()) {
+            let mut entries = known.values();
+            match entries.find(|entry| entry.id == table) {
+                None => unnamed.push(table),
+                Some(entry) if entry.kind == TableKind::tree() => {}
+                Some(_) => return Err(contradiction(table, "a table of the heap")),
+            }
+        }
+        for entry in known.values() {
+            if entry.kind.component == ComponentKind::Tree && self.tree_of(entry.id).is_none() {
+                return Err(contradiction(entry.id, "no such table"));
+            }
+        }
+        if unnamed.is_empty() {
+            return Ok(());
+        }
+        let ((), _durable_with_the_first_write) =
+            self.transact(&self.all_partitions(), |tx| -> Result<()> {
+                tx.admit(4096)?;
+                let mut next = read_next_id(tx)?;
+                for table in &unnamed {
+                    let entry = Entry {
+                        id: *table,
+                        kind: TableKind::tree(),
+                        schema: Vec::new(),
+                    };
+                    put_table(tx, &format!("{PREFIX}{table}"), &entry)?;
+                    next = next.max(table.0.saturating_add(1));
+                }
+                put_next_id(tx, next)
+            })?;
+        Ok(())
+    }
+
+    /// Returns the tree that has a table.
+    fn tree_of(&self, table: TableId) -> Option<&Arc<LiveTree>> {
+        let mut trees = self.trees.iter();
+        trees.find(|live| live.tree().tables().contains(&table))
+    }
+}
+
+/// The error of a catalog that is not of this tree.
+fn contradiction(table: TableId, found: &str) -> Error {
+    Error::corrupt(
+        "catalog (table 0)",
+        0,
+        format!("table {table} in a tree"),
+        found,
+        "The files of the tree and the rest of the database are of different times. Restore both from one backup. \
+         Nothing was changed.",
+    )
+}
+
+impl Db {
+    /// Returns the names of the tables that are in trees, in order.
+    #[must_use]
+    pub fn trees(&self) -> Vec<String> {
+        let named = tables_of(self.shared.core().heap()).unwrap_or_default();
+        let of_tree = |entry: &Entry| entry.kind.component == ComponentKind::Tree;
+        let names = named.into_iter().filter(|(_, entry)| of_tree(entry));
+        names.map(|(name, _)| name).collect()
+    }
+
+    /// Returns the table of a tree by its name in the catalog; `None` if there is none.
+    #[must_use]
+    pub fn tree(&self, name: &str) -> Option<TreeTable> {
+        let core = self.shared.core();
+        let table = tables_of(core.heap()).ok()?.get(name)?.id;
+        let live = Arc::clone(core.tree_of(table)?);
+        Some(TreeTable { live, table })
+    }
+}
+
+/// A table of a tree; see [`Db::tree`].
+#[derive(Clone)]
+pub struct TreeTable {
+    live: Arc<LiveTree>,
+    table: TableId,
+}
+
+impl TreeTable {
+    /// Reads the row of a key.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if a page is damaged; [`Error::LogFull`] if all pages in memory wait for the log: try again
+    /// later; the disk's.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.live.read(self.table, key)
+    }
+
+    /// Returns the rows from a key on, in the order of their keys. It is no snapshot: it reads a leaf at a time.
+    #[must_use]
+    pub fn range(&self, from: &[u8]) -> TreeRange {
+        TreeRange {
+            tree: self.clone(),
+            next: Some(from.to_vec()),
+            rows: VecDeque::new(),
+        }
+    }
+}
+
+/// Rows of a tree in order; see [`TreeTable::range`]. An error ends it.
+pub struct TreeRange {
+    tree: TreeTable,
+    /// Where the next leaf begins.
+    next: Option<Vec<u8>>,
+    /// Rows of the last leaf that were not handed out.
+    rows: VecDeque<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Iterator for TreeRange {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.rows.is_empty() {
+            let from = self.next.take()?;
+            let rows = &mut self.rows;
+            let scanned = self.tree.live.scan(self.tree.table, &from, |key, value| {
+                rows.push_back((key.to_vec(), value.to_vec()));
+            });
+            match scanned {
+                Ok(next) => self.next = next,
+                Err(error) => {
+                    self.rows.clear();
+                    return Some(Err(error));
+                }
+            }
+        }
+        self.rows.pop_front().map(Ok)
+    }
+}
+
+impl FusedIterator for TreeRange {}
