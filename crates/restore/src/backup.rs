@@ -20,7 +20,6 @@ use perdura_base::num::to_u64;
 use perdura_base::{Error, ImageSlot, PartitionId, Result};
 use perdura_device::{AlignedBuf, Disk};
 use perdura_recovery::anchor::Anchor;
-use perdura_recovery::archived::refuse_tree;
 use perdura_recovery::disks::Disks;
 use perdura_recovery::image::{
     DirEntry, ImageFile, LoadedDirectory, PAGES_HEADER_BYTES, Places, disk_of, pages_path,
@@ -60,7 +59,7 @@ impl BackupCopy {
         archive: Arc<dyn Disk>,
         dir: &str,
     ) -> Result<BackupCopy> {
-        refuse_tree(&anchor)?;
+        anchor.check_archivable()?;
         let newest = anchor.newest_image();
         let slot = newest.ok_or_else(|| Error::Usage("there is no image yet to back up".into()))?;
         let image = anchor.image(slot);

@@ -12,6 +12,7 @@ use perdura_archive::{Manifest, Run, RunId, Store};
 use perdura_base::{Epoch, Error, Result};
 use perdura_device::{Disk, MemDisk};
 use perdura_recovery::anchor::Anchor;
+use perdura_wal::Archived;
 
 use crate::at::wall_of;
 use crate::listed::Listed;
@@ -230,7 +231,7 @@ impl RestorePlan {
 pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
     let manifest = store.manifest();
     let anchor = manifest.anchor()?.map(Anchor::of).transpose()?;
-    let anchor = anchor.filter(|anchor| manifest.has_all() && anchor.families.is_empty());
+    let anchor = anchor.filter(|anchor| manifest.has_all() && anchor.archive() == Archived::Runs);
     let Some(anchor) = anchor else {
         return Ok(None);
     };
@@ -272,12 +273,12 @@ impl TablesSince {
     fn of(store: &Store) -> Result<TablesSince> {
         let manifest = store.manifest();
         let anchor = manifest.anchor()?.map(Anchor::of).transpose()?;
-        let are_declared = anchor.is_some_and(|anchor| !anchor.families.is_empty());
+        let are_declared = anchor.is_some_and(|anchor| anchor.archive() == Archived::Carried);
         let mut plain_end = Epoch(0);
         for id in manifest.backups().filter(|_| are_declared) {
             // One that is damaged is passed over when its turn comes.
             if let Ok(backup) = store.open_backup(id)
-                && backup.header().families == 0
+                && backup.header().archive() == Archived::Runs
             {
                 plain_end = plain_end.max(id.end);
             }
@@ -290,7 +291,7 @@ impl TablesSince {
 
     /// Whether the runs lead from this backup to a moment.
     fn check(&self, backup: &Backup, target: Epoch) -> Result<()> {
-        let is_plain = backup.header().families == 0;
+        let is_plain = backup.header().archive() == Archived::Runs;
         if !self.are_declared || !is_plain || target <= self.plain_end {
             return Ok(());
         }

@@ -16,6 +16,7 @@ use perdura_base::{CkptEpoch, Epoch, Error, PartitionId, Result};
 use perdura_recovery::anchor::read_anchor;
 use perdura_recovery::disks::Disks;
 use perdura_recovery::image::read_directory;
+use perdura_wal::Archived;
 
 use crate::plan::RestorePlan;
 use crate::restore::RestoreReport;
@@ -110,7 +111,7 @@ fn expected(store: &Store, plan: &RestorePlan, report: &RestoreReport) -> Result
     let is_cut = header.kind == BackupKind::Cut;
     let partitions = (0..header.chunks.partitions).map(PartitionId);
     let of_backup: Vec<u64> = partitions.map(|id| backup.proof(id)).collect();
-    if header.families != 0 || report.epoch == header.id.end && is_cut {
+    if header.archive() == Archived::Carried || report.epoch == header.id.end && is_cut {
         return Ok(Some(Expected {
             by: format!("those of {}", id.name()),
             partitions: of_backup,

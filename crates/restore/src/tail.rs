@@ -15,7 +15,7 @@ use perdura_archive::{
 use perdura_base::{Epoch, Error, Result};
 use perdura_device::Disk;
 use perdura_page::RegionDigest;
-use perdura_wal::{EpochEnds, EpochSource, Scheme, SegmentSizes, survive};
+use perdura_wal::{Archived, EpochEnds, EpochSource, Scheme, SegmentSizes, survive};
 
 use crate::at::last_listed;
 use crate::choose::beginning;
@@ -55,7 +55,7 @@ pub fn read_tail(
     scratch: &Scratch,
 ) -> Result<Vec<Arc<Run>>> {
     let header = any_header(store)?;
-    if header.families != 0 {
+    if header.archive() == Archived::Carried {
         return Err(is_ordered());
     }
     let scheme = Scheme::from_code(header.scheme).ok_or_else(|| {

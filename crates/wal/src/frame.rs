@@ -47,6 +47,19 @@ pub enum Role {
     Numbered,
 }
 
+/// What an archive does with frames. Of those that a log holds, the greatest says what the archive has of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Archived {
+    /// They change no data, and are left out.
+    Omitted,
+    /// Runs have what they change.
+    Runs,
+    /// Backups alone have what they change, as of their moments.
+    Carried,
+    /// Nothing has what they change. A log with such frames is not archived, for this reason.
+    Refused(&'static str),
+}
+
 impl FrameKind {
     /// Every kind.
     pub const ALL: [FrameKind; 10] = [
@@ -72,6 +85,26 @@ impl FrameKind {
             FrameKind::Restart | FrameKind::Beacon => Role::Log,
             FrameKind::Effects | FrameKind::Command => Role::Ordered,
             FrameKind::Operations | FrameKind::Tree => Role::Numbered,
+        }
+    }
+
+    /// Returns what an archive does with a frame of this kind.
+    #[inline]
+    #[must_use]
+    pub fn archive(self) -> Archived {
+        match self {
+            FrameKind::Group => Archived::Runs,
+            FrameKind::Effects | FrameKind::Command => Archived::Carried,
+            FrameKind::BeginCheckpoint
+            | FrameKind::EndCheckpoint
+            | FrameKind::Restart
+            | FrameKind::Beacon => Archived::Omitted,
+            FrameKind::Record => {
+                Archived::Refused("the log is one of steal mode, which is not archived")
+            }
+            FrameKind::Operations | FrameKind::Tree => Archived::Refused(
+                "the log holds operations on a tree, which runs do not have: a database with a tree is not archived",
+            ),
         }
     }
 

@@ -6,6 +6,7 @@ use perdura_base::limits::{FORMAT_VERSION, PAGE_BYTES};
 use perdura_base::num::to_u32;
 use perdura_base::{CkptEpoch, Epoch, Result, Uuid};
 use perdura_page::Chunks;
+use perdura_wal::Archived;
 
 use crate::sealed::{is_geometry, unseal};
 
@@ -58,6 +59,15 @@ pub struct BackupHeader {
 }
 
 impl BackupHeader {
+    /// Returns where the changes of the backup's database are: in runs, or in its backups alone.
+    #[must_use]
+    pub fn archive(&self) -> Archived {
+        match self.families {
+            0 => Archived::Runs,
+            _ => Archived::Carried,
+        }
+    }
+
     /// The header's bytes.
     ///
     /// # Panics
@@ -112,7 +122,7 @@ impl BackupHeader {
         match self.kind {
             BackupKind::Sweep => self.begin.0 <= next && self.id.k > CkptEpoch(0),
             BackupKind::Cut => {
-                let is_plain = !self.consistent && self.families == 0;
+                let is_plain = !self.consistent && self.archive() == Archived::Runs;
                 self.begin.0 == next && self.id == BackupId::cut(self.id.end) && is_plain
             }
         }
