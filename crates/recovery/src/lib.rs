@@ -43,7 +43,7 @@
 //! | `create` | making a new database |
 //! | `options`, `given`, [`mod@restart`], `close` | what a restart is given, and refused for; its phases in order; closing the incarnation |
 //! | [`mod@resume`] | from a restart to a database that takes transactions |
-//! | `sweep_digest` | what an image holds, as digests that a proof compares |
+//! | `sweep_digest` | the digests of an image by partition, which a proof compares |
 //! | [`salvage`], `mended` | what is left of a database that a restart refuses |
 //! | [`verify`] | every byte that a restart could need, checked |
 //! | [`report`] | the progress of a restart, and its report |

@@ -47,7 +47,7 @@ pub enum Role {
     Numbered,
 }
 
-/// What an archive does with frames. Of those that a log holds, the greatest says what the archive has of the log.
+/// The use that an archive makes of frames. Of those that a log holds, the greatest says what the archive has of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Archived {
     /// They change no data, and are left out.
