@@ -89,8 +89,7 @@ impl Anchor {
     #[must_use]
     pub fn archive(&self) -> Archived {
         let claims = claims(self);
-        let kinds = FrameKind::ALL.into_iter();
-        let claimed = kinds.filter(|kind| claims.has(*kind));
+        let claimed = FrameKind::ALL.into_iter().filter(|kind| claims.has(*kind));
         claimed
             .map(FrameKind::archive)
             .fold(Archived::Runs, Ord::max)
@@ -101,14 +100,14 @@ impl Anchor {
     /// # Errors
     /// [`Error::Usage`].
     pub fn check_archivable(&self) -> Result<()> {
-        match self.archive() {
-            Archived::Omitted | Archived::Runs | Archived::Carried => Ok(()),
-            Archived::Refused(_) => Err(Error::Usage(format!(
-                "the database has a tree (scheme {}), which no archive and no backup can hold yet: run it without an archive, and copy its \
-                 directories while it is stopped",
-                self.scheme.name()
-            ))),
-        }
+        let Archived::Refused(_) = self.archive() else {
+            return Ok(());
+        };
+        Err(Error::Usage(format!(
+            "the database has a tree (scheme {}), which no archive and no backup can hold yet: run it without an archive, and copy its \
+             directories while it is stopped",
+            self.scheme.name()
+        )))
     }
 
     /// The anchor of an update that cuts the log: says that the archive holds the log up to `progress`. Without a

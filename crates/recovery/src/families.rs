@@ -11,11 +11,12 @@ use perdura_wal::{FrameKind, Scheme};
 
 /// A family of ordered frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
 pub enum Family {
     /// Changes, row by row.
-    Effects,
+    Effects = 1,
     /// Calls of procedures.
-    Commands,
+    Commands = 2,
 }
 
 impl Family {
@@ -25,18 +26,7 @@ impl Family {
     /// The family of frames of this kind; `None` if they are not ordered.
     #[must_use]
     pub fn of(kind: FrameKind) -> Option<Family> {
-        match kind {
-            FrameKind::Effects => Some(Family::Effects),
-            FrameKind::Command => Some(Family::Commands),
-            FrameKind::Group
-            | FrameKind::BeginCheckpoint
-            | FrameKind::EndCheckpoint
-            | FrameKind::Restart
-            | FrameKind::Beacon
-            | FrameKind::Record
-            | FrameKind::Operations
-            | FrameKind::Tree => None,
-        }
+        Family::ALL.into_iter().find(|family| family.kind() == kind)
     }
 
     /// The kind of its frames.
@@ -67,10 +57,7 @@ impl Family {
     }
 
     fn bit(self) -> u8 {
-        match self {
-            Family::Effects => 1,
-            Family::Commands => 2,
-        }
+        self as u8
     }
 }
 

@@ -36,6 +36,7 @@
 //! | [`ordered`], [`ordered_player`] | ordered frames, each partition's in their order; the interface of their player |
 //! | [`divergence`] | the records whose replay differs from the log |
 //! | [`tree`] | the tree's part of a restart: numbered frames, in the order of their numbers; its share of a checkpoint |
+//! | [`threads`] | threads that run side by side and end together |
 //! | [`indexing`] | pages to tables: catalog and indexes, as jobs of the schedule |
 //! | [`fates`] | what became of each transaction of a stream |
 //! | `merge`, `undo` | play in the order of slots; the second pass |
@@ -109,7 +110,7 @@ mod stats;
 pub mod streams;
 mod sweep_digest;
 pub mod tables;
-mod threads;
+pub mod threads;
 pub mod tree;
 pub mod truncate;
 mod undo;

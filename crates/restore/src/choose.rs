@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use perdura_archive::backup::{Backup, BackupHeader, BackupId, BackupKind, BackupWriter};
+use perdura_archive::backup::{Backup, BackupId, BackupKind, BackupWriter};
 use perdura_archive::merge::Images;
 use perdura_archive::{Manifest, Run, RunId, Store};
 use perdura_base::{Epoch, Error, Result};
@@ -15,6 +15,7 @@ use perdura_recovery::anchor::Anchor;
 use perdura_wal::Archived;
 
 use crate::at::wall_of;
+use crate::backup::empty_header;
 use crate::listed::Listed;
 use crate::many::{Kept, RUNS_MAX, reduce};
 use crate::plan::RestorePlan;
@@ -220,11 +221,6 @@ impl RestorePlan {
     pub fn backup(&self) -> BackupId {
         self.backup.header().id
     }
-
-    /// The same, opened.
-    pub(crate) fn opened(&self) -> &Backup {
-        &self.backup
-    }
 }
 
 /// The state before the first epoch, if the runs lead from it to each moment and the archive says what the database is like.
@@ -235,20 +231,7 @@ pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
     let Some(anchor) = anchor else {
         return Ok(None);
     };
-    let header = BackupHeader {
-        uuid: anchor.uuid,
-        id: BackupId::cut(Epoch(0)),
-        kind: BackupKind::Cut,
-        consistent: false,
-        begin: Epoch(1),
-        wall_us: anchor.created_us,
-        chunks: anchor.geometry.chunks(),
-        hash_seed: anchor.geometry.hash_seed,
-        scheme: anchor.scheme.code(),
-        streams: anchor.streams,
-        families: 0,
-        segments: (anchor.segments.first, anchor.segments.max),
-    };
+    let header = empty_header(&anchor);
     let (memory, dir): (Arc<dyn Disk>, _) = (Arc::new(MemDisk::new()), "backups");
     memory.make_dir(dir)?;
     let mut writer = BackupWriter::create(Arc::clone(&memory), dir, header)?;

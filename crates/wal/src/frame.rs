@@ -6,27 +6,28 @@ use perdura_base::{CkptEpoch, Epoch, Incarnation, Pos, TxnId};
 /// What a frame is. No match on it has a catch-all arm, so the compiler lists the places that a new kind
 /// must be added to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub enum FrameKind {
     /// One transaction's records, opaque to the log.
-    Group,
+    Group = 1,
     /// A checkpoint's window begins.
-    BeginCheckpoint,
+    BeginCheckpoint = 2,
     /// A checkpoint's window ends.
-    EndCheckpoint,
+    EndCheckpoint = 3,
     /// A restart: what it kept and what it voided.
-    Restart,
+    Restart = 4,
     /// An empty frame: its block's header is evidence of the durable epoch.
-    Beacon,
+    Beacon = 5,
     /// One record of a transaction that interleaves with others, opaque to the log.
-    Record,
+    Record = 6,
     /// The changes of one transaction, row by row, opaque to the log.
-    Effects,
+    Effects = 7,
     /// What one transaction was called with, opaque to the log.
-    Command,
+    Command = 8,
     /// Operations on rows of a tree, opaque to the log.
-    Operations,
+    Operations = 9,
     /// What a tree says of its pages, opaque to the log.
-    Tree,
+    Tree = 10,
 }
 
 /// What a frame is to a reader that replays the log.
@@ -111,18 +112,7 @@ impl FrameKind {
     /// The byte in the file.
     #[must_use]
     pub fn code(self) -> u8 {
-        match self {
-            FrameKind::Group => 1,
-            FrameKind::BeginCheckpoint => 2,
-            FrameKind::EndCheckpoint => 3,
-            FrameKind::Restart => 4,
-            FrameKind::Beacon => 5,
-            FrameKind::Record => 6,
-            FrameKind::Effects => 7,
-            FrameKind::Command => 8,
-            FrameKind::Operations => 9,
-            FrameKind::Tree => 10,
-        }
+        self as u8
     }
 
     /// The kind of a byte from a file.

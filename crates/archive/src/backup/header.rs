@@ -6,7 +6,7 @@ use perdura_base::limits::{FORMAT_VERSION, PAGE_BYTES};
 use perdura_base::num::to_u32;
 use perdura_base::{CkptEpoch, Epoch, Result, Uuid};
 use perdura_page::Chunks;
-use perdura_wal::Archived;
+use perdura_wal::{Archived, SegmentSizes};
 
 use crate::sealed::{is_geometry, unseal};
 
@@ -54,8 +54,8 @@ pub struct BackupHeader {
     pub streams: u8,
     /// The families of ordered frames that the log may hold, as bits.
     pub families: u8,
-    /// Sizes of the log's first and largest segments, bytes.
-    pub segments: (u64, u64),
+    /// Sizes of the log's segments.
+    pub segments: SegmentSizes,
 }
 
 impl BackupHeader {
@@ -94,8 +94,8 @@ impl BackupHeader {
         out.put_u8(self.streams);
         out.put_u8(self.families);
         out.put_u8(0);
-        out.put_u64(self.segments.0);
-        out.put_u64(self.segments.1);
+        out.put_u64(self.segments.first);
+        out.put_u64(self.segments.max);
         out.put_zeros(ROOM_BYTES);
         assert_eq!(out.len(), CRC_AT, "the fields fill the header");
         out.put_u32(crc32c(&out));
@@ -149,7 +149,7 @@ fn fields(r: &mut Reader<'_>) -> Option<BackupHeader> {
     let hash_seed = r.u64()?;
     let (scheme, streams, families) = (r.u8()?, r.u8()?, r.u8()?);
     r.zeros(1)?;
-    let segments = (r.u64()?, r.u64()?);
+    let (first, max) = (r.u64()?, r.u64()?);
     r.zeros(ROOM_BYTES)?;
     let is_sound = flags & !CONSISTENT == 0
         && page_bytes == to_u32(PAGE_BYTES)
@@ -167,6 +167,6 @@ fn fields(r: &mut Reader<'_>) -> Option<BackupHeader> {
         scheme,
         streams,
         families,
-        segments,
+        segments: SegmentSizes { first, max },
     })
 }
