@@ -6,7 +6,7 @@
 //! durable. A restart that finds a frame of a family that is not declared refuses the log. A declaration is
 //! never taken back.
 
-use perdura_base::cursor::{Reader, Writer};
+use perdura_base::cursor::Reader;
 use perdura_wal::{FrameKind, Scheme};
 
 /// A family of ordered frames.
@@ -117,10 +117,7 @@ impl Families {
     #[must_use]
     pub fn encode(self) -> Vec<u8> {
         assert!(!self.is_empty(), "no section says that there is nothing");
-        let mut out = Vec::new();
-        out.put_u8(self.0);
-        out.put_zeros(3);
-        out
+        vec![self.0, 0, 0, 0]
     }
 
     /// The inverse of [`encode`](Self::encode); `None` for a family that this build does not know.

@@ -227,8 +227,8 @@ impl RestorePlan {
 pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
     let manifest = store.manifest();
     let anchor = manifest.anchor()?.map(Anchor::of).transpose()?;
-    let anchor = anchor.filter(|anchor| manifest.has_all() && anchor.archive() == Archived::Runs);
-    let Some(anchor) = anchor else {
+    let is_in_runs = |anchor: &Anchor| manifest.has_all() && anchor.archive() == Archived::Runs;
+    let Some(anchor) = anchor.filter(is_in_runs) else {
         return Ok(None);
     };
     let header = empty_header(&anchor);
@@ -246,43 +246,40 @@ pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
 /// Since when a database has key-addressed tables, as far as its archive tells: the log has changes of theirs that are in no
 /// run.
 struct TablesSince {
-    /// The anchor declares their frames.
-    are_declared: bool,
-    /// The highest end of a backup that was made before; up to there the runs have all changes.
-    plain_end: Epoch,
+    /// The highest end of a backup that was made before; up to there the runs have all changes. `None`: the anchor declares no
+    /// frames of theirs.
+    plain_end: Option<Epoch>,
 }
 
 impl TablesSince {
     fn of(store: &Store) -> Result<TablesSince> {
         let manifest = store.manifest();
         let anchor = manifest.anchor()?.map(Anchor::of).transpose()?;
-        let are_declared = anchor.is_some_and(|anchor| anchor.archive() == Archived::Carried);
-        let mut plain_end = Epoch(0);
-        for id in manifest.backups().filter(|_| are_declared) {
-            // One that is damaged is passed over when its turn comes.
-            if let Ok(backup) = store.open_backup(id)
-                && backup.header().archive() == Archived::Runs
-            {
-                plain_end = plain_end.max(id.end);
-            }
+        if anchor.is_none_or(|anchor| anchor.archive() != Archived::Carried) {
+            return Ok(TablesSince { plain_end: None });
         }
+        // One that is damaged is passed over when its turn comes.
+        let backups = manifest
+            .backups()
+            .filter_map(|id| store.open_backup(id).ok());
+        let plain = backups.filter(|backup| backup.header().archive() == Archived::Runs);
+        let plain_end = plain.map(|backup| backup.header().id.end).max();
         Ok(TablesSince {
-            are_declared,
-            plain_end,
+            plain_end: plain_end.or(Some(Epoch(0))),
         })
     }
 
     /// Whether the runs lead from this backup to a moment.
     fn check(&self, backup: &Backup, target: Epoch) -> Result<()> {
         let is_plain = backup.header().archive() == Archived::Runs;
-        if !self.are_declared || !is_plain || target <= self.plain_end {
+        let beyond = self.plain_end.filter(|end| is_plain && *end < target);
+        let Some(plain_end) = beyond else {
             return Ok(());
-        }
+        };
         Err(Error::Usage(format!(
-            "epoch {target} cannot be restored from {}: the database has key-addressed tables since some epoch behind {}, \
+            "epoch {target} cannot be restored from {}: the database has key-addressed tables since some epoch behind {plain_end}, \
              and their log is not in the archive; restore that epoch or one before, or that of a later backup",
             backup.header().id.name(),
-            self.plain_end
         )))
     }
 }
