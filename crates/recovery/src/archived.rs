@@ -17,10 +17,11 @@
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{Epoch, Error, Pos, Result};
 use perdura_wal::anchor::ANCHOR_PATH;
-use perdura_wal::{EpochEnds, Rung, Vouched, Wal};
+use perdura_wal::{Archived, EpochEnds, FrameKind, Rung, Vouched, Wal};
 
 use crate::anchor::Anchor;
 use crate::anchor_cell::AnchorCell;
+use crate::owner::claims;
 
 /// The tag of the section.
 pub const SECTION: [u8; 4] = *b"ARCH";
@@ -48,11 +49,11 @@ pub(crate) fn decode(payload: &[u8], streams: u8) -> Option<EpochEnds> {
 /// that a restart has found, durable up to `durable`.
 ///
 /// # Errors
-/// [`Error::Usage`] for a database with a tree; [`Error::LostLog`] if the archive holds epochs that the log does not reach; [`Error::Corrupt`] if the archive holds less
+/// [`Error::Usage`] as [`Anchor::check_archivable`]; [`Error::LostLog`] if the archive holds epochs that the log does not reach; [`Error::Corrupt`] if the archive holds less
 /// than the anchor says, or is of another log.
 pub fn check_archive(anchor: &Anchor, given: Option<&EpochEnds>, durable: &Vouched) -> Result<()> {
     if given.is_some() || anchor.archived.is_some() {
-        refuse_tree(anchor)?;
+        anchor.check_archivable()?;
     }
     for end in anchor.archived.iter().chain(given) {
         end.check_durable(durable)?;
@@ -61,21 +62,6 @@ pub fn check_archive(anchor: &Anchor, given: Option<&EpochEnds>, durable: &Vouch
         (Some(given), Some(named)) => check_not_behind(given, named),
         _ => Ok(()),
     }
-}
-
-/// Refuses an archive of a database with a tree: what is logged of a tree is in no run, so the archive would not have it.
-///
-/// # Errors
-/// [`Error::Usage`].
-pub fn refuse_tree(anchor: &Anchor) -> Result<()> {
-    let Some(tree) = &anchor.tree else {
-        return Ok(());
-    };
-    Err(Error::Usage(format!(
-        "the database has a tree (scheme {}), which no archive and no backup can hold yet: run it without an archive, and copy its \
-         directories while it is stopped",
-        tree.scheme.name()
-    )))
 }
 
 /// What the log was cut for is in the archive.
@@ -99,6 +85,29 @@ fn check_not_behind(given: &EpochEnds, named: &EpochEnds) -> Result<()> {
 }
 
 impl Anchor {
+    /// Returns where an archive has the changes of this database: by the frames that owners claim, and in runs without any.
+    #[must_use]
+    pub fn archive(&self) -> Archived {
+        let claims = claims(self);
+        let claimed = FrameKind::ALL.into_iter().filter(|kind| claims.has(*kind));
+        claimed
+            .map(FrameKind::archive)
+            .fold(Archived::Runs, Ord::max)
+    }
+
+    /// Fails if neither archive nor backup would have what the log changes.
+    ///
+    /// # Errors
+    /// [`Error::Usage`].
+    pub fn check_archivable(&self) -> Result<()> {
+        let Archived::Refused(why) = self.archive() else {
+            return Ok(());
+        };
+        Err(Error::Usage(format!(
+            "{why}. No backup holds it either: run it without an archive, and copy its directories while it is stopped"
+        )))
+    }
+
     /// The anchor of an update that cuts the log: says that the archive holds the log up to `progress`. Without a
     /// section there is no archive, and nothing changes.
     pub(crate) fn move_archived(&mut self, progress: Option<&EpochEnds>) {
@@ -134,7 +143,7 @@ impl AnchorCell {
     /// [`update_running`](Self::update_running), and with [`Error::LogFull`] if the anchor names so many lives that
     /// it has no room: then nothing is archived.
     pub fn set_archived(&self, wal: &Wal, end: &EpochEnds) -> Result<()> {
-        refuse_tree(&self.get())?;
+        self.get().check_archivable()?;
         end.check_durable(&wal.durable_end(Rung::Disk))?;
         match self.archived() {
             Some(before) => check_not_behind(end, &before)?,
@@ -179,7 +188,13 @@ impl AnchorCell {
 
 #[cfg(test)]
 mod tests {
+    use perdura_base::{CkptEpoch, Gsn, Uuid};
+    use perdura_heap::Geometry;
+    use perdura_wal::{History, Scheme, SegmentSizes};
+
     use super::*;
+    use crate::families::{Families, Family};
+    use crate::sections::tree::TreeAnchor;
 
     fn ends(epoch: u64, ends: &[u64]) -> EpochEnds {
         EpochEnds {
@@ -195,6 +210,35 @@ mod tests {
             wall_us: 0,
             ends,
         }
+    }
+
+    fn anchor() -> Anchor {
+        let sizes = SegmentSizes::fixed(1 << 20);
+        let history = History::begin(Uuid([1; 16]), 0, (Scheme::Differential, 2), sizes);
+        let geometry = Geometry {
+            partitions: 4,
+            chunk_pages: 4,
+            hash_seed: 1,
+        };
+        Anchor::new(history, geometry, 1)
+    }
+
+    #[test]
+    fn where_an_archive_has_the_changes_is_told_by_what_the_log_may_hold() {
+        let mut anchor = anchor();
+        assert_eq!(anchor.archive(), Archived::Runs);
+        anchor.families = Families::default().with(Family::Commands);
+        assert_eq!(anchor.archive(), Archived::Carried);
+        assert!(anchor.check_archivable().is_ok());
+        anchor.tree = Some(TreeAnchor {
+            scheme: perdura_wal::Scheme::Logical,
+            page_bytes: 8192,
+            rssp: Gsn(0),
+            k: CkptEpoch(0),
+        });
+        assert!(matches!(anchor.archive(), Archived::Refused(_)));
+        let refused = anchor.check_archivable().unwrap_err().to_string();
+        assert!(refused.contains("which no archive"), "{refused}");
     }
 
     #[test]
@@ -217,20 +261,7 @@ mod tests {
 
     #[test]
     fn an_archive_ahead_of_the_log_and_one_behind_the_anchor_are_refused() {
-        use perdura_wal::{History, Scheme, SegmentSizes};
-        let sizes = SegmentSizes::fixed(1 << 20);
-        let history = History::begin(
-            perdura_base::Uuid([1; 16]),
-            0,
-            (Scheme::Differential, 2),
-            sizes,
-        );
-        let geometry = perdura_heap::Geometry {
-            partitions: 4,
-            chunk_pages: 4,
-            hash_seed: 1,
-        };
-        let mut anchor = Anchor::new(history, geometry, 1);
+        let mut anchor = anchor();
         let check = |anchor: &Anchor, given: Option<EpochEnds>, at: &Vouched| {
             check_archive(anchor, given.as_ref(), at)
         };

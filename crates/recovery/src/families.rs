@@ -6,16 +6,17 @@
 //! durable. A restart that finds a frame of a family that is not declared refuses the log. A declaration is
 //! never taken back.
 
-use perdura_base::cursor::{Reader, Writer};
+use perdura_base::cursor::Reader;
 use perdura_wal::{FrameKind, Scheme};
 
 /// A family of ordered frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
 pub enum Family {
     /// Changes, row by row.
-    Effects,
+    Effects = 1,
     /// Calls of procedures.
-    Commands,
+    Commands = 2,
 }
 
 impl Family {
@@ -25,18 +26,7 @@ impl Family {
     /// The family of frames of this kind; `None` if they are not ordered.
     #[must_use]
     pub fn of(kind: FrameKind) -> Option<Family> {
-        match kind {
-            FrameKind::Effects => Some(Family::Effects),
-            FrameKind::Command => Some(Family::Commands),
-            FrameKind::Group
-            | FrameKind::BeginCheckpoint
-            | FrameKind::EndCheckpoint
-            | FrameKind::Restart
-            | FrameKind::Beacon
-            | FrameKind::Record
-            | FrameKind::Operations
-            | FrameKind::Tree => None,
-        }
+        Family::ALL.into_iter().find(|family| family.kind() == kind)
     }
 
     /// The kind of its frames.
@@ -67,10 +57,7 @@ impl Family {
     }
 
     fn bit(self) -> u8 {
-        match self {
-            Family::Effects => 1,
-            Family::Commands => 2,
-        }
+        self as u8
     }
 }
 
@@ -130,10 +117,7 @@ impl Families {
     #[must_use]
     pub fn encode(self) -> Vec<u8> {
         assert!(!self.is_empty(), "no section says that there is nothing");
-        let mut out = Vec::new();
-        out.put_u8(self.0);
-        out.put_zeros(3);
-        out
+        vec![self.0, 0, 0, 0]
     }
 
     /// The inverse of [`encode`](Self::encode); `None` for a family that this build does not know.

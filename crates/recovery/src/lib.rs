@@ -36,6 +36,7 @@
 //! | [`ordered`], [`ordered_player`] | ordered frames, each partition's in their order; the interface of their player |
 //! | [`divergence`] | the records whose replay differs from the log |
 //! | [`tree`] | the tree's part of a restart: numbered frames, in the order of their numbers; its share of a checkpoint |
+//! | [`threads`] | threads that run side by side and end together |
 //! | [`indexing`] | pages to tables: catalog and indexes, as jobs of the schedule |
 //! | [`fates`] | what became of each transaction of a stream |
 //! | `merge`, `undo` | play in the order of slots; the second pass |
@@ -43,7 +44,7 @@
 //! | `create` | making a new database |
 //! | `options`, `given`, [`mod@restart`], `close` | what a restart is given, and refused for; its phases in order; closing the incarnation |
 //! | [`mod@resume`] | from a restart to a database that takes transactions |
-//! | `sweep_digest` | what an image holds, as digests that a proof compares |
+//! | `sweep_digest` | the digests of an image by partition, which a proof compares |
 //! | [`salvage`], `mended` | what is left of a database that a restart refuses |
 //! | [`verify`] | every byte that a restart could need, checked |
 //! | [`report`] | the progress of a restart, and its report |
@@ -110,7 +111,7 @@ mod stats;
 pub mod streams;
 mod sweep_digest;
 pub mod tables;
-mod threads;
+pub mod threads;
 pub mod tree;
 pub mod truncate;
 mod undo;

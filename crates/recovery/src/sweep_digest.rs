@@ -1,4 +1,4 @@
-//! What an image holds, in a digest for each partition, as the standing proof compares it.
+//! The digests of an image by partition, which the standing proof compares.
 //!
 //! Digests are bound to their pages ([`perdura_page::digest::bound`]).
 
@@ -9,7 +9,7 @@ use perdura_heap::Geometry;
 use crate::image::Directory;
 use crate::images::ImageStatus;
 
-/// What an image holds, as a digest for each partition.
+/// The digests of an image's partitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SweepDigest {
     /// The image's checkpoint epoch.
@@ -23,7 +23,7 @@ pub struct SweepDigest {
 }
 
 impl SweepDigest {
-    /// That of an image; `None` if it is not complete, or a build made it that did not note its begin.
+    /// Returns that of an image; `None` if it is not complete, or a build made it that did not note its begin.
     #[must_use]
     pub(crate) fn of_image(
         image: &ImageStatus,

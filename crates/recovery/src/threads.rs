@@ -19,7 +19,7 @@ impl<F: Fn()> Drop for OnPanic<F> {
 ///
 /// # Errors
 /// [`Error::Io`] if the system gives no thread; then `work` does not begin.
-pub(crate) fn start<'scope, T: Send + 'scope>(
+pub fn start<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<ScopedJoinHandle<'scope, T>> {
@@ -27,8 +27,11 @@ pub(crate) fn start<'scope, T: Send + 'scope>(
     started.map_err(|error| Error::io("start", "a thread", error))
 }
 
-/// Runs `work` on the caller's thread and on `threads - 1` others, or as many as the system gives; the first error wins.
-pub(crate) fn run_threads(threads: usize, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
+/// Runs `work` on the caller's thread and on `threads - 1` others, or as many as the system gives.
+///
+/// # Errors
+/// The first that a thread ended with, in the order in which they began.
+pub fn run_threads(threads: usize, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
     if threads <= 1 {
         return work();
     }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use perdura_archive::{Moment, Run, Store};
 use perdura_base::moment::{moment, parse_moment, parse_span};
 use perdura_base::{Epoch, Error, Result};
+use perdura_wal::Archived;
 
 use crate::listed::Listed;
 
@@ -162,7 +163,7 @@ fn of_backups(store: &Store) -> Result<Option<Vec<Moment>>> {
             continue;
         };
         let header = backup.header();
-        is_ordered |= header.families != 0;
+        is_ordered |= header.archive() == Archived::Carried;
         let (epoch, wall_us) = (id.end, header.wall_us);
         if moments.last().is_none_or(|last| last.epoch < epoch) {
             moments.push(Moment { epoch, wall_us });

@@ -17,18 +17,34 @@ use perdura_archive::backup::{
 };
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
-use perdura_base::{Error, ImageSlot, PartitionId, Result};
+use perdura_base::{Epoch, Error, ImageSlot, PartitionId, Result};
 use perdura_device::{AlignedBuf, Disk};
-use perdura_recovery::anchor::Anchor;
-use perdura_recovery::archived::refuse_tree;
-use perdura_recovery::disks::Disks;
 use perdura_recovery::image::{
     DirEntry, ImageFile, LoadedDirectory, PAGES_HEADER_BYTES, Places, disk_of, pages_path,
     read_directory,
 };
+use perdura_recovery::{Anchor, Disks};
 
 /// Pages that a step reads at most.
 const STEP_PAGES: usize = 64;
+
+/// Returns the header of a backup that would have the state before the first epoch.
+pub(crate) fn empty_header(anchor: &Anchor) -> BackupHeader {
+    BackupHeader {
+        uuid: anchor.uuid,
+        id: BackupId::cut(Epoch(0)),
+        kind: BackupKind::Cut,
+        consistent: false,
+        begin: Epoch(1),
+        wall_us: anchor.created_us,
+        chunks: anchor.geometry.chunks(),
+        hash_seed: anchor.geometry.hash_seed,
+        scheme: anchor.scheme.code(),
+        streams: anchor.streams,
+        families: anchor.families.bits(),
+        segments: anchor.segments,
+    }
+}
 
 /// Copies one image.
 pub struct BackupCopy {
@@ -60,7 +76,7 @@ impl BackupCopy {
         archive: Arc<dyn Disk>,
         dir: &str,
     ) -> Result<BackupCopy> {
-        refuse_tree(&anchor)?;
+        anchor.check_archivable()?;
         let newest = anchor.newest_image();
         let slot = newest.ok_or_else(|| Error::Usage("there is no image yet to back up".into()))?;
         let image = anchor.image(slot);
@@ -75,7 +91,6 @@ impl BackupCopy {
         let open = |disk: &Arc<dyn Disk>| ImageFile::open(disk.as_ref(), slot, &anchor.uuid);
         let images = disks.images.iter().map(open).collect::<Result<_>>()?;
         let header = BackupHeader {
-            uuid: anchor.uuid,
             id: BackupId {
                 end: image.cover.end_epoch,
                 k: image.k,
@@ -84,12 +99,7 @@ impl BackupCopy {
             consistent: image.consistent,
             begin,
             wall_us: image.wall_us,
-            chunks: geometry.chunks(),
-            hash_seed: geometry.hash_seed,
-            scheme: anchor.scheme.code(),
-            streams: anchor.streams,
-            families: anchor.families.bits(),
-            segments: (anchor.segments.first, anchor.segments.max),
+            ..empty_header(&anchor)
         };
         let writer = BackupWriter::create(archive, dir, header)?;
         let pages = listed.directory.present(PartitionId(0)).collect();

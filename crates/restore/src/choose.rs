@@ -6,14 +6,16 @@
 
 use std::sync::Arc;
 
-use perdura_archive::backup::{Backup, BackupHeader, BackupId, BackupKind, BackupWriter};
+use perdura_archive::backup::{Backup, BackupId, BackupKind, BackupWriter};
 use perdura_archive::merge::Images;
 use perdura_archive::{Manifest, Run, RunId, Store};
 use perdura_base::{Epoch, Error, Result};
 use perdura_device::{Disk, MemDisk};
 use perdura_recovery::anchor::Anchor;
+use perdura_wal::Archived;
 
 use crate::at::wall_of;
+use crate::backup::empty_header;
 use crate::listed::Listed;
 use crate::many::{Kept, RUNS_MAX, reduce};
 use crate::plan::RestorePlan;
@@ -219,35 +221,17 @@ impl RestorePlan {
     pub fn backup(&self) -> BackupId {
         self.backup.header().id
     }
-
-    /// The same, opened.
-    pub(crate) fn opened(&self) -> &Backup {
-        &self.backup
-    }
 }
 
 /// The state before the first epoch, if the runs lead from it to each moment and the archive says what the database is like.
 pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
     let manifest = store.manifest();
     let anchor = manifest.anchor()?.map(Anchor::of).transpose()?;
-    let anchor = anchor.filter(|anchor| manifest.has_all() && anchor.families.is_empty());
-    let Some(anchor) = anchor else {
+    let is_in_runs = |anchor: &Anchor| manifest.has_all() && anchor.archive() == Archived::Runs;
+    let Some(anchor) = anchor.filter(is_in_runs) else {
         return Ok(None);
     };
-    let header = BackupHeader {
-        uuid: anchor.uuid,
-        id: BackupId::cut(Epoch(0)),
-        kind: BackupKind::Cut,
-        consistent: false,
-        begin: Epoch(1),
-        wall_us: anchor.created_us,
-        chunks: anchor.geometry.chunks(),
-        hash_seed: anchor.geometry.hash_seed,
-        scheme: anchor.scheme.code(),
-        streams: anchor.streams,
-        families: 0,
-        segments: (anchor.segments.first, anchor.segments.max),
-    };
+    let header = empty_header(&anchor);
     let (memory, dir): (Arc<dyn Disk>, _) = (Arc::new(MemDisk::new()), "backups");
     memory.make_dir(dir)?;
     let mut writer = BackupWriter::create(Arc::clone(&memory), dir, header)?;
@@ -262,43 +246,40 @@ pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
 /// Since when a database has key-addressed tables, as far as its archive tells: the log has changes of theirs that are in no
 /// run.
 struct TablesSince {
-    /// The anchor declares their frames.
-    are_declared: bool,
-    /// The highest end of a backup that was made before; up to there the runs have all changes.
-    plain_end: Epoch,
+    /// The highest end of a backup that was made before; up to there the runs have all changes. `None`: the anchor declares no
+    /// frames of theirs.
+    plain_end: Option<Epoch>,
 }
 
 impl TablesSince {
     fn of(store: &Store) -> Result<TablesSince> {
         let manifest = store.manifest();
         let anchor = manifest.anchor()?.map(Anchor::of).transpose()?;
-        let are_declared = anchor.is_some_and(|anchor| !anchor.families.is_empty());
-        let mut plain_end = Epoch(0);
-        for id in manifest.backups().filter(|_| are_declared) {
-            // One that is damaged is passed over when its turn comes.
-            if let Ok(backup) = store.open_backup(id)
-                && backup.header().families == 0
-            {
-                plain_end = plain_end.max(id.end);
-            }
+        if anchor.is_none_or(|anchor| anchor.archive() != Archived::Carried) {
+            return Ok(TablesSince { plain_end: None });
         }
+        // One that is damaged is passed over when its turn comes.
+        let backups = manifest
+            .backups()
+            .filter_map(|id| store.open_backup(id).ok());
+        let plain = backups.filter(|backup| backup.header().archive() == Archived::Runs);
+        let plain_end = plain.map(|backup| backup.header().id.end).max();
         Ok(TablesSince {
-            are_declared,
-            plain_end,
+            plain_end: plain_end.or(Some(Epoch(0))),
         })
     }
 
     /// Whether the runs lead from this backup to a moment.
     fn check(&self, backup: &Backup, target: Epoch) -> Result<()> {
-        let is_plain = backup.header().families == 0;
-        if !self.are_declared || !is_plain || target <= self.plain_end {
+        let is_plain = backup.header().archive() == Archived::Runs;
+        let beyond = self.plain_end.filter(|end| is_plain && *end < target);
+        let Some(plain_end) = beyond else {
             return Ok(());
-        }
+        };
         Err(Error::Usage(format!(
-            "epoch {target} cannot be restored from {}: the database has key-addressed tables since some epoch behind {}, \
+            "epoch {target} cannot be restored from {}: the database has key-addressed tables since some epoch behind {plain_end}, \
              and their log is not in the archive; restore that epoch or one before, or that of a later backup",
             backup.header().id.name(),
-            self.plain_end
         )))
     }
 }

@@ -13,9 +13,9 @@ use perdura_archive::report::newest_report;
 use perdura_archive::{Report, ReportKind, Store};
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, Error, PartitionId, Result};
-use perdura_recovery::anchor::read_anchor;
-use perdura_recovery::disks::Disks;
 use perdura_recovery::image::read_directory;
+use perdura_recovery::{Disks, read_anchor};
+use perdura_wal::Archived;
 
 use crate::plan::RestorePlan;
 use crate::restore::RestoreReport;
@@ -105,12 +105,12 @@ fn restored(disks: &Disks) -> Result<Vec<u64>> {
 /// What the state of the epoch is by the archive's digests; `None` if they do not tell.
 fn expected(store: &Store, plan: &RestorePlan, report: &RestoreReport) -> Result<Option<Expected>> {
     let id = plan.backup();
-    let backup = plan.opened();
+    let backup = &plan.backup;
     let header = backup.header();
     let is_cut = header.kind == BackupKind::Cut;
     let partitions = (0..header.chunks.partitions).map(PartitionId);
     let of_backup: Vec<u64> = partitions.map(|id| backup.proof(id)).collect();
-    if header.families != 0 || report.epoch == header.id.end && is_cut {
+    if header.archive() == Archived::Carried || report.epoch == header.id.end && is_cut {
         return Ok(Some(Expected {
             by: format!("those of {}", id.name()),
             partitions: of_backup,

@@ -16,7 +16,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread::Builder;
 
 use perdura_archive::{LogOrder, Run, RunRecord};
 use perdura_base::limits::PAGE_BYTES;
@@ -24,6 +23,7 @@ use perdura_base::num::{to_u32, to_u64};
 use perdura_base::{CkptEpoch, Error, PageId, PartitionId, Result, Useq};
 use perdura_page::layout;
 use perdura_recovery::image::{DirEntry, ImageFile, PageSummer, Places};
+use perdura_recovery::threads::start;
 
 use crate::part::{Changes, Part, gap};
 use crate::plan::RestorePlan;
@@ -144,7 +144,7 @@ impl<'a> Replay<'a> {
         let (clock, runs) = (means.clock, &self.plan.runs);
         let (sender, receiver) = sync_channel::<Sorted>(1);
         std::thread::scope(|scope| {
-            let started = Builder::new().spawn_scoped(scope, move || {
+            start(scope, move || {
                 for run in runs {
                     let sorted = sorted(run, || clock.mono_ns());
                     let is_over = sorted.is_err();
@@ -152,8 +152,7 @@ impl<'a> Replay<'a> {
                         return;
                     }
                 }
-            });
-            started.map_err(|error| Error::io("start", "a thread", error))?;
+            })?;
             self.play(receiver, || clock.mono_ns())
         })
     }

@@ -199,10 +199,6 @@ impl RestorePlan {
 
 /// Returns what a record does, as [`perdura_recovery::rule`] says: `Some(true)` goes in, `Some(false)` comes out.
 fn difference(reflected: bool, wanted: bool) -> Option<bool> {
-    match (reflected, wanted) {
-        (false, true) => Some(true),
-        (true, false) if armed(Flaw::LaterEpochsKept) => None,
-        (true, false) => Some(false),
-        (true, true) | (false, false) => None,
-    }
+    let differ = reflected != wanted && !(reflected && armed(Flaw::LaterEpochsKept));
+    differ.then_some(wanted)
 }

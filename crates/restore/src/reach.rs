@@ -4,6 +4,7 @@ use perdura_archive::backup::{BackupHeader, BackupKind};
 use perdura_archive::{Run, RunId};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Result};
+use perdura_wal::Archived;
 
 /// What of the log a restore from one backup to one moment needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +40,7 @@ impl Reach {
         target: Option<Epoch>,
     ) -> Result<Reach> {
         let end = header.id.end;
-        if header.families != 0 && !armed(Flaw::RunsAppliedToKept) {
+        if header.archive() == Archived::Carried && !armed(Flaw::RunsAppliedToKept) {
             return Reach::only(end, target);
         }
         for pair in runs.windows(2) {

@@ -23,7 +23,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::thread::Builder;
 
 use parking_lot::Mutex;
 use perdura_archive::backup::BackupHeader;
@@ -31,17 +30,14 @@ use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, Error, Incarnation, PartitionId, Pos, Result, Uuid};
 use perdura_device::Clock;
 use perdura_heap::Geometry;
-use perdura_recovery::anchor::open_anchor;
-use perdura_recovery::anchor_cell::AnchorCell;
-use perdura_recovery::cover::Cover;
-use perdura_recovery::disks::Disks;
-use perdura_recovery::families::Families;
 use perdura_recovery::found::{mark_finished, mark_unfinished};
-use perdura_recovery::image::{Directory, DirectoryWriter, ImageFile};
+use perdura_recovery::image::{DirectoryWriter, ImageFile};
 use perdura_recovery::images::Completion;
-use perdura_recovery::{NewDatabase, create};
-use perdura_wal::scheme::Scheme;
-use perdura_wal::{Parent, SegmentSizes, Vouched};
+use perdura_recovery::threads::run_threads;
+use perdura_recovery::{
+    AnchorCell, Cover, Directory, Disks, Families, NewDatabase, create, open_anchor,
+};
+use perdura_wal::{Parent, Scheme, Vouched};
 
 use crate::part::{Merging, Part};
 use crate::plan::RestorePlan;
@@ -186,10 +182,7 @@ fn new_database(header: &BackupHeader, means: &RestoreMeans<'_>) -> Result<NewDa
         uuid: means.uuid,
         geometry: geometry(header),
         streams,
-        segments: SegmentSizes {
-            first: header.segments.0,
-            max: header.segments.1,
-        },
+        segments: header.segments,
         scheme,
     })
 }
@@ -203,39 +196,22 @@ pub(crate) fn restore_parts(
 ) -> Result<Vec<Part>> {
     let partitions = plan.backup.header().chunks.partitions;
     means.progress.begin(plan.backup.pages(), partitions);
-    let (next, failed) = (AtomicU16::new(0), Mutex::new(None));
+    let next = AtomicU16::new(0);
     let parts = Mutex::new(vec![None; usize::from(partitions)]);
-    let work = || {
+    run_threads(means.threads.min(usize::from(partitions)), || {
         let sink = ImageSink::new(images, geometry(plan.backup.header()));
         let mut merging = Merging::new(sink, k, k);
         loop {
             let partition = next.fetch_add(1, Ordering::Relaxed);
-            if partition >= partitions || failed.lock().is_some() {
-                return;
+            if partition >= partitions {
+                return Ok(());
             }
-            match merging.merge(plan, PartitionId(partition), means.progress) {
-                Ok(part) => parts.lock()[usize::from(partition)] = Some(part),
-                Err(error) => {
-                    failed.lock().get_or_insert(error);
-                }
-            }
+            let part = merging.merge(plan, PartitionId(partition), means.progress);
+            // After a failure nobody takes another one.
+            let part = part.inspect_err(|_| next.store(partitions, Ordering::Relaxed))?;
+            parts.lock()[usize::from(partition)] = Some(part);
         }
-    };
-    std::thread::scope(|scope| {
-        let more = 1..means.threads.clamp(1, usize::from(partitions));
-        // With fewer threads it only takes longer.
-        let more = more.map_while(|_| Builder::new().spawn_scoped(scope, work).ok());
-        let more: Vec<_> = more.collect();
-        work();
-        more.into_iter().for_each(|thread| {
-            if let Err(panic) = thread.join() {
-                std::panic::resume_unwind(panic);
-            }
-        });
-    });
-    if let Some(error) = failed.into_inner() {
-        return Err(error);
-    }
+    })?;
     for image in images {
         image.sync()?;
     }

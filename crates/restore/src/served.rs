@@ -6,6 +6,7 @@ use perdura_archive::Run;
 use perdura_archive::backup::{BackupHeader, BackupKind};
 use perdura_base::Epoch;
 use perdura_base::num::to_u64;
+use perdura_wal::Archived;
 
 /// The moments that can be restored from a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub fn served(header: &BackupHeader, runs: &[Arc<Run>]) -> Option<Served> {
         to: end,
         moments: 1,
     };
-    if header.families != 0 {
+    if header.archive() == Archived::Carried {
         return Some(alone);
     }
     let held = runs.first().zip(runs.last());

@@ -15,7 +15,7 @@ use perdura_archive::{
 use perdura_base::{Epoch, Error, Result};
 use perdura_device::Disk;
 use perdura_page::RegionDigest;
-use perdura_wal::{EpochEnds, EpochSource, Scheme, SegmentSizes, survive};
+use perdura_wal::{Archived, EpochEnds, EpochSource, Scheme, survive};
 
 use crate::at::last_listed;
 use crate::choose::beginning;
@@ -55,7 +55,7 @@ pub fn read_tail(
     scratch: &Scratch,
 ) -> Result<Vec<Arc<Run>>> {
     let header = any_header(store)?;
-    if header.families != 0 {
+    if header.archive() == Archived::Carried {
         return Err(is_ordered());
     }
     let scheme = Scheme::from_code(header.scheme).ok_or_else(|| {
@@ -64,10 +64,6 @@ pub fn read_tail(
             header.scheme
         ))
     })?;
-    let sizes = SegmentSizes {
-        first: header.segments.0,
-        max: header.segments.1,
-    };
     let mut from = end_of(store)?;
     let mut wall_us = last_listed(store)?.map_or(0, |last| last.wall_us);
     let mut runs = read_backlog(store, logs, scratch, (&from, wall_us))?;
@@ -80,7 +76,7 @@ pub fn read_tail(
         wall_us = wall_us.max(moment.map_or(0, |moment| moment.wall_us));
     }
     let uuid = *store.uuid();
-    let survivor = survive(logs, uuid, (scheme, sizes), &from)?;
+    let survivor = survive(logs, uuid, (scheme, header.segments), &from)?;
     let durable = survivor.durable;
     assert!(
         durable.epoch >= from.epoch,

@@ -25,6 +25,7 @@ use perdura_archive::backup::{
 use perdura_archive::store::{Lease, Publication};
 use perdura_archive::{Edit, Object, ObjectId, Progress, RunId, Store};
 use perdura_base::{Epoch, Error, PartitionId, Result};
+use perdura_wal::Archived;
 
 use crate::part::{Merging, PartMerge};
 use crate::plan::RestorePlan;
@@ -93,7 +94,7 @@ impl VirtualBackup {
         store.refresh()?;
         let plan = RestorePlan::from_archive(store, target, passed_over)?;
         let base = *plan.backup.header();
-        if base.families != 0 {
+        if base.archive() == Archived::Carried {
             return Err(Error::Usage(format!(
                 "no virtual backup can be made: the database has key-addressed tables, whose moments are those of its \
                  backups; the nearest is epoch {}, of {}",
@@ -271,7 +272,11 @@ impl VirtualBackup {
 /// What the header of a virtual backup says.
 fn header(plan: &RestorePlan) -> BackupHeader {
     let base = plan.backup.header();
-    assert_eq!(base.families, 0, "all that the log changes is in pages");
+    assert_eq!(
+        base.archive(),
+        Archived::Runs,
+        "all that the log changes is in pages"
+    );
     BackupHeader {
         id: BackupId::cut(plan.target),
         kind: BackupKind::Cut,

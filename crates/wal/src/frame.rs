@@ -6,27 +6,28 @@ use perdura_base::{CkptEpoch, Epoch, Incarnation, Pos, TxnId};
 /// What a frame is. No match on it has a catch-all arm, so the compiler lists the places that a new kind
 /// must be added to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub enum FrameKind {
     /// One transaction's records, opaque to the log.
-    Group,
+    Group = 1,
     /// A checkpoint's window begins.
-    BeginCheckpoint,
+    BeginCheckpoint = 2,
     /// A checkpoint's window ends.
-    EndCheckpoint,
+    EndCheckpoint = 3,
     /// A restart: what it kept and what it voided.
-    Restart,
+    Restart = 4,
     /// An empty frame: its block's header is evidence of the durable epoch.
-    Beacon,
+    Beacon = 5,
     /// One record of a transaction that interleaves with others, opaque to the log.
-    Record,
+    Record = 6,
     /// The changes of one transaction, row by row, opaque to the log.
-    Effects,
+    Effects = 7,
     /// What one transaction was called with, opaque to the log.
-    Command,
+    Command = 8,
     /// Operations on rows of a tree, opaque to the log.
-    Operations,
+    Operations = 9,
     /// What a tree says of its pages, opaque to the log.
-    Tree,
+    Tree = 10,
 }
 
 /// What a frame is to a reader that replays the log.
@@ -45,6 +46,19 @@ pub enum Role {
     Ordered,
     /// It has numbers and is replayed in their order, in a part of the restart of its own.
     Numbered,
+}
+
+/// The use that an archive makes of frames. Of those that a log holds, the greatest says what the archive has of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Archived {
+    /// They change no data, and are left out.
+    Omitted,
+    /// Runs have what they change.
+    Runs,
+    /// Backups alone have what they change, as of their moments.
+    Carried,
+    /// Nothing has what they change. A log with such frames is not archived, for this reason.
+    Refused(&'static str),
 }
 
 impl FrameKind {
@@ -75,21 +89,30 @@ impl FrameKind {
         }
     }
 
+    /// Returns what an archive does with a frame of this kind.
+    #[inline]
+    #[must_use]
+    pub fn archive(self) -> Archived {
+        match self {
+            FrameKind::Group => Archived::Runs,
+            FrameKind::Effects | FrameKind::Command => Archived::Carried,
+            FrameKind::BeginCheckpoint
+            | FrameKind::EndCheckpoint
+            | FrameKind::Restart
+            | FrameKind::Beacon => Archived::Omitted,
+            FrameKind::Record => {
+                Archived::Refused("the log is one of steal mode, which is not archived")
+            }
+            FrameKind::Operations | FrameKind::Tree => Archived::Refused(
+                "the log holds operations on a tree, which runs do not have: a database with a tree is not archived",
+            ),
+        }
+    }
+
     /// The byte in the file.
     #[must_use]
     pub fn code(self) -> u8 {
-        match self {
-            FrameKind::Group => 1,
-            FrameKind::BeginCheckpoint => 2,
-            FrameKind::EndCheckpoint => 3,
-            FrameKind::Restart => 4,
-            FrameKind::Beacon => 5,
-            FrameKind::Record => 6,
-            FrameKind::Effects => 7,
-            FrameKind::Command => 8,
-            FrameKind::Operations => 9,
-            FrameKind::Tree => 10,
-        }
+        self as u8
     }
 
     /// The kind of a byte from a file.

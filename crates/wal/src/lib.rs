@@ -77,7 +77,7 @@ pub use epoch_source::{EpochSource, SourceStep};
 pub use failure::Failure;
 pub use flush::{Begun, Collected, FlushProgress, Wait};
 pub use frame::{
-    ActiveTxn, Direction, EndRecord, Frame, FrameKind, RestartRecord, Role, encode_active,
+    ActiveTxn, Archived, Direction, EndRecord, Frame, FrameKind, RestartRecord, Role, encode_active,
 };
 pub use lives::Lives;
 pub use log::{Wal, WalOptions, WalStart, WalStats};

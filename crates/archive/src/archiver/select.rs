@@ -3,7 +3,7 @@
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Result};
 use perdura_page::for_each_record;
-use perdura_wal::{Frame, FrameKind, Origin};
+use perdura_wal::{Archived, Frame, Origin};
 
 use super::ArchiverOptions;
 use crate::generation::Player;
@@ -38,22 +38,14 @@ impl Selection {
     #[inline]
     pub fn take(&mut self, frame: &Frame<'_>, origin: &Origin) -> Result<()> {
         self.epoch = origin.epoch;
-        match frame.kind {
-            FrameKind::Group => self.take_group(frame.payload, origin),
-            FrameKind::Effects | FrameKind::Command => {
+        match frame.kind.archive() {
+            Archived::Omitted => Ok(()),
+            Archived::Runs => self.take_group(frame.payload, origin),
+            Archived::Carried => {
                 self.ordered += 1;
                 Ok(())
             }
-            FrameKind::BeginCheckpoint
-            | FrameKind::EndCheckpoint
-            | FrameKind::Restart
-            | FrameKind::Beacon => Ok(()),
-            FrameKind::Record => Err(Error::Usage(
-                "the log is one of steal mode, which is not archived".into(),
-            )),
-            FrameKind::Operations | FrameKind::Tree => Err(Error::Usage(
-                "the log holds operations on a tree, which runs do not have: a database with a tree is not archived".into(),
-            )),
+            Archived::Refused(why) => Err(Error::Usage(why.into())),
         }
     }
 

@@ -6,6 +6,7 @@ use perdura_base::limits::{FORMAT_VERSION, PAGE_BYTES};
 use perdura_base::num::to_u32;
 use perdura_base::{CkptEpoch, Epoch, Result, Uuid};
 use perdura_page::Chunks;
+use perdura_wal::{Archived, SegmentSizes};
 
 use crate::sealed::{is_geometry, unseal};
 
@@ -53,11 +54,20 @@ pub struct BackupHeader {
     pub streams: u8,
     /// The families of ordered frames that the log may hold, as bits.
     pub families: u8,
-    /// Sizes of the log's first and largest segments, bytes.
-    pub segments: (u64, u64),
+    /// Sizes of the log's segments.
+    pub segments: SegmentSizes,
 }
 
 impl BackupHeader {
+    /// Returns where the changes of the backup's database are: in runs, or in its backups alone.
+    #[must_use]
+    pub fn archive(&self) -> Archived {
+        match self.families {
+            0 => Archived::Runs,
+            _ => Archived::Carried,
+        }
+    }
+
     /// The header's bytes.
     ///
     /// # Panics
@@ -84,8 +94,8 @@ impl BackupHeader {
         out.put_u8(self.streams);
         out.put_u8(self.families);
         out.put_u8(0);
-        out.put_u64(self.segments.0);
-        out.put_u64(self.segments.1);
+        out.put_u64(self.segments.first);
+        out.put_u64(self.segments.max);
         out.put_zeros(ROOM_BYTES);
         assert_eq!(out.len(), CRC_AT, "the fields fill the header");
         out.put_u32(crc32c(&out));
@@ -112,7 +122,7 @@ impl BackupHeader {
         match self.kind {
             BackupKind::Sweep => self.begin.0 <= next && self.id.k > CkptEpoch(0),
             BackupKind::Cut => {
-                let is_plain = !self.consistent && self.families == 0;
+                let is_plain = !self.consistent && self.archive() == Archived::Runs;
                 self.begin.0 == next && self.id == BackupId::cut(self.id.end) && is_plain
             }
         }
@@ -139,7 +149,7 @@ fn fields(r: &mut Reader<'_>) -> Option<BackupHeader> {
     let hash_seed = r.u64()?;
     let (scheme, streams, families) = (r.u8()?, r.u8()?, r.u8()?);
     r.zeros(1)?;
-    let segments = (r.u64()?, r.u64()?);
+    let (first, max) = (r.u64()?, r.u64()?);
     r.zeros(ROOM_BYTES)?;
     let is_sound = flags & !CONSISTENT == 0
         && page_bytes == to_u32(PAGE_BYTES)
@@ -157,6 +167,6 @@ fn fields(r: &mut Reader<'_>) -> Option<BackupHeader> {
         scheme,
         streams,
         families,
-        segments,
+        segments: SegmentSizes { first, max },
     })
 }

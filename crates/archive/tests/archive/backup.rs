@@ -10,6 +10,7 @@ use perdura_device::{Access, AlignedBuf, Disk};
 use perdura_page::RegionDigest;
 use perdura_page::digest::{bound, page_crc};
 use perdura_page::layout::{PAGE_BYTES, set_page_id, set_useq};
+use perdura_wal::SegmentSizes;
 
 use crate::common::{CHUNKS, DIR, UUID, disk};
 
@@ -29,7 +30,10 @@ fn header(consistent: bool) -> BackupHeader {
         scheme: 0,
         streams: 2,
         families: 1,
-        segments: (4 << 20, 64 << 20),
+        segments: SegmentSizes {
+            first: 4 << 20,
+            max: 64 << 20,
+        },
     }
 }
 

@@ -18,9 +18,8 @@ use perdura_device::{Access, Disk};
 use perdura_page::RegionDigest;
 use perdura_page::digest::page_crc;
 use perdura_page::layout::{PAGE_BYTES, set_epoch, set_page_id, set_useq};
-use perdura_wal::Parent;
 use perdura_wal::anchor::{Record, Sections, Tag};
-use perdura_wal::{History, Scheme, SegmentSizes};
+use perdura_wal::{History, Parent, Scheme, SegmentSizes};
 
 use crate::common::{CHUNKS, DIR, Owned, UUID, disk, header, id, open, records, write};
 
@@ -176,7 +175,10 @@ fn backup_header(kind: BackupKind, consistent: bool) -> BackupHeader {
         scheme: 0,
         streams: 1,
         families: u8::from(consistent),
-        segments: (4 << 20, 64 << 20),
+        segments: SegmentSizes {
+            first: 4 << 20,
+            max: 64 << 20,
+        },
     }
 }
 

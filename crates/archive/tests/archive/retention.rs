@@ -11,6 +11,7 @@ use perdura_archive::{
 use perdura_base::{CkptEpoch, Epoch, Pos};
 use perdura_device::{Access, Disk, MemDisk};
 use perdura_page::RegionDigest;
+use perdura_wal::SegmentSizes;
 
 use crate::common::{CHUNKS, UUID, header, id};
 use crate::store::create;
@@ -130,7 +131,10 @@ impl World {
             scheme: 0,
             streams: 1,
             families: 1,
-            segments: (4 << 20, 64 << 20),
+            segments: SegmentSizes {
+                first: 4 << 20,
+                max: 64 << 20,
+            },
         };
         let disk = Arc::clone(self.store.disk());
         let writer = BackupWriter::create(disk, &self.store.backups_dir(), header);

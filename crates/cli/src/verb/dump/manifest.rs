@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use perdura_archive::{Manifest, ObjectId};
 use perdura_device::read_input;
 use perdura_recovery::Anchor;
+use perdura_wal::Archived;
 use serde::Serialize;
 
 use crate::output;
@@ -103,7 +104,7 @@ fn read(file: &Path) -> Result<Shown> {
         streams: anchor.streams,
         partitions: anchor.geometry.partitions,
         durable: anchor.vouched.epoch.0,
-        has_ordered_frames: !anchor.families.is_empty(),
+        has_ordered_frames: anchor.archive() == Archived::Carried,
         older_lives: anchor.chain.len(),
     });
     Ok(Shown {
