@@ -19,8 +19,8 @@ use perdura_recovery::{
     RestartReport, Resumed, flush_all, vouch,
 };
 use perdura_txn::executor::ExecutorOptions;
-use perdura_txn::{Executor, Sink, Ticket, Tx};
-use perdura_wal::{FlushProgress, Rung, Scheme, Wal};
+use perdura_txn::{Executor, Ticket, Tx};
+use perdura_wal::{FlushProgress, Rung, Wal};
 
 use smallvec::SmallVec;
 
@@ -31,6 +31,7 @@ use crate::opening::{Opened, bring_back, check_scheme};
 use crate::options::CoreOptions;
 use crate::purge::Purge;
 use crate::typed::TypedState;
+use crate::yardstick::Yardstick;
 
 mod archiving;
 mod dropping;
@@ -72,20 +73,30 @@ impl Core {
     /// # Errors
     /// See [`perdura_recovery::restart::restart`]; nothing was changed if it fails before the anchor is updated.
     pub fn open(env: Env, options: CoreOptions, progress: Arc<Progress>) -> Result<Core> {
+        Core::open_by(Yardstick::Product, env, options, progress)
+    }
+
+    /// Opens it with the log that the yardstick says.
+    pub(crate) fn open_by(
+        yardstick: Yardstick,
+        env: Env,
+        options: CoreOptions,
+        progress: Arc<Progress>,
+    ) -> Result<Core> {
         options.check()?;
-        check_scheme(&env, &options)?;
+        check_scheme(&env, yardstick)?;
         let forms = Arc::new(CatalogRows::default());
         let mut footing = Footing::default();
         footing.note(&env.disks);
         let Opened {
             mut resumed,
             claimed,
-        } = bring_back(&env, &options, &forms, progress)?;
+        } = bring_back(&env, &options, yardstick, &forms, progress)?;
         if let Some(archived) = &options.archived {
             resumed.checkpoints.set_archived(archived)?;
         }
         let catalog = std::mem::take(&mut resumed.catalog);
-        let mut core = Core::of(env, options, resumed, footing)?;
+        let mut core = Core::of(env, options, resumed, footing, yardstick)?;
         core.footing.note(&core.env.disks);
         core.report.notes.extend(core.options.memory_fault.clone());
         core.attach_tables(&catalog, &forms);
@@ -105,19 +116,21 @@ impl Core {
     }
 
     /// Puts the parts of a database that is back together.
-    fn of(env: Env, options: CoreOptions, resumed: Resumed, footing: Footing) -> Result<Core> {
+    fn of(
+        env: Env,
+        options: CoreOptions,
+        resumed: Resumed,
+        footing: Footing,
+        yardstick: Yardstick,
+    ) -> Result<Core> {
         let (heap, wal) = (resumed.heap, resumed.wal);
         heap.set_snapshot_mode(options.snapshot_mode);
         heap.memory().set_kept_bound(options.kept_bound);
         let executor_options = ExecutorOptions {
             value_bytes_max: options.value_bytes_max,
             value_form: options.typed.form,
-            effects_bytes_max: options.typed.effects_bytes_max,
         };
-        let sink = match resumed.anchor.get().scheme {
-            Scheme::Unlogged => Sink::Unlogged(Arc::clone(&wal)),
-            _ => Sink::Append(Arc::clone(&wal)),
-        };
+        let sink = yardstick.sink(Arc::clone(&wal));
         let executor = Executor::new(Arc::clone(&heap), sink, executor_options);
         let tables = NamedTables::new(options.tables);
         let maps = tables_of(&heap)?
