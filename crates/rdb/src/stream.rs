@@ -112,7 +112,7 @@ pub fn read<R: Read>(source: &mut Source<R>, kind: u8) -> Result<Stream> {
         let room = node.len().saturating_mul(UNPACKED_MAX);
         let node = packed::listpack(&node).and_then(|parts| {
             let damaged = "a node of a stream is damaged";
-            node_entries((id_of(base), room), parts, &mut stream.entries).ok_or(damaged)
+            node_entries(id_of(base), room, parts, &mut stream.entries).ok_or(damaged)
         });
         node.map_err(|why| source.corrupt(why))?;
     }
@@ -169,7 +169,8 @@ fn read_id<R: Read>(source: &mut Source<R>) -> Result<StreamId> {
 
 /// Appends the entries of a node that are not deleted. `None`: it is damaged, or its entries take more room than this.
 fn node_entries(
-    (base, mut room): (StreamId, usize),
+    base: StreamId,
+    mut room: usize,
     parts: Vec<Vec<u8>>,
     entries: &mut Vec<StreamEntry>,
 ) -> Option<()> {

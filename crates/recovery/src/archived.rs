@@ -222,7 +222,8 @@ mod tests {
         let history = History::begin(
             perdura_base::Uuid([1; 16]),
             0,
-            (Scheme::Differential, 2),
+            Scheme::Differential,
+            2,
             sizes,
         );
         let geometry = perdura_heap::Geometry {

@@ -166,7 +166,7 @@ pub fn verify_by(
     }
     checked.check_log(&mut found);
     if let Some(named) = &checked.anchor.tree {
-        tree::check_pages(options, (&checked.anchor, named), &mut found);
+        tree::check_pages(options, &checked.anchor, named, &mut found);
     }
     let restarted = restart().and_then(|restarted| {
         let Some(restarted) = restarted else {

@@ -13,7 +13,7 @@ pub enum Sink {
     /// The yardstick's: nowhere. A commit is acknowledged at once, and a crash loses it unless an image has it.
     /// The log still says when the database has stopped.
     Unlogged(Arc<Wal>),
-    /// The yardstick's: to the log, with frames of effects cut to so many bytes. They cannot be replayed.
+    /// The yardstick's: to the log, with frames of effects cut to this many bytes. They cannot be replayed.
     Cut(Arc<Wal>, usize),
     /// Nowhere: a restart replays what the log has.
     Replay,

@@ -42,7 +42,8 @@ fn lost(keys: Option<&Keys>) -> String {
 /// Looks at each page on disk.
 pub(super) fn check_pages(
     options: &RestartOptions<'_>,
-    (anchor, named): (&Anchor, &TreeAnchor),
+    anchor: &Anchor,
+    named: &TreeAnchor,
     found: &mut Findings,
 ) {
     let opened = open_pages(options, anchor, named, Access::Buffered);

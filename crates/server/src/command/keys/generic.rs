@@ -178,7 +178,7 @@ fn copy(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
             key: 2,
         };
         copy_in_steps(data, args, destination, out)?;
-        types::copy(data.tx, (data.table, from), (table, to))?;
+        types::copy(data.tx, data.table, from, table, to)?;
     }
     data.changed_in(target, Class::Generic, "copy_to", to);
     out.integer(1);

@@ -86,8 +86,9 @@ impl<'a> Claiming<'a> {
             return Ok(());
         };
         self.save_consumer(data)?;
-        let at = (self.args.at(2), &mut self.group);
-        self.writing.acknowledge(data.tx, at, &[id])?;
+        let name = self.args.at(2);
+        self.writing
+            .acknowledge(data.tx, name, &mut self.group, &[id])?;
         if let Some(consumer) = &mut self.consumer
             && consumer.number == pending.consumer
         {
@@ -266,7 +267,7 @@ fn xautoclaim(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Do
     while let Some(from) = next {
         let mut found = None;
         let stream = claiming.writing.stream(data.tx)?;
-        stream.each_pending(&claiming.group, (from, Id::MAX), false, |id, pending| {
+        stream.each_pending(&claiming.group, from..=Id::MAX, false, |id, pending| {
             found = Some((id, pending));
             Ok(false)
         })?;

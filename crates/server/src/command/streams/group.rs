@@ -183,7 +183,7 @@ fn create(
         Some(found) => found,
         None => Writing::open_or_make(data.tx, data.table, key, None)?,
     };
-    writing.make_group(data.tx, name, (begin, options.read))?;
+    writing.make_group(data.tx, name, begin, options.read)?;
     writing.finish(data.tx)?;
     data.changed(Class::Stream, "xgroup-create", key);
     Ok(())

@@ -39,7 +39,7 @@ fn xack(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     };
     data.heavy(to_u64(args.len()))?;
     let ids: Result<Vec<Id>, Stop> = args.from(3).map(|text| strict_id(text, 0)).collect();
-    let acknowledged = writing.acknowledge(data.tx, (name, &mut group), &ids?)?;
+    let acknowledged = writing.acknowledge(data.tx, name, &mut group, &ids?)?;
     writing.finish(data.tx)?;
     if acknowledged > 0 {
         data.changed(Class::Quiet, "", key);
@@ -122,7 +122,7 @@ fn summary(stream: &Stream<'_>, group: &Group, out: &mut Out<'_>) -> Done {
     }
     for reverse in [false, true] {
         let mut edge = Id::MIN;
-        stream.each_pending(group, (Id::MIN, Id::MAX), reverse, |id, _| {
+        stream.each_pending(group, Id::MIN..=Id::MAX, reverse, |id, _| {
             edge = id;
             Ok(false)
         })?;
@@ -182,7 +182,7 @@ fn list(
             }
         }
         None if left > 0 => {
-            stream.each_pending(group, (query.from, query.to), false, |id, pending| {
+            stream.each_pending(group, query.from..=query.to, false, |id, pending| {
                 if is_idle(&pending) {
                     add(id, &pending, &stream.holder(group, &pending)?.name);
                     left -= 1;

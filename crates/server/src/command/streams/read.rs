@@ -339,7 +339,7 @@ fn read_group(
     if !is_history && let Some(from) = sought.group.last.next() {
         let mut left = few(query.count, u64::MAX);
         let stream = sought.writing.stream(data.tx)?;
-        stream.entries((from, Id::MAX), false, |entry| {
+        stream.entries(from..=Id::MAX, false, |entry| {
             entries.add(|out| reply_entry(out, entry));
             data.check_reply(entries.buf.len())?;
             ids.push(entry.id);
