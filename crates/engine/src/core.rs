@@ -76,8 +76,11 @@ impl Core {
         Core::open_by(Yardstick::Product, env, options, progress)
     }
 
-    /// Opens it with the log that the yardstick says.
-    pub(crate) fn open_by(
+    /// Opens the database with the log that the yardstick says: for figures.
+    ///
+    /// # Errors
+    /// As [`Core::open`].
+    pub fn open_by(
         yardstick: Yardstick,
         env: Env,
         options: CoreOptions,

@@ -36,8 +36,6 @@ mod log;
 mod open;
 mod threads;
 
-pub(crate) use open::Opening;
-
 use threads::Threads;
 
 /// A handle to an open database; clones share it.

@@ -116,8 +116,8 @@ pub struct Options {
     pub first_backup: bool,
     /// Which moments the archive keeps, if the database merges it; the default is every moment, for ever.
     pub archive_retention: Retention,
-    /// Whether a selection tree, which reads on while it writes, makes records of the log into runs; else a workspace at a time is
-    /// sorted.
+    /// The use of a selection tree, which reads on while it writes, to make runs of records of the log. Without it a workspace at
+    /// a time is sorted.
     pub archive_selects: bool,
     /// Log streams. Fixed at creation; more than one pays only with more than one disk.
     pub streams: u8,

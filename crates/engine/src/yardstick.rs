@@ -1,21 +1,14 @@
-//! The yardstick's way in: databases whose log is less than a database's, which figures compare the product with.
+//! The yardstick's databases, whose log or archive gets less than the product's: figures compare the two.
 //!
-//! No setting names these. What they lose in a crash is lost on purpose.
+//! No setting names them. [`Db::open_by`](crate::Db::open_by) and [`Core::open_by`](crate::Core::open_by) are the way
+//! in. Such a database loses what its log lacks.
 
 use std::sync::Arc;
 
-use perdura_base::Result;
-use perdura_device::Disk;
-use perdura_recovery::Progress;
-use perdura_recovery::disks::{Disks, Locks};
 use perdura_txn::Sink;
 use perdura_wal::{Scheme, Wal};
 
-use crate::core::{Core, Env};
-use crate::db::{Db, Opening};
-use crate::options::{CoreOptions, Options};
-
-/// What the log and the archive get of a commit.
+/// The share of a commit that the log and the archive get.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Yardstick {
     /// All of it: every other open is by this one.
@@ -30,35 +23,6 @@ pub enum Yardstick {
 }
 
 impl Yardstick {
-    /// Opens a database on these disks, making it if there is none. Its archive is on `archive`, if that is a disk.
-    ///
-    /// # Errors
-    /// As [`Db::open_archived`].
-    pub fn open(
-        self,
-        options: Options,
-        disks: Disks,
-        locks: Locks,
-        archive: Option<Arc<dyn Disk>>,
-    ) -> Result<Db> {
-        let opening = Opening {
-            options,
-            disks,
-            locks,
-            progress: Arc::new(Progress::default()),
-            archive,
-        };
-        opening.open(self)
-    }
-
-    /// Opens the core of a database.
-    ///
-    /// # Errors
-    /// As [`Core::open`].
-    pub fn open_core(self, env: Env, options: CoreOptions) -> Result<Core> {
-        Core::open_by(self, env, options, Arc::new(Progress::default()))
-    }
-
     /// Returns the scheme of a database that is made.
     pub(crate) fn scheme(self) -> Scheme {
         match self {

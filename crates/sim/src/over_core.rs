@@ -228,7 +228,7 @@ pub(crate) trait OverCore {
             true => Yardstick::Product,
             false => Yardstick::Unlogged,
         };
-        let core = yardstick.open_core(env, self.options())?;
+        let core = Core::open_by(yardstick, env, self.options(), Arc::default())?;
         if self.prepares_by_steps() {
             core.wal().prepare_by(|| ());
         }

@@ -83,31 +83,47 @@ impl Db {
         archive: Option<Arc<dyn Disk>>,
     ) -> Result<Db> {
         let opening = Opening {
-            options,
             disks,
             locks,
             progress,
             archive,
         };
-        opening.open(Yardstick::Product)
+        opening.open(options, Yardstick::Product)
+    }
+
+    /// Opens the database with the log and the archive that the yardstick says: for figures.
+    ///
+    /// # Errors
+    /// As [`Db::open_archived`](Self::open_archived).
+    pub fn open_by(
+        yardstick: Yardstick,
+        options: Options,
+        disks: Disks,
+        locks: Locks,
+        archive: Option<Arc<dyn Disk>>,
+    ) -> Result<Db> {
+        let opening = Opening {
+            disks,
+            locks,
+            progress: Arc::new(Progress::default()),
+            archive,
+        };
+        opening.open(options, yardstick)
     }
 }
 
-/// What an open of a database needs.
-pub(crate) struct Opening {
-    pub options: Options,
-    pub disks: Disks,
-    pub locks: Locks,
-    pub progress: Arc<Progress>,
+/// The ground of a database that is opened.
+struct Opening {
+    disks: Disks,
+    locks: Locks,
+    progress: Arc<Progress>,
     /// The disk of its archive, if it has one.
-    pub archive: Option<Arc<dyn Disk>>,
+    archive: Option<Arc<dyn Disk>>,
 }
 
 impl Opening {
-    /// Opens the database with the log and the archive that the yardstick says.
-    pub fn open(self, yardstick: Yardstick) -> Result<Db> {
+    fn open(self, options: Options, yardstick: Yardstick) -> Result<Db> {
         let Opening {
-            options,
             disks,
             mut locks,
             progress,

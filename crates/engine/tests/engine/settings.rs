@@ -71,7 +71,7 @@ fn fields(settings: &impl Debug) -> Vec<String> {
     names.map(|(name, _)| name.to_owned()).collect()
 }
 
-/// What only makes a figure is no setting: it has its way in with the yardstick.
+/// An experiment is no setting: it has its way in with the yardstick.
 #[test]
 fn the_settings_are_these_and_no_experiment_is_among_them() {
     let typed = "schemas procedures replayed accept log form strict";

@@ -3,11 +3,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 
 use perdura::yardstick::Yardstick;
 use perdura::{
-    Abort, Builder, CheckpointProgress, Db, Error, LogForm, Options, Result, ValueForm, procedure,
-    table,
+    Abort, Builder, CheckpointProgress, Core, Db, Error, LogForm, Options, Result, ValueForm,
+    procedure, table,
 };
 use perdura_device::{CrashProfile, SimDisk};
 
@@ -347,7 +348,7 @@ fn a_database_that_logs_nothing_says_so_and_opens_as_nothing_else() {
     let open = || {
         let options = builder(dir.path(), LogForm::Value).into_options();
         let (disks, locks) = perdura::files::open(&options).unwrap();
-        let opened = Yardstick::Unlogged.open(options, disks, locks, None);
+        let opened = Db::open_by(Yardstick::Unlogged, options, disks, locks, None);
         opened.unwrap()
     };
     let db = open();
@@ -407,7 +408,12 @@ fn the_image_of_a_database_that_logs_nothing_has_whole_transactions_also_of_byte
     let disk = SimDisk::new(1);
     let options = small();
     let open = || {
-        let opened = Yardstick::Unlogged.open_core(env(&disk, 1), options.clone());
+        let opened = Core::open_by(
+            Yardstick::Unlogged,
+            env(&disk, 1),
+            options.clone(),
+            Arc::default(),
+        );
         opened.unwrap()
     };
     let keys: Vec<String> = (0..40).map(|key| format!("key {key}")).collect();
@@ -448,7 +454,14 @@ fn the_image_of_a_database_that_logs_nothing_has_whole_transactions_also_of_byte
 fn an_older_image_does_not_stand_in_where_no_log_has_what_it_lacks() {
     let disk = SimDisk::new(1);
     let options = small();
-    let open = || Yardstick::Unlogged.open_core(env(&disk, 1), options.clone());
+    let open = || {
+        Core::open_by(
+            Yardstick::Unlogged,
+            env(&disk, 1),
+            options.clone(),
+            Arc::default(),
+        )
+    };
     let core = open().unwrap();
     for number in 0..2_u32 {
         let all = core.all_partitions();

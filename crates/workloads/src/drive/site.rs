@@ -59,7 +59,7 @@ pub struct Site {
     pub scheme: LogScheme,
     /// Take a checkpoint so often.
     pub snapshot_every: Option<Duration>,
-    /// What the log or the archive of a scheme with a log lacks.
+    /// The share that the log and the archive of a scheme with a log get.
     pub yardstick: Yardstick,
     /// In memory: how fast the log's disks are.
     pub disk: ModelledDisk,
@@ -95,7 +95,7 @@ impl Site {
             let options = self.builder(declare).into_options();
             let (disks, locks) = files::open(&options)?;
             let archive = self.archive()?;
-            let opened = self.yardstick().open(options, disks, locks, archive);
+            let opened = Db::open_by(self.yardstick(), options, disks, locks, archive);
             return opened.context("opening the database");
         }
         self.open_on(self.memory(), self.archive()?, declare)
@@ -108,7 +108,7 @@ impl Site {
         Ok(disk.transpose()?)
     }
 
-    /// What its log and its archive lack.
+    /// Returns the share of a commit that its log and its archive get.
     fn yardstick(&self) -> Yardstick {
         match self.scheme {
             LogScheme::None => Yardstick::Unlogged,
@@ -139,7 +139,7 @@ impl Site {
         declare: impl FnOnce(Builder) -> Builder,
     ) -> Result<Db> {
         let options = self.builder(declare).into_options();
-        let opened = self.yardstick().open(options, disks, Vec::new(), archive);
+        let opened = Db::open_by(self.yardstick(), options, disks, Vec::new(), archive);
         opened.context("opening the database")
     }
 

@@ -101,7 +101,7 @@ pub struct Setting {
     pub warehouses: Warehouses,
     /// The mix of TPC-C.
     pub mix: Mix,
-    /// What the log lacks.
+    /// The share of a commit that the log gets.
     pub yardstick: Yardstick,
     /// Whether the dates in TPC-C follow from the seed.
     pub own_dates: bool,
