@@ -13,16 +13,18 @@ use perdura_base::num::to_u64;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    data("xautoclaim", -6, WRITE | FAST, ONE, xautoclaim).doc(
-        Family::Stream,
-        "6.2.0",
-        "Gives a consumer entries that others have had for some time, from an id on.",
-    ),
-    data("xclaim", -6, WRITE | FAST, ONE, xclaim).doc(
-        Family::Stream,
-        "5.0.0",
-        "Gives a consumer entries that others have had for some time.",
-    ),
+    data("xautoclaim", -6, WRITE | FAST, ONE, xautoclaim)
+        .in_group(Family::Stream)
+        .doc(
+            "6.2.0",
+            "Gives a consumer entries that others have had for some time, from an id on.",
+        ),
+    data("xclaim", -6, WRITE | FAST, ONE, xclaim)
+        .in_group(Family::Stream)
+        .doc(
+            "5.0.0",
+            "Gives a consumer entries that others have had for some time.",
+        ),
 ];
 
 /// XAUTOCLAIM looks at so many pending entries for each one that it may claim.

@@ -15,8 +15,8 @@ const WORDS: &[(&str, i8)] = &[("consumers", 4), ("groups", 3), ("help", 2), ("s
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[data("xinfo", -2, READ, SECOND, xinfo)
     .with_words(WORDS)
+    .in_group(Family::Stream)
     .doc(
-        Family::Stream,
         "5.0.0",
         "Answers what a stream, its groups and their consumers are like.",
     )];

@@ -13,16 +13,15 @@ use perdura_base::num::to_u64;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    data("xack", -4, WRITE | FAST, ONE, xack).doc(
-        Family::Stream,
-        "5.0.0",
-        "Acknowledges entries that a group has delivered.",
-    ),
-    data("xpending", -3, READ, ONE, xpending).doc(
-        Family::Stream,
-        "5.0.0",
-        "Answers which entries of a group are not acknowledged.",
-    ),
+    data("xack", -4, WRITE | FAST, ONE, xack)
+        .in_group(Family::Stream)
+        .doc("5.0.0", "Acknowledges entries that a group has delivered."),
+    data("xpending", -3, READ, ONE, xpending)
+        .in_group(Family::Stream)
+        .doc(
+            "5.0.0",
+            "Answers which entries of a group are not acknowledged.",
+        ),
 ];
 
 /// `XACK key group id [id …]`

@@ -30,8 +30,8 @@ pub(crate) static COMMANDS: &[Command] = &[
         },
         xread,
     )
+    .in_group(Family::Stream)
     .doc(
-        Family::Stream,
         "5.0.0",
         "Answers what is new in streams, once there is something.",
     ),
@@ -45,8 +45,8 @@ pub(crate) static COMMANDS: &[Command] = &[
         },
         xreadgroup,
     )
+    .in_group(Family::Stream)
     .doc(
-        Family::Stream,
         "5.0.0",
         "Delivers what is new in streams to a consumer of a group, once there is something.",
     ),
