@@ -252,7 +252,7 @@ impl Command {
         }
     }
 
-    /// The same, in this group of the documents.
+    /// Puts the command into this group of the documents.
     pub(crate) const fn in_group(self, group: Group) -> Command {
         Command { group, ..self }
     }
