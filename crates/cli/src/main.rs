@@ -106,3 +106,39 @@ fn main() -> std::process::ExitCode {
     };
     exit::code(done, remedy)
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, CommandFactory};
+
+    use super::Cli;
+
+    /// Values of flags that make a database without a log, or an archive without runs.
+    const EXPERIMENTS: [&str; 3] = ["none", "unlogged", "unsorted"];
+
+    /// Returns the flags of a verb and the verbs below it that can be given such a value.
+    fn experiments(verb: &Command) -> Vec<String> {
+        let is_one = |arg: &&clap::Arg| {
+            let values = arg.get_possible_values();
+            let mut names = values.iter().map(|value| value.get_name());
+            names.any(|name| EXPERIMENTS.contains(&name))
+        };
+        let own = verb.get_arguments().filter(is_one);
+        let mut found: Vec<String> = own.map(|arg| arg.get_id().to_string()).collect();
+        found.extend(verb.get_subcommands().flat_map(experiments));
+        found
+    }
+
+    #[test]
+    fn only_the_verbs_that_measure_name_a_database_without_a_log() {
+        let command = Cli::command();
+        for verb in command.get_subcommands() {
+            let found = experiments(verb);
+            match verb.get_name() {
+                "bench" => assert!(found.contains(&"scheme".to_owned()), "{found:?}"),
+                "reproduce" => {}
+                name => assert!(found.is_empty(), "{name}: {found:?}"),
+            }
+        }
+    }
+}

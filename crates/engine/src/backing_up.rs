@@ -105,9 +105,8 @@ impl Backer {
 
     /// Whether the archive is open and has no backup, and is to have one.
     fn lacks_backup(&self) -> bool {
-        let store = self.archive.lent.get().filter(|_| {
-            self.ground.options.first_backup && self.ground.options.archive_generation.makes_runs()
-        });
+        let store = self.archive.lent.get();
+        let store = store.filter(|_| self.ground.options.first_backup);
         store.is_some_and(|store| store.manifest().backups().next().is_none())
     }
 

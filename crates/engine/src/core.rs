@@ -14,8 +14,8 @@ use perdura_recovery::disks::Disks;
 use perdura_recovery::indexing::ReadCatalog;
 use perdura_recovery::{Catalog, ComponentKind, Life, Progress};
 use perdura_txn::executor::ExecutorOptions;
-use perdura_txn::{Executor, Sink, Ticket, Tx};
-use perdura_wal::{Rung, Scheme};
+use perdura_txn::{Executor, Ticket, Tx};
+use perdura_wal::Rung;
 
 use smallvec::SmallVec;
 
@@ -27,6 +27,7 @@ use crate::opening::{Opened, bring_back, check_scheme};
 use crate::options::CoreOptions;
 use crate::purge::Purge;
 use crate::typed::TypedState;
+use crate::yardstick::Yardstick;
 
 mod archiving;
 mod dropping;
@@ -70,16 +71,29 @@ impl Core {
     /// # Errors
     /// See [`perdura_recovery::restart::restart`]; nothing was changed if it fails before the anchor is updated.
     pub fn open(env: Env, options: CoreOptions, progress: Arc<Progress>) -> Result<Core> {
+        Core::open_by(Yardstick::Product, env, options, progress)
+    }
+
+    /// Opens the database with the log that the yardstick says: for figures.
+    ///
+    /// # Errors
+    /// As [`Core::open`].
+    pub fn open_by(
+        yardstick: Yardstick,
+        env: Env,
+        options: CoreOptions,
+        progress: Arc<Progress>,
+    ) -> Result<Core> {
         options.check()?;
-        check_scheme(&env, &options)?;
+        check_scheme(&env, yardstick)?;
         let forms = Arc::new(CatalogRows::default());
-        let Opened { mut life, claimed } = bring_back(&env, &options, &forms, progress)?;
+        let Opened { mut life, claimed } = bring_back(&env, &options, yardstick, &forms, progress)?;
         if let Some(archived) = &options.archived {
             life.checkpoints.set_archived(archived)?;
         }
         life.report.notes.extend(options.memory_fault.clone());
         let catalog = std::mem::take(&mut life.catalog);
-        let mut core = Core::of(env, options, life)?;
+        let mut core = Core::of(env, options, life, yardstick)?;
         core.attach_tables(&catalog, &forms);
         core.assert_resumed();
         core.name_trees()?;
@@ -99,19 +113,15 @@ impl Core {
     }
 
     /// Puts the parts of a database that is back together.
-    fn of(env: Env, options: CoreOptions, life: Life) -> Result<Core> {
+    fn of(env: Env, options: CoreOptions, life: Life, yardstick: Yardstick) -> Result<Core> {
         let (heap, wal) = (&life.heap, &life.wal);
         heap.set_snapshot_mode(options.snapshot_mode);
         heap.memory().set_kept_bound(options.kept_bound);
         let executor_options = ExecutorOptions {
             value_bytes_max: options.value_bytes_max,
             value_form: options.typed.form,
-            effects_bytes_max: options.typed.effects_bytes_max,
         };
-        let sink = match life.scheme() {
-            Scheme::Unlogged => Sink::Unlogged(Arc::clone(wal)),
-            _ => Sink::Append(Arc::clone(wal)),
-        };
+        let sink = yardstick.sink(Arc::clone(wal));
         let executor = Executor::new(Arc::clone(heap), sink, executor_options);
         let tables = NamedTables::new(options.tables);
         let maps = tables_of(heap)?

@@ -147,6 +147,7 @@ mod transact;
 mod trees;
 pub mod typed;
 mod wishes;
+pub mod yardstick;
 mod yielding;
 
 pub use crate::core::{Core, Env, ExpiredListener, Flushed};
@@ -164,7 +165,6 @@ pub use mirror_stats::{MirrorNodeStats, MirrorStats};
 pub use nodes::{MakeRegister, NodeSettings, NodeTlsFiles, Nodes, NodesInUse, Random};
 pub use opening::create_with_tree;
 pub use options::{CoreOptions, Options};
-pub use perdura_archive::Generation;
 pub use perdura_archive::retention::{self, Retention};
 pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId};
 pub use perdura_device::{LogIo, LogWay, LogWayReport, descriptors, open_regular, read_input};

@@ -16,30 +16,22 @@ use crate::catalog::CatalogRows;
 use crate::env::Env;
 use crate::nodes::{Claimed, Nodes};
 use crate::options::CoreOptions;
-use crate::typed::LogForm;
 use crate::typed::replay::Replayer;
-
-/// The scheme of a new database.
-fn scheme_of(options: &CoreOptions) -> Scheme {
-    match options.typed.log {
-        LogForm::Value | LogForm::Command => Scheme::Differential,
-        LogForm::None => Scheme::Unlogged,
-    }
-}
+use crate::yardstick::Yardstick;
 
 /// Refuses a database of interleaved transactions: its pages hold no rows that this engine reads.
-pub(crate) fn check_scheme(env: &Env, options: &CoreOptions) -> Result<()> {
+pub(crate) fn check_scheme(env: &Env, yardstick: Yardstick) -> Result<()> {
     let Some(anchor) = read_anchor(env.disks.data.as_ref())? else {
         return Ok(());
     };
     let scheme = anchor.scheme;
     match scheme.mode() {
-        Mode::Executor if scheme != scheme_of(options) => Err(Error::Usage(format!(
+        Mode::Executor if scheme != yardstick.scheme() => Err(Error::Usage(format!(
             "the database in {} was made with the logging scheme {}, which is fixed; it was opened for \
              scheme {}",
             env.disks.data.name(),
             scheme.name(),
-            scheme_of(options).name()
+            yardstick.scheme().name()
         ))),
         Mode::Executor => Ok(()),
         Mode::Steal | Mode::Keyed => Err(Error::Usage(format!(
@@ -64,6 +56,7 @@ pub(crate) struct Opened {
 pub(crate) fn bring_back(
     env: &Env,
     options: &CoreOptions,
+    yardstick: Yardstick,
     forms: &Arc<CatalogRows>,
     progress: Arc<Progress>,
 ) -> Result<Opened> {
@@ -74,7 +67,7 @@ pub(crate) fn bring_back(
     };
     assert!(
         made.as_ref()
-            .is_none_or(|anchor| anchor.scheme == scheme_of(options)),
+            .is_none_or(|anchor| anchor.scheme == yardstick.scheme()),
         "the scheme was checked"
     );
     let replayer = Replayer::new(options.typed.clone(), options.value_bytes_max);
@@ -101,19 +94,19 @@ pub(crate) fn bring_back(
     let restarted = match restart(&restart_options)? {
         Some(restarted) => restarted,
         None => {
-            let mut anchor = make(env, options)?;
+            let mut anchor = make(env, options, yardstick)?;
             claimed = claim(env, &mut anchor)?;
             restart(&restart_options)?.expect("the database was made just now")
         }
     };
     assert_eq!(
         restarted.record.scheme,
-        scheme_of(options),
+        yardstick.scheme(),
         "the restart keeps the scheme"
     );
     let window = ExecutorWindow {
         // What no log makes whole must be of one instant.
-        cuts: options.consistent_checkpoints || scheme_of(options) == Scheme::Unlogged,
+        cuts: options.consistent_checkpoints || yardstick.scheme() == Scheme::Unlogged,
     };
     let memory = log_memory(env, options);
     let life = Life::begin(restarted, &restart_options, memory, Arc::new(window))?;
@@ -133,12 +126,12 @@ fn claim(env: &Env, anchor: &mut Anchor) -> Result<Option<Claimed>> {
 /// As [`create`].
 pub fn create_with_tree(env: &Env, options: &CoreOptions, tree: NewTree<'_>) -> Result<()> {
     options.check()?;
-    let new = new_database(env, options);
+    let new = new_database(env, options, Yardstick::Product);
     create(&env.disks, env.clock.as_ref(), &new, Some(tree))
 }
 
 /// Makes a database, and returns its anchor.
-fn make(env: &Env, options: &CoreOptions) -> Result<Anchor> {
+fn make(env: &Env, options: &CoreOptions, yardstick: Yardstick) -> Result<Anchor> {
     if env.accept_loss {
         return Err(Error::Usage(format!(
             "nothing is lost: there is no database in {} yet. None was made. Start without --accept-loss",
@@ -149,12 +142,12 @@ fn make(env: &Env, options: &CoreOptions) -> Result<Anchor> {
         let streams = u8::try_from(env.disks.logs.len()).unwrap_or(u8::MAX);
         archived.check_durable(&Vouched::nothing(streams))?;
     }
-    let new = new_database(env, options);
+    let new = new_database(env, options, yardstick);
     create(&env.disks, env.clock.as_ref(), &new, None)?;
     let made = read_anchor(env.disks.data.as_ref())?.expect("the database was made just now");
     assert_eq!(
         made.scheme,
-        scheme_of(options),
+        yardstick.scheme(),
         "it was made of this scheme"
     );
     Ok(made)
@@ -171,7 +164,7 @@ fn log_memory(env: &Env, options: &CoreOptions) -> LogMemory {
     }
 }
 
-fn new_database(env: &Env, options: &CoreOptions) -> NewDatabase {
+fn new_database(env: &Env, options: &CoreOptions, yardstick: Yardstick) -> NewDatabase {
     let mut uuid = [0; 16];
     uuid[..8].copy_from_slice(&mix64(env.seed).to_le_bytes());
     uuid[8..].copy_from_slice(&mix64(env.seed ^ 0x9e37_79b9_7f4a_7c15).to_le_bytes());
@@ -184,6 +177,6 @@ fn new_database(env: &Env, options: &CoreOptions) -> NewDatabase {
         },
         streams: u8::try_from(env.disks.logs.len()).expect("at most 16 streams"),
         segments: options.segment_sizes(),
-        scheme: scheme_of(options),
+        scheme: yardstick.scheme(),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use perdura_archive::{Generation, Retention};
+use perdura_archive::Retention;
 use perdura_base::limits::{CHUNK_PAGES_DEFAULT, PARTITIONS_DEFAULT, VALUE_BYTES_DEFAULT};
 use perdura_base::{Error, Result};
 use perdura_device::LogIo;
@@ -123,9 +123,9 @@ pub struct Options {
     pub first_backup: bool,
     /// Which moments the archive keeps, if the database merges it; the default is every moment, for ever.
     pub archive_retention: Retention,
-    /// How the records of the log become runs. By [`Generation::Unsorted`] they do not: it is there to be measured, and nothing
-    /// can be restored.
-    pub archive_generation: Generation,
+    /// The use of a selection tree, which reads on while it writes, to make runs of records of the log. Without it a workspace at
+    /// a time is sorted.
+    pub archive_selects: bool,
     /// Log streams. Fixed at creation; more than one pays only with more than one disk.
     pub streams: u8,
     /// Virtual partitions, a power of two up to 256. Fixed at creation.
@@ -195,7 +195,7 @@ impl Options {
             archive_merge: true,
             first_backup: true,
             archive_retention: Retention::default(),
-            archive_generation: Generation::default(),
+            archive_selects: false,
             streams: 1,
             partitions: core.partitions,
             segment_bytes: core.segment_bytes,

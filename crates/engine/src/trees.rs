@@ -113,7 +113,7 @@ impl Db {
     }
 }
 
-/// A table of a tree; see [`Db::tree`].
+/// A table of a tree; see [`Db::tree`]. The directories of the database stay locked while there is one.
 #[derive(Clone)]
 pub struct TreeTable {
     live: Arc<LiveTree>,

@@ -138,7 +138,9 @@ impl<R: Read> File<R> {
         if self.ended {
             return Ok(None);
         }
+        let begin = self.position();
         let item = self.read_item();
+        debug_assert!(self.position() >= begin, "a file is read forwards");
         self.ended = !matches!(item, Ok(Some(_)));
         item
     }

@@ -55,6 +55,7 @@ fn instruction(input: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<bool, &'stat
             .len()
             .checked_sub(back)
             .ok_or("a compressed string refers to before its begin")?;
+        debug_assert!(from < out.len(), "a copy begins in what is there");
         // The copy may read what it has just written.
         for at in from..from + high + more + 2 {
             out.push(out[at]);

@@ -37,6 +37,7 @@ fn text(number: i64) -> Vec<u8> {
 }
 
 fn signed<const N: usize>(reader: &mut Reader<'_>) -> Option<i64> {
+    const { assert!(N >= 1 && N <= 8, "a number has one byte to eight") };
     let mut bytes = [0; 8];
     bytes[8 - N..].copy_from_slice(&reader.array::<N>()?);
     // Shifted down, the sign comes along.
@@ -70,6 +71,11 @@ fn framed(
     if count != COUNT_UNKNOWN && usize::from(count) != entries.len() {
         return Err("a packed collection has another number of entries than it says");
     }
+    debug_assert_eq!(
+        reader.at() + 1,
+        bytes.len(),
+        "behind the entries is the end alone"
+    );
     Ok(entries)
 }
 
@@ -137,15 +143,22 @@ impl ListpackWriter {
     /// Puts the entry's own length behind it: seven bits a byte, the highest first, all but the first with a mark.
     fn end_entry(&mut self, begin: usize) {
         let len = self.bytes.len() - begin;
+        debug_assert!(len > 0, "an entry has a head at least");
         for at in (0..len_bytes(len)).rev() {
             let bits = (len >> (7 * at)).to_le_bytes()[0] & 0x7f;
             let is_first = at + 1 == len_bytes(len);
             self.bytes.push(if is_first { bits } else { bits | 0x80 });
         }
+        debug_assert_eq!(
+            self.bytes.len() - begin - len,
+            len_bytes(len),
+            "a reader steps over as many bytes"
+        );
         self.count += 1;
     }
 
     pub fn end(mut self) -> Vec<u8> {
+        assert!(self.bytes.len() >= LISTPACK_HEAD, "the head has its place");
         self.bytes.push(END);
         let total = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
         let count = u16::try_from(self.count).unwrap_or(COUNT_UNKNOWN);

@@ -142,7 +142,7 @@ impl Parts {
     ) -> Result<()> {
         let body = body_unchecked(payload);
         let mut source = Source::new(body.get(self.at..).unwrap_or_default(), BUFFER_BYTES);
-        let mut taken = 0;
+        let (mut taken, before) = (0, self.at);
         while taken < count && self.left > 0 {
             let elements = self.one(&mut source, &mut take)?;
             self.any |= elements > 0;
@@ -150,6 +150,7 @@ impl Parts {
             self.left -= 1;
         }
         self.at += position(&source);
+        debug_assert!(self.at > before || taken == 0, "elements take bytes");
         if self.left == 0 && !self.any {
             return Err(source.corrupt("a collection without elements"));
         }

@@ -62,6 +62,7 @@ impl<R: Read> Source<R> {
     }
 
     fn sum(&mut self) {
+        debug_assert!(self.summed <= self.at, "only what was read is summed");
         self.digest.update(&self.buffer[self.summed..self.at]);
         self.summed = self.at;
     }
@@ -77,6 +78,10 @@ impl<R: Read> Source<R> {
         loop {
             match self.input.read(&mut self.buffer) {
                 Ok(got) => {
+                    assert!(
+                        got <= self.buffer.len(),
+                        "a reader gives no more than there is room for"
+                    );
                     self.end = got;
                     return Ok(got > 0);
                 }
@@ -147,6 +152,7 @@ impl<R: Read> Source<R> {
             self.at += part;
             left -= count(part);
         }
+        debug_assert!(self.at <= self.end, "no byte is taken that was not read");
         Ok(())
     }
 

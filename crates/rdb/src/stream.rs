@@ -112,7 +112,7 @@ pub fn read<R: Read>(source: &mut Source<R>, kind: u8) -> Result<Stream> {
         let room = node.len().saturating_mul(UNPACKED_MAX);
         let node = packed::listpack(&node).and_then(|parts| {
             let damaged = "a node of a stream is damaged";
-            node_entries((id_of(base), room), parts, &mut stream.entries).ok_or(damaged)
+            node_entries(id_of(base), room, parts, &mut stream.entries).ok_or(damaged)
         });
         node.map_err(|why| source.corrupt(why))?;
     }
@@ -145,6 +145,11 @@ pub fn read<R: Read>(source: &mut Source<R>, kind: u8) -> Result<Stream> {
         }
         stream.groups.push(group);
     }
+    debug_assert_eq!(
+        names.len(),
+        stream.groups.len(),
+        "each group has a name of its own"
+    );
     Ok(stream)
 }
 
@@ -164,7 +169,8 @@ fn read_id<R: Read>(source: &mut Source<R>) -> Result<StreamId> {
 
 /// Appends the entries of a node that are not deleted. `None`: it is damaged, or its entries take more room than this.
 fn node_entries(
-    (base, mut room): (StreamId, usize),
+    base: StreamId,
+    mut room: usize,
     parts: Vec<Vec<u8>>,
     entries: &mut Vec<StreamEntry>,
 ) -> Option<()> {
@@ -253,6 +259,11 @@ fn read_group<R: Read>(source: &mut Source<R>, kind: u8, stream: &Stream) -> Res
     if !pending.is_empty() {
         return Err(source.corrupt("an entry is pending in a group and no consumer has it"));
     }
+    debug_assert_eq!(
+        names.len(),
+        consumers.len(),
+        "each consumer has a name of its own"
+    );
     Ok(StreamGroup {
         name,
         last,
@@ -336,6 +347,8 @@ fn nodes(entries: &[StreamEntry]) -> Vec<&[StreamEntry]> {
     if from < entries.len() {
         nodes.push(&entries[from..]);
     }
+    let packed: usize = nodes.iter().map(|node: &&[StreamEntry]| node.len()).sum();
+    debug_assert_eq!(packed, entries.len(), "each entry is in one node");
     nodes
 }
 
@@ -352,6 +365,11 @@ impl StreamEntry {
 }
 
 fn packed_node(entries: &[StreamEntry]) -> Vec<u8> {
+    assert!(!entries.is_empty(), "a node has an entry");
+    assert!(
+        entries.len() <= NODE_ENTRIES_MAX,
+        "a node is closed when it is full"
+    );
     let first = &entries[0];
     let mut node = ListpackWriter::new();
     node.count(entries.len());

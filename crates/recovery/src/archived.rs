@@ -214,7 +214,7 @@ mod tests {
 
     fn anchor() -> Anchor {
         let sizes = SegmentSizes::fixed(1 << 20);
-        let history = History::begin(Uuid([1; 16]), 0, (Scheme::Differential, 2), sizes);
+        let history = History::begin(Uuid([1; 16]), 0, Scheme::Differential, 2, sizes);
         let geometry = Geometry {
             partitions: 4,
             chunk_pages: 4,

@@ -98,8 +98,8 @@ pub fn create(
     for log in logs {
         log.make_dir(LOG_DIR)?;
     }
-    let meaning = (new.scheme, new.streams);
-    let history = History::begin(new.uuid, clock.wall_us(), meaning, new.segments);
+    let now_us = clock.wall_us();
+    let history = History::begin(new.uuid, now_us, new.scheme, new.streams, new.segments);
     let mut anchor = Anchor::new(history, new.geometry, image_disks);
     if let Some(tree) = tree {
         make_tree(data.as_ref(), &mut anchor, tree)?;

@@ -181,7 +181,7 @@ mod tests {
     /// A history whose newest life is this one, and which has a link of life 3.
     fn history(newest: u32) -> History {
         let sizes = SegmentSizes::fixed(64 << 20);
-        let mut history = History::begin(Uuid([1; 16]), 1, (Scheme::Differential, 1), sizes);
+        let mut history = History::begin(Uuid([1; 16]), 1, Scheme::Differential, 1, sizes);
         history.incarnation = Incarnation(newest);
         history.chain.push(ChainLink {
             incarnation: Incarnation(3),

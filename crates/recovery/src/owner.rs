@@ -191,7 +191,7 @@ mod tests {
 
     fn anchor() -> Anchor {
         let sizes = SegmentSizes::fixed(64 << 10);
-        let history = History::begin(Uuid([1; 16]), 1, (Scheme::Differential, 1), sizes);
+        let history = History::begin(Uuid([1; 16]), 1, Scheme::Differential, 1, sizes);
         let geometry = Geometry {
             partitions: 2,
             chunk_pages: 2,

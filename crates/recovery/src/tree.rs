@@ -360,8 +360,8 @@ impl Part<'_> {
         };
         ahead::read_beside(&reading, readers, || {
             let log = NumberedLog::new(&self.log.scans, Wanted::All, self.tree.rssp);
-            let ahead = (self.play.ahead, &reading);
-            let operations = Operations::new(tree, log, ahead, readers == 0);
+            let ahead = self.play.ahead;
+            let operations = Operations::new(tree, log, ahead, &reading, readers == 0);
             self.redo_all(tree, redo, operations, report)
         })
     }
@@ -378,7 +378,7 @@ impl Part<'_> {
             let operations = operations_of(&frame)?;
             for (act, gsn) in operations.acts.iter().zip(operations.first.0..) {
                 let gsn = Gsn(gsn);
-                open.note(act, gsn, &frame.head.origin);
+                open.note(act.0, &act.1, gsn, &frame.head.origin);
                 let Some(row) = act.1.row().filter(|_| gsn > self.tree.rssp) else {
                     continue;
                 };

@@ -76,7 +76,7 @@ pub fn read_tail(
         wall_us = wall_us.max(moment.map_or(0, |moment| moment.wall_us));
     }
     let uuid = *store.uuid();
-    let survivor = survive(logs, uuid, (scheme, header.segments), &from)?;
+    let survivor = survive(logs, uuid, scheme, header.segments, &from)?;
     let durable = survivor.durable;
     assert!(
         durable.epoch >= from.epoch,

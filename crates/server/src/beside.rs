@@ -242,6 +242,10 @@ impl State {
             Some((orders, _)) => orders.send(order).err().map(|refused| refused.0),
             None => Some(order),
         };
+        debug_assert!(
+            self.beside.landed.is_none(),
+            "what landed before was settled"
+        );
         self.beside.landed = refused.map(Order::run);
     }
 
@@ -314,6 +318,7 @@ impl State {
         let Some(landed) = self.beside.next_landed() else {
             return;
         };
+        debug_assert!(self.beside.landed.is_none(), "one command lands at a time");
         let Some(flight) = self.beside.flight.take() else {
             return;
         };
@@ -350,6 +355,10 @@ impl State {
             told
         });
         self.end_running();
+        debug_assert!(
+            self.beside.flight.is_none(),
+            "what has landed flies no more"
+        );
         let index = flight.seat.index;
         let Some(mut connection) = self.connections.take(index) else {
             return;

@@ -224,7 +224,10 @@ impl Blocking {
             }
         }
         self.deadlines.add(waiter.deadline, id);
-        self.clients.insert(id, waiter);
+        debug_assert!(!waiter.wait.keys.is_empty(), "a client waits for a key");
+        debug_assert!(waiter.ticket <= self.tickets, "tickets are given in turn");
+        let before = self.clients.insert(id, waiter);
+        debug_assert!(before.is_none(), "a client waits once");
     }
 
     /// A client that waits no more.
@@ -247,6 +250,18 @@ impl Blocking {
             }
         }
         self.deadlines.remove(waiter.deadline, id);
+        debug_assert!(
+            self.ending <= self.clients.len(),
+            "those that end are among those that wait"
+        );
+        debug_assert!(
+            self.deadlines.count() <= self.clients.len(),
+            "only who waits has a deadline"
+        );
+        debug_assert!(
+            !self.clients.is_empty() || self.keys.is_empty(),
+            "a key that is noted is waited for"
+        );
         Some(waiter)
     }
 
@@ -259,6 +274,7 @@ impl Blocking {
         if waited && self.noted.insert((database, key.into())) {
             self.ready.push_back((database, key.into()));
         }
+        debug_assert_eq!(self.ready.len(), self.noted.len(), "a key is ready once");
     }
 
     /// The keys of a database that clients wait for.
@@ -273,7 +289,8 @@ impl Blocking {
     #[inline]
     pub(crate) fn next_ready(&mut self) -> Option<(u8, Box<[u8]>)> {
         let next = self.ready.pop_front()?;
-        self.noted.remove(&next);
+        let was_noted = self.noted.remove(&next);
+        debug_assert!(was_noted, "a key is ready once");
         Some(next)
     }
 

@@ -34,10 +34,19 @@ impl Changes {
         }
         self.begun = running.then(|| self.begun.unwrap_or(self.seen));
         self.seen = self.made;
+        debug_assert!(
+            self.saved <= self.seen,
+            "a checkpoint has what was made before it began"
+        );
+        debug_assert!(
+            self.begun.is_none_or(|begun| begun <= self.seen),
+            "a checkpoint began behind what it has"
+        );
     }
 
     /// Changes that the newest checkpoint does not hold.
     pub(crate) fn unsaved(&self) -> u64 {
+        debug_assert!(self.saved <= self.made, "what is saved was made");
         self.made - self.saved
     }
 }

@@ -543,6 +543,7 @@ impl Connections {
 
     /// Puts it back.
     pub(crate) fn put(&mut self, index: usize, connection: Box<Connection>) {
+        debug_assert!(self.slots[index].is_none(), "the place was left empty");
         self.slots[index] = Some(connection);
     }
 

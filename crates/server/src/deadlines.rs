@@ -15,13 +15,17 @@ impl Deadlines {
 
     /// Notes the deadline of a client, if it has one.
     pub(crate) fn add(&mut self, deadline: Option<Instant>, id: u64) {
-        self.0.extend(deadline.map(|at| (at, id)));
+        if let Some(at) = deadline {
+            let is_new = self.0.insert((at, id));
+            debug_assert!(is_new, "a client has one deadline");
+        }
     }
 
     /// Forgets the deadline of a client, if it has one.
     pub(crate) fn remove(&mut self, deadline: Option<Instant>, id: u64) {
         if let Some(at) = deadline {
-            self.0.remove(&(at, id));
+            let was_noted = self.0.remove(&(at, id));
+            debug_assert!(was_noted, "the deadline of a client that waits is noted");
         }
     }
 

@@ -77,6 +77,7 @@ impl Jobs {
     /// Gives it that buffer, in which the request begins at `begin`.
     pub(crate) fn take_over(&mut self, bytes: Vec<u8>, begin: usize) {
         if let Some(job) = self.queue.back_mut() {
+            debug_assert!(job.lacks_bytes, "a request is taken over once");
             job.args.fill(bytes, begin);
             job.lacks_bytes = false;
         }
@@ -130,6 +131,10 @@ impl State {
             self.watches.add(&mut watched, session.database, key, None);
         }
         let lacks_bytes = args.extent() > TAKEN_OVER_BYTES;
+        debug_assert!(
+            !self.jobs.queue.iter().any(|job| job.seat == session.seat),
+            "a client has one job"
+        );
         self.jobs.queue.push_back(Job {
             seat: session.seat,
             database: session.database,
@@ -348,6 +353,10 @@ impl State {
         self.watches.forget(&mut job.watched);
         self.newest = self.newest.max(told.epoch);
         (connection.gathered, connection.under_way) = (0, 0);
+        debug_assert!(
+            start <= connection.replies.buf.len(),
+            "the reply stands behind those before"
+        );
         let reply = connection.replies.buf.get(start..).unwrap_or(&[]);
         let args = job.args.args();
         let finished = Finished {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 const STEPS: usize = 16;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
+const _: () = assert!(STEPS.is_power_of_two(), "the step is some bits of a time");
 const BUCKETS: usize = (64 - 3) * STEPS;
 
 /// Times by length.
@@ -38,11 +39,13 @@ fn bucket(ns: u64) -> usize {
     }
     let octave = ns.ilog2() - STEP_BITS;
     let step = usize::try_from(ns >> octave).unwrap_or(0) - STEPS;
+    debug_assert!(step < STEPS, "an octave has so many steps");
     usize::try_from(octave + 1).unwrap_or(0) * STEPS + step
 }
 
 /// The longest time that a bucket counts, nanoseconds.
 fn upper_ns(bucket: usize) -> u64 {
+    debug_assert!(bucket < BUCKETS, "a bucket is one of those that there are");
     let (octave, step) = (bucket / STEPS, bucket % STEPS);
     let step = u64::try_from(step).unwrap_or(0);
     match octave.checked_sub(1) {
@@ -58,6 +61,10 @@ impl Histogram {
     /// Counts one time.
     pub(crate) fn add(&mut self, took: Duration) {
         let ns = nanoseconds(took);
+        debug_assert!(
+            ns <= upper_ns(bucket(ns)),
+            "a time lies below the bound of its bucket"
+        );
         self.counts[bucket(ns)] += 1;
         self.total += 1;
     }
@@ -86,6 +93,11 @@ impl Histogram {
                 _ => list.push((bound, seen)),
             }
         }
+        debug_assert_eq!(seen, self.total, "each time is in a bucket");
+        debug_assert!(
+            list.is_sorted_by(|a, b| a.0 < b.0),
+            "each bound stands once"
+        );
         list
     }
 }

@@ -55,6 +55,7 @@ impl State {
         let pause = &mut self.pause;
         pause.all |= all;
         pause.until = Some(pause.until.map_or(until, |before| before.max(until)));
+        debug_assert!(pause.until >= Some(until), "a pause is never made shorter");
     }
 
     /// Ends the pause.

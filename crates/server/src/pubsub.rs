@@ -98,7 +98,11 @@ impl Topics {
             Topic::Pattern => self.patterns.entry(name.into()).or_default(),
             Topic::Shard => self.shards.entry(name.into()).or_default(),
         };
-        listeners.insert(who.id, who.index);
+        let before = listeners.insert(who.id, who.index);
+        debug_assert!(
+            before.is_none(),
+            "a topic has a client if the client has the topic"
+        );
     }
 
     /// Ends a subscription, if there is one.
@@ -107,7 +111,11 @@ impl Topics {
             return;
         }
         let alone = |listeners: &mut Listeners| {
-            listeners.remove(&id);
+            let index = listeners.remove(&id);
+            debug_assert!(
+                index.is_some(),
+                "a topic has a client if the client has the topic"
+            );
             listeners.is_empty()
         };
         match topic {
@@ -132,6 +140,7 @@ impl Topics {
                 self.remove(own, topic, &name, id);
             }
         }
+        debug_assert_eq!(own.total(), 0, "a client that leaves listens to nothing");
     }
 
     /// The listeners of a channel by its name.

@@ -101,6 +101,14 @@ impl Replies {
                 is_messages: false,
             }),
         }
+        debug_assert!(
+            self.held.back().is_none_or(|last| last.end == end),
+            "what is held ends with what was written"
+        );
+        debug_assert!(
+            !self.held.is_empty() || self.released == end,
+            "what is not held may leave"
+        );
     }
 
     /// Answers with `error` the requests whose replies wait for rungs that are stuck. Messages among these replies stay held,
@@ -112,6 +120,7 @@ impl Replies {
         reached: Reached,
         error: &str,
     ) {
+        debug_assert!(self.sent <= self.released, "only what may leave was sent");
         let waiting = self.buf.split_off(self.released);
         let base = self.released;
         let (mut at, mut messages, mut left) = (0, Vec::new(), VecDeque::new());
@@ -148,6 +157,16 @@ impl Replies {
             end: held.end - base - at + moved,
             ..held
         }));
+        debug_assert!(
+            self.held.iter().is_sorted_by_key(|held| held.end),
+            "what is held follows one another"
+        );
+        debug_assert!(
+            self.held
+                .back()
+                .is_none_or(|last| last.end == self.buf.len()),
+            "nothing stands behind what is held"
+        );
     }
 
     /// Appends what may leave of `part`, with `error` in the place of each reply that may not, and returns its messages. `None` if
@@ -173,6 +192,7 @@ impl Replies {
             if !first.rest.is_durable(reached) && (first.rest.is_firm() || !in_time) {
                 break;
             }
+            debug_assert!(self.released <= first.end, "replies leave in their order");
             self.released = first.end;
             self.held.pop_front();
         }

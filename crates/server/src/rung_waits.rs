@@ -64,13 +64,23 @@ impl RungWaits {
             deadline,
         };
         self.clients.insert(seat.id, wait);
+        debug_assert_eq!(
+            self.clients.len(),
+            self.wanted.len(),
+            "each client waits for one epoch"
+        );
     }
 
     /// A client that waits no more.
     pub(crate) fn take(&mut self, id: u64) -> Option<Seat> {
         let wait = self.clients.remove(&id)?;
-        self.wanted.remove(&(wait.durability, wait.epoch, id));
+        let was_noted = self.wanted.remove(&(wait.durability, wait.epoch, id));
+        debug_assert!(was_noted, "the epoch of a client that waits is noted");
         self.deadlines.remove(wait.deadline, id);
+        debug_assert!(
+            self.deadlines.count() <= self.clients.len(),
+            "only who waits has a deadline"
+        );
         Some(wait.seat)
     }
 

@@ -39,8 +39,18 @@ impl SlowLog {
     pub(crate) fn note(&mut self, len_max: usize, mut entry: Entry) {
         entry.id = self.next;
         self.next += 1;
+        debug_assert!(
+            self.entries
+                .front()
+                .is_none_or(|newest| newest.id < entry.id),
+            "ids ascend"
+        );
         self.entries.push_front(entry);
         self.entries.truncate(len_max);
+        debug_assert!(
+            self.entries.len() <= len_max,
+            "no more entries are kept than may be"
+        );
     }
 
     /// The newest first.
@@ -82,5 +92,6 @@ pub(crate) fn shortened(args: &Args<'_>, is_secret: impl Fn(usize) -> bool) -> V
     if kept < count {
         list.push(format!("... ({} more arguments)", count - kept).into_bytes());
     }
+    debug_assert!(list.len() <= ARGS_MAX, "a long request is cut");
     list
 }

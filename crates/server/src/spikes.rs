@@ -33,6 +33,14 @@ impl Spikes {
         if spike.samples.len() > SAMPLES_MAX {
             spike.samples.pop_front();
         }
+        debug_assert!(
+            spike.samples.len() <= SAMPLES_MAX,
+            "no more samples are kept than may be"
+        );
+        debug_assert!(
+            spike.samples.iter().all(|(_, ms)| *ms <= spike.max_ms),
+            "no sample is above the greatest"
+        );
     }
 
     /// The kinds with their samples.

@@ -61,6 +61,10 @@ impl Stalled {
             }
         }
         self.seen = reached;
+        debug_assert!(
+            is_stuck || stuck.is_empty(),
+            "only a log that stands still is stuck"
+        );
         stuck
     }
 }

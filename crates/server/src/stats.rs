@@ -40,6 +40,11 @@ impl Counted {
     /// A command found in a slot of the lookup, with its arguments.
     pub(crate) fn new(slot: usize, command: &Command, args: &Args<'_>) -> Self {
         let word = command.word_at(args);
+        debug_assert!(slot < SLOTS, "a command has a slot");
+        debug_assert!(
+            word.is_none_or(|word| word < command.words.len()),
+            "a second word is one of the command's"
+        );
         Counted { slot, word }
     }
 }
@@ -72,6 +77,7 @@ impl CommandStats {
     }
 
     fn replied(&mut self, reply: &[u8]) {
+        debug_assert_eq!(reply.first(), Some(&b'-'), "only errors have a code");
         let code = reply.iter().skip(1).take_while(|b| b.is_ascii_uppercase());
         let code: String = code.map(|b| char::from(*b)).collect();
         *self.errors.entry(code).or_default() += 1;

@@ -61,6 +61,7 @@ impl Watches {
                 continue;
             };
             if let Some(watched) = keys.get_mut(&key) {
+                debug_assert!(watched.clients > 0, "a key that is watched has a client");
                 watched.clients -= 1;
                 if watched.clients == 0 {
                     keys.remove(&key);
@@ -77,6 +78,7 @@ impl Watches {
         let keys = self.keys.get_mut(&database);
         if let Some(watched) = keys.and_then(|keys| keys.get_mut(key)) {
             watched.changes += 1;
+            debug_assert!(watched.clients > 0, "changes are counted for a client");
         }
     }
 

@@ -346,7 +346,7 @@ impl Beside<'_, '_, '_> {
         let was_there = if moves {
             self.tx.rename(*table, key, *to_table, to_key)?
         } else {
-            match copy(self.tx, (*table, key), (*to_table, to_key)) {
+            match copy(self.tx, *table, key, *to_table, to_key) {
                 Ok(was_there) => was_there,
                 Err(Fault::Abort(abort)) => return Err(abort),
                 Err(Fault::WrongType) => return Ok(Some("a copy of no type")),

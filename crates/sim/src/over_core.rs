@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use perdura::catalog::CatalogRows;
-use perdura::{Core, CoreOptions, Env, Error, Progress};
+use perdura::yardstick::Yardstick;
+use perdura::{Core, CoreOptions, Env, Error};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{ImageSlot, PartitionId};
@@ -223,7 +224,11 @@ pub(crate) trait OverCore {
 
     /// Opens the engine.
     fn open_in(&self, env: Env) -> Result<Core, Error> {
-        let core = Core::open(env, self.options(), Arc::new(Progress::default()))?;
+        let yardstick = match self.is_logged() {
+            true => Yardstick::Product,
+            false => Yardstick::Unlogged,
+        };
+        let core = Core::open_by(yardstick, env, self.options(), Arc::default())?;
         if self.prepares_by_steps() {
             core.wal().prepare_by(|| ());
         }

@@ -153,7 +153,7 @@ impl StreamEdit {
             (Some(writing), _) => writing,
             (None, StreamEdit::Add(_)) => {
                 let mut made = Writing::open_or_make(tx, table, key, None)?;
-                made.make_group(tx, GROUP, (Id::MIN, Some(0)))?;
+                made.make_group(tx, GROUP, Id::MIN, Some(0))?;
                 made
             }
             (None, _) => return Ok(0),
@@ -210,7 +210,7 @@ impl StreamEdit {
             StreamEdit::Acknowledge(count) => {
                 let ids = model.pending.keys().take(*count);
                 let ids: Vec<Id> = ids.map(|number| id_of(*number)).collect();
-                writing.acknowledge(tx, (GROUP, &mut group), &ids)?
+                writing.acknowledge(tx, GROUP, &mut group, &ids)?
             }
             StreamEdit::Claim(name, count) => {
                 let taken = model.pending.iter().take(*count);
@@ -235,7 +235,7 @@ impl StreamEdit {
             }
             StreamEdit::Renew => {
                 writing.destroy_group(tx, GROUP, &group)?;
-                writing.make_group(tx, GROUP, (group.last, group.read))?;
+                writing.make_group(tx, GROUP, group.last, group.read)?;
                 group.pending
             }
         })
@@ -252,7 +252,7 @@ fn consumer(
     if let Some(found) = writing.stream(tx)?.consumer(group, &name)? {
         return Ok(found);
     }
-    writing.make_consumer(tx, group, (&name, 1))
+    writing.make_consumer(tx, group, &name, 1)
 }
 
 impl StreamModel {
@@ -311,7 +311,7 @@ impl StreamModel {
                 model.reverse();
             }
             let mut model = model.into_iter();
-            stream.entries::<Fault>((Id::MIN, Id::MAX), reverse, |entry| {
+            stream.entries::<Fault>(Id::MIN..=Id::MAX, reverse, |entry| {
                 let pair = entry.pairs().next();
                 same &= model
                     .next()
@@ -338,7 +338,7 @@ impl StreamModel {
         let mut same = group.last == delivered && group.pending == to_u64(self.pending.len());
         let mut model = self.pending.iter();
         let mut by_consumer: BTreeMap<Vec<u8>, Vec<Id>> = BTreeMap::new();
-        stream.each_pending(&group, (Id::MIN, Id::MAX), false, |id, pending| {
+        stream.each_pending(&group, Id::MIN..=Id::MAX, false, |id, pending| {
             let holder = stream.holder(&group, &pending)?.name;
             same &= model
                 .next()

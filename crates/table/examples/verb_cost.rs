@@ -99,7 +99,6 @@ fn main() -> Result<(), Error> {
     let options = ExecutorOptions {
         value_bytes_max: 1 << 20,
         value_form: ValueForm::Columns,
-        effects_bytes_max: None,
     };
     let mut registry = Registry::new(geometry, 1);
     let schema = Customer::schema();

@@ -39,8 +39,6 @@ pub struct ExecutorOptions {
     pub value_bytes_max: usize,
     /// What the effect of a changed row says.
     pub value_form: ValueForm,
-    /// Effects frames are cut to so many bytes, which cannot be replayed: for measuring.
-    pub effects_bytes_max: Option<usize>,
 }
 
 /// How a transaction runs.
@@ -469,11 +467,7 @@ impl Executor {
             let frame = attempt.frame;
             frame.clear();
             let kind = ordered::encode(&places, attempt.typed, says, *now_ms, frame);
-            if let Some(max) = self.options.effects_bytes_max
-                && kind == FrameKind::Effects
-            {
-                frame.truncate(max);
-            }
+            self.sink.cut(kind, frame);
             partitions.union(&ordered::partitions(&places));
             (kind, frame.as_slice())
         });

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use perdura_base::StreamId;
-use perdura_wal::Wal;
+use perdura_wal::{FrameKind, Wal};
 
 /// Where the records of commits go.
 #[derive(Clone)]
 pub enum Sink {
     /// To the log. A ticket's epoch is durable when the log has written it.
     Append(Arc<Wal>),
-    /// Nowhere: a commit is acknowledged at once, and a crash loses it unless an image has it. The
-    /// log still says when the database has stopped.
+    /// The yardstick's: nowhere. A commit is acknowledged at once, and a crash loses it unless an image has it.
+    /// The log still says when the database has stopped.
     Unlogged(Arc<Wal>),
+    /// The yardstick's: to the log, with frames of effects cut to this many bytes. They cannot be replayed.
+    Cut(Arc<Wal>, usize),
     /// Nowhere: a restart replays what the log has.
     Replay,
 }
@@ -21,7 +23,7 @@ impl Sink {
     /// The log that admits writes.
     pub(crate) fn log(&self) -> Option<&Wal> {
         match self {
-            Sink::Append(wal) | Sink::Unlogged(wal) => Some(wal),
+            Sink::Append(wal) | Sink::Unlogged(wal) | Sink::Cut(wal, _) => Some(wal),
             Sink::Replay => None,
         }
     }
@@ -29,8 +31,15 @@ impl Sink {
     /// The log that commits are appended to.
     pub(crate) fn wal_of_commits(&self) -> Option<&Wal> {
         match self {
-            Sink::Append(wal) => Some(wal),
+            Sink::Append(wal) | Sink::Cut(wal, _) => Some(wal),
             Sink::Unlogged(_) | Sink::Replay => None,
+        }
+    }
+
+    /// Cuts the frame of a commit's rows, if frames of its kind are cut.
+    pub(crate) fn cut(&self, kind: FrameKind, frame: &mut Vec<u8>) {
+        if let (Sink::Cut(_, bytes), FrameKind::Effects) = (self, kind) {
+            frame.truncate(*bytes);
         }
     }
 

@@ -40,7 +40,8 @@ impl Tx<'_> {
     /// of another partition.
     pub fn name_text(
         &mut self,
-        (draft, text): (&Draft, Text),
+        draft: &Draft,
+        text: Text,
         key: &[u8],
         expiry_ms: Option<u64>,
     ) -> Result<()> {

@@ -92,6 +92,7 @@ fn collect<'s>(
         if score >= end {
             break;
         }
+        debug_assert!(!score.is_nan(), "a score is a number");
         let place = Place::of_score(score);
         if let Some(distance) = search.distance_to(place) {
             found.push(Found {

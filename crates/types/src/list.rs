@@ -41,6 +41,7 @@ pub fn from_front(index: i64, len: u64) -> Option<u64> {
 pub fn stretch(from: i64, to: i64, len: u64) -> (u64, u64) {
     let from = from_front(from, len).unwrap_or(0);
     let to = from_front(to, len).map_or(0, |to| to.saturating_add(1).min(len));
+    debug_assert!(to <= len, "a stretch ends within the list");
     if from < to { (from, to) } else { (0, 0) }
 }
 
@@ -70,6 +71,7 @@ pub fn items<'s>(
 /// `max` matches (0: all), looking at `looked` items at most (0: all). The rank is not 0.
 #[must_use]
 pub fn positions(source: &Source<'_>, item: &[u8], rank: i64, max: u64, looked: u64) -> Vec<u64> {
+    debug_assert_ne!(rank, 0, "matches are counted from one");
     let len = source.len();
     let looked = if looked == 0 { len } else { looked.min(len) };
     // The least rank has no opposite, and skips nothing, as in Redis.
@@ -93,6 +95,10 @@ pub fn positions(source: &Source<'_>, item: &[u8], rank: i64, max: u64, looked: 
             .zip(0..)
             .all(|(text, index)| look(index, text));
     }
+    debug_assert!(
+        max == 0 || to_u64(found.len()) <= max,
+        "no more are found than are wanted"
+    );
     found
 }
 
@@ -181,6 +187,10 @@ fn pop_all(change: &mut Change<'_>, tx: &mut Tx<'_>, end: End, max: u64) -> Resu
             drop_rows(change, tx, end, count)?;
         }
     }
+    debug_assert!(
+        to_u64(popped.len()) <= max,
+        "no more are taken than are wanted"
+    );
     Ok(popped)
 }
 
@@ -189,7 +199,9 @@ fn drop_rows(change: &mut Change<'_>, tx: &mut Tx<'_>, end: End, count: u64) -> 
     let State::Rows(home) = change.state else {
         return Ok(());
     };
-    if count == change.len(tx)? {
+    let len = change.len(tx)?;
+    debug_assert!(count <= len, "a list has the items that go");
+    if count == len {
         // Without its header it goes away by steps.
         return change.clear(tx);
     }
@@ -256,11 +268,13 @@ pub fn shift(
     if from == to {
         let popped = pop_all(&mut source, tx, from_end, 1)?;
         push_all(&mut source, tx, to_end, popped.iter())?;
+        debug_assert_eq!(popped.len(), 1, "a list that is there has an item");
         return Ok(Some((popped.get(0).to_vec(), source.finish(tx)?)));
     }
     let mut target = Change::open(tx, table, to, Shape::List)?;
     let popped = pop_all(&mut source, tx, from_end, 1)?;
     push_all(&mut target, tx, to_end, popped.iter())?;
+    debug_assert_eq!(popped.len(), 1, "a list that is there has an item");
     let left = source.finish(tx)?;
     let _ = target.finish(tx)?;
     Ok(Some((popped.get(0).to_vec(), left)))
@@ -339,6 +353,7 @@ pub fn insert(
         tx.list_insert(table, home, index, item)?;
     }
     let len = change.len(tx)?;
+    debug_assert!(index < len, "the new item is in the list");
     let _ = change.finish(tx)?;
     Ok(Some(Some(len)))
 }
@@ -403,6 +418,7 @@ pub fn remove(
     };
     // From the back, so that the indices before stay what they are.
     found.sort_unstable_by(|a, b| b.cmp(a));
+    debug_assert!(found.is_sorted_by(|a, b| a > b), "no index is found twice");
     let mut change = Change::open(tx, table, key, Shape::List)?;
     for index in &found {
         match &mut change.state {

@@ -29,13 +29,17 @@ impl Source<'_> {
         }
         for at in 0..count {
             let left = perdura_base::num::to_u64(all.len() - at);
-            all.swap(at, at + perdura_base::num::to_usize(random(left)));
+            let drawn = random(left);
+            debug_assert!(drawn < left, "what is drawn is among those left");
+            all.swap(at, at + perdura_base::num::to_usize(drawn));
         }
         all.truncate(count);
+        debug_assert_eq!(all.len(), count, "as many as are wanted");
         all
     }
 
     fn draw(&self, count: u64, mut random: impl FnMut(u64) -> u64) -> Vec<Entry<'_>> {
+        debug_assert!(count < self.len(), "different elements to draw are enough");
         let wanted = usize::try_from(count).unwrap_or(usize::MAX);
         let (mut seen, mut out) = (HashSet::new(), Vec::new());
         while out.len() < wanted {

@@ -15,6 +15,10 @@ impl Texts {
     /// Adds a text.
     pub fn push(&mut self, text: &[u8]) {
         self.bytes.extend_from_slice(text);
+        debug_assert!(
+            self.ends.last().is_none_or(|end| *end <= self.bytes.len()),
+            "texts follow one another"
+        );
         self.ends.push(self.bytes.len());
     }
 

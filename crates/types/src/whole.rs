@@ -105,8 +105,10 @@ pub fn visit(
 /// An abort, to be handed on.
 pub fn copy(
     tx: &mut Tx<'_>,
-    (from_table, from): (TableId, &[u8]),
-    (to_table, to): (TableId, &[u8]),
+    from_table: TableId,
+    from: &[u8],
+    to_table: TableId,
+    to: &[u8],
 ) -> Result<bool, Fault> {
     let Some(row) = tx.get(from_table, from)? else {
         return Ok(false);

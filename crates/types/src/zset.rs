@@ -39,6 +39,7 @@ struct Ordered<'a> {
 impl<'a> Ordered<'a> {
     /// Returns the place of a member with this score.
     fn new(score: f64, member: &'a [u8]) -> Ordered<'a> {
+        debug_assert!(!score.is_nan(), "a score is a number");
         Ordered { score, member }
     }
 
@@ -70,6 +71,7 @@ pub fn members<'s>(
     from: u64,
     to: u64,
 ) -> Box<dyn DoubleEndedIterator<Item = (Text<'s>, f64)> + 's> {
+    debug_assert!(from <= to, "a stretch of ranks goes forward");
     let entries = source.ranks(from, to);
     Box::new(entries.map(|entry| (entry.key(), entry.score())))
 }
@@ -123,6 +125,7 @@ fn take_ranks(
             .map(|(member, score)| (member.to_vec(), score))
             .collect()
     });
+    debug_assert!(to_u64(taken.len()) <= to - from, "each rank has one member");
     for (member, _) in &taken {
         change.remove(tx, member)?;
     }
@@ -162,6 +165,7 @@ pub fn pop(
 
 /// Puts a member in with a score, whether it is there or not.
 fn put(change: &mut Change<'_>, tx: &mut Tx<'_>, member: &[u8], score: f64) -> Result<(), Fault> {
+    debug_assert!(!score.is_nan(), "a score is a number");
     let packing = change.packing();
     if let Some(editor) = change.packed()
         && add::put_packed(editor, packing, member, score)

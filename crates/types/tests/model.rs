@@ -119,8 +119,7 @@ fn hashes_agree_with_a_map_across_restarts() {
                     db = open(dir.path());
                 }
                 98 => {
-                    run(&db, |tx, table| copy(tx, (table, b"h"), (table, b"copy")))
-                        .expect("a copy");
+                    run(&db, |tx, table| copy(tx, table, b"h", table, b"copy")).expect("a copy");
                     if !model.is_empty() {
                         assert_eq!(content(&db, b"copy"), model);
                     }

@@ -75,7 +75,8 @@ struct Survey<'a> {
 pub fn survive(
     disks: &[Arc<dyn Disk>],
     uuid: Uuid,
-    (scheme, sizes): (Scheme, SegmentSizes),
+    scheme: Scheme,
+    sizes: SegmentSizes,
     from: &EpochEnds,
 ) -> Result<Survivor> {
     if disks.len() != from.ends.len() {
@@ -399,7 +400,7 @@ impl Survey<'_> {
 
     fn begin(&self, life: &Life) -> History {
         let streams = u8::try_from(self.streams.len()).unwrap_or(u8::MAX);
-        let mut history = History::begin(self.uuid, 0, (self.scheme, streams), self.sizes);
+        let mut history = History::begin(self.uuid, 0, self.scheme, streams, self.sizes);
         history.incarnation = life.incarnation;
         // A life that wrote nothing, so that the next one starts here. Real ones are numbered from 1.
         history.chain.push(ChainLink {

@@ -27,7 +27,7 @@ fn anchor() -> History {
     History {
         clean: false,
         incarnation: Incarnation(1),
-        ..History::begin(Uuid([5; 16]), 0, (Scheme::Differential, STREAMS), sizes)
+        ..History::begin(Uuid([5; 16]), 0, Scheme::Differential, STREAMS, sizes)
     }
 }
 

@@ -252,7 +252,7 @@ fn anchor() -> Vec<u8> {
         max: 64 << 20,
     };
     let mut record = Record {
-        history: History::begin(UUID, 1_000_000, (Scheme::Differential, 2), sizes),
+        history: History::begin(UUID, 1_000_000, Scheme::Differential, 2, sizes),
         sections: Sections::default(),
     };
     let geometry = [0, 0x40, 0, 0, 2, 0, 4, 0, 42, 0, 0, 0, 0, 0, 0, 0];

@@ -36,7 +36,7 @@ pub fn history(uuid: Uuid, segment_bytes: u64) -> History {
     History {
         clean: false,
         incarnation: Incarnation(1),
-        ..History::begin(uuid, 0, (Scheme::Differential, 1), sizes)
+        ..History::begin(uuid, 0, Scheme::Differential, 1, sizes)
     }
 }
 

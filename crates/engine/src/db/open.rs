@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use perdura_base::{Error, Result};
+use perdura_archive::Generation;
+use perdura_base::Result;
 use perdura_device::{Clock, Disk, FileDisk, SystemClock};
 use perdura_recovery::disks::{Disks, Locks, lock_new_anchor};
 use perdura_recovery::{Progress, read_anchor};
@@ -17,6 +18,7 @@ use crate::files;
 use crate::ground::Ground;
 use crate::options::Options;
 use crate::shared::Shared;
+use crate::yardstick::Yardstick;
 
 impl Db {
     /// Opens the database in a directory, or makes it. Blocks until it is back.
@@ -32,13 +34,6 @@ impl Db {
     /// # Errors
     /// As [`Db::open`].
     pub fn open_with_progress(options: Options, progress: Arc<Progress>) -> Result<Db> {
-        if options.typed.effects_bytes_max.is_some() {
-            return Err(Error::Usage(
-                "effects_bytes_max makes a log that cannot be replayed; it is for measuring on disks in \
-                 memory"
-                    .into(),
-            ));
-        }
         let (disks, locks) = files::open(&options)?;
         Db::open_locked(options, disks, locks, progress)
     }
@@ -83,12 +78,60 @@ impl Db {
     pub fn open_archived(
         options: Options,
         disks: Disks,
-        mut locks: Locks,
+        locks: Locks,
         progress: Arc<Progress>,
         archive: Option<Arc<dyn Disk>>,
     ) -> Result<Db> {
+        let opening = Opening {
+            disks,
+            locks,
+            progress,
+            archive,
+        };
+        opening.open(options, Yardstick::Product)
+    }
+
+    /// Opens the database with the log and the archive that the yardstick says: for figures.
+    ///
+    /// # Errors
+    /// As [`Db::open_archived`](Self::open_archived).
+    pub fn open_by(
+        yardstick: Yardstick,
+        options: Options,
+        disks: Disks,
+        locks: Locks,
+        archive: Option<Arc<dyn Disk>>,
+    ) -> Result<Db> {
+        let opening = Opening {
+            disks,
+            locks,
+            progress: Arc::new(Progress::default()),
+            archive,
+        };
+        opening.open(options, yardstick)
+    }
+}
+
+/// The ground of a database that is opened.
+struct Opening {
+    disks: Disks,
+    locks: Locks,
+    progress: Arc<Progress>,
+    /// The disk of its archive, if it has one.
+    archive: Option<Arc<dyn Disk>>,
+}
+
+impl Opening {
+    fn open(self, options: Options, yardstick: Yardstick) -> Result<Db> {
+        let Opening {
+            disks,
+            mut locks,
+            progress,
+            archive,
+        } = self;
         let clock = Arc::new(SystemClock::new());
-        let archiving = archive.map(|disk| archiving_onto(disk, &options, &clock));
+        let row = generation(&options, yardstick);
+        let archiving = archive.map(|disk| archiving_onto(disk, &options, &clock).by(row));
         let mut core_options = options.core()?;
         if let Some(archiving) = &archiving {
             core_options.archived = archived_end(archiving, &disks)?;
@@ -100,7 +143,7 @@ impl Db {
             nodes: options.nodes.clone(),
             accept_loss: options.node_settings.accept_loss,
         };
-        let core = Core::open(env, core_options, progress)?;
+        let core = Core::open_by(yardstick, env, core_options, progress)?;
         lock_new_anchor(&disks, &mut locks)?;
         core.vouch_for_life()?;
         let shared = Arc::new(Shared::new(Ground::new(core, options, clock), archiving));
@@ -109,10 +152,18 @@ impl Db {
     }
 }
 
+/// Returns how the archive's files are made.
+fn generation(options: &Options, yardstick: Yardstick) -> Generation {
+    match (yardstick, options.archive_selects) {
+        (Yardstick::Unsorted, _) => Generation::Unsorted,
+        (_, true) => Generation::Selection,
+        (_, false) => Generation::Quick,
+    }
+}
+
 /// Returns archiving onto a disk, as the options say.
 fn archiving_onto(disk: Arc<dyn Disk>, options: &Options, clock: &Arc<SystemClock>) -> Archiving {
-    let row = options.archive_generation;
-    let archiving = Archiving::new(disk, seed(clock.as_ref())).by(row);
+    let archiving = Archiving::new(disk, seed(clock.as_ref()));
     let Some(bytes_max) = options.archive_backlog else {
         return archiving;
     };

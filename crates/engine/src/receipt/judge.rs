@@ -184,7 +184,7 @@ mod tests {
     /// epoch 300 was accepted.
     fn anchor() -> Anchor {
         let sizes = SegmentSizes::fixed(64 << 20);
-        let mut history = History::begin(UUID, 1, (Scheme::Differential, 1), sizes);
+        let mut history = History::begin(UUID, 1, Scheme::Differential, 1, sizes);
         history.incarnation = Incarnation(9);
         history.vouched.epoch = Epoch(900);
         history.chain = [(5, 500), (7, 700)]

@@ -16,8 +16,6 @@ pub enum LogForm {
     Value,
     /// The procedure and its arguments; rows where a transaction is no procedure call.
     Command,
-    /// Nothing, of any table: for measuring. A crash loses what no image has.
-    None,
 }
 
 impl LogForm {
@@ -27,7 +25,6 @@ impl LogForm {
         match self {
             LogForm::Value => "value",
             LogForm::Command => "command",
-            LogForm::None => "none",
         }
     }
 }
@@ -47,9 +44,6 @@ pub struct TypedOptions {
     pub log: LogForm,
     /// What the effect of a changed row says.
     pub form: ValueForm,
-    /// For measuring, on disks that the caller supplies: frames of effects are cut to so many bytes, so that
-    /// what is logged can never be replayed.
-    pub effects_bytes_max: Option<usize>,
     /// Whether a call that cannot be logged as a command is refused.
     pub strict: bool,
 }
@@ -63,7 +57,6 @@ impl Default for TypedOptions {
             accept: None,
             log: LogForm::default(),
             form: ValueForm::default(),
-            effects_bytes_max: None,
             strict: false,
         }
     }

@@ -103,7 +103,6 @@ impl OrderedPlayer for Replayer {
         let options = ExecutorOptions {
             value_bytes_max: self.value_bytes_max,
             value_form: self.options.form,
-            effects_bytes_max: None,
         };
         let registry = registry_of(heap, Some(image))?;
         for id in (0..heap.geometry().partitions).map(PartitionId) {

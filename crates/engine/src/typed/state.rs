@@ -178,7 +178,7 @@ impl TypedState {
     pub fn logs_commands(&self) -> bool {
         match self.options.log {
             LogForm::Command => true,
-            LogForm::Value | LogForm::None => false,
+            LogForm::Value => false,
         }
     }
 }

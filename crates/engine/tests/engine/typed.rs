@@ -5,9 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
+use perdura::yardstick::Yardstick;
 use perdura::{
-    Abort, Builder, CheckpointProgress, Core, Db, Error, LogForm, Options, Progress, Result,
-    ValueForm, procedure, table,
+    Abort, Builder, CheckpointProgress, Core, Db, Error, LogForm, Options, Result, ValueForm,
+    procedure, table,
 };
 use perdura_device::{CrashProfile, SimDisk};
 
@@ -344,7 +345,12 @@ fn a_schema_that_is_not_the_catalogs_is_refused_with_the_column() {
 #[test]
 fn a_database_that_logs_nothing_says_so_and_opens_as_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
-    let open = || builder(dir.path(), LogForm::None).open().unwrap();
+    let open = || {
+        let options = builder(dir.path(), LogForm::Value).into_options();
+        let (disks, locks) = perdura::files::open(&options).unwrap();
+        let opened = Db::open_by(Yardstick::Unlogged, options, disks, locks, None);
+        opened.unwrap()
+    };
     let db = open();
     fill(&db).unwrap();
     db.checkpoint().unwrap();
@@ -400,15 +406,15 @@ fn a_snapshot_is_one_instant_while_writers_go_on() {
 #[test]
 fn the_image_of_a_database_that_logs_nothing_has_whole_transactions_also_of_bytes() {
     let disk = SimDisk::new(1);
-    let mut options = small();
-    options.typed.log = LogForm::None;
+    let options = small();
     let open = || {
-        Core::open(
+        let opened = Core::open_by(
+            Yardstick::Unlogged,
             env(&disk, 1),
             options.clone(),
-            Arc::new(Progress::default()),
-        )
-        .unwrap()
+            Arc::default(),
+        );
+        opened.unwrap()
     };
     let keys: Vec<String> = (0..40).map(|key| format!("key {key}")).collect();
     let turn = |number: u32| format!("turn {number}");
@@ -447,13 +453,13 @@ fn the_image_of_a_database_that_logs_nothing_has_whole_transactions_also_of_byte
 #[test]
 fn an_older_image_does_not_stand_in_where_no_log_has_what_it_lacks() {
     let disk = SimDisk::new(1);
-    let mut options = small();
-    options.typed.log = LogForm::None;
+    let options = small();
     let open = || {
-        Core::open(
+        Core::open_by(
+            Yardstick::Unlogged,
             env(&disk, 1),
             options.clone(),
-            Arc::new(Progress::default()),
+            Arc::default(),
         )
     };
     let core = open().unwrap();

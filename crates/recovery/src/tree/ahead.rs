@@ -83,7 +83,8 @@ impl<'a, 'p> Operations<'a, 'p> {
     pub fn new(
         tree: &'a Tree,
         log: NumberedLog<'a>,
-        (play, ahead): (Ahead, &'a ReadAhead<'p>),
+        play: Ahead,
+        ahead: &'a ReadAhead<'p>,
         steps: bool,
     ) -> Self {
         Operations {

@@ -45,16 +45,16 @@ pub(super) struct OpenTxns {
 
 impl OpenTxns {
     /// Notes an operation. Those of a transaction come in the order of their numbers.
-    pub fn note(&mut self, (txn, act): &(TxnId, Act<'_>), gsn: Gsn, origin: &Origin) {
+    pub fn note(&mut self, txn: TxnId, act: &Act<'_>, gsn: Gsn, origin: &Origin) {
         let row = match act {
             Act::Commit | Act::Abort => {
-                self.open.remove(txn);
+                self.open.remove(&txn);
                 return;
             }
             Act::Change(row) | Act::Compensation { row, .. } => row,
         };
-        let open = self.open.entry(*txn).or_insert_with(|| Loser {
-            txn: *txn,
+        let open = self.open.entry(txn).or_insert_with(|| Loser {
+            txn,
             stream: origin.stream,
             first: origin.pos,
             changes: Vec::new(),

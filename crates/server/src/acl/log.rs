@@ -53,6 +53,7 @@ impl Entry {
         if denied.object.len() > TEXT_BYTES_MAX {
             denied.object = denied.object[..TEXT_BYTES_MAX].to_vec();
         }
+        debug_assert!(denied.object.len() <= TEXT_BYTES_MAX, "a long text is cut");
         Entry {
             count: 1,
             denied,
@@ -103,8 +104,13 @@ impl Log {
         if let Some(before) = found.and_then(|at| self.entries.remove(at)) {
             new.count += before.count;
         }
+        debug_assert!(new.count > 0, "an entry has happened");
         self.entries.push_front(new);
         self.entries.truncate(max);
+        debug_assert!(
+            self.entries.len() <= max,
+            "no more entries are kept than may be"
+        );
     }
 
     /// The newest first.

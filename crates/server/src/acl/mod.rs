@@ -125,6 +125,12 @@ impl Acl {
             self.default = Arc::clone(&user);
         }
         self.users.insert(user.name.clone(), user);
+        debug_assert!(
+            self.users
+                .get(DEFAULT)
+                .is_some_and(|user| Arc::ptr_eq(user, &self.default)),
+            "one user is the default"
+        );
     }
 
     /// Applies rules to a user, which is made if there is none. After an error nothing has
@@ -154,6 +160,7 @@ impl Acl {
     pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
         let removed = name != DEFAULT && self.users.remove(name).is_some();
         self.changed |= removed;
+        debug_assert!(self.users.contains_key(DEFAULT), "the default user stays");
         removed
     }
 }

@@ -14,6 +14,10 @@ const DELAY_MIN: Duration = Duration::from_millis(20);
 const DOUBLINGS_MAX: u32 = 9;
 /// The count of an address halves in this time without wrong answers.
 const HALF_LIFE: Duration = Duration::from_secs(60);
+const _: () = assert!(
+    DOUBLINGS_MAX < u32::BITS,
+    "a delay is a shift of the least one"
+);
 /// So many addresses are remembered; of more, the ones that were wrong the longest ago are not.
 const ADDRESSES_MAX: usize = 4096;
 
@@ -69,6 +73,11 @@ impl Throttle {
             }
         }
         self.seen.insert(address, (count, now));
+        debug_assert!(
+            self.seen.len() <= ADDRESSES_MAX,
+            "an old address makes room for a new one"
+        );
+        debug_assert!(count > 0, "a wrong password counts");
         count
     }
 

@@ -70,6 +70,10 @@ impl User {
     /// To be called when the rules have changed.
     pub(crate) fn note_limits(&mut self) {
         self.unlimited = self.root.unlimited();
+        debug_assert!(
+            !self.unlimited || self.root.all_keys,
+            "who is unlimited may use each key"
+        );
     }
 
     /// Whether nothing needs to be checked.

@@ -18,11 +18,9 @@ const MODULE_WORDS: &[(&str, i8)] = &[
 ];
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[family("module", -2, APART, MODULE_WORDS, module).doc(
-    Group::Server,
-    "4.0.0",
-    "Answers that there are no modules.",
-)];
+pub(crate) static COMMANDS: &[Command] = &[family("module", -2, APART, MODULE_WORDS, module)
+    .in_group(Group::Server)
+    .doc("4.0.0", "Answers that there are no modules.")];
 
 /// `MODULE word …`
 fn module(cx: &mut Cx<'_>, args: &Args<'_>) {

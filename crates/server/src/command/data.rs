@@ -290,6 +290,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
             }
             other => other,
         };
+        debug_assert!(out.buf.len() >= start, "what was replied before stays");
         match done {
             Ok(()) => Ok(()),
             Err(Stop::Abort(abort)) => Err(abort),
@@ -394,7 +395,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
             return Ok(false);
         };
         debug_assert_eq!(draft.table(), self.table_of(database));
-        self.tx.name_text((draft, *text), key, expiry)?;
+        self.tx.name_text(draft, *text, key, expiry)?;
         Ok(true)
     }
 

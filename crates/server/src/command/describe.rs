@@ -14,7 +14,8 @@ use crate::resp::reply::Out;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[family("command", -1, LOADING | APART, WORDS, command)
-    .doc(Group::Server, "2.8.13", "Describes the commands.")];
+    .in_group(Group::Server)
+    .doc("2.8.13", "Describes the commands.")];
 
 /// The second words of COMMAND.
 pub(crate) const WORDS: &[(&str, i8)] = &[

@@ -212,6 +212,10 @@ fn keep_back(
     start: usize,
     after: After,
 ) -> After {
+    debug_assert!(
+        after != After::Continue,
+        "only a command that waits is kept back"
+    );
     replies.buf.truncate(start);
     // Its time counts for its client's turn.
     state.tick();
@@ -355,6 +359,7 @@ pub(crate) fn hush(session: &mut Session, replies: &mut Replies, start: usize, p
         }
         Mute::Skip => session.mute = Mute::No,
     }
+    debug_assert!(start <= replies.buf.len(), "what was replied before stays");
     replies.buf.truncate(start);
     replies.buf.extend_from_slice(pushed);
 }

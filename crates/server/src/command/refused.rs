@@ -16,7 +16,9 @@ const fn row(
     group: Group,
     since: &'static str,
 ) -> Command {
-    plain(name, arity, APART, run).doc(group, since, "Refused: this is not here.")
+    plain(name, arity, APART, run)
+        .in_group(group)
+        .doc(since, "Refused: this is not here.")
 }
 
 fn refuse(cx: &mut Cx<'_>, args: &Args<'_>, why: &str) {

@@ -229,20 +229,32 @@ pub(crate) const fn family(
     }
 }
 
+/// Returns the commands of a module, in one group of the documents.
+pub(crate) const fn about<const N: usize>(
+    group: Group,
+    mut commands: [Command; N],
+) -> [Command; N] {
+    let mut at = 0;
+    while at < N {
+        commands[at].group = group;
+        at += 1;
+    }
+    commands
+}
+
 impl Command {
     /// The same, with what the documents say of it.
-    pub(crate) const fn doc(
-        self,
-        group: Group,
-        since: &'static str,
-        summary: &'static str,
-    ) -> Command {
+    pub(crate) const fn doc(self, since: &'static str, summary: &'static str) -> Command {
         Command {
-            group,
             since,
             summary,
             ..self
         }
+    }
+
+    /// Puts the command into this group of the documents.
+    pub(crate) const fn in_group(self, group: Group) -> Command {
+        Command { group, ..self }
     }
 
     /// The same, with keys.

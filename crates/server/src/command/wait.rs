@@ -54,6 +54,10 @@ fn end_with(state: &mut State, database: u8, key: &[u8]) {
     let waits = |waiter: &Waiter| held == Some(Some(waiter.wait.shape));
     while !state.blocking.get(next).is_none_or(waits) {
         if let Some(waiter) = state.blocking.take(next) {
+            debug_assert!(
+                waiter.wait.gone.is_some(),
+                "only waiting that ends with its key is ended"
+            );
             end(state, &waiter, key, epoch);
         }
         match state.blocking.next_ending(database, key) {
@@ -95,6 +99,7 @@ fn retry(state: &mut State, id: u64, key: &[u8]) -> Try {
     let Some(waiter) = state.blocking.take(id) else {
         return Try::Passed;
     };
+    debug_assert_eq!(waiter.seat.id, id, "a client waits under its id");
     let index = waiter.seat.index;
     let Some(mut connection) = state.connections.take(index) else {
         state.blocking.put_back(waiter);
@@ -213,6 +218,10 @@ fn attempt(
 /// Seals the reply of a client that waits no more, and lets it go on.
 pub(crate) fn answer(state: &mut State, connection: &mut Connection, start: usize, told: Told) {
     // A command that waits has pushed nothing among its replies.
+    debug_assert!(
+        start <= connection.replies.buf.len(),
+        "the reply stands behind those before"
+    );
     hush(&mut connection.session, &mut connection.replies, start, &[]);
     connection.session.note_write(told.written);
     let rest = connection.session.rest(told.epoch);

@@ -55,6 +55,7 @@ impl Input {
     /// Appends bytes to a buffer that has room for little else.
     pub(super) fn push_exact(&mut self, bytes: &[u8]) {
         self.cut();
+        debug_assert_eq!(self.begin, 0, "what was consumed is gone");
         self.bytes.reserve_exact(bytes.len());
         self.bytes.extend_from_slice(bytes);
     }
@@ -80,6 +81,10 @@ impl Input {
     /// Removes a request from the front and returns it with its place in the returned buffer. The request is
     /// at `from..to` of the bytes that are left.
     pub(super) fn split(&mut self, from: usize, to: usize) -> (Vec<u8>, usize) {
+        debug_assert!(
+            from <= to && to <= self.len(),
+            "the request is in the input"
+        );
         if self.len() - to > to - from {
             let request = self.rest()[from..to].to_vec();
             self.consume(to);
@@ -100,6 +105,10 @@ impl Input {
 
     fn cut(&mut self) {
         let begin = std::mem::take(&mut self.begin);
+        debug_assert!(
+            begin <= self.bytes.len(),
+            "no more was consumed than there is"
+        );
         self.bytes.drain(..begin);
     }
 }

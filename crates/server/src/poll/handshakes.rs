@@ -57,7 +57,8 @@ impl Handshakes {
     pub(super) fn begin(&mut self, index: usize, id: u64, begun: Instant) -> io::Result<()> {
         self.pool.start()?;
         let away = false;
-        self.all.insert(id, Handshake { index, begun, away });
+        let before = self.all.insert(id, Handshake { index, begun, away });
+        debug_assert!(before.is_none(), "ids are given once");
         Ok(())
     }
 
@@ -77,6 +78,7 @@ impl Handshakes {
         if let Some(session) = connection.stream.take_step()
             && let Some(handshake) = self.all.get_mut(&seat.id)
         {
+            debug_assert!(!handshake.away, "a handshake makes one step at a time");
             handshake.away = true;
             self.pool.submit(Step {
                 seat,

@@ -63,6 +63,7 @@ impl Reader {
     /// progress: a trickle is none. A round of the loop that took long is not the client's fault.
     fn stalls(&mut self, received: u64, share: u64, others_wait: bool, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.seen).min(TICK * 2);
+        debug_assert!(received >= self.had, "what a client has sent only grows");
         self.seen = now;
         self.had = received;
         if !others_wait || received.saturating_sub(self.received) >= progress(share) {
@@ -173,6 +174,11 @@ impl EventLoop {
             let now = self.state.now;
             self.reader = chosen.map(|(id, received)| Reader::new(id, received, now));
         }
+        let watched = self.reader.as_ref().map(|reader| reader.id);
+        debug_assert_eq!(
+            watched, self.state.squeezed,
+            "the client that is read is watched"
+        );
     }
 
     fn resume_reading(&mut self) {

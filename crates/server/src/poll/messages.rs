@@ -53,6 +53,10 @@ impl EventLoop {
 
     /// Serves the database that was opened.
     fn opened(&mut self, db: Db) -> Result<(), ServeError> {
+        debug_assert!(
+            matches!(self.state.stage, Stage::Loading(_)),
+            "a database opens once"
+        );
         let gate = Arc::clone(&self.gate);
         db.on_durable(Box::new(move |_| gate.advanced()));
         let control = self.state.control.clone();

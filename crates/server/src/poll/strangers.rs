@@ -30,6 +30,10 @@ impl EventLoop {
 
     /// Notes a client that has to authenticate.
     pub(super) fn note_stranger(&mut self, seat: Seat) {
+        debug_assert!(
+            !self.state.strangers.contains(&seat),
+            "a newcomer is noted once"
+        );
         self.state.strangers.push_back(seat);
     }
 

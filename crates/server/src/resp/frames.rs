@@ -28,6 +28,7 @@ impl<'a> Frame<'a> {
             };
             left = left.saturating_add(more);
         }
+        debug_assert!(at > 2, "a value has a kind and an end");
         bytes.get(..at).map(Frame)
     }
 

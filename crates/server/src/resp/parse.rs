@@ -142,6 +142,10 @@ impl OwnedArgs {
             span.end += begin;
         }
         self.bytes = bytes;
+        debug_assert!(
+            self.args().extent() <= self.bytes.len(),
+            "each argument is in the bytes"
+        );
     }
 
     /// Appends an argument.
@@ -245,6 +249,10 @@ impl Parser {
             }
             self.more(input, limits, most);
         }
+        debug_assert!(
+            self.spans.len() >= self.whole[self.current].spans,
+            "a request has its arguments"
+        );
         Ok(Some(self.whole[self.current].bytes))
     }
 
@@ -313,6 +321,13 @@ impl Parser {
 
     /// Keeps a request, which is whole.
     fn keep(&mut self, bytes: usize) {
+        debug_assert!(
+            self.whole
+                .last()
+                .is_none_or(|last| last.spans <= self.spans.len()),
+            "requests follow one another"
+        );
+        debug_assert!(self.state == Reading::Start, "a request is whole");
         self.whole.push(Whole {
             bytes,
             spans: self.spans.len(),
@@ -366,6 +381,7 @@ impl Parser {
                     self.state = Reading::Content { left, bytes };
                 }
                 Reading::Content { left, bytes } => {
+                    debug_assert!(left > 0, "an argument is awaited");
                     let end = self.at + bytes;
                     if input.len() < end + 2 {
                         return Ok(None);

@@ -114,6 +114,7 @@ impl<'a> Out<'a> {
         if !self.resp3 {
             return self.bulk(digits);
         }
+        debug_assert!(!digits.is_empty(), "a number has a digit");
         self.buf.push(b',');
         self.buf.extend_from_slice(digits);
         self.end();
@@ -157,6 +158,11 @@ impl<'a> Out<'a> {
     pub(crate) fn append_under(&mut self, mut reply: Vec<u8>, write: impl FnOnce(&mut Out<'_>)) {
         let mut head = Vec::with_capacity(HEAD_ROOM);
         write(&mut Out::new(&mut head, self.resp3));
+        debug_assert!(head.len() <= HEAD_ROOM, "the room is enough for each head");
+        debug_assert!(
+            reply.len() >= HEAD_ROOM,
+            "the reply has left room for its head"
+        );
         let begin = HEAD_ROOM.saturating_sub(head.len());
         reply.splice(begin..HEAD_ROOM, head);
         reply.drain(..begin);

@@ -1,9 +1,9 @@
 //! The settings of the archive.
 
+use perdura::Retention;
 use perdura::retention::words::show_age;
-use perdura::{Generation, Retention};
 
-use super::kind::{Kind, boolean, known, number, yes_no};
+use super::kind::{Kind, boolean, number, yes_no};
 use super::row::{ANY_BYTES, database, one, path, put_path, row};
 use super::{Group, Setting};
 
@@ -86,13 +86,19 @@ fn some(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.trim().is_empty())
 }
 
+const QUICK: &str = "quick";
+const SELECTION: &str = "selection";
+
 pub const GENERATION: Setting = row(
     "archive-generation",
     Group::Database,
-    Kind::Choice(&["quick", "selection"]),
+    Kind::Choice(&[QUICK, SELECTION]),
     "How records of the log become runs: quick sorts a workspace at a time, selection keeps a tree that reads on while it writes.",
-    database!(|o| one(o.archive_generation.name()), |o, v| known(
-        &mut o.archive_generation,
-        Generation::named(&v[0])
-    )),
+    database!(
+        |o| one(if o.archive_selects { SELECTION } else { QUICK }),
+        |o, v| {
+            o.archive_selects = v[0] == SELECTION;
+            Ok(())
+        }
+    ),
 );

@@ -45,8 +45,13 @@ impl Table {
             self.order.push(Arc::clone(&key));
             self.rows.insert(key, Row { place, readers });
             self.items += 1;
+            debug_assert_eq!(self.rows.len(), self.order.len(), "each key has a place");
             return;
         };
+        debug_assert!(
+            row.readers.is_sorted_by_key(|seat| seat.id),
+            "the readers of a key are in order"
+        );
         let Err(at) = row.readers.binary_search_by_key(&who.id, |seat| seat.id) else {
             return;
         };
@@ -64,13 +69,23 @@ impl Table {
         let Some(row) = self.rows.remove(key) else {
             return Vec::new();
         };
+        debug_assert!(
+            self.items >= row.readers.len(),
+            "each reader of a key is counted"
+        );
         self.items -= row.readers.len();
-        self.order.swap_remove(row.place);
+        let gone = self.order.swap_remove(row.place);
+        debug_assert_eq!(&*gone, key, "a key is in its place");
         if let Some(moved) = self.order.get(row.place)
             && let Some(moved) = self.rows.get_mut(moved)
         {
             moved.place = row.place;
         }
+        debug_assert_eq!(
+            self.rows.is_empty(),
+            self.items == 0,
+            "a key that is noted has a reader"
+        );
         row.readers
     }
 

@@ -153,7 +153,7 @@ impl World {
         };
         let parts = [draft.home().partition].into_iter().collect();
         let named = core.transact(&parts, |tx| {
-            tx.name_text((draft, text), &key_bytes(key), expiry_ms)?;
+            tx.name_text(draft, text, &key_bytes(key), expiry_ms)?;
             if gives_up {
                 return Err(Error::Usage("the client has changed its mind".into()));
             }

@@ -167,7 +167,6 @@ impl Swarm {
         }
         swarm.unlogged = rng.u8(0..12) == 0;
         if swarm.unlogged {
-            swarm.options.typed.log = LogForm::None;
             // What an open that is disturbed leaves in an image, the model does not know.
             swarm.course.nested = 0;
         }
@@ -185,7 +184,7 @@ impl Swarm {
             schemas: declared.map(|sort| self.schema_of(sort)).collect(),
             procedures: procedures(),
             log: match pick(rng, &[LogForm::Value, LogForm::Command, LogForm::Command]) {
-                _ if self.unlogged => LogForm::None,
+                _ if self.unlogged => LogForm::Value,
                 form => form,
             },
             form: pick(rng, &ValueForm::ALL),

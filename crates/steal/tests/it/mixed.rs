@@ -196,6 +196,7 @@ fn a_database_with_tables_and_a_tree_opens_reads_verifies_and_exports() {
         vec![digest; found.len()],
         "one digest by all methods"
     );
+    drop(tree);
     db.close().expect("no disk fails");
     let db = open();
     assert_eq!(db.digest().expect("sound rows"), digest);

@@ -55,7 +55,6 @@ impl World {
         let options = ExecutorOptions {
             value_bytes_max: 1 << 20,
             value_form: form,
-            effects_bytes_max: None,
         };
         let mut world = World {
             registry: Registry::new(geometry, 9),

@@ -78,6 +78,7 @@ fn divide<T>(
     items: &mut [T],
     compare: &impl Fn(&T, &T) -> Ordering,
 ) -> (Range<usize>, Range<usize>) {
+    debug_assert!(items.len() >= FEW, "a part is worth dividing");
     let len = items.len();
     let pivot = pivot(items, compare);
     items.swap(0, pivot);
@@ -119,6 +120,7 @@ fn divide<T>(
     exchange(items, 0, low - moved, moved);
     let moved = greater.min(len - 1 - equal_back);
     exchange(items, low, len - moved, moved);
+    debug_assert!(less + greater < len, "the pivot is on neither side");
     (0..less, len - greater..len)
 }
 

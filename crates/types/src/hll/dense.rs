@@ -12,6 +12,7 @@ pub const GROUP_BYTES: usize = 3;
 
 /// Where the three bytes are that a register is in, and its first bit there.
 fn place(register: usize) -> (usize, usize) {
+    debug_assert!(register < REGISTERS, "an element has one of the registers");
     (HEAD_BYTES + register / 4 * GROUP_BYTES, register % 4 * 6)
 }
 
@@ -28,6 +29,7 @@ pub(super) fn raise(bytes: &mut Cow<'_, [u8]>, register: usize, value: u8) -> Op
     if old >= u32::from(value) {
         return None;
     }
+    debug_assert!(value < 64, "a register has six bits");
     let group = (group & !(63 << shift)) | (u32::from(value) << shift);
     let [first, second, third, _] = group.to_le_bytes();
     bytes.to_mut()[at..at + GROUP_BYTES].copy_from_slice(&[first, second, third]);

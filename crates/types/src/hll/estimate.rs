@@ -36,6 +36,7 @@ fn sigma(mut x: f64) -> f64 {
     if x == 1.0 {
         return f64::INFINITY;
     }
+    debug_assert!((0.0..1.0).contains(&x), "a part of the registers is empty");
     let (mut y, mut z) = (1.0, x);
     loop {
         x *= x;

@@ -51,6 +51,10 @@ fn run(bytes: &[u8], at: usize) -> Option<Run> {
         }
         _ => ((byte >> 2 & 31) + 1, usize::from(byte & 3) + 1, false),
     };
+    debug_assert!(
+        value <= VALUE_MAX && len > 0,
+        "a run has registers of a value that fits"
+    );
     Some(Run {
         value,
         len,
@@ -131,6 +135,7 @@ pub(super) fn raise(
     value: u8,
     sparse_max: u64,
 ) -> Result<Raised, Damaged> {
+    debug_assert!(register < REGISTERS, "an element has one of the registers");
     if value > VALUE_MAX {
         return Ok(Raised::TooLong);
     }
@@ -148,6 +153,11 @@ pub(super) fn raise(
         return Ok(Raised::Done(false));
     }
     let (left, right) = (register - first, first + run.len - 1 - register);
+    debug_assert_eq!(
+        left + 1 + right,
+        run.len,
+        "the run is divided and loses no register"
+    );
     let mut parts = Vec::with_capacity(5);
     let push = |parts: &mut Vec<u8>, len: usize| match run.value {
         0 => push_zeros(parts, len),
@@ -173,6 +183,7 @@ pub(super) fn raise(
 
 /// Joins runs of the same value, from one on.
 fn join(bytes: &mut Vec<u8>, mut at: usize) {
+    debug_assert!(at >= HEAD_BYTES, "runs begin behind the head");
     for _ in 0..JOINED_MAX {
         let Some(here) = run(bytes, at) else {
             return;

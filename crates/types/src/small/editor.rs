@@ -98,6 +98,10 @@ impl Editor {
     fn splice(&mut self, range: Range<usize>, new: Option<New<'_>>) -> bool {
         let bytes = self.packed.bytes.to_mut();
         let (len, gone) = (bytes.len(), range.len());
+        debug_assert!(
+            range.start > 0 && range.end <= len,
+            "elements are behind the count"
+        );
         if let Some(new) = new {
             debug_assert!(new.fits(self.packed.shape), "another type's element");
             // Packed at the end first and then turned into its place: no second buffer.
@@ -110,6 +114,8 @@ impl Editor {
         bytes[range.start..].rotate_right(added);
         let from = range.start + added;
         bytes.drain(from..from + gone);
+        debug_assert_eq!(bytes.len(), len + added - gone, "nothing else moves out");
+        debug_assert!(gone > 0 || added > 0, "an element comes or goes");
         bytes[0] = bytes[0] + u8::from(added > 0) - u8::from(gone > 0);
         true
     }

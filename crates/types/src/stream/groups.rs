@@ -91,7 +91,8 @@ impl Writing {
         &mut self,
         tx: &mut Tx<'_>,
         name: &[u8],
-        (last, read): (Id, Option<u64>),
+        last: Id,
+        read: Option<u64>,
     ) -> Result<Group, Fault> {
         let group = Group {
             number: self.head.groups,
@@ -139,7 +140,8 @@ impl Writing {
         &self,
         tx: &mut Tx<'_>,
         group: &mut Group,
-        (name, seen_ms): (&[u8], u64),
+        name: &[u8],
+        seen_ms: u64,
     ) -> Result<Consumer, Fault> {
         let consumer = Consumer {
             number: group.consumers,

@@ -56,5 +56,9 @@ impl Head {
             _ => {}
         }
         group.last = id;
+        debug_assert!(
+            group.last > Id::MIN,
+            "an entry has a greater id than the least"
+        );
     }
 }

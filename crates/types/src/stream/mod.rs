@@ -28,6 +28,8 @@ pub use node::{Entry, Node};
 pub use rows::{Consumer, Group, Head, Pending};
 pub use write::{Threshold, Trim, Writing};
 
+use std::ops::RangeInclusive;
+
 use perdura_base::{Error, TableId};
 use perdura_txn::{Elements, Home, RowRef, Shape, Tx};
 
@@ -138,13 +140,14 @@ impl<'a> Stream<'a> {
     /// Damage; what `f` returns.
     pub fn entries<E: From<Fault>>(
         &self,
-        (from, to): (Id, Id),
+        ids: RangeInclusive<Id>,
         reverse: bool,
         mut f: impl FnMut(&Entry<'_>) -> Result<bool, E>,
     ) -> Result<(), E> {
-        if from > to || self.head.length == 0 {
+        if ids.is_empty() || self.head.length == 0 {
             return Ok(());
         }
+        let (from, to) = (*ids.start(), *ids.end());
         let first = self.node_of(from);
         // A range that ends behind the last node is that of most readers.
         let last = match self.head.last <= to {
@@ -206,7 +209,7 @@ impl<'a> Stream<'a> {
     /// Damage.
     pub fn contains(&self, id: Id) -> Result<bool, Fault> {
         let mut found = false;
-        self.entries::<Fault>((id, id), false, |_| {
+        self.entries::<Fault>(id..=id, false, |_| {
             found = true;
             Ok(false)
         })?;
@@ -216,7 +219,7 @@ impl<'a> Stream<'a> {
     /// The first id that is there, found in the nodes.
     fn find_first(&self) -> Result<Id, Fault> {
         let mut found = Id::MIN;
-        self.entries::<Fault>((Id::MIN, Id::MAX), false, |entry| {
+        self.entries::<Fault>(Id::MIN..=Id::MAX, false, |entry| {
             found = entry.id;
             Ok(false)
         })?;
@@ -229,7 +232,7 @@ impl<'a> Stream<'a> {
     /// Damage.
     pub fn last_there(&self) -> Result<Id, Fault> {
         let mut found = Id::MIN;
-        self.entries::<Fault>((Id::MIN, Id::MAX), true, |entry| {
+        self.entries::<Fault>(Id::MIN..=Id::MAX, true, |entry| {
             found = entry.id;
             Ok(false)
         })?;

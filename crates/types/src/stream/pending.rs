@@ -3,6 +3,7 @@
 //! Each is in two rows: one of its group, which says who has it, and one of its consumer, which is a name alone.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
@@ -31,19 +32,16 @@ impl Stream<'_> {
     pub fn each_pending(
         &self,
         group: &Group,
-        (from, to): (Id, Id),
+        ids: RangeInclusive<Id>,
         reverse: bool,
         mut f: impl FnMut(Id, Pending) -> Result<bool, Fault>,
     ) -> Result<(), Fault> {
-        if from > to {
+        if ids.is_empty() {
             return Ok(());
         }
-        let (from, to) = (
-            rows::pending(group.number, from),
-            rows::pending(group.number, to),
-        );
-        let first = self.rows.names_before(&from);
-        let end = self.names_up_to(&to);
+        let name = |id: &Id| rows::pending(group.number, *id);
+        let first = self.rows.names_before(&name(ids.start()));
+        let end = self.names_up_to(&name(ids.end()));
         let mut range = self.rows.range(first, end);
         loop {
             let next = if reverse {
@@ -165,7 +163,8 @@ impl Writing {
     pub fn acknowledge(
         &self,
         tx: &mut Tx<'_>,
-        (name, group): (&[u8], &mut Group),
+        name: &[u8],
+        group: &mut Group,
         ids: &[Id],
     ) -> Result<u64, Fault> {
         // How many entries each consumer loses. Most acknowledge what one consumer has.

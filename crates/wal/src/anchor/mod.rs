@@ -104,7 +104,8 @@ impl History {
     pub fn begin(
         uuid: Uuid,
         created_us: u64,
-        (scheme, streams): (Scheme, u8),
+        scheme: Scheme,
+        streams: u8,
         segments: SegmentSizes,
     ) -> History {
         History {
@@ -170,7 +171,7 @@ pub(crate) mod tests {
             first: 4 << 20,
             max: 64 << 20,
         };
-        let mut history = History::begin(Uuid(uuid), 1_000_000, (Scheme::Differential, 1), sizes);
+        let mut history = History::begin(Uuid(uuid), 1_000_000, Scheme::Differential, 1, sizes);
         history.incarnation = Incarnation(1);
         history.clean = false;
         let mut sections = Sections::default();

@@ -21,7 +21,7 @@ const BEYOND: [Pos; 2] = [Pos(8192), Pos(12288)];
 
 fn anchor_of(facts: Facts) -> History {
     let sizes = SegmentSizes::fixed(64 * 1024);
-    let mut anchor = History::begin(Uuid([1; 16]), 0, (Scheme::Differential, 2), sizes);
+    let mut anchor = History::begin(Uuid([1; 16]), 0, Scheme::Differential, 2, sizes);
     anchor.chain.push(ChainLink {
         incarnation: Incarnation(1),
         durable: BEFORE.0,

@@ -17,7 +17,7 @@ pub fn anchor(streams: u8) -> History {
     History {
         clean: false,
         incarnation: Incarnation(1),
-        ..History::begin(Uuid([3; 16]), 0, (Scheme::Differential, streams), sizes)
+        ..History::begin(Uuid([3; 16]), 0, Scheme::Differential, streams, sizes)
     }
 }
 

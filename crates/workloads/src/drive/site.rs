@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use perdura::{Builder, Db, LogForm, Options, Progress, ValueForm};
+use anyhow::{Context, Result, ensure};
+use perdura::yardstick::Yardstick;
+use perdura::{Builder, Db, LogForm, Options, ValueForm, files};
 use perdura_device::{Disk, FileDisk, MemDisk};
 use perdura_recovery::disks::Disks;
 
@@ -39,7 +40,7 @@ impl LogScheme {
 
     fn apply(self, builder: Builder) -> Builder {
         match self {
-            LogScheme::None => builder.log(LogForm::None),
+            LogScheme::None => builder,
             LogScheme::Differential => builder.page_addressed(),
             LogScheme::Value(form) => builder.log(LogForm::Value).value_form(form),
             LogScheme::Command => builder.log(LogForm::Command),
@@ -58,6 +59,8 @@ pub struct Site {
     pub scheme: LogScheme,
     /// Take a checkpoint so often.
     pub snapshot_every: Option<Duration>,
+    /// The share that the log and the archive of a scheme with a log get.
+    pub yardstick: Yardstick,
     /// In memory: how fast the log's disks are.
     pub disk: ModelledDisk,
     /// Whether the database is backed up into its archive before it is measured.
@@ -73,6 +76,7 @@ impl Site {
             in_memory,
             scheme,
             snapshot_every: None,
+            yardstick: Yardstick::Product,
             disk: ModelledDisk::default(),
             back_up: false,
         }
@@ -84,14 +88,32 @@ impl Site {
     /// The engine's.
     pub fn open(&self, declare: impl FnOnce(Builder) -> Builder) -> Result<Db> {
         if !self.in_memory {
-            let opened = self.builder(declare).open();
+            ensure!(
+                !matches!(self.yardstick, Yardstick::Cut(_)),
+                "a log of cut effects cannot be replayed; it is for disks in memory"
+            );
+            let options = self.builder(declare).into_options();
+            let (disks, locks) = files::open(&options)?;
+            let archive = self.archive()?;
+            let opened = Db::open_by(self.yardstick(), options, disks, locks, archive);
             return opened.context("opening the database");
         }
-        let archive = match &self.options.archive {
-            Some(dir) => Some(Arc::new(FileDisk::new(dir)?) as Arc<dyn Disk>),
-            None => None,
-        };
-        self.open_on(self.memory(), archive, declare)
+        self.open_on(self.memory(), self.archive()?, declare)
+    }
+
+    /// The disk of its archive, if it has one.
+    fn archive(&self) -> Result<Option<Arc<dyn Disk>>> {
+        let dir = self.options.archive.as_ref();
+        let disk = dir.map(|dir| FileDisk::new(dir).map(|disk| Arc::new(disk) as Arc<dyn Disk>));
+        Ok(disk.transpose()?)
+    }
+
+    /// Returns the share of a commit that its log and its archive get.
+    fn yardstick(&self) -> Yardstick {
+        match self.scheme {
+            LogScheme::None => Yardstick::Unlogged,
+            LogScheme::Differential | LogScheme::Value(_) | LogScheme::Command => self.yardstick,
+        }
     }
 
     /// New disks in memory, as slow as [`disk`](Self::disk) says.
@@ -117,9 +139,8 @@ impl Site {
         declare: impl FnOnce(Builder) -> Builder,
     ) -> Result<Db> {
         let options = self.builder(declare).into_options();
-        let progress = Arc::new(Progress::default());
-        Db::open_archived(options, disks, Vec::new(), progress, archive)
-            .context("opening the database")
+        let opened = Db::open_by(self.yardstick(), options, disks, Vec::new(), archive);
+        opened.context("opening the database")
     }
 
     /// Makes the backup that is asked for: called when the database is populated.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use perdura::yardstick::Yardstick;
 use perdura::{Options, ValueForm};
 use perdura_workloads::drive::{Beside, DriveOptions, Limit, LogScheme, Site};
 use perdura_workloads::tpcc::bench::{TpccBench, check};
@@ -154,7 +155,7 @@ fn voter_counts_the_same_votes_under_every_scheme() {
 fn a_log_that_cannot_be_replayed_is_refused_in_a_directory() {
     let dir = tempfile::tempdir().unwrap();
     let mut refused = site(dir.path(), LogScheme::Value(ValueForm::Columns), false);
-    refused.options.typed.effects_bytes_max = Some(50);
+    refused.yardstick = Yardstick::Cut(50);
     let bench = tpcc(refused, 10);
     let why = bench.run().err().map(|error| format!("{error:#}"));
     assert!(why.is_some_and(|why| why.contains("cannot be replayed")));

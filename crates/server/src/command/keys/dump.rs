@@ -15,16 +15,12 @@ use perdura_rdb::{Error, Value, dump, parse_dump};
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    data("dump", 2, READ, ONE, dump_key).doc(
-        Group::Generic,
-        "2.6.0",
-        "Answers what a key holds, for RESTORE.",
-    ),
-    data("restore", -4, WRITE | DENY_OOM | DANGEROUS, ONE, restore).doc(
-        Group::Generic,
-        "2.6.0",
-        "Makes a key of what DUMP answered.",
-    ),
+    data("dump", 2, READ, ONE, dump_key)
+        .in_group(Group::Generic)
+        .doc("2.6.0", "Answers what a key holds, for RESTORE."),
+    data("restore", -4, WRITE | DENY_OOM | DANGEROUS, ONE, restore)
+        .in_group(Group::Generic)
+        .doc("2.6.0", "Makes a key of what DUMP answered."),
     data(
         "restore-asking",
         -4,
@@ -32,11 +28,8 @@ pub(crate) static COMMANDS: &[Command] = &[
         ONE,
         restore,
     )
-    .doc(
-        Group::Server,
-        "3.0.0",
-        "RESTORE by the name that nodes of a cluster use.",
-    ),
+    .in_group(Group::Server)
+    .doc("3.0.0", "RESTORE by the name that nodes of a cluster use."),
 ];
 
 /// `DUMP key`

@@ -12,39 +12,27 @@ use crate::resp::reply::Out;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    data("copy", -3, WRITE | DENY_OOM, TWO, copy).doc(
-        Group::Generic,
-        "6.2.0",
-        "Copies a key with all it holds.",
-    ),
-    data("move", 3, WRITE | FAST, ONE, move_key).doc(
-        Group::Generic,
-        "1.0.0",
-        "Moves a key to another database.",
-    ),
+    data("copy", -3, WRITE | DENY_OOM, TWO, copy)
+        .in_group(Group::Generic)
+        .doc("6.2.0", "Copies a key with all it holds."),
+    data("move", 3, WRITE | FAST, ONE, move_key)
+        .in_group(Group::Generic)
+        .doc("1.0.0", "Moves a key to another database."),
     Command {
         words: OBJECT_WORDS,
-        ..data("object", -2, READ, SECOND, object).doc(
-            Group::Generic,
-            "2.2.3",
-            "Tells how a key is kept.",
-        )
+        ..data("object", -2, READ, SECOND, object)
+            .in_group(Group::Generic)
+            .doc("2.2.3", "Tells how a key is kept.")
     },
-    data("rename", 3, WRITE, TWO, rename).doc(
-        Group::Generic,
-        "1.0.0",
-        "Gives a key another name, whatever had it.",
-    ),
-    data("renamenx", 3, WRITE | FAST, TWO, renamenx).doc(
-        Group::Generic,
-        "1.0.0",
-        "Gives a key another name if nothing has it.",
-    ),
-    data("swapdb", 3, WRITE | FAST | DANGEROUS, Keys::All, swapdb).doc(
-        Group::Server,
-        "4.0.0",
-        "Lets two databases change their contents.",
-    ),
+    data("rename", 3, WRITE, TWO, rename)
+        .in_group(Group::Generic)
+        .doc("1.0.0", "Gives a key another name, whatever had it."),
+    data("renamenx", 3, WRITE | FAST, TWO, renamenx)
+        .in_group(Group::Generic)
+        .doc("1.0.0", "Gives a key another name if nothing has it."),
+    data("swapdb", 3, WRITE | FAST | DANGEROUS, Keys::All, swapdb)
+        .in_group(Group::Server)
+        .doc("4.0.0", "Lets two databases change their contents."),
 ];
 
 const OBJECT_WORDS: &[(&str, i8)] = &[
@@ -178,7 +166,7 @@ fn copy(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
             key: 2,
         };
         copy_in_steps(data, args, destination, out)?;
-        types::copy(data.tx, (data.table, from), (table, to))?;
+        types::copy(data.tx, data.table, from, table, to)?;
     }
     data.changed_in(target, Class::Generic, "copy_to", to);
     out.integer(1);

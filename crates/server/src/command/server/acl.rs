@@ -14,11 +14,9 @@ use crate::resp::reply::Out;
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] =
     &[
-        family("acl", -2, LOADING | ADMIN | PROVES | APART, WORDS, acl).doc(
-            Group::Server,
-            "6.0.0",
-            "Shows and changes users and what they may do.",
-        ),
+        family("acl", -2, LOADING | ADMIN | PROVES | APART, WORDS, acl)
+            .in_group(Group::Server)
+            .doc("6.0.0", "Shows and changes users and what they may do."),
     ];
 
 /// The second words of ACL.

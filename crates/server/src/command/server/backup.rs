@@ -9,11 +9,9 @@ use crate::resp::parse::Args;
 const WORDS: &[(&str, i8)] = &[("create", 2), ("help", 2), ("list", 2), ("status", 2)];
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[family("backup", -2, ADMIN | APART, WORDS, backup).doc(
-    Group::Server,
-    "7.2.0",
-    "Makes a backup in the archive.",
-)];
+pub(crate) static COMMANDS: &[Command] = &[family("backup", -2, ADMIN | APART, WORDS, backup)
+    .in_group(Group::Server)
+    .doc("7.2.0", "Makes a backup in the archive.")];
 
 /// `BACKUP CREATE|LIST|STATUS`
 fn backup(cx: &mut Cx<'_>, args: &Args<'_>) {

@@ -30,7 +30,8 @@ pub(crate) static COMMANDS: &[Command] = &[family(
     WORDS,
     config,
 )
-.doc(Group::Server, "2.0.0", "Shows and changes settings.")];
+.in_group(Group::Server)
+.doc("2.0.0", "Shows and changes settings.")];
 
 /// The second words of CONFIG.
 pub(crate) const WORDS: &[(&str, i8)] = &[

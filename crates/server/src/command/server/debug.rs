@@ -14,11 +14,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[plain("debug", -2, LOADING | ADMIN, debug).doc(
-    Group::Server,
-    "1.0.0",
-    "Looks inside, for tests.",
-)];
+pub(crate) static COMMANDS: &[Command] = &[plain("debug", -2, LOADING | ADMIN, debug)
+    .in_group(Group::Server)
+    .doc("1.0.0", "Looks inside, for tests.")];
 
 /// The longest DEBUG SLEEP, seconds.
 const SLEEP_SECONDS_MAX: f64 = 3600.0;

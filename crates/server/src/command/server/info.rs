@@ -25,7 +25,8 @@ use std::fmt::{Display, Write};
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[plain("info", -1, LOADING | DANGEROUS | APART, info)
-    .doc(Group::Server, "1.0.0", "Figures of the server.")];
+    .in_group(Group::Server)
+    .doc("1.0.0", "Figures of the server.")];
 
 /// Whether a section is shown without being asked for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

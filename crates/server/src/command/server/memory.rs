@@ -24,11 +24,8 @@ pub(crate) static COMMANDS: &[Command] = &[Command {
     keys: SECOND,
     ..family("memory", -2, LOADING, WORDS, memory)
 }
-.doc(
-    Group::Server,
-    "4.0.0",
-    "Tells what keys and the whole cost.",
-)];
+.in_group(Group::Server)
+.doc("4.0.0", "Tells what keys and the whole cost.")];
 
 /// A row's head in its page and its place in an index, bytes.
 const ROW_BYTES: u64 = 24;

@@ -13,7 +13,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[plain("monitor", 1, LOADING | ADMIN | APART, monitor)
-    .doc(Group::Server, "1.0.0", "Shows every command that runs.")];
+    .in_group(Group::Server)
+    .doc("1.0.0", "Shows every command that runs.")];
 
 /// `MONITOR`
 fn monitor(cx: &mut Cx<'_>, _: &Args<'_>) {

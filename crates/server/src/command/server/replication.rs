@@ -11,55 +11,49 @@ use std::time::Duration;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    plain("asking", 1, FAST | APART, no_cluster).doc(Group::Connection, "3.0.0", NO_CLUSTER_DOC),
-    plain("cluster", -2, LOADING | APART, no_cluster).doc(Group::Server, "3.0.0", NO_CLUSTER_DOC),
-    plain("failover", -1, ADMIN | APART, failover).doc(
-        Group::Server,
-        "6.2.0",
-        "Refused: there are no replicas.",
-    ),
-    plain("psync", -3, ADMIN | APART, no_replicas).doc(Group::Server, "2.8.0", NO_REPLICAS_DOC),
-    plain("readonly", 1, LOADING | FAST | APART, no_cluster).doc(
-        Group::Connection,
-        "3.0.0",
-        NO_CLUSTER_DOC,
-    ),
-    plain("readwrite", 1, LOADING | FAST | APART, no_cluster).doc(
-        Group::Connection,
-        "3.0.0",
-        NO_CLUSTER_DOC,
-    ),
-    plain("replconf", -1, LOADING | ADMIN | APART, no_replicas).doc(
-        Group::Server,
-        "3.0.0",
-        NO_REPLICAS_DOC,
-    ),
-    plain("replicaof", 3, ADMIN | APART, replicaof).doc(
-        Group::Server,
-        "5.0.0",
-        "NO ONE is accepted; anything else is refused.",
-    ),
-    plain("role", 1, LOADING | FAST | APART, role).doc(
-        Group::Server,
-        "2.8.12",
-        "Says that it is a master without replicas.",
-    ),
-    plain("slaveof", 3, ADMIN | APART, replicaof).doc(
-        Group::Server,
-        "1.0.0",
-        "NO ONE is accepted; anything else is refused.",
-    ),
-    plain("sync", 1, ADMIN | APART, no_replicas).doc(Group::Server, "1.0.0", NO_REPLICAS_DOC),
-    plain("wait", 3, APART, wait).doc(
-        Group::Generic,
+    plain("asking", 1, FAST | APART, no_cluster)
+        .in_group(Group::Connection)
+        .doc("3.0.0", NO_CLUSTER_DOC),
+    plain("cluster", -2, LOADING | APART, no_cluster)
+        .in_group(Group::Server)
+        .doc("3.0.0", NO_CLUSTER_DOC),
+    plain("failover", -1, ADMIN | APART, failover)
+        .in_group(Group::Server)
+        .doc("6.2.0", "Refused: there are no replicas."),
+    plain("psync", -3, ADMIN | APART, no_replicas)
+        .in_group(Group::Server)
+        .doc("2.8.0", NO_REPLICAS_DOC),
+    plain("readonly", 1, LOADING | FAST | APART, no_cluster)
+        .in_group(Group::Connection)
+        .doc("3.0.0", NO_CLUSTER_DOC),
+    plain("readwrite", 1, LOADING | FAST | APART, no_cluster)
+        .in_group(Group::Connection)
+        .doc("3.0.0", NO_CLUSTER_DOC),
+    plain("replconf", -1, LOADING | ADMIN | APART, no_replicas)
+        .in_group(Group::Server)
+        .doc("3.0.0", NO_REPLICAS_DOC),
+    plain("replicaof", 3, ADMIN | APART, replicaof)
+        .in_group(Group::Server)
+        .doc("5.0.0", "NO ONE is accepted; anything else is refused."),
+    plain("role", 1, LOADING | FAST | APART, role)
+        .in_group(Group::Server)
+        .doc("2.8.12", "Says that it is a master without replicas."),
+    plain("slaveof", 3, ADMIN | APART, replicaof)
+        .in_group(Group::Server)
+        .doc("1.0.0", "NO ONE is accepted; anything else is refused."),
+    plain("sync", 1, ADMIN | APART, no_replicas)
+        .in_group(Group::Server)
+        .doc("1.0.0", NO_REPLICAS_DOC),
+    plain("wait", 3, APART, wait).in_group(Group::Generic).doc(
         "3.0.0",
         "Answers 0 replicas, once all before it is durable.",
     ),
-    plain("waitaof", 4, APART, waitaof).doc(
-        Group::Generic,
-        "7.2.0",
-        "Waits until what was written is on the disk, also for `mem` clients.",
-    ),
+    plain("waitaof", 4, APART, waitaof)
+        .in_group(Group::Generic)
+        .doc(
+            "7.2.0",
+            "Waits until what was written is on the disk, also for `mem` clients.",
+        ),
 ];
 
 const NO_CLUSTER_DOC: &str = "Refused: there is no cluster.";

@@ -1,7 +1,7 @@
 //! SLOWLOG and LATENCY: what took long.
 
 use crate::command::flag::{ADMIN, APART, LOADING};
-use crate::command::spec::{Command, family};
+use crate::command::spec::{Command, about, family};
 use crate::command::{Cx, Group};
 use crate::latency::Figures;
 use crate::number::parse_i64;
@@ -26,24 +26,27 @@ const LATENCY_WORDS: &[(&str, i8)] = &[
 ];
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[
-    family(
-        "latency",
-        -2,
-        LOADING | ADMIN | APART,
-        LATENCY_WORDS,
-        latency,
-    )
-    .doc(Group::Server, "2.8.13", "Tells how long commands take."),
-    family(
-        "slowlog",
-        -2,
-        LOADING | ADMIN | APART,
-        SLOWLOG_WORDS,
-        slowlog,
-    )
-    .doc(Group::Server, "2.2.12", "Tells which commands were slow."),
-];
+pub(crate) static COMMANDS: &[Command] = &about(
+    Group::Server,
+    [
+        family(
+            "latency",
+            -2,
+            LOADING | ADMIN | APART,
+            LATENCY_WORDS,
+            latency,
+        )
+        .doc("2.8.13", "Tells how long commands take."),
+        family(
+            "slowlog",
+            -2,
+            LOADING | ADMIN | APART,
+            SLOWLOG_WORDS,
+            slowlog,
+        )
+        .doc("2.2.12", "Tells which commands were slow."),
+    ],
+);
 
 fn length(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)

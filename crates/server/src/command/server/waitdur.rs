@@ -13,11 +13,12 @@ use crate::state::State;
 use std::time::Instant;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[plain("waitdur", 3, APART, waitdur).doc(
-    Group::Generic,
-    "7.2.0",
-    "Waits until what this client has written and read is durable at a rung.",
-)];
+pub(crate) static COMMANDS: &[Command] = &[plain("waitdur", 3, APART, waitdur)
+    .in_group(Group::Generic)
+    .doc(
+        "7.2.0",
+        "Waits until what this client has written and read is durable at a rung.",
+    )];
 
 /// `WAITDUR mem|mirror|disk milliseconds`
 fn waitdur(cx: &mut Cx<'_>, args: &Args<'_>) {

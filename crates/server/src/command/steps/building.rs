@@ -55,6 +55,7 @@ impl Few {
     pub fn named(&mut self, name: &[u8], value: &[u8]) {
         self.names.push(name);
         self.values.push(value);
+        debug_assert_eq!(self.names.len(), self.values.len(), "each name has a value");
     }
 
     /// How many there are.
@@ -158,6 +159,7 @@ impl Building {
             let items: Vec<&[u8]> = few.values.iter().collect();
             return self.push(data, End::Back, &items, step);
         }
+        debug_assert_eq!(few.names.len(), few.values.len(), "each name has a value");
         for (name, value) in few.names.iter().zip(few.values.iter()) {
             data.tx
                 .element_put(draft.table(), draft.home(), name, value)?;
@@ -199,6 +201,7 @@ impl Building {
     ) -> Result<Progress, Stop> {
         let Supply { key, texts } = supply;
         let mut at = *built;
+        debug_assert!(at <= texts.len(), "no more is built than there is");
         let left = texts.len() - at;
         if !self.begin(data, key, step, to_u64(left))? {
             return Ok(Progress::Changed);

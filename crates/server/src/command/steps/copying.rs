@@ -102,6 +102,7 @@ impl Work for Copying {
         if left == 0 {
             return Ok(Progress::Complete);
         }
+        debug_assert!(left <= self.count, "no more is left than there was");
         let mut walk = self.walk.clone();
         while walk.left() > 0 {
             let Some(row) = data.tx.get(table, from)? else {
@@ -157,7 +158,10 @@ impl Work for Copying {
 
     fn reply(&mut self, out: &mut Out<'_>) {
         match self.purpose {
-            Purpose::Stretch => out.count(self.count),
+            Purpose::Stretch => {
+                debug_assert_eq!(self.walk.left(), 0, "each element was copied");
+                out.count(self.count);
+            }
             Purpose::Copy { .. } | Purpose::Move => out.integer(i64::from(self.done)),
         }
     }

@@ -58,6 +58,7 @@ impl Joining {
         joined: Joined,
         keys: Range<usize>,
     ) -> Option<Joining> {
+        debug_assert_eq!(sets.len(), keys.len(), "each key has a set or none");
         let lens: Vec<_> = sets
             .iter()
             .map(|set| set.as_ref().map(Source::len))
@@ -178,6 +179,7 @@ impl Work for Joining {
         match self.joined {
             Joined::Stored(event) => match &self.building {
                 Some(building) => {
+                    debug_assert_eq!(self.built, self.members.len(), "each member was written");
                     if building.name(data, args.at(1), None)? {
                         data.changed(Class::Set, event, args.at(1));
                     }
@@ -193,6 +195,7 @@ impl Work for Joining {
         if self.joined != Joined::Replied {
             return out.count(to_u64(self.count));
         }
+        debug_assert!(self.walks.is_empty(), "each set was walked");
         let text = std::mem::take(&mut self.text);
         out.append_under(text, |out| out.set(self.count));
     }

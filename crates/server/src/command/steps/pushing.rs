@@ -49,6 +49,11 @@ impl Work for Pushing {
         args: &Args<'_>,
         step: &mut Step,
     ) -> Result<Progress, Stop> {
+        debug_assert!(
+            FIRST <= self.at && self.at <= self.until,
+            "items are pushed in their order"
+        );
+        debug_assert_eq!(self.until, args.len(), "the request stays as it was");
         let left = to_u64(self.until - self.at);
         if !self.building.begin(data, args.at(1), step, left)? {
             return Ok(Progress::Changed);

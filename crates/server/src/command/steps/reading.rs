@@ -100,6 +100,10 @@ impl Reading {
     }
 
     fn go_on(&mut self, row: &RowRef<'_>, step: &mut Step) -> Progress {
+        debug_assert!(
+            self.left.end <= self.bytes || self.left.is_empty(),
+            "what is read is in the value"
+        );
         if row.value_len() != self.bytes {
             return Progress::Changed;
         }
@@ -112,6 +116,10 @@ impl Reading {
             let piece = &piece[..piece.len().min(self.left.len())];
             let ended = self.task.take(self.left.start, piece);
             self.left.start += piece.len();
+            debug_assert!(
+                self.left.start <= self.left.end,
+                "no more is read than is left"
+            );
             if ended {
                 self.left.start = self.left.end;
             }

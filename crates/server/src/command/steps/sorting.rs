@@ -150,6 +150,11 @@ impl Sorted {
                 return Ok(false);
             }
         }
+        debug_assert_eq!(
+            self.order.len(),
+            self.elements.len(),
+            "each element has a place"
+        );
         Ok(true)
     }
 
@@ -167,6 +172,7 @@ impl Sorted {
             let Some(run) = self.runs.first_mut() else {
                 return true;
             };
+            debug_assert!(run.start < run.end, "a run that is left has an element");
             let element = self.elements.get(order[run.start].at);
             if self.merged >= self.wanted.piece.start {
                 match self.wanted.target {
@@ -184,6 +190,10 @@ impl Sorted {
                 break;
             }
         }
+        debug_assert!(
+            self.merged <= self.wanted.piece.end,
+            "no more is merged than is wanted"
+        );
         self.merged >= self.wanted.piece.end
     }
 }

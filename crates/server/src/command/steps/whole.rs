@@ -103,6 +103,7 @@ impl Work for Whole {
         args: &Args<'_>,
         step: &mut Step,
     ) -> Result<Progress, Stop> {
+        debug_assert!(!self.text.is_empty(), "a reply begins with its head");
         let Some(source) = data.collection(args.at(1), self.walk.shape())? else {
             return Ok(Progress::Changed);
         };

@@ -180,6 +180,7 @@ impl Writing {
         bytes: usize,
     ) -> Result<Option<Vec<u8>>, Stop> {
         let from = at.written();
+        debug_assert!(from + bytes <= self.bytes, "a piece lies in the text");
         let mut piece = Vec::with_capacity(bytes);
         match &self.origin {
             Origin::Given(zeros, given) => {
@@ -214,6 +215,7 @@ impl Writing {
                 fold.finish(&mut piece);
             }
         }
+        debug_assert_eq!(piece.len(), bytes, "a piece is as long as is asked for");
         Ok(Some(piece))
     }
 }
@@ -265,6 +267,10 @@ impl Work for Writing {
     }
 
     fn committed(&mut self) {
+        debug_assert!(
+            self.begin.written() <= self.end.written(),
+            "a text only grows"
+        );
         self.begin = self.end.clone();
     }
 
@@ -273,6 +279,7 @@ impl Work for Writing {
         let (Some(draft), Some(text)) = (&self.draft, self.end.text) else {
             return Ok(());
         };
+        debug_assert_eq!(text.len(), self.bytes, "what is stored is whole");
         let draft = Arc::clone(draft);
         let mut out = Out::new(&mut self.reply, self.resp3);
         data.run_with_text(Prepared { draft, text }, args, &mut out)

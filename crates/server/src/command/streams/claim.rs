@@ -13,16 +13,18 @@ use perdura_base::num::to_u64;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    data("xautoclaim", -6, WRITE | FAST, ONE, xautoclaim).doc(
-        Family::Stream,
-        "6.2.0",
-        "Gives a consumer entries that others have had for some time, from an id on.",
-    ),
-    data("xclaim", -6, WRITE | FAST, ONE, xclaim).doc(
-        Family::Stream,
-        "5.0.0",
-        "Gives a consumer entries that others have had for some time.",
-    ),
+    data("xautoclaim", -6, WRITE | FAST, ONE, xautoclaim)
+        .in_group(Family::Stream)
+        .doc(
+            "6.2.0",
+            "Gives a consumer entries that others have had for some time, from an id on.",
+        ),
+    data("xclaim", -6, WRITE | FAST, ONE, xclaim)
+        .in_group(Family::Stream)
+        .doc(
+            "5.0.0",
+            "Gives a consumer entries that others have had for some time.",
+        ),
 ];
 
 /// XAUTOCLAIM looks at so many pending entries for each one that it may claim.
@@ -86,8 +88,9 @@ impl<'a> Claiming<'a> {
             return Ok(());
         };
         self.save_consumer(data)?;
-        let at = (self.args.at(2), &mut self.group);
-        self.writing.acknowledge(data.tx, at, &[id])?;
+        let name = self.args.at(2);
+        self.writing
+            .acknowledge(data.tx, name, &mut self.group, &[id])?;
         if let Some(consumer) = &mut self.consumer
             && consumer.number == pending.consumer
         {
@@ -266,7 +269,7 @@ fn xautoclaim(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Do
     while let Some(from) = next {
         let mut found = None;
         let stream = claiming.writing.stream(data.tx)?;
-        stream.each_pending(&claiming.group, (from, Id::MAX), false, |id, pending| {
+        stream.each_pending(&claiming.group, from..=Id::MAX, false, |id, pending| {
             found = Some((id, pending));
             Ok(false)
         })?;

@@ -21,7 +21,7 @@ pub(crate) fn taken(data: &Data<'_, '_>, key: &[u8]) -> Result<Option<Dumped>, S
     };
     let head = stream.head();
     let mut entries = Vec::new();
-    stream.entries((Id::MIN, Id::MAX), false, |entry| {
+    stream.entries(Id::MIN..=Id::MAX, false, |entry| {
         entries.push(taken_entry(entry));
         Ok::<_, Stop>(true)
     })?;
@@ -93,11 +93,11 @@ pub(crate) fn made(data: &mut Data<'_, '_>, key: &[u8], dumped: &Dumped) -> Done
     writing.head.deleted_max = id_of(dumped.deleted_max);
     writing.head.added = dumped.added;
     for group in &dumped.groups {
-        let read = (id_of(group.last), group.read);
-        let mut made = writing.make_group(tx, &group.name, read)?;
+        let last = id_of(group.last);
+        let mut made = writing.make_group(tx, &group.name, last, group.read)?;
         for consumer in &group.consumers {
-            let named = (&consumer.name[..], consumer.seen_ms);
-            let mut made_consumer = writing.make_consumer(tx, &mut made, named)?;
+            let (name, seen_ms) = (&consumer.name, consumer.seen_ms);
+            let mut made_consumer = writing.make_consumer(tx, &mut made, name, seen_ms)?;
             for one in &consumer.pending {
                 let given = (id_of(one.id), one.delivered_ms, one.deliveries);
                 writing.give(tx, &mut made, &mut made_consumer, given)?;

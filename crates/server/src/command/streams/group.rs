@@ -23,11 +23,8 @@ const WORDS: &[(&str, i8)] = &[
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[data("xgroup", -2, WRITE | DENY_OOM, SECOND, xgroup)
     .with_words(WORDS)
-    .doc(
-        Family::Stream,
-        "5.0.0",
-        "Makes, changes and removes groups of consumers.",
-    )];
+    .in_group(Family::Stream)
+    .doc("5.0.0", "Makes, changes and removes groups of consumers.")];
 
 const HELP: &[&str] = &[
     "XGROUP <subcommand> [<arg> ...]. Subcommands are:",
@@ -183,7 +180,7 @@ fn create(
         Some(found) => found,
         None => Writing::open_or_make(data.tx, data.table, key, None)?,
     };
-    writing.make_group(data.tx, name, (begin, options.read))?;
+    writing.make_group(data.tx, name, begin, options.read)?;
     writing.finish(data.tx)?;
     data.changed(Class::Stream, "xgroup-create", key);
     Ok(())

@@ -15,8 +15,8 @@ const WORDS: &[(&str, i8)] = &[("consumers", 4), ("groups", 3), ("help", 2), ("s
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[data("xinfo", -2, READ, SECOND, xinfo)
     .with_words(WORDS)
+    .in_group(Family::Stream)
     .doc(
-        Family::Stream,
         "5.0.0",
         "Answers what a stream, its groups and their consumers are like.",
     )];
@@ -148,7 +148,7 @@ fn of_stream(data: &Data<'_, '_>, stream: &Stream<'_>, args: &Args<'_>, out: &mu
     for (name, reverse) in [("first-entry", false), ("last-entry", true)] {
         out.bulk(name.as_bytes());
         let mut has_any = false;
-        stream.entries((Id::MIN, Id::MAX), reverse, |entry| {
+        stream.entries(Id::MIN..=Id::MAX, reverse, |entry| {
             reply_entry(out, entry);
             has_any = true;
             Ok::<_, Stop>(false)
@@ -186,7 +186,7 @@ fn in_full(data: &Data<'_, '_>, stream: &Stream<'_>, count: u64, out: &mut Out<'
         out.bulk(b"pending");
         let mut left = if count == 0 { u64::MAX } else { count };
         let mut pending = Several::new(out);
-        stream.each_pending(&group, (Id::MIN, Id::MAX), false, |id, one| {
+        stream.each_pending(&group, Id::MIN..=Id::MAX, false, |id, one| {
             let holder = stream.holder(&group, &one)?;
             pending.add(|out| {
                 out.array(4);

@@ -172,7 +172,7 @@ fn collect(
         reverse,
     } = excerpt;
     let mut left = if max == 0 { u64::MAX } else { max };
-    stream.entries((from, to), reverse, |entry| {
+    stream.entries(from..=to, reverse, |entry| {
         several.add(|out| reply_entry(out, entry));
         data.check_reply(several.buf.len())?;
         left -= 1;
@@ -199,7 +199,7 @@ fn consumer(
         return Ok(found);
     }
     let now = data.tx.now_ms();
-    let made = writing.make_consumer(data.tx, group, (name, now))?;
+    let made = writing.make_consumer(data.tx, group, name, now)?;
     data.changed(Class::Stream, "xgroup-createconsumer", key);
     Ok(made)
 }

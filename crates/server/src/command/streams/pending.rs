@@ -13,16 +13,15 @@ use perdura_base::num::to_u64;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    data("xack", -4, WRITE | FAST, ONE, xack).doc(
-        Family::Stream,
-        "5.0.0",
-        "Acknowledges entries that a group has delivered.",
-    ),
-    data("xpending", -3, READ, ONE, xpending).doc(
-        Family::Stream,
-        "5.0.0",
-        "Answers which entries of a group are not acknowledged.",
-    ),
+    data("xack", -4, WRITE | FAST, ONE, xack)
+        .in_group(Family::Stream)
+        .doc("5.0.0", "Acknowledges entries that a group has delivered."),
+    data("xpending", -3, READ, ONE, xpending)
+        .in_group(Family::Stream)
+        .doc(
+            "5.0.0",
+            "Answers which entries of a group are not acknowledged.",
+        ),
 ];
 
 /// `XACK key group id [id …]`
@@ -39,7 +38,7 @@ fn xack(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     };
     data.heavy(to_u64(args.len()))?;
     let ids: Result<Vec<Id>, Stop> = args.from(3).map(|text| strict_id(text, 0)).collect();
-    let acknowledged = writing.acknowledge(data.tx, (name, &mut group), &ids?)?;
+    let acknowledged = writing.acknowledge(data.tx, name, &mut group, &ids?)?;
     writing.finish(data.tx)?;
     if acknowledged > 0 {
         data.changed(Class::Quiet, "", key);
@@ -122,7 +121,7 @@ fn summary(stream: &Stream<'_>, group: &Group, out: &mut Out<'_>) -> Done {
     }
     for reverse in [false, true] {
         let mut edge = Id::MIN;
-        stream.each_pending(group, (Id::MIN, Id::MAX), reverse, |id, _| {
+        stream.each_pending(group, Id::MIN..=Id::MAX, reverse, |id, _| {
             edge = id;
             Ok(false)
         })?;
@@ -182,7 +181,7 @@ fn list(
             }
         }
         None if left > 0 => {
-            stream.each_pending(group, (query.from, query.to), false, |id, pending| {
+            stream.each_pending(group, query.from..=query.to, false, |id, pending| {
                 if is_idle(&pending) {
                     add(id, &pending, &stream.holder(group, &pending)?.name);
                     left -= 1;

@@ -30,8 +30,8 @@ pub(crate) static COMMANDS: &[Command] = &[
         },
         xread,
     )
+    .in_group(Family::Stream)
     .doc(
-        Family::Stream,
         "5.0.0",
         "Answers what is new in streams, once there is something.",
     ),
@@ -45,8 +45,8 @@ pub(crate) static COMMANDS: &[Command] = &[
         },
         xreadgroup,
     )
+    .in_group(Family::Stream)
     .doc(
-        Family::Stream,
         "5.0.0",
         "Delivers what is new in streams to a consumer of a group, once there is something.",
     ),
@@ -339,7 +339,7 @@ fn read_group(
     if !is_history && let Some(from) = sought.group.last.next() {
         let mut left = few(query.count, u64::MAX);
         let stream = sought.writing.stream(data.tx)?;
-        stream.entries((from, Id::MAX), false, |entry| {
+        stream.entries(from..=Id::MAX, false, |entry| {
             entries.add(|out| reply_entry(out, entry));
             data.check_reply(entries.buf.len())?;
             ids.push(entry.id);

@@ -10,11 +10,9 @@ use crate::resp::reply::Out;
 use perdura_base::num::to_u64;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[data("lcs", -3, READ, TWO, lcs).doc(
-    Group::String,
-    "7.0.0",
-    "The longest subsequence that two strings share.",
-)];
+pub(crate) static COMMANDS: &[Command] = &[data("lcs", -3, READ, TWO, lcs)
+    .in_group(Group::String)
+    .doc("7.0.0", "The longest subsequence that two strings share.")];
 
 /// Lengths of the longest common subsequences of all pairs of beginnings.
 struct Lengths {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use perdura::yardstick::Yardstick;
 use perdura::{Db, Options};
-use perdura_archive::Generation;
 use perdura_device::{Disk, MemDisk};
 
 use super::super::Lab;
@@ -261,14 +261,14 @@ fn site(lab: &Lab<'_>, work: Work, way: Way, disk: ModelledDisk) -> Site {
         Work::Update => 64,
     };
     options.segment_bytes = 16 << 20;
-    options.archive_generation = match way {
-        Way::Unsorted => Generation::Unsorted,
-        Way::Baseline | Way::Sorted | Way::Merged => Generation::Quick,
-    };
     options.archive_merge = way == Way::Merged;
     options.first_backup = false;
     Site {
         disk,
+        yardstick: match way {
+            Way::Unsorted => Yardstick::Unsorted,
+            Way::Baseline | Way::Sorted | Way::Merged => Yardstick::Product,
+        },
         ..Site::new(options, true, LogScheme::Differential)
     }
 }

@@ -6,6 +6,7 @@
 
 use anyhow::{Context, Result};
 use perdura::ValueForm;
+use perdura::yardstick::Yardstick;
 use serde_json::Value;
 
 use super::super::Lab;
@@ -122,7 +123,9 @@ fn measure(lab: &Lab<'_>, command_bytes: usize) -> Result<Vec<(&'static str, Poi
             let (name, scheme, is_cut) = FORMS[index];
             lab.say(&format!("TPC-C, {name}: round {} of {rounds}", round + 1));
             let mut setting = Setting::of(Workload::Tpcc, scheme, lab.scale.typed.tpcc);
-            setting.effects_bytes_max = is_cut.then_some(command_bytes);
+            if is_cut {
+                setting.yardstick = Yardstick::Cut(command_bytes);
+            }
             let mut stand = Stand::new(setting, lab.seed)?;
             let drive = driven(workers(lab), None, timed(lab));
             points[index].1.runs.push(stand.run(drive)?);

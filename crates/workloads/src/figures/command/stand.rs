@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use perdura::typed::CatalogRows;
 use perdura::typed::replay::Replayer;
+use perdura::yardstick::Yardstick;
 use perdura::{Db, Options, Progress};
 use perdura_base::checksum::mix64;
 use perdura_base::num::to_u64;
@@ -99,8 +100,8 @@ pub struct Setting {
     pub warehouses: Warehouses,
     /// The mix of TPC-C.
     pub mix: Mix,
-    /// Frames of effects are cut to so many bytes.
-    pub effects_bytes_max: Option<usize>,
+    /// The share of a commit that the log gets.
+    pub yardstick: Yardstick,
     /// Whether the dates in TPC-C follow from the seed.
     pub own_dates: bool,
 }
@@ -118,7 +119,7 @@ impl Setting {
                 remote_payments: 0.0,
                 ..Mix::default()
             },
-            effects_bytes_max: None,
+            yardstick: Yardstick::Product,
             own_dates: false,
         }
     }
@@ -134,9 +135,9 @@ impl Setting {
         // Snapshots are taken when the experiment says so, in all modes alike.
         options.checkpoint_log_bytes = u64::MAX;
         options.checkpoint_seconds_max = 1;
-        options.typed.effects_bytes_max = self.effects_bytes_max;
         Site {
             snapshot_every,
+            yardstick: self.yardstick,
             ..Site::new(options, true, self.scheme)
         }
     }

@@ -41,11 +41,8 @@ pub(crate) const WORDS: &[(&str, i8)] = &[
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[family("client", -2, LOADING | APART, WORDS, client)
-    .doc(
-        Group::Connection,
-        "2.4.0",
-        "Names, lists and ends connections.",
-    )];
+    .in_group(Group::Connection)
+    .doc("2.4.0", "Names, lists and ends connections.")];
 
 /// `CLIENT word …`
 fn client(cx: &mut Cx<'_>, args: &Args<'_>) {
