@@ -38,7 +38,8 @@ impl Worst {
             return;
         }
         let age_ns = core.age_ns(Rung::Disk);
-        self.age_ns.fetch_max(age_ns, Ordering::Relaxed);
+        let before = self.age_ns.fetch_max(age_ns, Ordering::Relaxed);
+        debug_assert!(before / 1000 <= self.age_us(), "the worst only grows");
         let bytes = unsynced_bytes(core);
         self.bytes.fetch_max(bytes, Ordering::Relaxed);
     }

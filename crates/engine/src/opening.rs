@@ -110,6 +110,11 @@ pub(crate) fn bring_back(
     };
     let memory = log_memory(env, options);
     let life = Life::begin(restarted, &restart_options, memory, Arc::new(window))?;
+    assert_eq!(
+        claimed.is_some(),
+        env.nodes.is_some(),
+        "a database with nodes is claimed"
+    );
     Ok(Opened { life, claimed })
 }
 

@@ -70,6 +70,10 @@ impl Snapshot {
     pub fn views<T: Table>(&self, take: impl FnMut(&RowView<'_, T>) -> Result<()>) -> Result<()> {
         let core = self.db.shared.core();
         let table = core.registry().table_among::<T>(&self.tables)?;
+        debug_assert!(
+            self.tables.contains(&table.id),
+            "a snapshot shows the tables of its instant"
+        );
         core.views_of_table(table, &self.pages, take)
     }
 }

@@ -25,7 +25,7 @@ use perdura_base::{Error, Result, TableId};
 use perdura_recovery::tree::live::LiveTree;
 use perdura_recovery::{ComponentKind, TableKind};
 
-use crate::catalog::{Entry, put_next_id, put_table, read_next_id, tables_of};
+use crate::catalog::{CATALOG, Entry, put_next_id, put_table, read_next_id, tables_of};
 use crate::core::Core;
 use crate::db::Db;
 
@@ -61,6 +61,7 @@ impl Core {
                 tx.admit(4096)?;
                 let mut next = read_next_id(tx)?;
                 for table in &unnamed {
+                    assert_ne!(*table, CATALOG, "the catalog is in memory");
                     let entry = Entry {
                         id: *table,
                         kind: TableKind::tree(),
@@ -68,6 +69,7 @@ impl Core {
                     };
                     put_table(tx, &format!("{PREFIX}{table}"), &entry)?;
                     next = next.max(table.0.saturating_add(1));
+                    assert!(next > table.0, "no later table gets the number again");
                 }
                 put_next_id(tx, next)
             })?;
@@ -109,6 +111,7 @@ impl Db {
         let core = self.shared.core();
         let table = tables_of(core.heap()).ok()?.get(name)?.id;
         let live = Arc::clone(core.tree_of(table)?);
+        assert_ne!(table, CATALOG, "the catalog is in memory");
         Some(TreeTable { live, table })
     }
 }
@@ -161,7 +164,17 @@ impl Iterator for TreeRange {
                 rows.push_back((key.to_vec(), value.to_vec()));
             });
             match scanned {
-                Ok(next) => self.next = next,
+                Ok(next) => {
+                    assert!(
+                        self.rows.front().is_none_or(|(first, _)| *first >= from),
+                        "a leaf has no row below where the range goes on"
+                    );
+                    assert!(
+                        next.as_ref().is_none_or(|next| *next > from),
+                        "the next leaf lies behind this one"
+                    );
+                    self.next = next;
+                }
                 Err(error) => {
                     self.rows.clear();
                     return Some(Err(error));

@@ -23,7 +23,12 @@ pub(crate) struct Wishes {
 impl Wishes {
     /// Names the thread of the next stream's flusher.
     pub fn add_flusher(&self, thread: Thread) {
-        self.flushers.write().push(thread);
+        let mut flushers = self.flushers.write();
+        debug_assert!(
+            flushers.iter().all(|other| other.id() != thread.id()),
+            "each stream's flusher is a thread of its own"
+        );
+        flushers.push(thread);
     }
 
     /// Returns how many flushers there are.

@@ -23,6 +23,7 @@
 //! | `naming` | the anchor names the image, and then the log is cut |
 //! | `pin` | an image that is being copied is not overwritten |
 //! | `pages` | a page's way from memory to the pages files |
+//! | `share` | what a component does in a checkpoint |
 //! | `trees` | the part of pages that are on disk |
 //! | `progress` | a step's result, and figures |
 //! | `seeded` | seeded bugs that need code |
@@ -56,7 +57,6 @@ use perdura_heap::{Cut, Heap, MemoryUse};
 use perdura_wal::Wal;
 
 use crate::anchor_cell::AnchorCell;
-use crate::component::COMPONENTS;
 use crate::cover::{Cover, Covering};
 use crate::disks::Disks;
 use crate::image::{Directory, DirectoryWriter, ImageFile, PageSummer, Places};
@@ -72,6 +72,7 @@ mod pin;
 mod progress;
 #[cfg(feature = "flaws")]
 mod seeded;
+mod share;
 mod trees;
 
 pub use pin::Pin;
@@ -79,6 +80,7 @@ pub use progress::{CheckpointProgress, CheckpointStats};
 
 pub(crate) use phase::Phase;
 use phase::{Event, Stage};
+pub(crate) use share::Share;
 
 /// Pages visited under one latch.
 pub const VISIT_PAGES: u32 = 16;
@@ -159,6 +161,8 @@ struct Staged {
 
 /// The parts of a database that a checkpoint works on.
 pub struct CheckpointParts {
+    /// The components' shares, in the order of their phases.
+    pub(crate) shares: [&'static dyn Share; 2],
     /// The pages in memory.
     pub heap: Arc<Heap>,
     /// The trees.
@@ -401,8 +405,8 @@ impl Checkpointer {
 
     /// Does what the phase says.
     fn take(&mut self, sweep: &mut Sweep, phase: Phase) -> Result<Taken> {
-        if let Some(component) = phase.component() {
-            return component.step(self, sweep, phase);
+        if let Some(at) = phase.share() {
+            return self.parts.shares[at].step(self, sweep, phase);
         }
         match phase {
             Phase::Mark => {
@@ -427,10 +431,7 @@ impl Checkpointer {
     /// Ends the window. The cover reaches back to what components need beside it.
     fn end_window(&self, sweep: &Sweep) -> Cover {
         let parts = &self.parts;
-        let needs: Vec<_> = COMPONENTS
-            .iter()
-            .map(|component| component.needs(parts))
-            .collect();
+        let needs = parts.shares.map(|share| share.needs(parts));
         let cover = parts
             .window
             .end(&parts.wal, sweep.k, sweep.covering.marks());
@@ -481,8 +482,8 @@ impl Checkpointer {
         if sweep.covering.is_open() {
             self.parts.window.cancel();
         }
-        for component in COMPONENTS {
-            component.cancel(self, sweep);
+        for share in self.parts.shares {
+            share.cancel(self, sweep);
         }
     }
 

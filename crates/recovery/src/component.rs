@@ -9,51 +9,31 @@
 //! the component whose records it reads.
 //!
 //! # To add a component
-//! Implement [`Component`] in a file of this folder, give it phases of a checkpoint, and add it to [`COMPONENTS`].
+//! Implement [`Component`] and [`Share`] in a file of this folder, give it phases of a checkpoint, and add it to [`COMPONENTS`]
+//! and [`SHARES`].
 
 mod contents;
 pub mod heap;
 mod tree;
 
-use perdura_base::{Gsn, Pos, Result, TableId};
+use perdura_base::{Gsn, Result, TableId};
 use perdura_heap::Heap;
 use perdura_tree::tree::Tree;
 
 use crate::anchor::Anchor;
-use crate::checkpoint::{CheckpointParts, Checkpointer, Phase, Sweep, Taken};
+use crate::checkpoint::Share;
+use crate::findings::Findings;
 use crate::options::RestartOptions;
-use crate::verify::Findings;
 
 pub use contents::{Element, Elements, KeyContent, Value};
 
 /// Every component, in the order of their parts of a checkpoint.
-pub(crate) const COMPONENTS: [&dyn Component; 2] = [HEAP, TREES];
-/// The pages in memory.
-pub(crate) const HEAP: &dyn Component = &heap::HeapPages;
-/// The trees.
-pub(crate) const TREES: &dyn Component = &tree::TreePages;
+pub(crate) const COMPONENTS: [&dyn Component; 2] = [&heap::HeapPages, &tree::TreePages];
+/// Their parts of a checkpoint.
+pub(crate) const SHARES: [&dyn Share; 2] = [&heap::HeapPages, &tree::TreePages];
 
-/// A component.
-pub(crate) trait Component: Sync {
-    /// Takes a step of a checkpoint in a phase that is the component's.
-    ///
-    /// # Errors
-    /// The disk's: the checkpoint is cancelled.
-    fn step(&self, machine: &mut Checkpointer, sweep: &mut Sweep, phase: Phase) -> Result<Taken>;
-
-    /// Gives its part of a checkpoint up: what may not be on disk is dirty again.
-    fn cancel(&self, machine: &mut Checkpointer, sweep: &Sweep);
-
-    /// Enters its part of a checkpoint in the anchor, once all that it reflects is durable.
-    ///
-    /// # Panics
-    /// If its part has not ended.
-    fn name_in(&self, anchor: &mut Anchor, parts: &CheckpointParts, sweep: &Sweep);
-
-    /// Returns where the log must be kept from, in each stream, beside what the window covers. Asked before the end
-    /// marks are appended.
-    fn needs(&self, parts: &CheckpointParts) -> Vec<Option<Pos>>;
-
+/// A component. Its part of a checkpoint is its [`Share`].
+pub(crate) trait Component: Share {
     /// Checks each of its pages on disk.
     fn check_disk(&self, options: &RestartOptions, anchor: &Anchor, found: &mut Findings);
 

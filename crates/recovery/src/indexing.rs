@@ -10,7 +10,7 @@ use perdura_base::{CkptEpoch, ImageSlot, PartitionId, Result, TableId};
 use perdura_heap::{Heap, Sidecar, TableForm};
 use perdura_wal::scheme::Scheme;
 
-use crate::component::heap::check_replayed;
+use crate::heap_pages::check_replayed;
 use crate::tables::{Catalog, TableKind};
 
 /// Reads the catalog, which is rows of a table like any other: the layer above knows their form.

@@ -20,9 +20,10 @@ use perdura_wal::{
 use crate::anchor::Anchor;
 use crate::anchor_cell::AnchorCell;
 use crate::checkpoint::{CheckpointParts, CheckpointProgress, CheckpointStats, Checkpointer};
-use crate::component::Data;
+use crate::component::{Data, SHARES};
+use crate::flush::flush_all;
 use crate::footing::Footing;
-use crate::owner::OWNERS;
+use crate::owner::{OWNERS, Open};
 use crate::report::RestartReport;
 use crate::restart::{Catalog, RestartOptions, Restarted};
 use crate::tree::live::LiveTree;
@@ -52,8 +53,6 @@ pub struct Life {
     pub catalog: Catalog,
     /// What the restart did.
     pub report: RestartReport,
-    /// The transactions that the last life left open, until they are undone.
-    pub(crate) losers: Vec<Loser>,
     /// The files and directories that it stands on.
     footing: Footing,
 }
@@ -153,7 +152,6 @@ fn assert_begun(life: &Life) {
         life.anchor.get().ckpt_max <= life.heap.ckpt_epoch(),
         "I7: the next checkpoint has a number that the anchor does not know"
     );
-    assert!(life.losers.is_empty(), "what was open is undone");
 }
 
 impl Life {
@@ -198,6 +196,7 @@ impl Life {
             losers.extend(found.losers);
         }
         let parts = CheckpointParts {
+            shares: SHARES,
             heap: Arc::clone(&heap),
             trees: trees.clone(),
             wal: Arc::clone(&wal),
@@ -222,10 +221,9 @@ impl Life {
             anchor,
             catalog,
             report,
-            losers,
             footing,
         };
-        life.settle(options.clock.as_ref())?;
+        life.settle(losers, options.clock.as_ref())?;
         assert_begun(&life);
         Ok(life)
     }
@@ -241,10 +239,20 @@ impl Life {
     }
 
     /// Has every owner undo what the last life left open, in their order.
-    fn settle(&mut self, clock: &dyn Clock) -> Result<()> {
-        OWNERS
-            .iter()
-            .try_for_each(|owner| owner.settle(self, clock))
+    fn settle(&mut self, losers: Vec<Loser>, clock: &dyn Clock) -> Result<()> {
+        let begin = clock.mono_ns();
+        let mut open = Open {
+            trees: &self.trees,
+            losers,
+        };
+        let mut undone = 0;
+        for owner in OWNERS {
+            undone += owner.settle(&mut open)?;
+        }
+        assert!(open.losers.is_empty(), "what was open is undone");
+        let ns = clock.mono_ns().saturating_sub(begin);
+        self.report.took_back(undone, ns);
+        Ok(())
     }
 
     /// Returns the log.
@@ -410,16 +418,4 @@ impl Life {
         self.flush_all()?;
         self.mark_clean()
     }
-}
-
-/// Closes the open epoch and flushes until everything is durable: for callers without threads.
-///
-/// # Errors
-/// See [`Wal::flush_step`].
-pub fn flush_all(wal: &Wal) -> Result<()> {
-    wal.close_epoch();
-    for stream in (0..wal.streams()).map(StreamId) {
-        while wal.flush_step(stream)? != FlushProgress::Idle {}
-    }
-    Ok(())
 }

@@ -9,7 +9,7 @@ use perdura_device::AlignedBuf;
 use perdura_heap::Heap;
 
 use crate::base::{Base, Image};
-use crate::component::heap::load_pages;
+use crate::heap_pages::load_pages;
 use crate::image::{ImageFile, Place, disk_of};
 use crate::plan::{ImagePlan, page_of};
 use crate::rule::ImageKind;

@@ -13,7 +13,7 @@ use perdura_wal::Direction;
 use perdura_wal::scheme::{Order, Scheme};
 
 use crate::level::Level;
-use crate::player::{Ahead, Mergers, PagePlayer, Played, Player, Table, TreePlay};
+use crate::player::{Ahead, FrameOwner, Mergers, PagePlayer, Player, Table, TreePlay};
 
 /// A restart method.
 #[derive(Debug, Clone)]
@@ -187,7 +187,7 @@ impl Methods {
 
     /// Returns the method that was given for an owner's records.
     #[must_use]
-    pub(crate) fn given(&self, owner: Played) -> Option<&Method> {
+    pub(crate) fn given(&self, owner: FrameOwner) -> Option<&Method> {
         let mut methods = self.0.iter();
         methods.find(|method| method.player.owner() == owner)
     }
@@ -202,7 +202,7 @@ impl Methods {
     /// Returns the player of page records in a database of this scheme.
     #[must_use]
     pub fn records(&self, scheme: Scheme) -> PagePlayer {
-        let method = self.given(Played::Pages).unwrap_or(Method::of(scheme));
+        let method = self.given(FrameOwner::Pages).unwrap_or(Method::of(scheme));
         match method.player {
             Player::Pages(records) => records,
             // Beside other owners' records there are groups.
@@ -267,8 +267,8 @@ mod tests {
     fn each_owner_gets_at_most_one_method() {
         let both = Methods::by_names("log1,command").unwrap();
         assert_eq!(both.names(), "log1+command");
-        assert_eq!(both.given(Played::Tree).unwrap().name, "log1");
-        assert!(both.given(Played::Pages).is_none());
+        assert_eq!(both.given(FrameOwner::Tree).unwrap().name, "log1");
+        assert!(both.given(FrameOwner::Pages).is_none());
         assert_eq!(Methods::by_names("auto").unwrap().names(), "");
         for (names, part) in [
             ("log1,log2", "log1 and log2"),

@@ -13,7 +13,7 @@ use crate::level::Schedule;
 use crate::method::Methods;
 use crate::ordered_player::OrderedPlayer;
 use crate::report::Progress;
-use crate::tree::TreeMeans;
+use crate::tree_means::TreeMeans;
 
 /// What became of the end of a log that was acknowledged when nodes held it, before the log's disks did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -18,20 +18,20 @@ mod ordered;
 mod pages;
 mod tree;
 
-use perdura_base::{Error, Result};
-use perdura_device::Clock;
+use std::sync::Arc;
+
+use perdura_base::{Error, Gsn, Result};
 use perdura_wal::Frame;
 
 use crate::anchor::Anchor;
 use crate::claims::Claims;
 use crate::level::Level;
-use crate::life::Life;
 use crate::method::{Method, Methods};
 use crate::options::RestartOptions;
 use crate::report::RestartReport;
-use crate::restart::Restarted;
 use crate::tree::RestartedTree;
-use crate::verify::FrameCounts;
+use crate::tree::live::LiveTree;
+use crate::tree::losers::Loser;
 
 pub(crate) use pages::Loaded;
 #[cfg(test)]
@@ -77,22 +77,38 @@ pub(crate) trait Owner: Sync {
     /// Counts what a frame of its own holds. Returns whether the payload parses; `None` for another owner's frame.
     fn parses(&self, frame: Frame<'_>, counts: &mut FrameCounts) -> Option<bool>;
 
-    /// Undoes what the last life left open in its pages, in the life that the anchor names by now. Owners whose redo
-    /// leaves nothing open do nothing.
+    /// Undoes what the last life left open in its pages, in the life that the anchor names by now. Returns how many
+    /// changes that were. Owners whose redo leaves nothing open do nothing.
     ///
     /// # Errors
     /// The log's and its pages'.
-    fn settle(&self, _: &mut Life, _: &dyn Clock) -> Result<()> {
-        Ok(())
+    fn settle(&self, _: &mut Open<'_>) -> Result<u64> {
+        Ok(0)
     }
 
-    /// Does the same after a restart that changes nothing: in memory, and without a log.
+    /// Does the same after a restart that changes nothing: in memory, and without a log, whose last number is given.
     ///
     /// # Errors
     /// Its pages'.
-    fn settle_in_memory(&self, _: &mut Restarted, _: &RestartOptions) -> Result<()> {
-        Ok(())
+    fn settle_in_memory(&self, _: &mut Option<RestartedTree>, _: Gsn) -> Result<u64> {
+        Ok(0)
     }
+}
+
+/// The transactions that the last life left open, in the life that undoes them.
+pub(crate) struct Open<'a> {
+    /// The trees, with the log of this life.
+    pub trees: &'a [Arc<LiveTree>],
+    /// Those over rows of a tree.
+    pub losers: Vec<Loser>,
+}
+
+/// The frames of a stream, counted.
+#[derive(Default)]
+pub(crate) struct FrameCounts {
+    pub groups: u64,
+    pub records: u64,
+    pub ordered: u64,
 }
 
 /// A restart on its way from one owner to the next.

@@ -33,18 +33,18 @@ pub enum Player {
 impl Player {
     /// Returns whose frames it plays.
     #[must_use]
-    pub(crate) fn owner(self) -> Played {
+    pub(crate) fn owner(self) -> FrameOwner {
         match self {
-            Player::Pages(_) => Played::Pages,
-            Player::Ordered => Played::Ordered,
-            Player::Tree(_) => Played::Tree,
+            Player::Pages(_) => FrameOwner::Pages,
+            Player::Ordered => FrameOwner::Ordered,
+            Player::Tree(_) => FrameOwner::Tree,
         }
     }
 }
 
 /// The owner whose frames a method plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Played {
+pub(crate) enum FrameOwner {
     Pages,
     Ordered,
     Tree,

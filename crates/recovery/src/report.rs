@@ -226,11 +226,12 @@ pub struct RestartReport {
 }
 
 impl RestartReport {
-    /// Enters that so many changes of open transactions were taken back behind the restart, in `ns` nanoseconds.
+    /// Adds that so many changes of open transactions were undone behind the restart, in `ns` nanoseconds.
     pub fn took_back(&mut self, changes: u64, ns: u64) {
-        self.records.undone = changes;
-        self.seconds.undo = Duration::from_nanos(ns).as_secs_f64();
-        self.seconds.total += self.seconds.undo;
+        let seconds = Duration::from_nanos(ns).as_secs_f64();
+        self.records.undone += changes;
+        self.seconds.undo += seconds;
+        self.seconds.total += seconds;
     }
 }
 

@@ -113,14 +113,25 @@ pub fn restart(options: &RestartOptions) -> Result<Option<Restarted>> {
     };
     let mut restarted = begin_life(options, file, &anchor, played)?;
     if !options.mode.changes_disks() {
-        let mut owners = OWNERS.iter();
-        owners.try_for_each(|owner| owner.settle_in_memory(&mut restarted, options))?;
+        settle_in_memory(&mut restarted, clock)?;
     }
     let report = &mut restarted.report;
     report.seconds.total = seconds_since(clock, begin);
     report.page_faults = clock.page_faults().saturating_sub(faults);
     options.progress.enter(4);
     Ok(Some(restarted))
+}
+
+/// Has every owner undo in memory what the log leaves open.
+fn settle_in_memory(restarted: &mut Restarted, clock: &dyn Clock) -> Result<()> {
+    let (begin, last) = (clock.mono_ns(), restarted.wal_start.gsn);
+    let mut undone = 0;
+    for owner in OWNERS {
+        undone += owner.settle_in_memory(&mut restarted.tree, last)?;
+    }
+    let ns = clock.mono_ns().saturating_sub(begin);
+    restarted.report.took_back(undone, ns);
+    Ok(())
 }
 
 /// Has every owner play its frames. The log is durable before an owner writes pages in place, and at the end.

@@ -52,7 +52,7 @@ use perdura_formats::tree_record::TreeRecord;
 use perdura_tree::contract::{Answer, Operation, insist};
 use perdura_tree::dirty_pages::DirtyPages;
 use perdura_tree::file::{DOUBLE, PAGES, PageFile, Shape};
-use perdura_tree::monitor::{Limits, Monitor, Tells};
+use perdura_tree::monitor::{Monitor, Tells};
 use perdura_tree::read_ahead::ReadAhead;
 use perdura_tree::rebuilt::Rebuilt;
 use perdura_tree::redo::Redone;
@@ -74,56 +74,10 @@ use log::{Numbered, NumberedLog, Wanted};
 use losers::{Loser, OpenTxns};
 use play::{Analysis, Redo};
 
+pub use crate::tree_means::TreeMeans;
+
 /// Notes of a life begin at its number shifted by this: none is used twice, and a restart need not search for the highest.
 const NOTE_SHIFT: u32 = 40;
-
-/// Of a pool's pages, those that redo may leave dirty before it writes some, percent.
-const DIRTY_PERCENT: usize = 80;
-
-/// The means of a tree's restart.
-#[derive(Debug, Clone, Copy)]
-pub struct TreeMeans {
-    /// Pages in memory.
-    pub frames: usize,
-    /// When notes are cut.
-    pub limits: Limits,
-    /// Whether a Δ has the number of each update (appendix D.1).
-    pub with_numbers: bool,
-    /// Pages that redo may leave dirty before it writes some between two operations.
-    pub dirty_max: usize,
-    /// How the pages' file is accessed.
-    pub access: Access,
-    /// Threads that read ahead, if the method does; 0: the restart reads ahead itself, between two operations.
-    pub readers: usize,
-}
-
-impl TreeMeans {
-    /// Returns the means of a pool of so many pages. Small pools cut their notes more often: a page that is written
-    /// must not wait for long until the log notes it.
-    #[must_use]
-    pub fn of_frames(frames: usize) -> TreeMeans {
-        let usual = Limits::default();
-        let share = |most: usize, part: usize| (frames / part).clamp(1, most);
-        TreeMeans {
-            frames,
-            limits: Limits {
-                notes: share(usual.notes, 8),
-                written: share(usual.written, 32),
-            },
-            with_numbers: false,
-            dirty_max: frames * DIRTY_PERCENT / 100,
-            access: Access::Buffered,
-            readers: 0,
-        }
-    }
-}
-
-impl Default for TreeMeans {
-    /// 4096 pages: 32 MiB of pages of 8 KiB.
-    fn default() -> TreeMeans {
-        TreeMeans::of_frames(4096)
-    }
-}
 
 /// A tree that is back.
 pub struct RestartedTree {

@@ -4,13 +4,9 @@
 //! same databases with the same words. The checks before it read what a restart would not (the older
 //! image, and the log that only the older image needs), so they find damage before it costs anything.
 
-mod image;
-pub(crate) mod tree;
-
 use perdura_base::{Epoch, Error, ImageSlot, Pos, Result, StreamId};
 use perdura_wal::anchor::COMBINED;
 use perdura_wal::{Check, Direction, Frame, FrameKind, RestartRecord, StreamScan, scan_stream};
-use serde::Serialize;
 
 use crate::anchor::Anchor;
 use crate::archived::check_archive;
@@ -20,101 +16,11 @@ use crate::found::{VERSION_PATH, find};
 use crate::given::check_given;
 use crate::losses::AcceptedLoss;
 use crate::mirrored::undrained;
-use crate::owner::OWNERS;
+
+use crate::owner::{FrameCounts, OWNERS};
 use crate::restart::{RestartOptions, Restarted, restart};
 
-pub(crate) use self::image::check_image;
-pub use self::tree::TreeFindings;
-
-/// What the checks found.
-#[derive(Default, Serialize)]
-pub struct Findings {
-    /// Both images.
-    pub images: Vec<ImageFindings>,
-    /// The tree, if the database has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tree: Option<TreeFindings>,
-    /// Every stream.
-    pub streams: Vec<StreamFindings>,
-    /// The epoch that the log reaches.
-    pub durable_epoch: Option<u64>,
-    /// Rows after the restart.
-    pub rows: Option<u64>,
-    /// Their digest.
-    pub digest: Option<String>,
-    /// What an operator should know although nothing is damaged.
-    pub notes: Vec<String>,
-    /// What a restart refuses the database for.
-    pub refused: Option<String>,
-    /// Damage, whether or not something can stand in for it.
-    pub problems: Vec<Problem>,
-}
-
-/// One image.
-#[derive(Serialize)]
-pub struct ImageFindings {
-    /// A or B.
-    pub slot: String,
-    /// What the anchor says of it.
-    pub state: &'static str,
-    /// Its checkpoint epoch.
-    pub checkpoint: u64,
-    /// Pages that its directory lists.
-    pub pages: u64,
-    /// Bytes read.
-    pub bytes: u64,
-    /// The sum of its pages' digests.
-    pub proof: Option<String>,
-}
-
-/// One stream of the log.
-#[derive(Serialize)]
-pub struct StreamFindings {
-    /// Its number.
-    pub stream: u8,
-    /// Blocks that count.
-    pub blocks: usize,
-    /// Bytes read.
-    pub bytes: u64,
-    /// Transactions.
-    pub groups: u64,
-    /// Page records.
-    pub records: u64,
-    /// Ordered frames.
-    pub ordered: u64,
-    /// Where its valid blocks end.
-    pub valid_end: u64,
-    /// Where a restart cuts it.
-    pub cut: Option<u64>,
-}
-
-/// Damage.
-#[derive(Serialize)]
-pub struct Problem {
-    /// The file.
-    pub file: String,
-    /// The byte offset in it, if one place is damaged.
-    pub offset: Option<u64>,
-    /// What was expected and found.
-    pub what: String,
-}
-
-impl Findings {
-    fn problem(&mut self, file: impl Into<String>, error: &Error) {
-        let (file, offset, what) = match error {
-            Error::Corrupt(damage) => (
-                damage.file.clone(),
-                Some(damage.offset),
-                format!(
-                    "expected {}, found {}. {}",
-                    damage.expected, damage.found, damage.consequence
-                ),
-            ),
-            other => (file.into(), None, other.to_string()),
-        };
-        self.problems.push(Problem { file, offset, what });
-    }
-}
+pub use crate::findings::{Findings, ImageFindings, Problem, StreamFindings, TreeFindings};
 
 /// What was found, and whether a restart refuses the database for it.
 pub struct Verified {
@@ -299,14 +205,6 @@ fn check_stream(mut scan: StreamScan, ends_at: Option<Pos>, found: &mut Findings
         valid_end: scan.valid_end.0,
         cut: ends_at.map(|pos| pos.0),
     });
-}
-
-/// The frames of a stream, counted.
-#[derive(Default)]
-pub(crate) struct FrameCounts {
-    pub groups: u64,
-    pub records: u64,
-    pub ordered: u64,
 }
 
 /// Counts what a frame holds. Returns whether its payload parses.

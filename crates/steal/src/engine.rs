@@ -132,6 +132,7 @@ impl Steal {
         let scheme = restarted.record.scheme;
         let streams = Arc::new(Streams::new(restarted.record.streams));
         let life = Life::begin(restarted, &restart_options, log_memory, streams.clone())?;
+        assert!(life.trees.is_empty(), "slots are in pages in memory");
         assert_eq!(
             spaces.len(),
             usize::from(life.heap.geometry().partitions),

@@ -25,7 +25,9 @@ impl Numbers {
 
     /// Gives out the next number.
     pub fn next(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
+        let number = self.0.fetch_add(1, Ordering::Relaxed);
+        debug_assert_ne!(number, u64::MAX, "a life has room for its numbers");
+        number
     }
 
     /// Numbers a new transaction and routes it to a stream.

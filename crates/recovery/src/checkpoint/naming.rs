@@ -10,7 +10,6 @@ use perdura_wal::{EpochEnds, Rung};
 use super::phase::Event;
 use super::{CheckpointProgress, Checkpointer, Leftover, Sweep, Taken};
 use crate::anchor::Anchor;
-use crate::component::COMPONENTS;
 use crate::cover::{Cover, Covering};
 use crate::image::remove_old_directories;
 use crate::images::Completion;
@@ -126,8 +125,8 @@ impl Checkpointer {
         self.parts
             .anchor
             .update_running(&self.parts.wal, |record| {
-                for component in COMPONENTS {
-                    component.name_in(record, &self.parts, sweep);
+                for share in self.parts.shares {
+                    share.name_in(record, &self.parts, sweep);
                 }
                 record.ckpt_max = record.ckpt_max.max(sweep.k);
                 record.move_archived(archived.as_ref());

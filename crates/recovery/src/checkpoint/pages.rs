@@ -6,10 +6,9 @@ use perdura_base::num::to_u64;
 use perdura_base::{PageId, PartitionId, Result};
 use perdura_heap::Visit;
 
-use super::phase::{Event, Phase};
+use super::phase::{Event, Phase, TREES};
 use super::{CheckpointProgress, Checkpointer, Staged, Sweep, Taken, VISIT_PAGES};
-use crate::component::TREES;
-use crate::component::heap::visit;
+use crate::heap_pages::visit;
 use crate::image::{DirEntry, directory_path, disk_of, folder};
 use crate::sweep_digest::digest_of;
 
@@ -41,7 +40,7 @@ impl Checkpointer {
                 if let Some(writer) = sweep.writer.take() {
                     sweep.directory_crc = writer.finish()?;
                 }
-                return TREES.step(self, sweep, Phase::Trees);
+                return self.parts.shares[TREES].step(self, sweep, Phase::Trees);
             }
         };
         Ok(Taken::worked(event, next))

@@ -3,7 +3,9 @@
 //! Failures and giving up are events like the others. `Anchor` and `Truncate` cannot be abandoned:
 //! the anchor may name the image already.
 
-use crate::component::{Component, HEAP, TREES};
+/// The share of the pages in memory, and that of trees.
+pub(super) const HEAP: usize = 0;
+pub(super) const TREES: usize = 1;
 
 /// What a running checkpoint does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,8 +89,8 @@ pub(super) enum Event {
 }
 
 impl Phase {
-    /// Returns the component whose part of a checkpoint the phase is; `None` where all are through with theirs.
-    pub(super) fn component(self) -> Option<&'static dyn Component> {
+    /// Returns the place of the share that the phase is of; `None` where all are through with theirs.
+    pub(super) fn share(self) -> Option<usize> {
         match self {
             Phase::Copy { .. } | Phase::Write { .. } | Phase::SyncPages | Phase::Directory => {
                 Some(HEAP)

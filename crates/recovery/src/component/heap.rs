@@ -1,22 +1,23 @@
 //! The pages in memory.
 
+mod image;
+
+use perdura_base::{Error, ImageSlot, PartitionId, Pos, Result, TableId};
+use perdura_heap::{Heap, Kind, Partition, PartitionGuard, RowRef, Shape};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::ops::Range;
 
-use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Pos, Result, TableId};
-use perdura_heap::{Heap, Kind, Partition, PartitionGuard, RowRef, Shape, Visit};
-
+use self::image::check_image;
 use super::{Component, Data, Element, Elements, KeyContent, Take, Value};
 use crate::anchor::Anchor;
-use crate::checkpoint::{CheckpointParts, Checkpointer, Phase, Sweep, Taken};
+use crate::checkpoint::{CheckpointParts, Checkpointer, Phase, Share, Sweep, Taken};
+use crate::findings::Findings;
 use crate::options::RestartOptions;
-use crate::verify::{Findings, check_image};
 
 /// The component.
 pub(super) struct HeapPages;
 
-impl Component for HeapPages {
+impl Share for HeapPages {
     fn step(&self, machine: &mut Checkpointer, sweep: &mut Sweep, phase: Phase) -> Result<Taken> {
         machine.sweep_heap(sweep, phase)
     }
@@ -32,7 +33,9 @@ impl Component for HeapPages {
     fn needs(&self, _: &CheckpointParts) -> Vec<Option<Pos>> {
         Vec::new()
     }
+}
 
+impl Component for HeapPages {
     fn check_disk(&self, options: &RestartOptions, anchor: &Anchor, found: &mut Findings) {
         for slot in ImageSlot::ALL {
             check_image(options, anchor, slot, found);
@@ -42,59 +45,6 @@ impl Component for HeapPages {
     fn contents(&self, data: &Data<'_>, take: &mut Take<'_>) -> Result<()> {
         contents(data.heap, take)
     }
-}
-
-/// Puts pages of the image in place, before or after records of them were played.
-pub fn load_pages(heap: &Heap, partition: PartitionId, pages: &[(u32, &[u8])]) {
-    let mut part = heap.lock(partition);
-    for (local, bytes) in pages {
-        part.load_page(*local, bytes);
-    }
-}
-
-/// Checks that every page has seen each of its updates once, after the image and all records.
-///
-/// # Errors
-/// [`Error::Corrupt`] names a page whose updates have a gap or a duplicate.
-pub fn check_replayed(heap: &Heap) -> Result<()> {
-    for id in (0..heap.geometry().partitions).map(PartitionId) {
-        if let Some(gap) = heap.lock(id).useq_gaps().into_iter().next() {
-            return Err(Error::corrupt(
-                format!("page {}", gap.page),
-                0,
-                format!("every update after number {} once", gap.image_useq.0),
-                format!("{gap:?}"),
-                "The log lost or repeated a record of this page. Restore a backup.",
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Visits some pages of a partition for checkpoint `k` into `slot`, under one latch, which is
-/// held while `take` copies. Returns the first page not visited. Behind the last page it
-/// returns `None` and has appended the sidecar and closed the checkpoint's cut in the partition, still
-/// under that latch.
-pub fn visit(
-    heap: &Heap,
-    (partition, pages): (PartitionId, Range<u32>),
-    sweep: (ImageSlot, CkptEpoch),
-    sidecar: &mut Vec<u8>,
-    mut take: impl FnMut(u32, PageId, Visit<'_>),
-) -> Option<u32> {
-    let mut part = heap.lock(partition);
-    let end = part.pages().min(pages.end);
-    for local in pages.start..end {
-        let id = heap.geometry().page_id(partition, local);
-        let id = id.expect("a page there is has an id");
-        take(local, id, part.visit(local, sweep.0, sweep.1));
-    }
-    if end < part.pages() {
-        return Some(end);
-    }
-    part.sidecar(sidecar);
-    part.close_checkpoint_cut();
-    None
 }
 
 /// Passes every key of every table to `take`, with what a client reads of it, at one moment: every latch
@@ -180,6 +130,3 @@ fn element<'a>(shape: Shape, row: &RowRef<'a>) -> Element<'a> {
     };
     Element { name, value, score }
 }
-
-#[cfg(test)]
-mod conformance;

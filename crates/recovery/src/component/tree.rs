@@ -1,18 +1,20 @@
 //! The pages of trees.
 
+mod pages;
+
 use perdura_base::{Pos, Result};
 
 use super::{Component, Data, KeyContent, Take, Value};
 use crate::anchor::Anchor;
-use crate::checkpoint::{CheckpointParts, Checkpointer, Phase, Sweep, Taken};
+use crate::checkpoint::{CheckpointParts, Checkpointer, Phase, Share, Sweep, Taken};
+use crate::findings::Findings;
 use crate::options::RestartOptions;
 use crate::tree::contents::walk;
-use crate::verify::{Findings, tree};
 
 /// The component.
 pub(super) struct TreePages;
 
-impl Component for TreePages {
+impl Share for TreePages {
     fn step(&self, machine: &mut Checkpointer, sweep: &mut Sweep, _: Phase) -> Result<Taken> {
         machine.write_trees(sweep)
     }
@@ -42,16 +44,18 @@ impl Component for TreePages {
         }
         needs
     }
+}
 
+impl Component for TreePages {
     fn check_disk(&self, options: &RestartOptions, anchor: &Anchor, found: &mut Findings) {
         for named in anchor.tree.iter() {
-            tree::check_pages(options, anchor, named, found);
+            pages::check_pages(options, anchor, named, found);
         }
     }
 
     fn check_data(&self, data: &Data<'_>, found: &mut Findings) -> Result<()> {
         let mut trees = data.trees.iter();
-        trees.try_for_each(|tree| tree::check_tree(tree, data.eosl, found))
+        trees.try_for_each(|tree| pages::check_tree(tree, data.eosl, found))
     }
 
     fn contents(&self, data: &Data<'_>, take: &mut Take<'_>) -> Result<()> {

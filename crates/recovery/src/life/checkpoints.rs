@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use perdura_base::Result;
 use perdura_wal::{EpochEnds, Wal};
 
-use super::flush_all;
 use crate::checkpoint::{CheckpointProgress, CheckpointStats, Checkpointer, Pin};
+use crate::flush::flush_all;
 use crate::sweep_digest::SweepDigest;
 
 /// The checkpoint machine, stepped by one caller at a time.

@@ -4,7 +4,7 @@ use perdura_base::{Error, Result};
 use perdura_formats::OrderedPayload;
 use perdura_wal::{Frame, FrameKind};
 
-use super::{Owner, RestartRun};
+use super::{FrameCounts, Owner, RestartRun};
 use crate::anchor::Anchor;
 use crate::claims::Claims;
 use crate::families::Family;
@@ -12,8 +12,7 @@ use crate::level::Level;
 use crate::method::{Method, Methods};
 use crate::options::RestartMode;
 use crate::ordered::{Second, second_pass, set_numbers};
-use crate::player::Played;
-use crate::verify::FrameCounts;
+use crate::player::FrameOwner;
 
 /// The owner.
 pub(super) struct Ordered;
@@ -30,13 +29,13 @@ impl Owner for Ordered {
 
     fn method<'a>(&self, methods: &'a Methods, anchor: &Anchor) -> Option<&'a Method> {
         let newest = anchor.families.iter().last()?;
-        let given = methods.given(Played::Ordered);
+        let given = methods.given(FrameOwner::Ordered);
         Some(given.unwrap_or(Method::of(newest.scheme())))
     }
 
     /// A method must play each family that the log may hold, and the log must be one of its first scheme.
     fn fits(&self, methods: &Methods, anchor: &Anchor, _: Level) -> Result<(), String> {
-        let Some(given) = methods.given(Played::Ordered) else {
+        let Some(given) = methods.given(FrameOwner::Ordered) else {
             return Ok(());
         };
         let (mut plays_others, mut is_newest) = (None, false);

@@ -11,7 +11,7 @@ use perdura_heap::{MemoryAccount, decode_group};
 use perdura_page::{TxnRecord, decode_txn_record};
 use perdura_wal::{Frame, FrameKind, Guard};
 
-use super::{Owner, RestartRun, claims};
+use super::{FrameCounts, Owner, RestartRun, claims};
 use crate::anchor::Anchor;
 use crate::claims::Claims;
 use crate::close::ckpt_floor;
@@ -20,11 +20,10 @@ use crate::level::Level;
 use crate::method::{Method, Methods};
 use crate::options::{RestartMode, RestartOptions};
 use crate::plan::{BadPage, ImagePlan, plan_image};
-use crate::player::Played;
+use crate::player::FrameOwner;
 use crate::recover::{Means, State, recover};
 use crate::report::{Records, RestartReport};
 use crate::streams::{Decided, Streams};
-use crate::verify::FrameCounts;
 
 /// The least memory of a process that serves an empty database, bytes.
 const PROCESS_BYTES: u64 = 8 << 20;
@@ -43,7 +42,7 @@ impl Owner for Pages {
     }
 
     fn method<'a>(&self, methods: &'a Methods, anchor: &Anchor) -> Option<&'a Method> {
-        let given = methods.given(Played::Pages);
+        let given = methods.given(FrameOwner::Pages);
         Some(given.unwrap_or(Method::of(anchor.scheme)))
     }
 

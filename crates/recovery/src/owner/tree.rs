@@ -1,23 +1,19 @@
 //! The owner of operations on a tree: redoes them on pages on disk, behind the other owners.
 
 use perdura_base::num::to_u64;
-use perdura_base::{Error, Result};
-use perdura_device::Clock;
+use perdura_base::{Error, Gsn, Result};
 use perdura_formats::operation;
 use perdura_formats::tree_record::TreeRecord;
 use perdura_wal::{Frame, FrameKind};
 
-use super::{Owner, RestartRun};
+use super::{FrameCounts, Open, Owner, RestartRun};
 use crate::anchor::Anchor;
 use crate::claims::Claims;
 use crate::level::Level;
-use crate::life::Life;
 use crate::method::{Method, Methods};
-use crate::options::{RestartMode, RestartOptions};
-use crate::player::{Played, Player};
-use crate::restart::Restarted;
-use crate::tree::{Part, settle};
-use crate::verify::FrameCounts;
+use crate::options::RestartMode;
+use crate::player::{FrameOwner, Player};
+use crate::tree::{Part, RestartedTree, settle};
 
 /// The owner.
 pub(super) struct Trees;
@@ -38,13 +34,13 @@ impl Owner for Trees {
 
     fn method<'a>(&self, methods: &'a Methods, anchor: &Anchor) -> Option<&'a Method> {
         let tree = anchor.tree?;
-        let given = methods.given(Played::Tree);
+        let given = methods.given(FrameOwner::Tree);
         Some(given.unwrap_or(Method::of(tree.scheme)))
     }
 
     fn fits(&self, methods: &Methods, anchor: &Anchor, level: Level) -> Result<(), String> {
         let scheme = anchor.tree.map_or(anchor.scheme, |tree| tree.scheme);
-        let given = methods.given(Played::Tree);
+        let given = methods.given(FrameOwner::Tree);
         given.map_or(Ok(()), |method| method.check(scheme, level))
     }
 
@@ -96,17 +92,19 @@ impl Owner for Trees {
         Ok(())
     }
 
-    fn settle(&self, life: &mut Life, clock: &dyn Clock) -> Result<()> {
-        let (begin, losers) = (clock.mono_ns(), std::mem::take(&mut life.losers));
-        if let Some(live) = life.trees.first() {
-            let undone = settle::settle(live, losers)?;
-            let ns = clock.mono_ns().saturating_sub(begin);
-            life.report.took_back(undone, ns);
-        }
-        Ok(())
+    fn settle(&self, open: &mut Open<'_>) -> Result<u64> {
+        let losers = std::mem::take(&mut open.losers);
+        let mut trees = open.trees.iter();
+        trees
+            .next()
+            .map_or(Ok(0), |live| settle::settle(live, losers))
     }
 
-    fn settle_in_memory(&self, restarted: &mut Restarted, options: &RestartOptions) -> Result<()> {
-        settle::settle_in_memory(restarted, options)
+    fn settle_in_memory(&self, tree: &mut Option<RestartedTree>, last: Gsn) -> Result<u64> {
+        let Some(found) = tree else {
+            return Ok(0);
+        };
+        let losers = std::mem::take(&mut found.losers);
+        settle::settle_in_memory(&found.tree, losers, last)
     }
 }

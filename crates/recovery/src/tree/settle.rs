@@ -14,14 +14,13 @@ use perdura_base::{Error, Gsn, Result};
 use perdura_formats::operation::Act;
 use perdura_formats::tree_record::TreeRecord;
 use perdura_tree::contract::{Log, Operation, Records, insist};
+use perdura_tree::tree::Tree;
 
 use super::contents::{ALL_STABLE, pages_wait};
 use super::live::LiveTree;
 use super::losers::Loser;
 use super::writing::{LoggedTxn, undo_newest};
-use crate::life::flush_all;
-use crate::options::RestartOptions;
-use crate::restart::Restarted;
+use crate::flush::flush_all;
 
 /// Undoes what transactions left open, and ends each. Returns how many changes were undone.
 ///
@@ -84,29 +83,26 @@ impl Log for NoLog {
     }
 }
 
-/// Undoes the same after a restart that changes nothing, with numbers above the last one of the log.
+/// Undoes the same after a restart that changes nothing, with numbers above the last one of the log. Returns how many
+/// changes were undone.
 ///
 /// # Errors
 /// The disks'.
-pub(crate) fn settle_in_memory(restarted: &mut Restarted, options: &RestartOptions) -> Result<()> {
-    let last = AtomicU64::new(restarted.wal_start.gsn.0);
-    let Some(found) = &mut restarted.tree else {
-        return Ok(());
+pub(crate) fn settle_in_memory(tree: &Tree, losers: Vec<Loser>, last: Gsn) -> Result<u64> {
+    let log = NoLog {
+        last: AtomicU64::new(last.0),
     };
-    let (begin, log) = (options.clock.mono_ns(), NoLog { last });
     let mut undone = 0;
-    for loser in std::mem::take(&mut found.losers) {
+    for loser in losers {
         let mut changes = loser.changes;
         undone += to_u64(changes.len());
         while undo_newest(&mut changes, |last, _| {
             let (table, key, before) = (last.table, &last.key, last.before.as_deref());
-            let call = || found.tree.apply(table, key, before, &log);
-            let applied = insist(call, || found.tree.pool().write_step(ALL_STABLE))?;
+            let call = || tree.apply(table, key, before, &log);
+            let applied = insist(call, || tree.pool().write_step(ALL_STABLE))?;
             let _undone = applied.ok_or_else(pages_wait)?;
             Ok(Some(Gsn(log.last.load(Ordering::Relaxed))))
         })? {}
     }
-    let ns = options.clock.mono_ns().saturating_sub(begin);
-    restarted.report.took_back(undone, ns);
-    Ok(())
+    Ok(undone)
 }

@@ -102,6 +102,10 @@ impl Keyed {
         let window = Arc::new(ExecutorWindow::default());
         let life = Life::begin(restarted, &restart_options, log_memory, window)?;
         let txns = KeyTxns::over(&life, options.route).expect("the anchor names a tree");
+        assert!(
+            txns.live().tree().tables().len() >= options.tables.len().min(1),
+            "a tree has tables"
+        );
         life.checkpoints.shorten_chain()?;
         Ok(Some(Keyed {
             options,
@@ -131,6 +135,10 @@ impl Keyed {
     /// Returns whether a commit may be acknowledged: with a mirror as soon as that holds it.
     #[must_use]
     pub fn is_acked(&self, committed: &Committed) -> bool {
+        debug_assert!(
+            committed.epoch <= self.wal.current(),
+            "no commit is of an epoch that has not begun"
+        );
         self.wal.durable(Rung::Mirror) >= committed.epoch
     }
 

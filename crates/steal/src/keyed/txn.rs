@@ -168,6 +168,10 @@ impl KeyTxns {
         let Some(is_new) = self.locks.take(&row, txn.logged.id) else {
             return Ok(Write::Taken);
         };
+        debug_assert!(
+            is_new || txn.rows.contains(&row),
+            "a row that a transaction has is on its list"
+        );
         let logged = &mut txn.logged;
         let changed = self.live.change(logged, table, key, value, Purpose::Change);
         let changed = changed.inspect_err(|_| {
@@ -228,6 +232,10 @@ impl KeyTxns {
     /// [`Error::LogFull`] if the pages in memory wait for the log: try again later; the disk's.
     pub fn abort_step(&self, txn: &mut KeyTxn) -> Result<bool> {
         self.abort_begin(txn);
+        assert!(
+            txn.logged.is_listed() || txn.changes.is_empty(),
+            "a change is in the log before it is undone"
+        );
         if self.live.undo_one(&mut txn.logged, &mut txn.changes)? {
             self.counters.compensations.fetch_add(1, Ordering::Relaxed);
             return Ok(false);

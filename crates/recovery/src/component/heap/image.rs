@@ -6,13 +6,13 @@ use perdura_base::{Error, ImageSlot, PartitionId, Result};
 use perdura_device::AlignedBuf;
 use perdura_heap::build::check_page;
 
-use super::{Findings, ImageFindings, Problem};
 use crate::anchor::Anchor;
+use crate::findings::{Findings, ImageFindings, Problem};
 use crate::image::{ImageFile, PageSummer, Places, disk_of, pages_path, read_directory};
 use crate::options::RestartOptions;
 
 /// Checks an image: its files, its directory, and each page.
-pub(crate) fn check_image(
+pub(super) fn check_image(
     options: &RestartOptions,
     anchor: &Anchor,
     slot: ImageSlot,
@@ -34,7 +34,7 @@ pub(crate) fn check_image(
     match files {
         Err(error) => found.problem(pages_path(slot), &error),
         Ok(files) if status.is_complete() => {
-            let pages = Pages {
+            let pages = ImagePages {
                 files,
                 places: Places::of(anchor),
                 summer: PageSummer::new(),
@@ -47,13 +47,13 @@ pub(crate) fn check_image(
 }
 
 /// The pages files of an image.
-struct Pages {
+struct ImagePages {
     files: Vec<ImageFile>,
     places: Places,
     summer: PageSummer,
 }
 
-impl Pages {
+impl ImagePages {
     /// Checks each page that the directory lists.
     fn check(
         &self,

@@ -7,40 +7,20 @@ use perdura_tree::check::{Fault, Keys, check};
 use perdura_tree::file::PAGES;
 use perdura_tree::scrub::scrub;
 use perdura_tree::tree::Tree;
-use serde::Serialize;
 
-use super::{Findings, Problem};
 use crate::anchor::Anchor;
+use crate::findings::{Findings, Problem, TreeFindings};
 use crate::options::RestartOptions;
 use crate::sections::tree::TREE_DIR;
 use crate::sections::tree::TreeAnchor;
 use crate::tree::open_pages;
-
-/// A tree.
-#[derive(Default, Serialize)]
-pub struct TreeFindings {
-    /// Bytes of a page.
-    pub page_bytes: usize,
-    /// Pages that are whole on disk.
-    pub whole: u64,
-    /// Pages that a crash has torn and that the double-write file has.
-    pub torn: u64,
-    /// Pages of the file that were never written.
-    pub unwritten: u64,
-    /// After the restart: leaves.
-    pub leaves: u64,
-    /// Pages that lead to others.
-    pub inner: u64,
-    /// Free pages.
-    pub free: u64,
-}
 
 fn lost(keys: Option<&Keys>) -> String {
     keys.map_or(String::new(), |keys| format!(" Lost: {keys}."))
 }
 
 /// Looks at each page on disk.
-pub(crate) fn check_pages(
+pub(super) fn check_pages(
     options: &RestartOptions,
     anchor: &Anchor,
     named: &TreeAnchor,
@@ -74,7 +54,7 @@ pub(crate) fn check_pages(
 
 /// Checks a tree that a restart has brought back. Returns the error of the first page that is not what it must be: a restart that does not need it
 /// does not meet it, and its rows are lost all the same.
-pub(crate) fn check_tree(tree: &Tree, eosl: Gsn, found: &mut Findings) -> Result<()> {
+pub(super) fn check_tree(tree: &Tree, eosl: Gsn, found: &mut Findings) -> Result<()> {
     let checked = check(tree, eosl)?;
     if let Some(findings) = &mut found.tree {
         findings.leaves = checked.leaves;

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use perdura_base::TableId;
 use perdura_heap::build::check_page;
 use perdura_heap::{
     Geometry, GroupBuilder, MemoryAccount, TableForm, TableKey, Undo, decode_group,
 };
 
 use super::*;
+use crate::component::Value;
+use crate::component::heap::contents;
 use crate::tables::{KeyOrder, TableKind};
 
 const A: ImageSlot = ImageSlot::A;

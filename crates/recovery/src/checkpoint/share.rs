@@ -1,0 +1,28 @@
+//! The share of a component in a checkpoint.
+
+use perdura_base::{Pos, Result};
+
+use super::{CheckpointParts, Checkpointer, Phase, Sweep, Taken};
+use crate::anchor::Anchor;
+
+/// A component's share in a checkpoint.
+pub(crate) trait Share: Sync {
+    /// Takes a step of a checkpoint in a phase that is the component's.
+    ///
+    /// # Errors
+    /// The disk's: the checkpoint is cancelled.
+    fn step(&self, machine: &mut Checkpointer, sweep: &mut Sweep, phase: Phase) -> Result<Taken>;
+
+    /// Gives its part of a checkpoint up: what may not be on disk is dirty again.
+    fn cancel(&self, machine: &mut Checkpointer, sweep: &Sweep);
+
+    /// Enters its part of a checkpoint in the anchor, once all that it reflects is durable.
+    ///
+    /// # Panics
+    /// If its part has not ended.
+    fn name_in(&self, anchor: &mut Anchor, parts: &CheckpointParts, sweep: &Sweep);
+
+    /// Returns where the log must be kept from, in each stream, beside what the window covers. Asked before the end
+    /// marks are appended.
+    fn needs(&self, parts: &CheckpointParts) -> Vec<Option<Pos>>;
+}

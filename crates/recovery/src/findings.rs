@@ -1,0 +1,113 @@
+//! The findings of a check: what was read, and what is damaged.
+
+use perdura_base::Error;
+use serde::Serialize;
+
+/// What the checks found.
+#[derive(Default, Serialize)]
+pub struct Findings {
+    /// Both images.
+    pub images: Vec<ImageFindings>,
+    /// The tree, if the database has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeFindings>,
+    /// Every stream.
+    pub streams: Vec<StreamFindings>,
+    /// The epoch that the log reaches.
+    pub durable_epoch: Option<u64>,
+    /// Rows after the restart.
+    pub rows: Option<u64>,
+    /// Their digest.
+    pub digest: Option<String>,
+    /// What an operator should know although nothing is damaged.
+    pub notes: Vec<String>,
+    /// What a restart refuses the database for.
+    pub refused: Option<String>,
+    /// Damage, whether or not something can stand in for it.
+    pub problems: Vec<Problem>,
+}
+
+/// One image.
+#[derive(Serialize)]
+pub struct ImageFindings {
+    /// A or B.
+    pub slot: String,
+    /// What the anchor says of it.
+    pub state: &'static str,
+    /// Its checkpoint epoch.
+    pub checkpoint: u64,
+    /// Pages that its directory lists.
+    pub pages: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// The sum of its pages' digests.
+    pub proof: Option<String>,
+}
+
+/// One stream of the log.
+#[derive(Serialize)]
+pub struct StreamFindings {
+    /// Its number.
+    pub stream: u8,
+    /// Blocks that count.
+    pub blocks: usize,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Transactions.
+    pub groups: u64,
+    /// Page records.
+    pub records: u64,
+    /// Ordered frames.
+    pub ordered: u64,
+    /// Where its valid blocks end.
+    pub valid_end: u64,
+    /// Where a restart cuts it.
+    pub cut: Option<u64>,
+}
+
+/// Damage.
+#[derive(Serialize)]
+pub struct Problem {
+    /// The file.
+    pub file: String,
+    /// The byte offset in it, if one place is damaged.
+    pub offset: Option<u64>,
+    /// What was expected and found.
+    pub what: String,
+}
+
+impl Findings {
+    pub(crate) fn problem(&mut self, file: impl Into<String>, error: &Error) {
+        let (file, offset, what) = match error {
+            Error::Corrupt(damage) => (
+                damage.file.clone(),
+                Some(damage.offset),
+                format!(
+                    "expected {}, found {}. {}",
+                    damage.expected, damage.found, damage.consequence
+                ),
+            ),
+            other => (file.into(), None, other.to_string()),
+        };
+        self.problems.push(Problem { file, offset, what });
+    }
+}
+
+/// A tree.
+#[derive(Default, Serialize)]
+pub struct TreeFindings {
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// Pages that are whole on disk.
+    pub whole: u64,
+    /// Pages that a crash has torn and that the double-write file has.
+    pub torn: u64,
+    /// Pages of the file that were never written.
+    pub unwritten: u64,
+    /// After the restart: leaves.
+    pub leaves: u64,
+    /// Pages that lead to others.
+    pub inner: u64,
+    /// Free pages.
+    pub free: u64,
+}

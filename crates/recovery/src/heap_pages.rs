@@ -1,0 +1,62 @@
+//! Pages of the heap in a restart and in a checkpoint.
+
+use std::ops::Range;
+
+use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Result};
+use perdura_heap::{Heap, Visit};
+
+/// Puts pages of the image in place, before or after records of them were played.
+pub fn load_pages(heap: &Heap, partition: PartitionId, pages: &[(u32, &[u8])]) {
+    let mut part = heap.lock(partition);
+    for (local, bytes) in pages {
+        part.load_page(*local, bytes);
+    }
+}
+
+/// Checks that every page has seen each of its updates once, after the image and all records.
+///
+/// # Errors
+/// [`Error::Corrupt`] names a page whose updates have a gap or a duplicate.
+pub fn check_replayed(heap: &Heap) -> Result<()> {
+    for id in (0..heap.geometry().partitions).map(PartitionId) {
+        if let Some(gap) = heap.lock(id).useq_gaps().into_iter().next() {
+            return Err(Error::corrupt(
+                format!("page {}", gap.page),
+                0,
+                format!("every update after number {} once", gap.image_useq.0),
+                format!("{gap:?}"),
+                "The log lost or repeated a record of this page. Restore a backup.",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Visits some pages of a partition for checkpoint `k` into `slot`, under one latch, which is
+/// held while `take` copies. Returns the first page not visited. Behind the last page it
+/// returns `None` and has appended the sidecar and closed the checkpoint's cut in the partition, still
+/// under that latch.
+pub fn visit(
+    heap: &Heap,
+    (partition, pages): (PartitionId, Range<u32>),
+    sweep: (ImageSlot, CkptEpoch),
+    sidecar: &mut Vec<u8>,
+    mut take: impl FnMut(u32, PageId, Visit<'_>),
+) -> Option<u32> {
+    let mut part = heap.lock(partition);
+    let end = part.pages().min(pages.end);
+    for local in pages.start..end {
+        let id = heap.geometry().page_id(partition, local);
+        let id = id.expect("a page there is has an id");
+        take(local, id, part.visit(local, sweep.0, sweep.1));
+    }
+    if end < part.pages() {
+        return Some(end);
+    }
+    part.sidecar(sidecar);
+    part.close_checkpoint_cut();
+    None
+}
+
+#[cfg(test)]
+mod tests;
