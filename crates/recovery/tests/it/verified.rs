@@ -1,4 +1,4 @@
-//! What a look at a stopped database finds: its images, and frames of each owner that do not parse.
+//! The images that `verify` reads, and frames of each owner that do not parse.
 
 use std::sync::Arc;
 

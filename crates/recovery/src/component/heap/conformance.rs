@@ -278,7 +278,7 @@ fn data(heap: &Heap) -> Data<'_> {
     }
 }
 
-/// What [`Data::contents`] lists, by the first byte of each key and value.
+/// Returns the rows that [`Data::contents`] lists, by the first byte of each key and value.
 fn listed(heap: &Heap) -> BTreeMap<u8, u8> {
     let mut rows = BTreeMap::new();
     let listed = data(heap).contents(&mut |_, content| {

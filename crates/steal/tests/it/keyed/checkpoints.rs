@@ -1,4 +1,4 @@
-//! What a checkpoint leaves to those behind it, and keeps for transactions that are open.
+//! Checkpoints of a tree, one that is given up and some over an open transaction.
 
 use perdura_device::SimDisk;
 use perdura_steal::{Keyed, KeyedOptions};
@@ -12,7 +12,7 @@ fn commit(keyed: &Keyed, key: &[u8], value: &[u8]) {
     let _flushed_below = keyed.txns().commit(txn);
 }
 
-/// The next checkpoint ended with the redo start of the first, which lies ahead of its own begin marks.
+/// The next checkpoint ended with the redo start of the first, ahead of the begin marks that it had set.
 #[test]
 fn a_checkpoint_that_is_given_up_leaves_its_redo_start_to_no_other() {
     let disk = SimDisk::new(1);

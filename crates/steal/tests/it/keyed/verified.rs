@@ -1,4 +1,4 @@
-//! What a look at a stopped tree finds: its pages, its records, its rows.
+//! The pages, records and rows of a stopped tree, as `verify` finds them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
