@@ -52,7 +52,9 @@ pub(crate) trait Component: Sync {
 
     /// Returns where the log must be kept from, in each stream, beside what the window covers. Asked before the end
     /// marks are appended.
-    fn needs(&self, parts: &CheckpointParts) -> Vec<Option<Pos>>;
+    fn needs(&self, _: &CheckpointParts) -> Vec<Option<Pos>> {
+        Vec::new()
+    }
 
     /// Checks each of its pages on disk.
     fn check_disk(&self, options: &RestartOptions, anchor: &Anchor, found: &mut Findings);

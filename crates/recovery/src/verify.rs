@@ -7,6 +7,8 @@
 mod image;
 pub(crate) mod tree;
 
+use std::collections::BTreeMap;
+
 use perdura_base::{Epoch, Error, ImageSlot, Pos, Result, StreamId};
 use perdura_wal::anchor::COMBINED;
 use perdura_wal::{Check, Direction, Frame, FrameKind, RestartRecord, StreamScan, scan_stream};
@@ -31,9 +33,9 @@ pub use self::tree::TreeFindings;
 pub struct Findings {
     /// Both images.
     pub images: Vec<ImageFindings>,
-    /// The tree, if the database has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tree: Option<TreeFindings>,
+    /// The trees, by their folders.
+    #[serde(flatten)]
+    pub trees: BTreeMap<&'static str, TreeFindings>,
     /// Every stream.
     pub streams: Vec<StreamFindings>,
     /// The epoch that the log reaches.

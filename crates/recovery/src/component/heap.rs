@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Pos, Result, TableId};
+use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Result, TableId};
 use perdura_heap::{Heap, Kind, Partition, PartitionGuard, RowRef, Shape, Visit};
 
 use super::{Component, Data, Element, Elements, KeyContent, Take, Value};
@@ -27,10 +27,6 @@ impl Component for HeapPages {
 
     fn name_in(&self, anchor: &mut Anchor, parts: &CheckpointParts, sweep: &Sweep) {
         sweep.name_image(anchor, parts.clock.wall_us());
-    }
-
-    fn needs(&self, _: &CheckpointParts) -> Vec<Option<Pos>> {
-        Vec::new()
     }
 
     fn check_disk(&self, options: &RestartOptions, anchor: &Anchor, found: &mut Findings) {

@@ -75,7 +75,7 @@ fn a_restart_in_memory_lists_the_committed_rows_of_a_tree_and_no_others() {
 fn the_pages_of_a_tree_are_counted_on_disk_and_as_a_restart_reaches_them() {
     let disk = SimDisk::new(2);
     let (found, _) = looked_at(&disk, worked(&disk));
-    let tree = found.tree.expect("its pages were read");
+    let tree = &found.trees["tree"];
     assert!(tree.whole > 0 && tree.torn == 0, "{} whole", tree.whole);
     assert!(tree.leaves > 0, "a restart reaches the row's page");
 }
