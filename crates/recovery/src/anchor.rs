@@ -13,11 +13,11 @@ use perdura_wal::Parent;
 use perdura_wal::anchor::{ANCHOR_PATH, AnchorFile, Record, Sections, Tag};
 use perdura_wal::{ChainLink, Cut, Elsewhere, EpochEnds, History, Scheme, StreamScan};
 
-use crate::families::Families;
+use crate::families::{Families, Family};
 use crate::images::{ImageStatus, Images};
 use crate::losses::{self, AcceptedLoss, Losses};
 use crate::sections::mirrored::{self, Mirrored};
-use crate::sections::tree::{self as tree_section, TreeAnchor};
+use crate::sections::tree::{self as tree_section, RowPages, TreeAnchor};
 use crate::{archived, begins, parent};
 
 /// The tags of the sections that this build knows.
@@ -90,6 +90,25 @@ impl Anchor {
         }
     }
 
+    /// Notes that the log may hold frames of a family. Returns whether that is new.
+    pub fn declare(&mut self, family: Family) -> bool {
+        let before = self.families;
+        self.families = before.with(family);
+        self.families != before
+    }
+
+    /// Returns the trees that it names.
+    #[must_use]
+    pub fn trees(&self) -> &[TreeAnchor] {
+        self.tree.as_slice()
+    }
+
+    /// Returns where the pages lie that have the rows of clients.
+    #[must_use]
+    pub fn row_pages(&self) -> RowPages<'_> {
+        self.tree.as_ref().map_or(RowPages::Images, RowPages::Tree)
+    }
+
     /// Decodes the sections of a record.
     ///
     /// # Errors
@@ -102,37 +121,20 @@ impl Anchor {
         let images = owned(&record, Tag(Images::SECTION), |payload| {
             Images::decode(payload, streams)
         })?;
-        let families = match record.sections.get(Tag(Families::SECTION)) {
-            None => Families::default(),
-            Some(_) => owned(&record, Tag(Families::SECTION), Families::decode)?,
-        };
-        let images = match record.sections.get(Tag(begins::SECTION)) {
-            None => images,
-            Some(_) => owned(&record, Tag(begins::SECTION), |payload| {
-                begins::decode(payload, images.clone())
-            })?,
-        };
-        // Empty sections would be written again as none.
-        let archived = match record.sections.get(Tag(archived::SECTION)) {
-            None => None,
-            Some(_) => Some(owned(&record, Tag(archived::SECTION), |payload| {
-                archived::decode(payload, streams)
-            })?),
-        };
-        let parent = match record.sections.get(Tag(parent::SECTION)) {
-            None => None,
-            Some(_) => Some(owned(&record, Tag(parent::SECTION), parent::decode)?),
-        };
-        let losses = match record.sections.get(Tag(losses::SECTION)) {
-            None => Losses::default(),
-            Some(_) => owned(&record, Tag(losses::SECTION), |payload| {
-                losses::decode(payload, &record.history)
-            })?,
-        };
-        let mirrored = match record.sections.get(Tag(mirrored::SECTION)) {
-            None => None,
-            Some(_) => Some(owned(&record, Tag(mirrored::SECTION), mirrored::decode)?),
-        };
+        let families = optional(&record, Families::SECTION, Families::decode)?.unwrap_or_default();
+        let begins = optional(&record, begins::SECTION, |payload| {
+            begins::decode(payload, images.clone())
+        })?;
+        let images = begins.unwrap_or(images);
+        let archived = optional(&record, archived::SECTION, |payload| {
+            archived::decode(payload, streams)
+        })?;
+        let parent = optional(&record, parent::SECTION, parent::decode)?;
+        let losses = optional(&record, losses::SECTION, |payload| {
+            losses::decode(payload, &record.history)
+        })?;
+        let losses = losses.unwrap_or_default();
+        let mirrored = optional(&record, mirrored::SECTION, mirrored::decode)?;
         let tree = match record.sections.get(Tag(tree_section::SECTION)) {
             None if !record.history.scheme.has_tree() => None,
             _ => Some(owned(&record, Tag(tree_section::SECTION), |payload| {
@@ -289,6 +291,16 @@ impl Anchor {
         assert_eq!(cut.cut.len(), scans.len(), "a cut for each stream");
         Ok(cut)
     }
+}
+
+/// Decodes a section that is left out where it would be empty; `None` if it is.
+fn optional<T>(
+    record: &Record,
+    tag: [u8; 4],
+    decode: impl Fn(&[u8]) -> Option<T>,
+) -> Result<Option<T>> {
+    let section = record.sections.get(Tag(tag));
+    section.map(|_| owned(record, Tag(tag), decode)).transpose()
 }
 
 /// A section, decoded by its component.

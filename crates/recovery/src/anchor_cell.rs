@@ -128,12 +128,10 @@ impl AnchorCell {
     /// Those of [`update_running`](Self::update_running), after which the caller declares it again or appends no
     /// such frame; [`Error::LogFull`] if the anchor has no room beside the lives that it names.
     pub fn declare(&self, wal: &Wal, family: Family) -> Result<()> {
-        let now = self.get();
-        if now.families.has(family) {
+        let mut next = self.get().as_ref().clone();
+        if !next.declare(family) {
             return Ok(());
         }
-        let mut next = now.as_ref().clone();
-        next.families = now.families.with(family);
         if next.chain.len() > next.chain_max() {
             return Err(Error::LogFull(format!(
                 "the anchor names {} lives that no checkpoint has left behind, and has no room to declare \
@@ -142,13 +140,9 @@ impl AnchorCell {
                 family.name()
             )));
         }
-        let updated = self.update_running(wal, |anchor| {
-            anchor.families = anchor.families.with(family);
-        })?;
-        assert!(
-            updated.families.has(family),
-            "the anchor that was written declares {family:?}"
-        );
-        Ok(())
+        let declared = self.update_running(wal, |anchor| {
+            anchor.declare(family);
+        });
+        declared.map(drop)
     }
 }

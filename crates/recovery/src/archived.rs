@@ -238,7 +238,7 @@ mod tests {
         });
         assert!(matches!(anchor.archive(), Archived::Refused(_)));
         let refused = anchor.check_archivable().unwrap_err().to_string();
-        assert!(refused.contains("is not archived"), "{refused}");
+        assert!(refused.contains("which runs do not have"), "{refused}");
     }
 
     #[test]

@@ -19,6 +19,13 @@ impl Claims {
         self.0 & 1 << kind.code() != 0
     }
 
+    /// Returns whether frames of some kind in a role are claimed.
+    #[must_use]
+    pub fn has_some(self, role: Role) -> bool {
+        let mut kinds = FrameKind::ALL.into_iter();
+        kinds.any(|kind| kind.role() == role && self.has(kind))
+    }
+
     /// Returns these and others.
     ///
     /// # Panics
@@ -39,12 +46,6 @@ impl Claims {
     /// not declared are refused there.
     #[must_use]
     pub fn cover(self, holds: Holds) -> bool {
-        let claims = |role: Role| {
-            let kinds = FrameKind::ALL.into_iter();
-            kinds
-                .filter(|kind| kind.role() == role)
-                .any(|kind| self.has(kind))
-        };
         let Holds {
             ordered,
             operations,
@@ -52,7 +53,9 @@ impl Claims {
             others,
         } = holds;
         let is_numbered = operations || tree;
-        !others && (!ordered || claims(Role::Ordered)) && (!is_numbered || claims(Role::Numbered))
+        !others
+            && (!ordered || self.has_some(Role::Ordered))
+            && (!is_numbered || self.has_some(Role::Numbered))
     }
 }
 

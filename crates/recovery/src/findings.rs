@@ -1,5 +1,7 @@
 //! The findings of a check: what was read, and what is damaged.
 
+use std::collections::BTreeMap;
+
 use perdura_base::Error;
 use serde::Serialize;
 
@@ -8,9 +10,9 @@ use serde::Serialize;
 pub struct Findings {
     /// Both images.
     pub images: Vec<ImageFindings>,
-    /// The tree, if the database has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tree: Option<TreeFindings>,
+    /// The trees, by their folders.
+    #[serde(flatten)]
+    pub trees: BTreeMap<&'static str, TreeFindings>,
     /// Every stream.
     pub streams: Vec<StreamFindings>,
     /// The epoch that the log reaches.

@@ -184,17 +184,7 @@ impl Life {
             ..
         } = restarted;
         let anchor = Arc::new(anchor.expect("a dry run resumes nothing"));
-        assert_eq!(
-            tree.is_some(),
-            record.tree.is_some(),
-            "the tree that the anchor names is there"
-        );
-        let (mut trees, mut losers) = (Vec::new(), Vec::new());
-        for (found, named) in tree.into_iter().zip(&record.tree) {
-            let live = LiveTree::new(found.tree, Arc::clone(&wal), named);
-            trees.push(Arc::new(live));
-            losers.extend(found.losers);
-        }
+        let (trees, losers) = LiveTree::all(tree, &record, &wal);
         let parts = CheckpointParts {
             shares: SHARES,
             heap: Arc::clone(&heap),

@@ -40,7 +40,8 @@ use perdura_formats::ordered::Malformed;
 use perdura_heap::Heap;
 use perdura_wal::Origin;
 
-use crate::families::{Families, Family};
+use crate::claims::Claims;
+use crate::families::Family;
 use crate::options::RestartOptions;
 use crate::report::OrderedReport;
 use crate::route::{WRITERS_BUG, refuse};
@@ -68,7 +69,7 @@ pub fn malformed(family: Family, why: Malformed, origin: &Origin) -> Error {
 /// What the second pass works on.
 pub(crate) struct Second<'a> {
     pub options: &'a RestartOptions,
-    pub families: Families,
+    pub declared: Claims,
     /// The image's checkpoint epoch.
     pub k: CkptEpoch,
     /// The image's numbers, by partition.
@@ -109,7 +110,7 @@ fn play(second: &Second<'_>, log: &Decided) -> Result<OrderedReport> {
     if let Some(player) = player {
         player.begin(second.heap, second.catalog, second.k)?;
     }
-    let epochs = Epochs::new(&log.scans, second.families, progress);
+    let epochs = Epochs::new(&log.scans, second.declared, progress);
     let target = if armed(Flaw::CommandOfVoidTail) {
         Epoch(u64::MAX)
     } else {

@@ -43,11 +43,15 @@ pub(crate) const OWNERS: [&dyn Owner; 3] = [&pages::Pages, &ordered::Ordered, &t
 /// An owner of records.
 pub(crate) trait Owner: Sync {
     /// Returns the frames that it plays behind the first pass, in a database with this anchor.
-    fn claims(&self, anchor: &Anchor) -> Claims;
+    fn claims(&self, _: &Anchor) -> Claims {
+        Claims::default()
+    }
 
     /// Returns whether its redo writes pages on the disks of a database with this anchor: the log must be durable
     /// before.
-    fn writes_in_place(&self, anchor: &Anchor) -> bool;
+    fn writes_in_place(&self, _: &Anchor) -> bool {
+        false
+    }
 
     /// Returns the method by which it plays in a database with this anchor; `None` if the database has none of its
     /// frames.

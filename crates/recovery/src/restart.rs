@@ -73,7 +73,7 @@ impl Restarted {
         assert!(self.anchor.is_none(), "what pages wait for is the log's");
         Data {
             heap: &self.heap,
-            trees: self.tree.iter().map(|found| &*found.tree).collect(),
+            trees: self.tree.iter().map(|back| &*back.tree).collect(),
             eosl: ALL_STABLE,
         }
     }

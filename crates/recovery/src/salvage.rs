@@ -19,21 +19,20 @@ use perdura_base::{
 };
 use perdura_device::Disk;
 use perdura_heap::Heap;
-use perdura_wal::{ChainLink, Check, Cut, Lives, StreamScan, Vouched, WalStart, scan_stream};
+use perdura_wal::{ChainLink, Check, Cut, Lives, Role, StreamScan, Vouched, WalStart, scan_stream};
 use serde::Serialize;
 
 use crate::anchor::{Anchor, open_anchor};
 use crate::anchor_cell::AnchorCell;
 use crate::close::{ckpt_floor, first_epoch};
 use crate::disks::Disks;
-use crate::families::Families;
 use crate::found::open_versioned_anchor;
 use crate::image::{Directory, Places, pages_path};
 use crate::life::{Life, LogMemory};
 use crate::mended::MendedLog;
 use crate::options::RestartMode;
 use crate::ordered::OrderedPlayer;
-use crate::owner::{Loaded, OWNERS, RestartRun};
+use crate::owner::{Loaded, OWNERS, RestartRun, claims};
 use crate::report::RestartReport;
 use crate::restart::{Catalog, NewDatabase, RestartOptions, Restarted, create, restart};
 use crate::window::ExecutorWindow;
@@ -463,11 +462,12 @@ fn carry_out(
             image: image.slot.map_or("none".into(), |slot| slot.to_string()),
             image_alone: plan.image_alone,
             consistent: image.slot.is_some_and(|slot| anchor.image(slot).consistent),
-            numbers: if anchor.families.is_empty() {
-                Vec::new()
-            } else {
-                let partitions = (0..heap.geometry().partitions).map(PartitionId);
-                partitions.map(|id| heap.lock(id).pseq()).collect()
+            numbers: match claims(anchor).has_some(Role::Ordered) {
+                false => Vec::new(),
+                true => {
+                    let partitions = (0..heap.geometry().partitions).map(PartitionId);
+                    partitions.map(|id| heap.lock(id).pseq()).collect()
+                }
             },
             log: plan.log,
             pages: image.lost.iter().map(of_page).collect(),
@@ -516,9 +516,9 @@ pub fn build(
         cut,
         catalog,
     };
-    let (restarted, families) = first.begin(cell)?;
+    let restarted = first.begin(cell)?;
     let window = ExecutorWindow {
-        cuts: !families.is_empty(),
+        cuts: claims(&restarted.record).has_some(Role::Ordered),
     };
     let life = Life::begin(restarted, options, memory, Arc::new(window))?;
     life.flush_all()?;
@@ -536,8 +536,8 @@ struct FirstLife {
 }
 
 impl FirstLife {
-    /// Names it in the anchor. Returns it as a restart does, and the families that its log may hold.
-    fn begin(self, cell: AnchorCell) -> Result<(Restarted, Families)> {
+    /// Names it in the anchor. Returns it as a restart does.
+    fn begin(self, cell: AnchorCell) -> Result<Restarted> {
         let FirstLife {
             heap,
             anchor,
@@ -568,8 +568,7 @@ impl FirstLife {
             ..RestartReport::default()
         };
         let partitions = record.geometry.partitions;
-        let families = record.families;
-        let restarted = Restarted {
+        Ok(Restarted {
             heap,
             anchor: Some(cell),
             record: Anchor::clone(&record),
@@ -578,7 +577,6 @@ impl FirstLife {
             catalog,
             tree: None,
             report,
-        };
-        Ok((restarted, families))
+        })
     }
 }

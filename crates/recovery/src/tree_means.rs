@@ -1,5 +1,6 @@
 //! The means of a tree's restart: its pages in memory, and how its file is read.
 
+use perdura_base::{Error, Result};
 use perdura_device::Access;
 use perdura_tree::monitor::Limits;
 
@@ -23,7 +24,24 @@ pub struct TreeMeans {
     pub readers: usize,
 }
 
+/// The fewest pages in memory: what a change of a tall tree's structure may need at a time, and some.
+const FRAMES_MIN: usize = 8;
+
 impl TreeMeans {
+    /// Checks the number of pages in memory.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if they are too few.
+    pub fn check(&self) -> Result<()> {
+        if self.frames < FRAMES_MIN {
+            return Err(Error::Usage(format!(
+                "{} pages in memory are too few for a tree: it needs {FRAMES_MIN} at least",
+                self.frames
+            )));
+        }
+        Ok(())
+    }
+
     /// Returns the means of a pool of so many pages. Small pools cut their notes more often: a page that is written
     /// must not wait for long until the log notes it.
     #[must_use]

@@ -92,7 +92,7 @@ fn describe(found: &Findings) -> String {
             image.proof.as_deref().unwrap_or("-")
         );
     }
-    if let Some(tree) = &found.tree {
+    for tree in found.trees.values() {
         text += &format!(
             "tree      {} pages of {} bytes on disk, {} torn, {} never written; restarted: {} leaves, {} above them, {} free\n",
             tree.whole,

@@ -163,19 +163,18 @@ fn what_does_not_go_with_a_tree_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let by_page = Crashed::new(&dir.path().join("one"), Scheme::Physiological);
     let before = by_page.files();
-    for method in ["log1", "log2", "dl1p", "differential"] {
+    for (method, says) in [
+        ("log1", "scheme is physiological"),
+        ("log2", "scheme is physiological"),
+        ("dl1p", "scheme is differential"),
+        ("sql1,aries", "play the same records"),
+    ] {
         for dry in [&["restart", "--dry-run"][..], &["restart"]] {
             let way = [dry, &["--method", method]].concat();
-            refused(&by_page, &way, 2, &["scheme is physiological"]);
+            refused(&by_page, &way, 2, &[says]);
         }
     }
     for dry in [&["restart", "--dry-run"][..], &["restart"]] {
-        refused(
-            &by_page,
-            &[dry, &["--level", "4"]].concat(),
-            2,
-            &["level 3 at most"],
-        );
         let few = [dry, &["--pool-pages", "7"]].concat();
         refused(&by_page, &few, 2, &["7 pages in memory are too few"]);
     }
@@ -192,20 +191,19 @@ fn what_does_not_go_with_a_tree_is_refused_by_name() {
     let data = arg(&by_page.data);
     let log = arg(&by_page.logs[0]);
     let others = [
-        &["serve", "--listen", "127.0.0.1:0"][..],
         &[
             "serve",
             "--listen",
             "127.0.0.1:0",
             "--archive",
             arg(&archive),
-        ],
+        ][..],
         &["backup", "create", "--archive", arg(&archive)],
     ];
     for verb in others {
         let (code, text) = ended(&[verb, &["--data", data, "--log-dir", log]].concat());
         assert_eq!(code, 2, "{verb:?}: {text}");
-        assert!(text.contains("logging scheme physiological"), "{text}");
+        assert!(text.contains("is not archived"), "{text}");
     }
     assert_kept(&by_page, &before);
 }

@@ -2,7 +2,7 @@
 
 mod image;
 
-use perdura_base::{Error, ImageSlot, PartitionId, Pos, Result, TableId};
+use perdura_base::{Error, ImageSlot, PartitionId, Result, TableId};
 use perdura_heap::{Heap, Kind, Partition, PartitionGuard, RowRef, Shape};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -28,10 +28,6 @@ impl Share for HeapPages {
 
     fn name_in(&self, anchor: &mut Anchor, parts: &CheckpointParts, sweep: &Sweep) {
         sweep.name_image(anchor, parts.clock.wall_us());
-    }
-
-    fn needs(&self, _: &CheckpointParts) -> Vec<Option<Pos>> {
-        Vec::new()
     }
 }
 

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use perdura_base::TableId;
+use perdura_base::{Gsn, TableId};
 use perdura_heap::build::check_page;
 use perdura_heap::{
     Geometry, GroupBuilder, MemoryAccount, TableForm, TableKey, Undo, decode_group,
 };
 
 use super::*;
-use crate::component::Value;
-use crate::component::heap::contents;
+use crate::component::{Data, Value};
 use crate::tables::{KeyOrder, TableKind};
 
 const A: ImageSlot = ImageSlot::A;
@@ -264,7 +263,7 @@ fn its_contents_are_every_key_with_what_a_client_reads() {
     t.finish(&image, 1, Some(A), true);
     assert_eq!(listed(&t.0), source.rows());
     let mut taken = 0;
-    let stopped = contents(&t.0, &mut |_, _| {
+    let stopped = data(&t.0).contents(&mut |_, _| {
         taken += 1;
         Err(perdura_base::Error::Stopped(String::new()))
     });
@@ -272,10 +271,18 @@ fn its_contents_are_every_key_with_what_a_client_reads() {
     assert_eq!(taken, 1, "an error of the reader ends the list");
 }
 
-/// What [`contents`] lists, by the first byte of each key and value.
+fn data(heap: &Heap) -> Data<'_> {
+    Data {
+        heap,
+        trees: Vec::new(),
+        eosl: Gsn(0),
+    }
+}
+
+/// Returns the rows that [`Data::contents`] lists, by the first byte of each key and value.
 fn listed(heap: &Heap) -> BTreeMap<u8, u8> {
     let mut rows = BTreeMap::new();
-    let listed = contents(heap, &mut |_, content| {
+    let listed = data(heap).contents(&mut |_, content| {
         let Some(Value::String(value)) = &content.value else {
             panic!("the suite writes strings");
         };

@@ -9,8 +9,9 @@ use perdura_formats::ordered::{OrderedHead, Part};
 use perdura_wal::{Frame, Holds, Origin, StreamScan};
 
 use super::{OrderedFrame, malformed};
+use crate::claims::Claims;
 use crate::cursor::{Cursor, FrameBytes, Reads};
-use crate::families::{Families, Family};
+use crate::families::Family;
 use crate::report::Progress;
 use crate::route::foreign;
 use crate::streams::UNIT_BYTES;
@@ -56,7 +57,7 @@ impl Entry {
 
 /// Reads ordered frames of the declared families.
 struct Declared<'a> {
-    families: Families,
+    claims: Claims,
     progress: &'a Progress,
 }
 
@@ -71,7 +72,7 @@ impl Reads for Declared<'_> {
         let Some(family) = Family::of(frame.kind) else {
             return Ok(None);
         };
-        if !self.families.has(family) {
+        if !self.claims.has(frame.kind) {
             return Err(foreign(frame, origin));
         }
         let payload = OrderedPayload::decode(frame.payload);
@@ -114,8 +115,8 @@ pub(super) struct Epochs<'a> {
 
 impl<'a> Epochs<'a> {
     /// Makes the epochs of a log whose streams end where they were cut.
-    pub fn new(scans: &'a [StreamScan], families: Families, progress: &'a Progress) -> Epochs<'a> {
-        let declared = Declared { families, progress };
+    pub fn new(scans: &'a [StreamScan], claims: Claims, progress: &'a Progress) -> Epochs<'a> {
+        let declared = Declared { claims, progress };
         let cursor = Cursor::new(scans, declared, UNIT_BYTES, None);
         progress.add_total(cursor.body_bytes());
         Epochs { cursor }

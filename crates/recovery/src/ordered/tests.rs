@@ -16,7 +16,7 @@ use crate::flush::flush_all;
 use crate::level::{Level, Schedule};
 use crate::life::{Life, LogMemory};
 use crate::method::METHODS;
-use crate::owner::load;
+use crate::owner::{claims, load};
 use crate::restart::{NewDatabase, create, restart};
 use crate::window::ExecutorWindow;
 
@@ -113,7 +113,7 @@ fn played(disk: &Arc<dyn Disk>, pseq: &[u64]) -> Result<Outcome> {
     let second = Second {
         k: CkptEpoch(0),
         options: &options,
-        families: anchor.families,
+        declared: claims(&anchor),
         pseq: pseq.to_vec(),
         heap: &loaded.state.heap,
         catalog: &loaded.state.tables.catalog,

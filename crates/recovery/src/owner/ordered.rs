@@ -23,10 +23,6 @@ impl Owner for Ordered {
         kinds.fold(Claims::default(), Claims::with)
     }
 
-    fn writes_in_place(&self, _: &Anchor) -> bool {
-        false
-    }
-
     fn method<'a>(&self, methods: &'a Methods, anchor: &Anchor) -> Option<&'a Method> {
         let newest = anchor.families.iter().last()?;
         let given = methods.given(FrameOwner::Ordered);
@@ -81,7 +77,8 @@ impl Owner for Ordered {
         let options = restart.options;
         let loaded = restart.loaded.as_mut().expect("pages come first");
         let pseq = loaded.image.pseq().to_vec();
-        if self.claims(restart.anchor).is_empty() {
+        let declared = self.claims(restart.anchor);
+        if declared.is_empty() {
             set_numbers(&loaded.state.heap, &pseq);
             return Ok(());
         }
@@ -104,7 +101,7 @@ impl Owner for Ordered {
         }
         let second = Second {
             options,
-            families: restart.anchor.families,
+            declared,
             k: loaded.image.k,
             pseq,
             heap: &loaded.state.heap,

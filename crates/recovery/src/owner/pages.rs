@@ -13,7 +13,6 @@ use perdura_wal::{Frame, FrameKind, Guard};
 
 use super::{FrameCounts, Owner, RestartRun, claims};
 use crate::anchor::Anchor;
-use crate::claims::Claims;
 use crate::close::ckpt_floor;
 use crate::indexing::Indexing;
 use crate::level::Level;
@@ -32,15 +31,6 @@ const PROCESS_BYTES: u64 = 8 << 20;
 pub(super) struct Pages;
 
 impl Owner for Pages {
-    fn claims(&self, _: &Anchor) -> Claims {
-        // The first pass is its own.
-        Claims::default()
-    }
-
-    fn writes_in_place(&self, _: &Anchor) -> bool {
-        false
-    }
-
     fn method<'a>(&self, methods: &'a Methods, anchor: &Anchor) -> Option<&'a Method> {
         let given = methods.given(FrameOwner::Pages);
         Some(given.unwrap_or(Method::of(anchor.scheme)))

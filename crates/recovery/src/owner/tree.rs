@@ -45,13 +45,14 @@ impl Owner for Trees {
     }
 
     fn check(&self, restart: &RestartRun<'_>) -> Result<()> {
-        let is_salvage = restart.options.mode == RestartMode::Salvage;
-        match restart.anchor.tree.filter(|_| is_salvage) {
-            None => Ok(()),
-            Some(_) => Err(Error::Usage(String::from(
+        let options = restart.options;
+        match (restart.anchor.tree, options.mode) {
+            (None, _) => Ok(()),
+            (Some(_), RestartMode::Salvage) => Err(Error::Usage(String::from(
                 "the database has a tree, and a repair salvages none: its rows are in tree/pages alone. `perdura verify` says \
                  what is damaged there; restore the directory from a copy. Nothing was changed",
             ))),
+            (Some(_), RestartMode::Real | RestartMode::Dry) => options.tree.check(),
         }
     }
 

@@ -24,6 +24,14 @@ pub struct TreeAnchor {
     pub k: CkptEpoch,
 }
 
+/// The place of the pages that have the rows of clients.
+pub enum RowPages<'a> {
+    /// The images.
+    Images,
+    /// The file of a tree.
+    Tree(&'a TreeAnchor),
+}
+
 /// The section's payload.
 #[must_use]
 pub(crate) fn encode(tree: &TreeAnchor) -> Vec<u8> {

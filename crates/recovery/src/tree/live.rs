@@ -21,9 +21,12 @@ use perdura_tree::pool::Progress;
 use perdura_tree::tree::Tree;
 use perdura_wal::{Rung, Scheme, Wal};
 
+use super::RestartedTree;
 use super::contents::{Contents, contents, pages_wait};
+use super::losers::Loser;
 use super::writer::{RecordBytes, TreeWriter};
 use crate::active::ActiveTxns;
+use crate::anchor::Anchor;
 use crate::sections::tree::TreeAnchor;
 
 /// A tree that takes work. It has no threads: its callers write its pages in steps.
@@ -49,7 +52,7 @@ pub(crate) enum Step {
 impl LiveTree {
     /// Makes a tree whose records go to this log, by the scheme that the anchor names.
     #[must_use]
-    pub(crate) fn new(tree: Arc<Tree>, wal: Arc<Wal>, named: &TreeAnchor) -> LiveTree {
+    fn new(tree: Arc<Tree>, wal: Arc<Wal>, named: &TreeAnchor) -> LiveTree {
         assert_eq!(
             tree.shape().page_bytes,
             named.page_bytes,
@@ -62,6 +65,24 @@ impl LiveTree {
             tree,
             wal,
         }
+    }
+
+    /// Makes the trees of a database that is back, and returns what is open in them, too.
+    ///
+    /// # Panics
+    /// If the anchor names others.
+    pub(crate) fn all(
+        back: Option<RestartedTree>,
+        anchor: &Anchor,
+        wal: &Arc<Wal>,
+    ) -> (Vec<Arc<LiveTree>>, Vec<Loser>) {
+        assert_eq!(back.is_some(), anchor.tree.is_some());
+        let each = back.into_iter().zip(&anchor.tree).map(|(back, named)| {
+            let live = LiveTree::new(back.tree, Arc::clone(wal), named);
+            (Arc::new(live), back.losers)
+        });
+        let (trees, losers): (_, Vec<_>) = each.unzip();
+        (trees, losers.concat())
     }
 
     /// Returns the pages.

@@ -7,3 +7,4 @@ mod ordered;
 mod players;
 mod recover;
 mod schedule;
+mod verified;

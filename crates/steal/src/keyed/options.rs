@@ -11,9 +11,6 @@ use perdura_wal::Scheme;
 use crate::env::StealEnv;
 use crate::options::{Route, check_log_sizes};
 
-/// The fewest pages in memory: what a change of a tall tree's structure may need at a time, and some.
-pub const FRAMES_MIN: usize = 8;
-
 /// Settings. Those of a database that is there already come from its anchor: scheme, size of pages and of segments.
 #[derive(Debug, Clone)]
 pub struct KeyedOptions {
@@ -106,12 +103,7 @@ impl KeyedOptions {
     /// Checks what an open goes by.
     pub(super) fn check_open(&self) -> Result<()> {
         check_log_sizes(self.block_bytes_max)?;
-        if self.frames < FRAMES_MIN {
-            return Err(Error::Usage(format!(
-                "{} pages in memory are too few for a tree: it needs {FRAMES_MIN} at least",
-                self.frames
-            )));
-        }
+        self.means().check()?;
         if !(1..=90).contains(&self.dirty_percent) {
             return Err(Error::Usage(format!(
                 "1 to 90 percent of the pages in memory may be dirty, not {}",

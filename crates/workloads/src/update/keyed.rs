@@ -125,7 +125,7 @@ impl KeyedBench {
         };
         let mut report = RunReport {
             workload: "update",
-            scheme: keyed.scheme().name(),
+            scheme: keyed.options().scheme.name(),
             streams: keyed.wal().streams(),
             partitions: 1,
             seed: self.seed,

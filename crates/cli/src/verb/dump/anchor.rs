@@ -1,8 +1,11 @@
 //! `perdura dump anchor`
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use clap::Parser;
 use perdura_base::ImageSlot;
+use perdura_recovery::sections::tree::{TREE_DIR, TreeAnchor};
 use perdura_recovery::{AcceptedLoss, Anchor, ImageStatus};
 use serde::Serialize;
 
@@ -48,9 +51,9 @@ struct Shown {
     parent: Option<ShownParent>,
     /// The losses that were accepted, oldest first.
     losses: Vec<ShownLoss>,
-    /// The tree, if the database has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tree: Option<ShownTree>,
+    /// The trees, by their folders.
+    #[serde(flatten)]
+    trees: BTreeMap<&'static str, ShownTree>,
     sections: Vec<ShownSection>,
     notes: Vec<String>,
 }
@@ -153,6 +156,15 @@ impl ShownImage {
     }
 }
 
+fn shown_tree(tree: &TreeAnchor) -> (&'static str, ShownTree) {
+    let shown = ShownTree {
+        page_bytes: tree.page_bytes,
+        redo_start: tree.rssp.0,
+        checkpoint: tree.k.0,
+    };
+    (TREE_DIR, shown)
+}
+
 fn shown(anchor: &Anchor, notes: Vec<String>) -> Shown {
     Shown {
         seq: anchor.seq,
@@ -191,11 +203,7 @@ fn shown(anchor: &Anchor, notes: Vec<String>) -> Shown {
         }),
         parent: anchor.parent.as_ref().map(ShownParent::of),
         losses: anchor.losses.iter().map(ShownLoss::of).collect(),
-        tree: anchor.tree.map(|tree| ShownTree {
-            page_bytes: tree.page_bytes,
-            redo_start: tree.rssp.0,
-            checkpoint: tree.k.0,
-        }),
+        trees: anchor.trees().iter().map(shown_tree).collect(),
         sections: anchor
             .sections()
             .iter()
@@ -278,7 +286,7 @@ fn described(anchor: &Shown) -> String {
     for loss in &anchor.losses {
         text += &format!("accepted     {}, {}\n", loss.accepted, loss.text);
     }
-    if let Some(tree) = &anchor.tree {
+    for tree in anchor.trees.values() {
         text += &format!(
             "tree         pages of {} bytes; redo starts behind number {}, of checkpoint {}\n",
             tree.page_bytes, tree.redo_start, tree.checkpoint

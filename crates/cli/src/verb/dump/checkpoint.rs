@@ -76,8 +76,9 @@ pub fn run(args: &Args) -> Result<()> {
             pseq: None,
             redo_start: offline
                 .anchor
-                .tree
-                .filter(|tree| status.is_complete() && tree.k == status.k)
+                .trees()
+                .iter()
+                .find(|tree| status.is_complete() && tree.k == status.k)
                 .map(|tree| tree.rssp.0),
             problem: None,
             entries: Vec::new(),

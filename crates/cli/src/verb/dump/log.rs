@@ -6,9 +6,9 @@ use anyhow::{Result, bail};
 use clap::Parser;
 use perdura_base::cursor::Reader;
 use perdura_base::{Pos, StreamId};
-use perdura_heap::{Group, decode_group};
+use perdura_heap::{Group, PageRecord, decode_group};
 use perdura_page::{Change, TxnRecord, Update, decode_txn_record};
-use perdura_recovery::undrained;
+use perdura_recovery::{Family, undrained};
 use perdura_wal::{
     BlockRef, Cut, Direction, EndRecord, Frame, FrameKind, RestartRecord, StreamScan,
 };
@@ -174,6 +174,7 @@ fn add_frames(scan: &StreamScan, shown: &mut [ShownBlock]) -> perdura::Result<()
 }
 
 fn show_block(stream: StreamId, block: &BlockRef, cut: Option<&Cut>) -> ShownBlock {
+    let partitions = block.partitions.iter().map(|partition| partition.0);
     let beyond = |cut: &Cut| block.pos >= cut.cut[usize::from(stream.0)];
     ShownBlock {
         stream: stream.0,
@@ -183,11 +184,7 @@ fn show_block(stream: StreamId, block: &BlockRef, cut: Option<&Cut>) -> ShownBlo
         checkpoint_epoch: block.ckpt_epoch.0,
         written: moment(block.wall_us),
         body_bytes: block.body_len,
-        partitions: block
-            .partitions
-            .iter()
-            .map(|partition| partition.0)
-            .collect(),
+        partitions: partitions.collect(),
         passes: [
             (1, block.holds.others),
             (2, block.holds.ordered),
@@ -202,59 +199,46 @@ fn show_block(stream: StreamId, block: &BlockRef, cut: Option<&Cut>) -> ShownBlo
 }
 
 fn show_frame(frame: Frame<'_>) -> ShownFrame {
+    let payload = frame.payload;
     let number = || {
-        let k = Reader::new(frame.payload).varint();
+        let k = Reader::new(payload).varint();
         k.map_or("does not parse".into(), |k| format!("checkpoint {k}"))
     };
+    let ordered = Family::of(frame.kind).map(|_| ShownOrdered::of(&frame));
+    let line = ordered.as_ref().map(ShownOrdered::line);
+    let mut records = Vec::new();
     let (kind, detail) = match frame.kind {
-        FrameKind::Group => return show_group(frame),
+        FrameKind::Group => {
+            let group = decode_group(payload);
+            records.extend(group.iter().flat_map(Group::records).map(show_record));
+            ("group", group.is_none().then(|| "does not parse".into()))
+        }
         FrameKind::BeginCheckpoint => ("begin-checkpoint", Some(number())),
-        FrameKind::EndCheckpoint => ("end-checkpoint", Some(end_detail(frame.payload))),
-        FrameKind::Restart => ("restart", Some(restart_detail(frame.payload))),
+        FrameKind::EndCheckpoint => ("end-checkpoint", Some(end_detail(payload))),
+        FrameKind::Restart => ("restart", Some(restart_detail(payload))),
         FrameKind::Beacon => ("beacon", None),
-        FrameKind::Record => ("record", Some(record_detail(frame.payload))),
-        FrameKind::Effects => return show_ordered("effects", frame),
-        FrameKind::Command => return show_ordered("command", frame),
-        FrameKind::Operations => ("operations", Some(numbered::operations(frame.payload))),
-        FrameKind::Tree => ("tree", Some(numbered::tree(frame.payload))),
+        FrameKind::Record => ("record", Some(record_detail(payload))),
+        FrameKind::Effects => ("effects", line),
+        FrameKind::Command => ("command", line),
+        FrameKind::Operations => ("operations", Some(numbered::operations(payload))),
+        FrameKind::Tree => ("tree", Some(numbered::tree(payload))),
     };
     ShownFrame {
         kind,
-        bytes: frame.payload.len(),
+        bytes: payload.len(),
         detail,
-        records: Vec::new(),
-        ordered: None,
+        records,
+        ordered,
     }
 }
 
-fn show_ordered(kind: &'static str, frame: Frame<'_>) -> ShownFrame {
-    let ordered = ShownOrdered::of(&frame);
-    ShownFrame {
-        kind,
-        bytes: frame.payload.len(),
-        detail: Some(ordered.line()),
-        records: Vec::new(),
-        ordered: Some(ordered),
-    }
-}
-
-fn show_group(frame: Frame<'_>) -> ShownFrame {
-    let group = decode_group(frame.payload);
-    let records = group.iter().flat_map(Group::records);
-    ShownFrame {
-        kind: "group",
-        bytes: frame.payload.len(),
-        detail: group.is_none().then(|| "does not parse".into()),
-        records: records
-            .map(|record| ShownRecord {
-                page: record.page.0,
-                useq: record.useq.0,
-                tag: record.tag.0,
-                fragments: record.fragments().count(),
-                bytes: record.fragment_bytes(),
-            })
-            .collect(),
-        ordered: None,
+fn show_record(record: PageRecord<'_>) -> ShownRecord {
+    ShownRecord {
+        page: record.page.0,
+        useq: record.useq.0,
+        tag: record.tag.0,
+        fragments: record.fragments().count(),
+        bytes: record.fragment_bytes(),
     }
 }
 

@@ -9,6 +9,7 @@ use perdura_device::AlignedBuf;
 use perdura_page::layout::{self, PageHeader, PageKind};
 use perdura_page::{Place as RowPlace, Row};
 use perdura_recovery::image::{ImageFile, Places, read_directory};
+use perdura_recovery::sections::tree::RowPages;
 use serde::Serialize;
 
 use super::tree_page;
@@ -78,16 +79,22 @@ const SHOWN_BYTES: usize = 64;
 
 pub fn run(args: &Args) -> Result<()> {
     let offline = Offline::open(&args.directories)?;
-    if let Some(tree) = offline.anchor.tree {
-        if args.image.is_some() {
-            let why = "--image: the pages of this database are in tree/pages, and in no image";
-            bail!(Usage(why.into()));
+    match (offline.anchor.row_pages(), args.image) {
+        (RowPages::Images, _) => show(args, &offline),
+        (RowPages::Tree(tree), None) => {
+            tree_page::show(&offline, tree.page_bytes, Pid(args.page), args.json)
         }
-        return tree_page::show(&offline, tree.page_bytes, Pid(args.page), args.json);
+        (RowPages::Tree(_), Some(_)) => bail!(Usage(
+            "--image: the pages of this database are in tree/pages, and in no image".into()
+        )),
     }
-    let slot = slot_of(args.image, &offline)?;
+}
+
+/// Shows a page of an image.
+fn show(args: &Args, offline: &Offline) -> Result<()> {
+    let slot = slot_of(args.image, offline)?;
     let id = PageId(args.page);
-    let shown = look(&offline, slot, id)?;
+    let shown = look(offline, slot, id)?;
     if args.json {
         output::json(&shown)?;
     } else {
@@ -114,12 +121,8 @@ fn look(offline: &Offline, slot: ImageSlot, id: PageId) -> Result<Shown> {
         bail!("image {slot} is not complete");
     }
     let geometry = offline.geometry();
-    let listed = read_directory(
-        offline.disks.data.as_ref(),
-        &offline.anchor,
-        slot,
-        &geometry,
-    )?;
+    let data = offline.disks.data.as_ref();
+    let listed = read_directory(data, &offline.anchor, slot, &geometry)?;
     let partition = geometry.partition_of_page(id);
     let entry = listed.directory.get(partition, geometry.local_index(id));
     if !entry.is_present() {

@@ -41,13 +41,14 @@ pub(super) fn check_pages(
                     ),
                 });
             }
-            found.tree = Some(TreeFindings {
+            let findings = TreeFindings {
                 page_bytes: named.page_bytes,
                 whole: scrubbed.whole,
                 torn: scrubbed.torn,
                 unwritten: scrubbed.unwritten,
                 ..TreeFindings::default()
-            });
+            };
+            found.trees.insert(TREE_DIR, findings);
         }
     }
 }
@@ -56,24 +57,18 @@ pub(super) fn check_pages(
 /// does not meet it, and its rows are lost all the same.
 pub(super) fn check_tree(tree: &Tree, eosl: Gsn, found: &mut Findings) -> Result<()> {
     let checked = check(tree, eosl)?;
-    if let Some(findings) = &mut found.tree {
+    if let Some(findings) = found.trees.get_mut(TREE_DIR) {
         findings.leaves = checked.leaves;
         findings.inner = checked.inner;
         findings.free = checked.free;
     }
-    let errors: Vec<Error> = checked
-        .faults
-        .iter()
-        .map(|fault| error_of(tree, fault))
-        .collect();
+    let errors = checked.faults.iter().map(|fault| error_of(tree, fault));
+    let errors: Vec<Error> = errors.collect();
     for (fault, error) in checked.faults.iter().zip(&errors) {
         let offset = Some(offset_of(tree, fault.pid));
         // A page that is damaged on disk was named before.
-        if !found
-            .problems
-            .iter()
-            .any(|problem| problem.offset == offset)
-        {
+        let mut problems = found.problems.iter();
+        if !problems.any(|problem| problem.offset == offset) {
             found.problem("tree", error);
         }
     }

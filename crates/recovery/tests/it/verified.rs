@@ -1,0 +1,74 @@
+//! The images that `verify` reads, and frames of each owner that do not parse.
+
+use std::sync::Arc;
+
+use perdura_base::{CkptEpoch, PartitionSet, StreamId};
+use perdura_device::{Disk, ManualClock};
+use perdura_recovery::verify::{Findings, verify};
+use perdura_recovery::window::ExecutorWindow;
+use perdura_recovery::{
+    Disks, Level, Life, LogMemory, Methods, RestartMode, RestartOptions, Schedule, flush_all,
+    restart,
+};
+use perdura_wal::FrameKind;
+
+fn options(disk: &Arc<dyn Disk>, mode: RestartMode) -> RestartOptions {
+    let disks = Disks::on_one(Arc::clone(disk), 1);
+    let clock = Arc::new(ManualClock::at(1));
+    let schedule = Schedule::inline(Level::One, 0);
+    RestartOptions {
+        mode,
+        ..RestartOptions::of_records(disks, clock, schedule, Methods::default())
+    }
+}
+
+fn opened(disk: &Arc<dyn Disk>) -> Life {
+    let options = options(disk, RestartMode::Real);
+    let restarted = restart(&options).unwrap().expect("it was made");
+    let memory = LogMemory {
+        block_bytes_max: 4096,
+        queue_bytes_max: 1 << 20,
+        mirror: None,
+    };
+    Life::begin(
+        restarted,
+        &options,
+        memory,
+        Arc::new(ExecutorWindow::default()),
+    )
+    .unwrap()
+}
+
+fn looked_at(disk: &Arc<dyn Disk>) -> Findings {
+    let dry = options(disk, RestartMode::Dry);
+    let verified = verify(&dry, &|_| Ok((0, String::new()))).unwrap();
+    verified.expect("a database").found
+}
+
+#[test]
+fn a_frame_that_does_not_parse_is_named_whoever_owns_it() {
+    for kind in [FrameKind::Group, FrameKind::Record, FrameKind::Command] {
+        let disk = crate::made::database(1);
+        let life = opened(&disk);
+        let none = PartitionSet::empty();
+        life.wal
+            .append(StreamId(0), kind, &[255], &none, CkptEpoch(0));
+        flush_all(&life.wal).unwrap();
+        drop(life);
+        let found = looked_at(&disk);
+        let what = &found.problems[0].what;
+        assert!(what.contains("bytes that do not parse"), "{kind:?}: {what}");
+    }
+}
+
+#[test]
+fn each_image_is_read_and_has_what_the_anchor_says() {
+    let disk = crate::made::database(1);
+    let life = opened(&disk);
+    life.checkpoint_now().unwrap();
+    drop(life);
+    let found = looked_at(&disk);
+    let states: Vec<_> = found.images.iter().map(|image| image.state).collect();
+    assert_eq!(states.len(), 2, "{states:?}");
+    assert!(states.contains(&"complete"), "{states:?}");
+}
