@@ -3,8 +3,7 @@
 use std::fmt::Debug;
 
 use fastrand::Rng;
-
-use crate::machine::Machine;
+use perdura_steal::Committed;
 
 use super::{Interleaved, Oracle, Write};
 
@@ -98,18 +97,13 @@ where
         client.writes.push((spot, row));
     }
 
-    /// A client commits, if one can; it waits for its epoch.
-    pub fn commit(&mut self, machine: &mut Machine<E>) {
-        let Some(at) = self.pick(&mut machine.rng, false) else {
-            return;
-        };
+    /// The client in a place commits; it waits for its epoch.
+    pub fn commit(&mut self, at: usize, engine: &E) -> Committed {
         let client = self.running.swap_remove(at);
-        let committed = machine.engine().commit(client.txn);
-        let epoch = committed.epoch.0;
-        self.oracle.commit(client.number, epoch, client.writes);
-        machine.promises.push(committed);
-        machine.tally.transactions += 1;
-        machine.note(epoch);
+        let committed = engine.commit(client.txn);
+        self.oracle
+            .commit(client.number, committed.epoch.0, client.writes);
+        committed
     }
 
     /// A client has rolled back to the end, or leaves the rest to the engine; returns its transaction.

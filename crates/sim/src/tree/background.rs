@@ -3,6 +3,7 @@
 use crate::locked::close_part;
 use crate::report::Check;
 
+use super::client::write_pages;
 use super::world::World;
 
 impl World {
@@ -10,10 +11,10 @@ impl World {
     pub fn draw_step(&mut self) -> Check {
         let odds = self.swarm.odds;
         match self.machine.draw_kind(&odds) {
-            0 => self.clients.begin(self.machine.engine()),
+            0 => self.keys.clients.begin(self.machine.engine().txns()),
             1 => return self.write(false),
             2 => return self.write(true),
-            3 => self.clients.commit(&mut self.machine),
+            3 => self.commit(),
             4 => return self.abort(),
             5 => drop(self.keyed().close_epoch()),
             6 => close_part(&mut self.machine),
@@ -36,16 +37,43 @@ impl World {
         Ok(())
     }
 
-    /// Steps of the writer of pages: as long as it should work, or one that nobody asked for.
-    fn write_pages(&mut self) -> Check {
-        for _ in 0..self.rng.u8(1..=8) {
-            if let Err(error) = self.keyed().txns().write_step() {
-                return self.tolerate("write_step", &error);
-            }
-            if !self.keyed().is_dirty() {
-                break;
-            }
+    fn write(&mut self, removes: bool) -> Check {
+        let (rng, keyed) = self.machine.parts();
+        match self.keys.write(rng, keyed.txns(), removes) {
+            Ok(checked) => checked,
+            Err(error) => self.tolerate("write", &error),
         }
-        Ok(())
+    }
+
+    fn commit(&mut self) {
+        let clients = &mut self.keys.clients;
+        if let Some(at) = clients.pick(&mut self.machine.rng, false) {
+            let committed = clients.commit(at, self.machine.engine().txns());
+            self.machine.promise(committed.epoch.0, committed);
+        }
+    }
+
+    fn abort(&mut self) -> Check {
+        let (rng, keyed) = self.machine.parts();
+        match self.keys.abort(rng, keyed.txns()) {
+            Ok(()) => Ok(()),
+            Err(error) => self.tolerate("abort", &error),
+        }
+    }
+
+    fn read(&mut self) -> Check {
+        let (rng, keyed) = self.machine.parts();
+        match self.keys.read(rng, keyed.txns()) {
+            Ok(checked) => checked,
+            Err(error) => self.tolerate("read", &error),
+        }
+    }
+
+    fn write_pages(&mut self) -> Check {
+        let (rng, keyed) = self.machine.parts();
+        match write_pages(rng, keyed.txns(), keyed.options().dirty_max()) {
+            Ok(()) => Ok(()),
+            Err(error) => self.tolerate("write_step", &error),
+        }
     }
 }
