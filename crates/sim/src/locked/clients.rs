@@ -113,6 +113,11 @@ where
         client.txn
     }
 
+    /// Whether no transaction runs.
+    pub fn are_idle(&self) -> bool {
+        self.running.is_empty()
+    }
+
     /// Power has failed: no transaction runs any more.
     pub fn forget(&mut self) {
         self.running.clear();

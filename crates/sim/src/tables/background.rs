@@ -22,7 +22,8 @@ impl World {
             10 => return self.vouch(),
             11 => return self.snapshot_step(),
             12 => return self.empty_step(),
-            _ => return self.drop_step(),
+            13 => return self.drop_step(),
+            kind => return self.tree_step(kind),
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use crate::locked::close_part;
 use crate::report::Check;
 
-use super::client::write_pages;
+use super::client::KeyStep;
 use super::world::World;
 
 impl World {
@@ -11,18 +11,18 @@ impl World {
     pub fn draw_step(&mut self) -> Check {
         let odds = self.swarm.odds;
         match self.machine.draw_kind(&odds) {
-            0 => self.keys.clients.begin(self.machine.engine().txns()),
-            1 => return self.write(false),
-            2 => return self.write(true),
-            3 => self.commit(),
-            4 => return self.abort(),
+            0 => return self.step_of_clients(KeyStep::Begin),
+            1 => return self.step_of_clients(KeyStep::Put),
+            2 => return self.step_of_clients(KeyStep::Remove),
+            3 => return self.step_of_clients(KeyStep::Commit),
+            4 => return self.step_of_clients(KeyStep::Abort),
             5 => drop(self.keyed().close_epoch()),
             6 => close_part(&mut self.machine),
             7 => return self.flush_one(),
             8 => return self.checkpoint_begin(),
             9 => return self.checkpoint_steps(),
-            10 => return self.read(),
-            11 => return self.write_pages(),
+            10 => return self.step_of_clients(KeyStep::Read),
+            11 => return self.step_of_clients(KeyStep::WritePages),
             12 => {
                 self.machine
                     .clock
@@ -37,43 +37,14 @@ impl World {
         Ok(())
     }
 
-    fn write(&mut self, removes: bool) -> Check {
+    /// Takes a step of the clients.
+    fn step_of_clients(&mut self, step: KeyStep) -> Check {
         let (rng, keyed) = self.machine.parts();
-        match self.keys.write(rng, keyed.txns(), removes) {
-            Ok(checked) => checked,
-            Err(error) => self.tolerate("write", &error),
+        match self.keys.step(step, rng, keyed.txns()) {
+            Ok(Ok(Some(committed))) => self.promise(committed.epoch.0, committed),
+            Ok(checked) => return checked.map(drop),
+            Err(error) => return self.tolerate("a step of clients", &error),
         }
-    }
-
-    fn commit(&mut self) {
-        let clients = &mut self.keys.clients;
-        if let Some(at) = clients.pick(&mut self.machine.rng, false) {
-            let committed = clients.commit(at, self.machine.engine().txns());
-            self.machine.promise(committed.epoch.0, committed);
-        }
-    }
-
-    fn abort(&mut self) -> Check {
-        let (rng, keyed) = self.machine.parts();
-        match self.keys.abort(rng, keyed.txns()) {
-            Ok(()) => Ok(()),
-            Err(error) => self.tolerate("abort", &error),
-        }
-    }
-
-    fn read(&mut self) -> Check {
-        let (rng, keyed) = self.machine.parts();
-        match self.keys.read(rng, keyed.txns()) {
-            Ok(checked) => checked,
-            Err(error) => self.tolerate("read", &error),
-        }
-    }
-
-    fn write_pages(&mut self) -> Check {
-        let (rng, keyed) = self.machine.parts();
-        match write_pages(rng, keyed.txns(), keyed.options().dirty_max()) {
-            Ok(()) => Ok(()),
-            Err(error) => self.tolerate("write_step", &error),
-        }
+        Ok(())
     }
 }

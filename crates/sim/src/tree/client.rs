@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use perdura_base::{Error, TableId};
 use perdura_recovery::tree::live::LiveTree;
-use perdura_steal::{KeyTxns, Write};
+use perdura_steal::{Committed, KeyTxns, Write};
 
 use crate::locked::{self, Clients};
 use crate::report::Check;
@@ -42,19 +42,65 @@ impl KeyShape {
     }
 }
 
+/// A step of clients, or of the writer of pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyStep {
+    Begin,
+    Put,
+    Remove,
+    Commit,
+    Abort,
+    Read,
+    WritePages,
+}
+
 /// Clients of a tree.
 pub(crate) struct KeyClients {
     pub clients: Clients<KeyTxns, Spot, Vec<u8>>,
     shape: KeyShape,
+    /// Pages that may be dirty before the writer works.
+    dirty_max: usize,
 }
 
 impl KeyClients {
     /// Makes clients, none of which has begun.
-    pub fn new(shape: KeyShape) -> KeyClients {
+    pub fn new(shape: KeyShape, dirty_max: usize) -> KeyClients {
         KeyClients {
             clients: Clients::default(),
             shape,
+            dirty_max,
         }
+    }
+
+    /// Takes a step. Returns what a client has committed. What the database refuses comes back as its error.
+    pub fn step(
+        &mut self,
+        step: KeyStep,
+        rng: &mut Rng,
+        txns: &KeyTxns,
+    ) -> Result<Check<Option<Committed>>, Error> {
+        let checked = match step {
+            KeyStep::Begin => {
+                self.clients.begin(txns);
+                Ok(())
+            }
+            KeyStep::Put => self.write(rng, txns, false)?,
+            KeyStep::Remove => self.write(rng, txns, true)?,
+            KeyStep::Commit => {
+                let at = self.clients.pick(rng, false);
+                return Ok(Ok(at.map(|at| self.clients.commit(at, txns))));
+            }
+            KeyStep::Abort => {
+                self.abort(rng, txns)?;
+                Ok(())
+            }
+            KeyStep::Read => self.read(rng, txns)?,
+            KeyStep::WritePages => {
+                self.write_pages(rng, txns)?;
+                Ok(())
+            }
+        };
+        Ok(checked.map(|()| None))
     }
 
     /// Draws a spot with a row or a lock, or any.
@@ -72,13 +118,8 @@ impl KeyClients {
         (table, key.collect())
     }
 
-    /// Puts a row, or removes one. What the database refuses comes back as its error.
-    pub fn write(
-        &mut self,
-        rng: &mut Rng,
-        txns: &KeyTxns,
-        removes: bool,
-    ) -> Result<Check, Error> {
+    /// Puts a row, or removes one.
+    fn write(&mut self, rng: &mut Rng, txns: &KeyTxns, removes: bool) -> Result<Check, Error> {
         let Some(at) = self.clients.pick(rng, false) else {
             return Ok(Ok(()));
         };
@@ -103,7 +144,7 @@ impl KeyClients {
     }
 
     /// Reads a row, which is what the holder wrote, or what was committed.
-    pub fn read(&self, rng: &mut Rng, txns: &KeyTxns) -> Result<Check, Error> {
+    fn read(&self, rng: &mut Rng, txns: &KeyTxns) -> Result<Check, Error> {
         let spot = self.draw_spot(rng);
         let Some(expected) = self.clients.expected(&spot) else {
             return Ok(Ok(()));
@@ -116,7 +157,7 @@ impl KeyClients {
     }
 
     /// Begins a rollback, or takes one more step of one.
-    pub fn abort(&mut self, rng: &mut Rng, txns: &KeyTxns) -> Result<(), Error> {
+    fn abort(&mut self, rng: &mut Rng, txns: &KeyTxns) -> Result<(), Error> {
         let Some(at) = self.clients.pick(rng, true) else {
             return Ok(());
         };
@@ -127,15 +168,15 @@ impl KeyClients {
         }
         Ok(())
     }
-}
 
-/// Takes steps of the writer of pages: as long as it should work, or one that nobody asked for.
-pub(crate) fn write_pages(rng: &mut Rng, live: &LiveTree, dirty_max: usize) -> Result<(), Error> {
-    for _ in 0..rng.u8(1..=8) {
-        live.write_step()?;
-        if live.tree().pool().monitor().lock().dirty_count() <= dirty_max {
-            break;
+    /// Takes steps of the writer of pages: as long as it should work, or one that nobody asked for.
+    fn write_pages(&self, rng: &mut Rng, live: &LiveTree) -> Result<(), Error> {
+        for _ in 0..rng.u8(1..=8) {
+            live.write_step()?;
+            if live.tree().pool().monitor().lock().dirty_count() <= self.dirty_max {
+                break;
+            }
         }
+        Ok(())
     }
-    Ok(())
 }

@@ -57,7 +57,7 @@ impl World {
         let logs = swarm.course.log_disks(swarm.logs_apart);
         World {
             machine: Machine::new(seed, rng, swarm.course.clone(), 1 + logs),
-            keys: KeyClients::new(swarm.keys.clone()),
+            keys: KeyClients::new(swarm.keys.clone(), swarm.options.dirty_max()),
             swarm,
             life: (0, 0),
             memory: None,
