@@ -359,7 +359,11 @@ pub(crate) trait OverCore {
     fn dry_run(&self, disks: &[Arc<SimDisk>], methods: Methods, schedule: Schedule) -> Check<u64> {
         let anchor = anchor_of(&disks[0])?;
         let writes = anchor.as_ref().is_some_and(writes_in_place);
-        let env = self.env(&if writes { copies_of(disks) } else { disks.to_vec() });
+        let env = self.env(&if writes {
+            copies_of(disks)
+        } else {
+            disks.to_vec()
+        });
         let mut options = self.dry_run_options(&env, methods, schedule);
         if anchor.is_some_and(|anchor| anchor.mirrored.is_some()) {
             // All come to the end of the disks, without what only nodes hold.

@@ -8,7 +8,7 @@ use perdura_steal::Committed;
 use super::{Interleaved, Oracle, Write};
 
 /// Transactions that run at once, at most.
-const CLIENTS_MAX: usize = 6;
+pub(crate) const CLIENTS_MAX: usize = 6;
 
 /// A client with a transaction that runs.
 pub(crate) struct Client<T, S, R> {

@@ -71,6 +71,7 @@ impl Lives for World {
                 .map_err(|what| format!("before the crash: {what}"))?;
         }
         self.machine.checkpoint_if(overdue)?;
+        self.commit_at_times()?;
         // Only what has no open transaction is closed.
         if self.tenant.as_ref().is_none_or(Tenant::is_idle) {
             self.machine
@@ -127,7 +128,12 @@ impl World {
         let report = self.core().report();
         let played = report.ordered.as_ref().map_or(0, |ordered| ordered.played);
         let losers = report.tree.as_ref().map_or(0, |tree| tree.losers);
-        for (mark, count) in [("frame_played", played), ("loser", losers)] {
+        let marks = [
+            ("frame_played", played),
+            ("loser", losers),
+            ("loser_beside_frames", played.min(losers)),
+        ];
+        for (mark, count) in marks {
             if count > 0 {
                 *self.tally.reached.entry(mark).or_default() += count;
             }

@@ -11,15 +11,15 @@ use perdura_recovery::restart::NewTree;
 use perdura_recovery::{Level, Methods, check_methods};
 use perdura_steal::{KeyTxns, Route};
 
+use crate::locked::CLIENTS_MAX;
 use crate::over_core::{OverCore, Promise, anchor_of};
 use crate::report::Check;
 use crate::swarm::draw_schedule;
-use crate::tree::client::{KeyClients, State, TABLES};
+use crate::tree::client::{KeyClients, KeyStep, State, TABLES};
 use crate::tree::rows::{compare, kept};
 use crate::tree::swarm::legal;
 
-use super::swarm::KINDS_OF_TABLES;
-use super::tree_swarm::{STEPS, TreeSwarm};
+use super::tree_swarm::TreeSwarm;
 use super::world::World;
 
 /// Restarts of copies by a drawn way, if not by all.
@@ -102,8 +102,16 @@ impl World {
         }
     }
 
+    /// Has the tree's clients commit at the end of few lives. What is then left open is rolling back.
+    pub fn commit_at_times(&mut self) -> Check {
+        if self.tenant.is_none() || self.stopped || self.rng.u8(0..4) > 0 {
+            return Ok(());
+        }
+        (0..CLIENTS_MAX).try_for_each(|_| self.tree_step(KeyStep::Commit))
+    }
+
     /// Takes a step of the tree's clients or of its writer of pages.
-    pub fn tree_step(&mut self, kind: usize) -> Check {
+    pub fn tree_step(&mut self, step: KeyStep) -> Check {
         let World {
             machine,
             tenant: Some(tenant),
@@ -112,12 +120,12 @@ impl World {
         else {
             return Ok(());
         };
-        let step = STEPS[kind - KINDS_OF_TABLES];
         let txns = tenant.txns.as_ref().expect("the restart was compared");
         match tenant.keys.step(step, &mut machine.rng, txns) {
             Ok(Ok(Some(committed))) => {
                 let (ticket, needs) = (committed.epoch.0, committed.epoch.0);
                 machine.promise(ticket, Promise { ticket, needs });
+                *machine.tally.reached.entry("tree_commit").or_default() += 1;
                 Ok(())
             }
             Ok(checked) => checked.map(drop),
@@ -162,7 +170,9 @@ impl World {
             let found = self.dry_run(before, methods, draw_schedule(&mut rng, level))?;
             if found != *expected.get_or_insert(found) {
                 let level = level.number();
-                return Err(format!("by {ordered} and {of_tree} at level {level}: other rows"));
+                return Err(format!(
+                    "by {ordered} and {of_tree} at level {level}: other rows"
+                ));
             }
         }
         Ok(())

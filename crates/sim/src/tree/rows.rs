@@ -55,6 +55,9 @@ pub(crate) fn compare(life: &Life, expected: &State) -> Check {
 /// had begun, and of which nothing was ever on disk.
 pub(crate) fn kept(life: &Life, (number, began): (u32, u64)) -> u64 {
     let anchor = life.anchor().get();
-    let link = anchor.chain.iter().find(|link| link.incarnation.0 == number);
+    let link = anchor
+        .chain
+        .iter()
+        .find(|link| link.incarnation.0 == number);
     link.map_or(began, |link| link.durable.0)
 }

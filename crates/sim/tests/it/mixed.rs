@@ -29,7 +29,12 @@ fn random_crash_chains_keep_every_promise() {
 #[test]
 fn crashes_meet_open_transactions_frames_to_be_played_and_nodes_that_are_ahead() {
     let report = common::runs(Mode::Mixed, 1, 200);
-    for mark in ["frame_played", "snapshot_open", "loser", "ahead_of_disk"] {
+    for mark in [
+        "tree_commit",
+        "loser_beside_frames",
+        "snapshot_open",
+        "ahead_of_disk",
+    ] {
         assert!(report.reached.contains_key(mark), "{mark} never came");
     }
 }
