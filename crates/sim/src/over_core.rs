@@ -184,7 +184,7 @@ pub(crate) trait OverCore {
     fn read_rest(&self, _: &Core) -> Result<(), Error> {
         Ok(())
     }
-    /// Makes a database that an open would make otherwise, if there is none.
+    /// Makes a database, if there is none and it is not left to the open.
     fn make(&self, _: &Env) -> Result<(), Error> {
         Ok(())
     }

@@ -20,7 +20,7 @@ pub enum Mode {
     Both,
     /// The product's typed tables and procedures.
     Tables,
-    /// The same with a tree beside the tables, whose transactions interleave.
+    /// Typed tables and a tree in one database.
     Mixed,
     /// The product with its archive: runs, merging, backups, lost disks and restores.
     Archive,

@@ -113,7 +113,7 @@ where
         client.txn
     }
 
-    /// Whether no transaction runs.
+    /// Returns whether no transaction runs.
     pub fn are_idle(&self) -> bool {
         self.running.is_empty()
     }

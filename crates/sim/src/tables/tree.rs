@@ -16,7 +16,7 @@ use crate::over_core::{OverCore, Promise, anchor_of};
 use crate::report::Check;
 use crate::swarm::draw_schedule;
 use crate::tree::client::{KeyClients, KeyStep, State, TABLES};
-use crate::tree::rows::{compare, kept};
+use crate::tree::rows::{ClientsLife, compare};
 use crate::tree::swarm::legal;
 
 use super::tree_swarm::TreeSwarm;
@@ -30,8 +30,8 @@ pub(crate) struct Tenant {
     keys: KeyClients,
     /// The transactions of the life that is open.
     txns: Option<KeyTxns>,
-    /// The life in which clients worked last, and the epoch that was durable when it began.
-    life: (u32, u64),
+    /// The life in which clients worked last.
+    life: ClientsLife,
 }
 
 impl Tenant {
@@ -40,13 +40,13 @@ impl Tenant {
         Tenant {
             keys: KeyClients::new(tree.keys.clone(), tree.dirty_max),
             txns: None,
-            life: (0, 0),
+            life: ClientsLife::default(),
         }
     }
 
     /// Returns up to which epoch a restart has kept the life that clients worked in.
     pub fn kept(&self, core: &Core) -> u64 {
-        kept(core, self.life)
+        self.life.kept(core)
     }
 
     /// Returns the rows that must be there if exactly the epochs up to `durable` survived.
@@ -54,7 +54,7 @@ impl Tenant {
         self.keys.clients.oracle.state_at(durable)
     }
 
-    /// Whether no transaction is open.
+    /// Returns whether no transaction is open.
     pub fn is_idle(&self) -> bool {
         self.keys.clients.are_idle()
     }
@@ -67,8 +67,7 @@ impl Tenant {
 
     /// Begins the life of a restart that was compared.
     pub fn begin(&mut self, core: &Core, kept: u64) {
-        let report = core.report();
-        self.life = (report.incarnation, report.durable_epoch);
+        self.life = ClientsLife::of(core.report());
         self.keys.clients.oracle.restart(kept);
         self.txns = KeyTxns::over(core, Route::Scattered);
     }

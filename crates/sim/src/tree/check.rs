@@ -13,7 +13,7 @@ use crate::report::Check;
 use crate::restarted::{refused, started};
 use crate::swarm::pick;
 
-use super::rows::{compare, kept, rows_of};
+use super::rows::{ClientsLife, compare, rows_of};
 use super::swarm::legal;
 use super::world::World;
 
@@ -21,7 +21,7 @@ impl World {
     /// Holds a restart without damage against the model.
     pub fn verify(&self, keyed: &Keyed) -> Check {
         let report = keyed.report();
-        let durable = kept(keyed, self.life);
+        let durable = self.life.kept(keyed);
         self.check_kept(durable)?;
         self.check_images_met(report)?;
         let expected = self.keys.clients.oracle.state_at(durable);
@@ -40,8 +40,8 @@ impl World {
         faults::clear(&self.disks);
         self.verify(self.keyed())?;
         let report = self.keyed().report().clone();
-        let (kept, durable) = (kept(self.keyed(), self.life), report.durable_epoch);
-        self.life = (report.incarnation, durable);
+        let (kept, durable) = (self.life.kept(self.keyed()), report.durable_epoch);
+        self.life = ClientsLife::of(&report);
         if let Some(tree) = report.tree {
             let marks = [
                 ("loser", tree.losers),
@@ -84,8 +84,8 @@ impl World {
     /// After rot: an error of the corruption family, or exactly a durable prefix that reaches at
     /// least to what later evidence names.
     pub fn check_damaged(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
-        let kept_by = |keyed: &Keyed| kept(keyed, self.life);
-        let started = started(self.open_on(disks), kept_by, self.evidence, damage)?;
+        let kept = |keyed: &Keyed| self.life.kept(keyed);
+        let started = started(self.open_on(disks), kept, self.evidence, damage)?;
         let Some((keyed, durable)) = started else {
             return Ok(None);
         };

@@ -9,7 +9,7 @@ use crate::locked::{self, Clients};
 use crate::report::Check;
 use crate::swarm::pick;
 
-/// Where a row is: table and key.
+/// The place of a row: table and key.
 pub(crate) type Spot = (TableId, Vec<u8>);
 /// Rows by spot.
 pub(crate) type State = locked::State<Spot, Vec<u8>>;
@@ -169,7 +169,7 @@ impl KeyClients {
         Ok(())
     }
 
-    /// Takes steps of the writer of pages: as long as it should work, or one that nobody asked for.
+    /// Writes pages, as long as too many are dirty, or one that need not be written.
     fn write_pages(&self, rng: &mut Rng, live: &LiveTree) -> Result<(), Error> {
         for _ in 0..rng.u8(1..=8) {
             live.write_step()?;

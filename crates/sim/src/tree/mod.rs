@@ -18,7 +18,7 @@
 //! | `client` | the steps of transactions |
 //! | `background` | draws the next step |
 //! | `memory` | what holds the log beside its disks, in a quarter of the runs |
-//! | `rows` | all rows of a tree, held against those that must be there |
+//! | `rows` | the rows of a tree, and the comparison with those that must be there |
 //! | `check` | the comparison after a restart, and the other ways to it |
 //! | `run` | its place in the simulator's loop |
 

@@ -1,7 +1,7 @@
-//! All rows of a tree in an open database, held against those that must be there.
+//! The rows of a tree in an open database, and the comparison with those that must be there.
 
 use perdura_base::Error;
-use perdura_recovery::Life;
+use perdura_recovery::{Life, RestartReport};
 
 use crate::report::Check;
 
@@ -50,14 +50,29 @@ pub(crate) fn compare(life: &Life, expected: &State) -> Check {
     ))
 }
 
-/// Returns up to which epoch a life was kept that clients worked in, given its number and the epoch at which it began.
-/// Lives behind it took rollbacks alone. One that a crash ended may have made an epoch durable that the clients' life
-/// had begun, and of which nothing was ever on disk.
-pub(crate) fn kept(life: &Life, (number, began): (u32, u64)) -> u64 {
-    let anchor = life.anchor().get();
-    let link = anchor
-        .chain
-        .iter()
-        .find(|link| link.incarnation.0 == number);
-    link.map_or(began, |link| link.durable.0)
+/// A life in which clients worked.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ClientsLife {
+    number: u32,
+    /// The epoch that was durable when it began.
+    began: u64,
+}
+
+impl ClientsLife {
+    /// Returns the life that a restart began.
+    pub fn of(report: &RestartReport) -> ClientsLife {
+        ClientsLife {
+            number: report.incarnation,
+            began: report.durable_epoch,
+        }
+    }
+
+    /// Returns up to which of its epochs a later life has kept it. Lives behind it took rollbacks alone. One that a crash
+    /// ended may have made an epoch durable that this life had begun, and of which nothing was ever on disk.
+    pub fn kept(self, later: &Life) -> u64 {
+        let anchor = later.anchor().get();
+        let mut links = anchor.chain.iter();
+        let link = links.find(|link| link.incarnation.0 == self.number);
+        link.map_or(self.began, |link| link.durable.0)
+    }
 }

@@ -17,6 +17,7 @@ use crate::report::Check;
 
 use super::client::KeyClients;
 use super::memory::Memory;
+use super::rows::ClientsLife;
 use super::swarm::Swarm;
 
 interleaved!(Keyed);
@@ -27,8 +28,8 @@ pub(crate) struct World {
     pub machine: Machine<Keyed>,
     pub swarm: Swarm,
     pub keys: KeyClients,
-    /// The life in which clients worked last, and the epoch that was durable when it began.
-    pub life: (u32, u64),
+    /// The life in which clients worked last.
+    pub life: ClientsLife,
     /// What holds the log of this life beside the disks, and what held that of the last one until its restart has been compared.
     pub memory: Option<Memory>,
     /// The memory of a life that has just begun, and blocks that its takeover has written.
@@ -59,7 +60,7 @@ impl World {
             machine: Machine::new(seed, rng, swarm.course.clone(), 1 + logs),
             keys: KeyClients::new(swarm.keys.clone(), swarm.options.dirty_max()),
             swarm,
-            life: (0, 0),
+            life: ClientsLife::default(),
             memory: None,
             next: RefCell::default(),
             may_lose: false,
