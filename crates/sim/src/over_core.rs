@@ -184,7 +184,7 @@ pub(crate) trait OverCore {
     fn read_rest(&self, _: &Core) -> Result<(), Error> {
         Ok(())
     }
-    /// Makes a database, if there is none and it is not left to the open.
+    /// Makes a database, if there is none and the open would make another one.
     fn make(&self, _: &Env) -> Result<(), Error> {
         Ok(())
     }
