@@ -184,7 +184,7 @@ pub(crate) trait OverCore {
     fn read_rest(&self, _: &Core) -> Result<(), Error> {
         Ok(())
     }
-    /// Makes a database, if there is none and the open would make another one.
+    /// Makes a database of the kind that the world needs, if there is none.
     fn make(&self, _: &Env) -> Result<(), Error> {
         Ok(())
     }

@@ -24,7 +24,7 @@ pub(crate) fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check)
 
 /// One run with a tree beside the tables.
 pub(crate) fn run_mixed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
-    run_drawn(seed, 0x6d_1c5e_d0, options, Swarm::draw_mixed, World::new)
+    run_drawn(seed, 0x6d1c_5ed0, options, Swarm::draw_mixed, World::new)
 }
 
 impl Lives for World {
