@@ -184,7 +184,7 @@ pub(crate) trait OverCore {
     fn read_rest(&self, _: &Core) -> Result<(), Error> {
         Ok(())
     }
-    /// Makes a database of the kind that the world needs, if there is none.
+    /// Makes the database that the world needs, on disks without one.
     fn make(&self, _: &Env) -> Result<(), Error> {
         Ok(())
     }
