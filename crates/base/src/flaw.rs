@@ -305,6 +305,8 @@ pub enum Flaw {
     NumbersDemandedAboveEosl,
     /// A life gives operations numbers that the life before has given.
     NumberReused,
+    /// A checkpoint's cover does not reach back to the first record of the transactions over a tree that are open.
+    CoverWithoutOpen,
     /// What is to be taken back in a tree is forgotten when the restart ends.
     LosersForgotten,
     /// Steal mode: a rollback within a checkpoint window is not compensated.

@@ -192,7 +192,7 @@ impl Core {
     /// nodes still have an epoch to answer for. What is appended meanwhile follows in one.
     ///
     /// # Errors
-    /// As [`Wal::ship_step`].
+    /// As [`perdura_wal::Wal::ship_step`].
     pub fn ship(&self) -> Result<()> {
         let newest_closed = self.wal.current().0 - 1;
         if self.wal.durable(Rung::Mirror).0 >= newest_closed {
@@ -440,7 +440,7 @@ impl Core {
     /// nothing. A log that is short of room, or a disk that is full for the anchor, puts that off.
     ///
     /// # Errors
-    /// As [`flush_all`](Self::flush_all) and [`vouch`](Self::vouch).
+    /// As [`Life::flush_all`] and [`Life::vouch`].
     pub fn vouch_for_life(&self) -> Result<()> {
         if self.flush_all().is_err() {
             return self.wal.check();

@@ -31,7 +31,7 @@
 //! | `locked` | transactions that lock rows: the oracle, the clients |
 //! | `steal` | the world of interleaved transactions |
 //! | `tree` | the world of transactions over rows of a tree, by their keys |
-//! | `tables` | the world of typed tables and procedures |
+//! | `tables` | the world of typed tables and procedures, in some runs with a tree beside them |
 //! | `archive` | the world of the archive: runs, backups, lost disks, restores |
 //! | `mirror` | the world of the mirror: nodes, an arbiter, takeovers, writers that were replaced |
 //! | [`model_dl`] | the algorithm alone, in memory, with every variant and mistake |

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 mod clients;
 mod database;
 
-pub(crate) use clients::Clients;
+pub(crate) use clients::{CLIENTS_MAX, Clients};
 pub(crate) use database::{Interleaved, close_part, interleaved};
 
 /// Rows by where they are: a *spot*, by which they are locked.

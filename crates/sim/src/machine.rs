@@ -223,6 +223,20 @@ impl<E: Engine> Machine<E> {
         self.trace = scramble(self.trace ^ what);
     }
 
+    /// A transaction has committed in `epoch`; its client waits for the answer.
+    pub(crate) fn promise(&mut self, epoch: u64, promise: E::Promise) {
+        self.promises.push(promise);
+        self.tally.transactions += 1;
+        self.note(epoch);
+    }
+
+    /// Chance, and the engine.
+    pub(crate) fn parts(&mut self) -> (&mut Rng, &E) {
+        let engine = self.engine.as_ref();
+        let engine = engine.expect("a step is taken only while the engine is open");
+        (&mut self.rng, engine)
+    }
+
     /// The engine; steps are taken only while it is open.
     pub(crate) fn engine(&self) -> &E {
         self.engine

@@ -16,15 +16,15 @@ use perdura_recovery::image::{ImageFile, PageSummer, Places, read_directory};
 use perdura_recovery::player::PagePlayer;
 use perdura_recovery::{
     Anchor, Disks, Level, METHODS, Method, Methods, Player, RestartOptions, Schedule, Tail,
-    read_anchor, restart,
+    read_anchor, restart, writes_in_place,
 };
 use perdura_wal::{Direction, Rung, Scheme};
 
 use crate::cluster::Cluster;
-use crate::machine::{Machine, engine, keep_locked};
+use crate::machine::{Machine, copies_of, engine, keep_locked};
 use crate::other_image::OtherImage;
 use crate::report::Check;
-use crate::restarted::{check_void, started};
+use crate::restarted::{check_void, refused, started};
 use crate::swarm::{draw_schedule, pick};
 
 /// The method with its streams read backwards.
@@ -54,14 +54,14 @@ pub(crate) fn anchor_of(disk: &SimDisk) -> Check<Option<Anchor>> {
 /// A restart of these disks by `method` that changes nothing on them.
 pub(crate) fn dry_run_options(
     env: &Env,
-    method: &'static Method,
+    methods: impl Into<Methods>,
     schedule: Schedule,
 ) -> RestartOptions {
     let (disks, clock) = (env.disks.clone(), Arc::clone(&env.clock));
     RestartOptions {
         mode: perdura_recovery::RestartMode::Dry,
         catalog: Arc::new(CatalogRows::default()),
-        ..RestartOptions::of_records(disks, clock, schedule, method)
+        ..RestartOptions::of_records(disks, clock, schedule, methods)
     }
 }
 
@@ -165,8 +165,6 @@ pub(crate) trait OverCore {
     fn prepares_by_steps(&self) -> bool;
     /// Whether the last life ended with the anchor's mark of a clean shutdown, if that is known.
     fn closed_cleanly(&self) -> Option<bool>;
-    /// What must be there, durable or not.
-    fn live(&self) -> &Self::State;
     /// What must be there if exactly the epochs up to `durable` survived.
     fn state_at(&self, durable: u64) -> Self::State;
     /// The epoch, as the model counts them, up to which a restart has brought commits back.
@@ -183,14 +181,17 @@ pub(crate) trait OverCore {
     }
     /// Holds an open engine against what must be there.
     fn compare_with(&self, core: &Core, expected: &Self::State) -> Check;
-    /// A restart of these disks by `method` that changes nothing on them.
-    fn dry_run_options(
-        &self,
-        env: &Env,
-        method: &'static Method,
-        schedule: Schedule,
-    ) -> RestartOptions {
-        dry_run_options(env, method, schedule)
+    /// Reads what an open left unread.
+    fn read_rest(&self, _: &Core) -> Result<(), Error> {
+        Ok(())
+    }
+    /// Makes the database that the world needs, on disks without one.
+    fn make(&self, _: &Env) -> Result<(), Error> {
+        Ok(())
+    }
+    /// A restart of these disks by `methods` that changes nothing on them.
+    fn dry_run_options(&self, env: &Env, methods: Methods, schedule: Schedule) -> RestartOptions {
+        dry_run_options(env, methods, schedule)
     }
 
     /// What an engine on the given disks sees of the outside.
@@ -224,6 +225,7 @@ pub(crate) trait OverCore {
 
     /// Opens the engine.
     fn open_in(&self, env: Env) -> Result<Core, Error> {
+        self.make(&env)?;
         let yardstick = match self.is_logged() {
             true => Yardstick::Product,
             false => Yardstick::Unlogged,
@@ -247,8 +249,8 @@ pub(crate) trait OverCore {
     /// Holds a restart without damage against the model.
     fn verify(&self, core: &Core) -> Check {
         let (report, machine) = (core.report(), self.machine());
-        let durable = report.durable_epoch;
-        machine.check_kept(durable)?;
+        let (durable, survived) = (report.durable_epoch, self.survived(core));
+        machine.check_kept(if self.is_logged() { survived } else { durable })?;
         machine.check_images_met(report)?;
         let doubted = |note: &&String| note.ends_with("are valid");
         if let Some(doubted) = report.notes.iter().find(doubted) {
@@ -258,7 +260,7 @@ pub(crate) trait OverCore {
         if self.closed_cleanly().is_some_and(|was| was != report.clean) && !report.created {
             return Err(format!("the report says clean: {}", report.clean));
         }
-        let expected = self.state_at(self.survived(core));
+        let expected = self.state_at(survived);
         self.compare_with(core, &expected)
             .map_err(|what| format!("after the restart at epoch {durable}: {what}"))
     }
@@ -278,12 +280,13 @@ pub(crate) trait OverCore {
             let created = core.report().created;
             return created.then_some(()).ok_or("the anchor is gone".to_owned());
         };
+        let live = self.state_at(u64::MAX);
         let standby = OtherImage {
             engine: core,
             before,
             image_disks: &before[..1],
             open: |disks: &[Arc<SimDisk>]| self.open_core(disks),
-            compare: |other: &Core| self.compare_with(other, self.live()),
+            compare: |other: &Core| self.compare_with(other, &live),
         };
         standby.check(&anchor, choice)
     }
@@ -296,7 +299,8 @@ pub(crate) trait OverCore {
             true => [&METHODS[0], &BACKWARD],
             false => [Method::of(Scheme::Unlogged); 2],
         };
-        let first = self.dry_run(before, methods[0], Schedule::inline(Level::Four, 0))?;
+        let first = Schedule::inline(Level::Four, 0);
+        let first = self.dry_run(before, methods[0].into(), first)?;
         for level in Level::ALL {
             let mut schedule = draw_schedule(&mut rng, level);
             let (one_in, threads_max) = Self::THREADS;
@@ -304,7 +308,7 @@ pub(crate) trait OverCore {
                 schedule = Schedule::new(level, rng.usize(1..=threads_max));
             }
             let method = pick(&mut rng, &methods);
-            if self.dry_run(before, method, schedule)? != first {
+            if self.dry_run(before, method.into(), schedule)? != first {
                 let way = Methods::from(method)
                     .records(Scheme::Differential)
                     .direction();
@@ -356,16 +360,17 @@ pub(crate) trait OverCore {
         Ok(())
     }
 
-    /// The digest of what a restart makes of these disks.
-    fn dry_run(
-        &self,
-        disks: &[Arc<SimDisk>],
-        method: &'static Method,
-        schedule: Schedule,
-    ) -> Check<u64> {
-        let env = self.env(disks);
-        let mut options = self.dry_run_options(&env, method, schedule);
-        if is_mirrored(disks)? {
+    /// The digest of what a restart makes of these disks, which stay as they are.
+    fn dry_run(&self, disks: &[Arc<SimDisk>], methods: Methods, schedule: Schedule) -> Check<u64> {
+        let anchor = anchor_of(&disks[0])?;
+        let writes = anchor.as_ref().is_some_and(writes_in_place);
+        let env = self.env(&if writes {
+            copies_of(disks)
+        } else {
+            disks.to_vec()
+        });
+        let mut options = self.dry_run_options(&env, methods, schedule);
+        if anchor.is_some_and(|anchor| anchor.mirrored.is_some()) {
             // All come to the end of the disks, without what only nodes hold.
             options.tail = Tail::GivenUp;
         }
@@ -385,7 +390,10 @@ pub(crate) trait OverCore {
         evidence: u64,
         damage: &str,
     ) -> Check<Option<u64>> {
-        let kept = |core: &Core| core.report().durable_epoch;
+        let kept = |core: &Core| match self.is_logged() {
+            true => self.survived(core),
+            false => core.report().durable_epoch,
+        };
         let started = started(self.open_core(disks), kept, evidence, damage)?;
         let Some((core, durable)) = started else {
             return Ok(None);
@@ -393,6 +401,9 @@ pub(crate) trait OverCore {
         let survived = self.survived(&core);
         if !self.remembers(survived) {
             return Ok(Some(durable));
+        }
+        if let Err(error) = self.read_rest(&core) {
+            return refused(&error, damage).map(|()| None);
         }
         self.compare_with(&core, &self.state_at(survived))
             .map_err(|what| format!("{damage}: started at epoch {durable}: {what}"))?;

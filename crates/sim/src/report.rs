@@ -20,23 +20,26 @@ pub enum Mode {
     Both,
     /// The product's typed tables and procedures.
     Tables,
+    /// Typed tables and a tree in one database.
+    Mixed,
     /// The product with its archive: runs, merging, backups, lost disks and restores.
     Archive,
     /// Interleaved transactions over rows of a tree, by their keys.
     Tree,
     /// The product whose newest log lies in the memory of nodes.
     Mirror,
-    /// Steal, executor and tables in turn.
+    /// Steal, executor, tables and mixed in turn.
     All,
 }
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Mode; 8] = [
+    pub const ALL: [Mode; 9] = [
         Mode::Executor,
         Mode::Steal,
         Mode::Both,
         Mode::Tables,
+        Mode::Mixed,
         Mode::Archive,
         Mode::Tree,
         Mode::Mirror,
@@ -51,6 +54,7 @@ impl Mode {
             Mode::Steal => "steal",
             Mode::Both => "both",
             Mode::Tables => "tables",
+            Mode::Mixed => "mixed",
             Mode::Archive => "archive",
             Mode::Tree => "tree",
             Mode::Mirror => "mirror",

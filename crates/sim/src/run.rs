@@ -12,6 +12,9 @@ use crate::world::World;
 /// Runs between two reports of progress.
 const PROGRESS_RUNS: u64 = 256;
 
+/// The modes that [`Mode::All`] takes in turn.
+const ALL_IN_TURN: [Mode; 4] = [Mode::Steal, Mode::Executor, Mode::Tables, Mode::Mixed];
+
 /// Runs the simulator; `progress` sees the report as it grows.
 pub fn run(options: &CrashOptions, mut progress: impl FnMut(&CrashReport)) -> CrashReport {
     let clock = SystemClock::new();
@@ -75,6 +78,7 @@ fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
     match mode_of(seed, options) {
         Mode::Steal => crate::steal::run_seed(seed, options),
         Mode::Tables => crate::tables::run_seed(seed, options),
+        Mode::Mixed => crate::tables::run_mixed(seed, options),
         Mode::Archive => crate::archive::run_seed(seed, options),
         Mode::Tree => crate::tree::run_seed(seed, options),
         Mode::Mirror => crate::mirror::run_seed(seed, options),
@@ -86,7 +90,7 @@ fn mode_of(seed: u64, options: &CrashOptions) -> Mode {
     match options.mode {
         Mode::Both if seed.is_multiple_of(2) => Mode::Steal,
         Mode::Both => Mode::Executor,
-        Mode::All => [Mode::Steal, Mode::Executor, Mode::Tables][to_usize(seed % 3)],
+        Mode::All => ALL_IN_TURN[to_usize(seed) % ALL_IN_TURN.len()],
         mode => mode,
     }
 }

@@ -187,12 +187,8 @@ impl World {
             "a ticket of epoch {} for what epoch {needs} wrote, and {current} is open",
             ticket.epoch
         );
-        self.promises.push(Promise {
-            ticket: ticket.epoch.0,
-            needs,
-        });
-        self.tally.transactions += 1;
-        self.note(ticket.epoch.0);
+        let ticket = ticket.epoch.0;
+        self.promise(ticket, Promise { ticket, needs });
     }
 
     fn commit(&mut self, epoch: u64, changes: Vec<Change>) {

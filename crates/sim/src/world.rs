@@ -68,10 +68,6 @@ impl OverCore for World {
         self.closed_cleanly
     }
 
-    fn live(&self) -> &State {
-        self.model.live()
-    }
-
     fn state_at(&self, durable: u64) -> State {
         self.model.state_at(durable)
     }

@@ -189,11 +189,12 @@ impl Flaw {
     pub const TREE_AHEAD: [Flaw; 1] = [Flaw::AheadOverNewer];
 
     /// The flaws of transactions over rows of a tree, and of its part of a restart.
-    pub const KEYED: [Flaw; 5] = [
+    pub const KEYED: [Flaw; 6] = [
         Flaw::CompensationUndone,
         Flaw::TreeLogBelievedUnwritten,
         Flaw::NumbersDemandedAboveEosl,
         Flaw::NumberReused,
+        Flaw::CoverWithoutOpen,
         Flaw::LosersForgotten,
     ];
 

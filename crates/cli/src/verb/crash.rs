@@ -25,8 +25,8 @@ use crate::output;
     perdura crash --minutes 60 --progress-file crash.json --json")]
 pub struct Args {
     /// What runs: the product (executor), the paper's setting of interleaved transactions (steal), both
-    /// in turn, the product's typed tables and procedures (tables), these three in turn (all), the product
-    /// with its archive: merging, backups, lost disks and restores (archive), interleaved transactions over rows of a tree (tree), or the product whose newest log
+    /// in turn, the product's typed tables and procedures (tables), the same with a tree beside them (mixed),
+    /// these four in turn (all), the product with its archive: merging, backups, lost disks and restores (archive), interleaved transactions over rows of a tree (tree), or the product whose newest log
     /// lies in the memory of nodes (mirror).
     #[arg(long, value_name = "MODE", value_parser = parse_mode, default_value = "both")]
     mode: Mode,
@@ -59,7 +59,7 @@ pub struct Args {
 fn parse_mode(name: &str) -> Result<Mode, String> {
     let mode = Mode::ALL.into_iter().find(|mode| mode.name() == name);
     mode.ok_or_else(|| {
-        "the modes are: executor, steal, both, tables, archive, tree, mirror, all".to_owned()
+        "the modes are: executor, steal, both, tables, mixed, archive, tree, mirror, all".to_owned()
     })
 }
 

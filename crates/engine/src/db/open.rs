@@ -24,7 +24,7 @@ impl Db {
     /// Opens the database in a directory, or makes it. Blocks until it is back.
     ///
     /// # Errors
-    /// See [`crate::core::Core::open`]; [`Error::Locked`] if it is open elsewhere.
+    /// See [`crate::core::Core::open`]; [`perdura_base::Error::Locked`] if it is open elsewhere.
     pub fn open(options: Options) -> Result<Db> {
         Db::open_with_progress(options, Arc::new(Progress::default()))
     }
@@ -73,7 +73,7 @@ impl Db {
     /// Opens the database with an archive on this disk, which takes the log. Makes the archive if it is missing.
     ///
     /// # Errors
-    /// As [`Db::open`]; [`Error::LostLog`] if the archive holds epochs that the log has not, and [`Error::Corrupt`] if it
+    /// As [`Db::open`]; [`perdura_base::Error::LostLog`] if the archive holds epochs that the log has not, and [`perdura_base::Error::Corrupt`] if it
     /// lacks some that the log was cut for. An archive that cannot be read is no error: see [`delayed`](Self::delayed).
     pub fn open_archived(
         options: Options,

@@ -3,13 +3,12 @@
 use std::fmt::Debug;
 
 use fastrand::Rng;
-
-use crate::machine::Machine;
+use perdura_steal::Committed;
 
 use super::{Interleaved, Oracle, Write};
 
 /// Transactions that run at once, at most.
-const CLIENTS_MAX: usize = 6;
+pub(crate) const CLIENTS_MAX: usize = 6;
 
 /// A client with a transaction that runs.
 pub(crate) struct Client<T, S, R> {
@@ -98,18 +97,13 @@ where
         client.writes.push((spot, row));
     }
 
-    /// A client commits, if one can; it waits for its epoch.
-    pub fn commit(&mut self, machine: &mut Machine<E>) {
-        let Some(at) = self.pick(&mut machine.rng, false) else {
-            return;
-        };
+    /// The client in a place commits; it waits for its epoch.
+    pub fn commit(&mut self, at: usize, engine: &E) -> Committed {
         let client = self.running.swap_remove(at);
-        let committed = machine.engine().commit(client.txn);
-        let epoch = committed.epoch.0;
-        self.oracle.commit(client.number, epoch, client.writes);
-        machine.promises.push(committed);
-        machine.tally.transactions += 1;
-        machine.note(epoch);
+        let committed = engine.commit(client.txn);
+        self.oracle
+            .commit(client.number, committed.epoch.0, client.writes);
+        committed
     }
 
     /// A client has rolled back to the end, or leaves the rest to the engine; returns its transaction.
@@ -117,6 +111,11 @@ where
         let client = self.running.swap_remove(at);
         self.oracle.abort(client.number);
         client.txn
+    }
+
+    /// Returns whether no transaction runs.
+    pub fn are_idle(&self) -> bool {
+        self.running.is_empty()
     }
 
     /// Power has failed: no transaction runs any more.

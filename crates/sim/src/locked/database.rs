@@ -3,12 +3,12 @@
 use std::ops::Deref;
 
 use perdura_recovery::Life;
-use perdura_steal::Committed;
+use perdura_steal::{Committed, KeyTxn, KeyTxns, Steal, Txn};
 
 use crate::machine::{Engine, Machine};
 
-/// A database whose transactions interleave: it answers a commit with an epoch.
-pub(crate) trait Interleaved: Engine<Promise = Committed> + Deref<Target = Life> {
+/// Transactions that interleave: a commit is answered with an epoch.
+pub(crate) trait Interleaved {
     /// A transaction that runs.
     type Txn;
 
@@ -18,9 +18,33 @@ pub(crate) trait Interleaved: Engine<Promise = Committed> + Deref<Target = Life>
     fn commit(&self, txn: Self::Txn) -> Committed;
 }
 
+impl Interleaved for KeyTxns {
+    type Txn = KeyTxn;
+
+    fn begin(&self) -> KeyTxn {
+        KeyTxns::begin(self)
+    }
+
+    fn commit(&self, txn: KeyTxn) -> Committed {
+        KeyTxns::commit(self, txn)
+    }
+}
+
+impl Interleaved for Steal {
+    type Txn = Txn;
+
+    fn begin(&self) -> Txn {
+        Steal::begin(self)
+    }
+
+    fn commit(&self, txn: Txn) -> Committed {
+        Steal::commit(self, txn)
+    }
+}
+
 /// A database of the crate `perdura_steal` as the simulator's engine: all have these methods.
 macro_rules! interleaved {
-    ($engine:ident, $txn:ident, $txns:ident) => {
+    ($engine:ident) => {
         $crate::machine::engine!(
             $engine,
             Committed,
@@ -28,25 +52,13 @@ macro_rules! interleaved {
                 engine.is_acked(promise).then_some(promise.epoch.0)
             }
         );
-
-        impl $crate::locked::Interleaved for $engine {
-            type Txn = $txn;
-
-            fn begin(&self) -> $txn {
-                $txns::begin(self.txns())
-            }
-
-            fn commit(&self, txn: $txn) -> Committed {
-                $txns::commit(self.txns(), txn)
-            }
-        }
     };
 }
 
 pub(crate) use interleaved;
 
 /// Takes a part of closing the epoch.
-pub(crate) fn close_part<E: Interleaved>(machine: &mut Machine<E>) {
+pub(crate) fn close_part<E: Engine + Deref<Target = Life>>(machine: &mut Machine<E>) {
     let stream = machine.draw_stream();
     match machine.rng.u8(0..3) {
         0 => drop(machine.engine().wal().close_begin()),

@@ -14,7 +14,7 @@ impl World {
             1 => return self.change(false),
             2 => return self.insert(),
             3 => return self.change(true),
-            4 => self.clients.commit(&mut self.machine),
+            4 => self.commit(),
             5 => self.abort(),
             6 => drop(self.steal().close_epoch()),
             7 => close_part(&mut self.machine),

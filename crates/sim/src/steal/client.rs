@@ -108,6 +108,14 @@ impl World {
         }
     }
 
+    /// A client commits, if one can.
+    pub fn commit(&mut self) {
+        if let Some(at) = self.clients.pick(&mut self.machine.rng, false) {
+            let committed = self.clients.commit(at, self.machine.engine());
+            self.machine.promise(committed.epoch.0, committed);
+        }
+    }
+
     /// Begins a rollback, or takes one more step of one.
     pub fn abort(&mut self) {
         let Some(at) = self.clients.pick(&mut self.machine.rng, true) else {

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use perdura_base::PageId;
 use perdura_device::{Clock, Disk, SimDisk};
 use perdura_recovery::Disks;
-use perdura_steal::{Committed, Place, Steal, StealEnv, Txn};
+use perdura_steal::{Committed, Place, Steal, StealEnv};
 
 use crate::locked::{self, Clients, interleaved};
 use crate::machine::{Machine, keep_locked};
@@ -20,7 +20,7 @@ pub(crate) type Spot = (u32, u16);
 /// Rows by spot.
 pub(crate) type State = locked::State<Spot, Row>;
 
-interleaved!(Steal, Txn, Steal);
+interleaved!(Steal);
 
 /// Everything a run consists of.
 pub(crate) struct World {

@@ -2,6 +2,8 @@
 
 use crate::report::Check;
 
+use super::swarm::KINDS_OF_TABLES;
+use super::tree_swarm::STEPS;
 use super::world::World;
 
 impl World {
@@ -22,7 +24,8 @@ impl World {
             10 => return self.vouch(),
             11 => return self.snapshot_step(),
             12 => return self.empty_step(),
-            _ => return self.drop_step(),
+            13 => return self.drop_step(),
+            kind => return self.tree_step(STEPS[kind - KINDS_OF_TABLES]),
         }
         Ok(())
     }

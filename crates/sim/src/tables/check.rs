@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use perdura::{Abort, Core, Cx, PartitionId, RowId, Table, TableId, Tx};
 
+use crate::faults;
 use crate::ops::{key_bytes, key_number};
 use crate::over_core::OverCore;
 use crate::report::Check;
@@ -115,6 +116,10 @@ impl World {
     /// Holds the restart of the engine that is open against the model, which then forgets what was not
     /// durable, and learns what the open made.
     pub fn check_state(&mut self) -> Check {
+        if self.tenant.is_some() {
+            // A scan may flush: whatever was planned for the restart must not meet it.
+            faults::clear(&self.disks);
+        }
         self.verify(self.core())?;
         let durable = self.core().report().durable_epoch;
         if self.swarm.unlogged {
@@ -128,7 +133,11 @@ impl World {
             self.loaded_image = loaded;
             *self.tally.reached.entry("unlogged").or_default() += 1;
         }
-        self.oracle.restart(self.survived(self.core()));
+        let survived = self.survived(self.core());
+        self.oracle.restart(survived);
+        if let Some(tenant) = &mut self.tenant {
+            tenant.begin(self.machine.engine(), survived);
+        }
         let writes = self.made(self.core(), &self.oracle.live().rows);
         if !writes.is_empty() {
             let numbers = World::numbers(self.core());

@@ -19,6 +19,8 @@
 //! | `edits` | plain transactions, on the engine and on the model |
 //! | `oracle` | the expected rows and numbers |
 //! | `swarm` | the character of a run |
+//! | `tree_swarm` | the character of a run with a tree beside the tables |
+//! | `tree` | the tree's clients, and its part in the comparison |
 //! | `world` | the machine with its database, clients and snapshots |
 //! | `client` | the steps of transactions |
 //! | `background` | draws the next step |
@@ -41,6 +43,8 @@ mod run;
 mod schema;
 mod snapshots;
 mod swarm;
+mod tree;
+mod tree_swarm;
 mod world;
 
-pub(crate) use run::run_seed;
+pub(crate) use run::{run_mixed, run_seed};

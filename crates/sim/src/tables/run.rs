@@ -14,11 +14,17 @@ use crate::swarm::{draw_schedule, pick};
 
 use super::rows::Sort;
 use super::swarm::Swarm;
+use super::tree::Tenant;
 use super::world::World;
 
 /// One run.
 pub(crate) fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
     run_drawn(seed, 0x7ab1e5, options, Swarm::draw, World::new)
+}
+
+/// One run with a tree beside the tables.
+pub(crate) fn run_mixed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
+    run_drawn(seed, 0x6d1c_5ed0, options, Swarm::draw_mixed, World::new)
 }
 
 impl Lives for World {
@@ -46,6 +52,7 @@ impl Lives for World {
         }
         let modes = [SnapshotMode::Pages, SnapshotMode::Rows];
         swarm.options.snapshot_mode = pick(&mut machine.rng, &modes);
+        self.draw_tree_method();
     }
 
     fn step(&mut self) -> Check {
@@ -64,8 +71,12 @@ impl Lives for World {
                 .map_err(|what| format!("before the crash: {what}"))?;
         }
         self.machine.checkpoint_if(overdue)?;
-        self.machine
-            .close_cleanly_at_times(&mut self.closed_cleanly)?;
+        self.commit_at_times()?;
+        // Only what has no open transaction is closed.
+        if self.tenant.as_ref().is_none_or(Tenant::is_idle) {
+            self.machine
+                .close_cleanly_at_times(&mut self.closed_cleanly)?;
+        }
         self.note_image();
         Ok(())
     }
@@ -76,6 +87,7 @@ impl Lives for World {
             *self.tally.reached.entry("snapshot_open").or_default() += held;
         }
         self.snapshots.clear();
+        self.tenant.iter_mut().for_each(Tenant::forget);
         self.machine.forget();
     }
 
@@ -100,6 +112,7 @@ impl Lives for World {
             0 if !self.swarm.unlogged && !is_mirrored(&copies)? => {
                 self.check_gap(&copies, choice / 5)
             }
+            1..=2 if self.tenant.is_some() => self.check_methods(&copies, choice / 5),
             _ => self.check_other_ways(&copies, choice / 5),
         }
     }
@@ -112,12 +125,18 @@ impl Lives for World {
 impl World {
     /// Counts the rare states that a restart has come from.
     fn mark_reached(&mut self) {
-        let Some(report) = &self.core().report().ordered else {
-            return;
-        };
-        let played = report.played;
-        if played > 0 {
-            *self.tally.reached.entry("frame_played").or_default() += played;
+        let report = self.core().report();
+        let played = report.ordered.as_ref().map_or(0, |ordered| ordered.played);
+        let losers = report.tree.as_ref().map_or(0, |tree| tree.losers);
+        let marks = [
+            ("frame_played", played),
+            ("loser", losers),
+            ("loser_beside_frames", played.min(losers)),
+        ];
+        for (mark, count) in marks {
+            if count > 0 {
+                *self.tally.reached.entry(mark).or_default() += count;
+            }
         }
     }
 }

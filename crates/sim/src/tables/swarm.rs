@@ -18,6 +18,7 @@ use super::procedures::{
 };
 use super::rows::Sort;
 use super::schema::{Account, Entry, Order, Rate, Setting};
+use super::tree_swarm::{STEPS, TreeSwarm};
 
 /// The character of a run.
 #[derive(Debug, Clone)]
@@ -50,12 +51,16 @@ pub(crate) struct Swarm {
     pub long: u8,
     /// Snapshots that are held open at once, at most.
     pub snapshots: usize,
+    /// The tree beside the tables, if there is one.
+    pub tree: Option<TreeSwarm>,
     pub course: Course,
     pub odds: [u32; KINDS],
 }
 
-/// Kinds of step.
-pub(crate) const KINDS: usize = 14;
+/// Kinds of step, those of a tree included.
+pub(crate) const KINDS: usize = KINDS_OF_TABLES + STEPS.len();
+/// Kinds of step of tables alone.
+pub(crate) const KINDS_OF_TABLES: usize = 14;
 
 pub(crate) fn draw_amount(rng: &mut Rng) -> i64 {
     pick(rng, &[0, 1, 1, 2, 5, 7, 30, 100, 1000, -1])
@@ -92,7 +97,7 @@ fn procedures() -> Arc<[Registered]> {
 }
 
 fn draw_odds(rng: &mut Rng) -> [u32; KINDS] {
-    [
+    let of_tables: [u32; KINDS_OF_TABLES] = [
         shift(rng, 12),
         shift(rng, 6),
         shift(rng, 8),
@@ -107,7 +112,10 @@ fn draw_odds(rng: &mut Rng) -> [u32; KINDS] {
         sometimes(rng, 6),
         if rng.u8(0..4) == 0 { 1 } else { 0 },
         if rng.u8(0..4) == 0 { 2 } else { 0 },
-    ]
+    ];
+    let mut odds = [0; KINDS];
+    odds[..KINDS_OF_TABLES].copy_from_slice(&of_tables);
+    odds
 }
 
 impl Swarm {
@@ -148,6 +156,7 @@ impl Swarm {
             settings: pick(rng, &[1, 4]),
             long: pick(rng, &[0, 0, 10, 40]),
             snapshots: pick(rng, &[0, 1, 3]),
+            tree: None,
             course: Course {
                 crashes: pick(rng, &[1, 1, 1, 2, 2, 3, 5]),
                 steps: if long { 400 } else { pick(rng, &[40, 60, 90]) },

@@ -5,24 +5,36 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use perdura::typed::replay::Replayer;
-use perdura::{Core, CoreOptions, Env, PartitionId};
-use perdura_recovery::{Method, RestartOptions, Schedule};
+use perdura::{Core, CoreOptions, Env, Error, PartitionId};
+use perdura_recovery::{Methods, RestartOptions, Schedule};
 
 use crate::cluster::Cluster;
 use crate::content::scramble;
 use crate::machine::Machine;
 use crate::over_core::{OverCore, dry_run_options};
 use crate::report::Check;
+use crate::tree;
+use crate::tree::rows::rows_of;
 
 use super::oracle::{Oracle, State};
 use super::snapshots::Held;
 use super::swarm::Swarm;
+use super::tree::Tenant;
+
+/// All that must be there.
+pub(crate) struct Expected {
+    tables: State,
+    /// The tree's rows, if the run has one.
+    tree: tree::client::State,
+}
 
 /// Everything a run consists of.
 pub(crate) struct World {
     pub machine: Machine<Core>,
     pub swarm: Swarm,
     pub oracle: Oracle,
+    /// The tree beside the tables, if there is one.
+    pub tenant: Option<Tenant>,
     pub snapshots: Vec<Held>,
     /// Whether the last life ended with the anchor's mark of a clean shutdown, if that is known.
     pub closed_cleanly: Option<bool>,
@@ -49,7 +61,7 @@ impl DerefMut for World {
 }
 
 impl OverCore for World {
-    type State = State;
+    type State = Expected;
     const THREADS: (u8, usize) = (4, 4);
 
     fn machine(&self) -> &Machine<Core> {
@@ -72,18 +84,30 @@ impl OverCore for World {
         self.closed_cleanly
     }
 
-    fn live(&self) -> &State {
-        self.oracle.live()
-    }
-
-    fn state_at(&self, durable: u64) -> State {
-        self.oracle.state_at(durable)
+    fn state_at(&self, durable: u64) -> Expected {
+        let rows = self.tenant.as_ref().map(|tenant| tenant.state_at(durable));
+        Expected {
+            tables: self.oracle.state_at(durable),
+            tree: rows.unwrap_or_default(),
+        }
     }
 
     fn survived(&self, core: &Core) -> u64 {
-        match self.swarm.unlogged {
-            true => core.report().checkpoint,
-            false => core.report().durable_epoch,
+        match &self.tenant {
+            Some(tenant) => tenant.kept(core),
+            None if self.swarm.unlogged => core.report().checkpoint,
+            None => core.report().durable_epoch,
+        }
+    }
+
+    fn make(&self, env: &Env) -> Result<(), Error> {
+        self.make_with_tree(env)
+    }
+
+    fn read_rest(&self, core: &Core) -> Result<(), Error> {
+        match self.tenant {
+            Some(_) => rows_of(core).map(drop),
+            None => Ok(()),
         }
     }
 
@@ -96,22 +120,19 @@ impl OverCore for World {
         !self.swarm.unlogged
     }
 
-    fn dry_run_options(
-        &self,
-        env: &Env,
-        method: &'static Method,
-        schedule: Schedule,
-    ) -> RestartOptions {
+    fn dry_run_options(&self, env: &Env, methods: Methods, schedule: Schedule) -> RestartOptions {
         let options = self.options();
         let replayer = Replayer::new(options.typed, options.value_bytes_max);
         RestartOptions {
             ordered: Some(Arc::new(replayer)),
-            ..dry_run_options(env, method, schedule)
+            tree: options.tree,
+            ..dry_run_options(env, methods, schedule)
         }
     }
 
-    fn compare_with(&self, core: &Core, expected: &State) -> Check {
-        self.compare(core, expected)
+    fn compare_with(&self, core: &Core, expected: &Expected) -> Check {
+        self.compare(core, &expected.tables)?;
+        self.compare_tree(core, &expected.tree)
     }
 }
 
@@ -127,6 +148,7 @@ impl World {
         World {
             machine,
             oracle: Oracle::new(swarm.options.partitions),
+            tenant: swarm.tree.as_ref().map(Tenant::new),
             swarm,
             snapshots: Vec::new(),
             closed_cleanly: Some(false),

@@ -3,6 +3,7 @@
 use crate::locked::close_part;
 use crate::report::Check;
 
+use super::client::KeyStep;
 use super::world::World;
 
 impl World {
@@ -10,18 +11,18 @@ impl World {
     pub fn draw_step(&mut self) -> Check {
         let odds = self.swarm.odds;
         match self.machine.draw_kind(&odds) {
-            0 => self.clients.begin(self.machine.engine()),
-            1 => return self.write(false),
-            2 => return self.write(true),
-            3 => self.clients.commit(&mut self.machine),
-            4 => return self.abort(),
+            0 => return self.step_of_clients(KeyStep::Begin),
+            1 => return self.step_of_clients(KeyStep::Put),
+            2 => return self.step_of_clients(KeyStep::Remove),
+            3 => return self.step_of_clients(KeyStep::Commit),
+            4 => return self.step_of_clients(KeyStep::Abort),
             5 => drop(self.keyed().close_epoch()),
             6 => close_part(&mut self.machine),
             7 => return self.flush_one(),
             8 => return self.checkpoint_begin(),
             9 => return self.checkpoint_steps(),
-            10 => return self.read(),
-            11 => return self.write_pages(),
+            10 => return self.step_of_clients(KeyStep::Read),
+            11 => return self.step_of_clients(KeyStep::WritePages),
             12 => {
                 self.machine
                     .clock
@@ -36,15 +37,13 @@ impl World {
         Ok(())
     }
 
-    /// Steps of the writer of pages: as long as it should work, or one that nobody asked for.
-    fn write_pages(&mut self) -> Check {
-        for _ in 0..self.rng.u8(1..=8) {
-            if let Err(error) = self.keyed().txns().write_step() {
-                return self.tolerate("write_step", &error);
-            }
-            if !self.keyed().is_dirty() {
-                break;
-            }
+    /// Takes a step of the clients.
+    fn step_of_clients(&mut self, step: KeyStep) -> Check {
+        let (rng, keyed) = self.machine.parts();
+        match self.keys.step(step, rng, keyed.txns()) {
+            Ok(Ok(Some(committed))) => self.promise(committed.epoch.0, committed),
+            Ok(checked) => return checked.map(drop),
+            Err(error) => return self.tolerate("a step of clients", &error),
         }
         Ok(())
     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use perdura_base::Error;
 use perdura_device::SimDisk;
 use perdura_recovery::Method;
 use perdura_steal::Keyed;
@@ -14,69 +13,19 @@ use crate::report::Check;
 use crate::restarted::{refused, started};
 use crate::swarm::pick;
 
-use super::swarm::{TABLES, legal};
-use super::world::{State, World};
-
-/// All rows of a database, which flushes its log if the pages in memory wait for it.
-fn rows_of(keyed: &Keyed) -> Result<State, Error> {
-    let mut rows = State::new();
-    for table in TABLES {
-        let mut from = Some(Vec::new());
-        while let Some(at) = from {
-            let mut leaf = Vec::new();
-            let scanned = keyed.txns().scan(table, &at, |key, value| {
-                leaf.push(((table, key.to_vec()), value.to_vec()));
-            });
-            from = match scanned {
-                Ok(next) => next,
-                Err(Error::LogFull(_)) => {
-                    keyed.flush_all()?;
-                    leaf.clear();
-                    Some(at)
-                }
-                Err(error) => return Err(error),
-            };
-            rows.extend(leaf);
-        }
-    }
-    Ok(rows)
-}
+use super::rows::{ClientsLife, compare, rows_of};
+use super::swarm::legal;
+use super::world::World;
 
 impl World {
-    /// Holds an open database against the rows that must be there.
-    pub fn compare(&self, keyed: &Keyed, expected: &State) -> Check {
-        let rows = rows_of(keyed).map_err(|error| format!("a scan: {error}"))?;
-        if rows == *expected {
-            return Ok(());
-        }
-        let missing = expected
-            .iter()
-            .find(|(spot, row)| rows.get(*spot) != Some(row));
-        let beyond = rows.keys().find(|spot| !expected.contains_key(*spot));
-        Err(format!(
-            "{} rows, the model has {}; it has {missing:?}, and not {beyond:?}",
-            rows.len(),
-            expected.len()
-        ))
-    }
-
-    /// Up to which epoch the life that clients worked in was kept. Lives behind it took rollbacks alone; one that a crash ended may have
-    /// made an epoch durable that the clients' life had begun, and of which nothing was ever on disk.
-    fn kept(&self, keyed: &Keyed) -> u64 {
-        let (life, began) = self.life;
-        let anchor = keyed.anchor().get();
-        let link = anchor.chain.iter().find(|link| link.incarnation.0 == life);
-        link.map_or(began, |link| link.durable.0)
-    }
-
     /// Holds a restart without damage against the model.
     pub fn verify(&self, keyed: &Keyed) -> Check {
         let report = keyed.report();
-        let durable = self.kept(keyed);
+        let durable = self.life.kept(keyed);
         self.check_kept(durable)?;
         self.check_images_met(report)?;
-        let expected = self.clients.oracle.state_at(durable);
-        self.compare(keyed, &expected).map_err(|what| {
+        let expected = self.keys.clients.oracle.state_at(durable);
+        compare(keyed, &expected).map_err(|what| {
             format!(
                 "after the restart at epoch {durable} by {}: {what}",
                 report.method
@@ -91,8 +40,8 @@ impl World {
         faults::clear(&self.disks);
         self.verify(self.keyed())?;
         let report = self.keyed().report().clone();
-        let (kept, durable) = (self.kept(self.keyed()), report.durable_epoch);
-        self.life = (report.incarnation, durable);
+        let (kept, durable) = (self.life.kept(self.keyed()), report.durable_epoch);
+        self.life = ClientsLife::of(&report);
         if let Some(tree) = report.tree {
             let marks = [
                 ("loser", tree.losers),
@@ -104,7 +53,7 @@ impl World {
                 *self.tally.reached.entry(mark).or_default() += count;
             }
         }
-        self.clients.oracle.restart(kept);
+        self.keys.clients.oracle.restart(kept);
         self.count_restart(durable);
         Ok(())
     }
@@ -126,7 +75,7 @@ impl World {
             let opened = self.open_prepared(&copies, options);
             let opened = opened.map_err(|error| format!("by {}: {error}", method.name))?;
             let opened = opened.ok_or("there is no database")?;
-            self.compare(&opened, self.clients.oracle.committed())
+            compare(&opened, self.keys.clients.oracle.committed())
                 .map_err(|what| format!("by {}: {what}", method.name))?;
         }
         Ok(())
@@ -135,7 +84,7 @@ impl World {
     /// After rot: an error of the corruption family, or exactly a durable prefix that reaches at
     /// least to what later evidence names.
     pub fn check_damaged(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
-        let kept = |keyed: &Keyed| self.kept(keyed);
+        let kept = |keyed: &Keyed| self.life.kept(keyed);
         let started = started(self.open_on(disks), kept, self.evidence, damage)?;
         let Some((keyed, durable)) = started else {
             return Ok(None);
@@ -144,7 +93,7 @@ impl World {
         if let Err(error) = rows_of(&keyed) {
             return refused(&error, damage).map(|()| None);
         }
-        self.compare(&keyed, &self.clients.oracle.state_at(durable))
+        compare(&keyed, &self.keys.clients.oracle.state_at(durable))
             .map_err(|what| format!("{damage}: started at epoch {durable}: {what}"))?;
         Ok(Some(durable))
     }

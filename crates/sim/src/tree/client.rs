@@ -1,48 +1,137 @@
-//! The steps of transactions; each reply is compared with the oracle.
+//! Clients whose transactions change rows of a tree by their keys. Each reply is compared with the oracle.
 
-use perdura_steal::Write;
+use fastrand::Rng;
+use perdura_base::{Error, TableId};
+use perdura_recovery::tree::live::LiveTree;
+use perdura_steal::{Committed, KeyTxns, Write};
 
+use crate::locked::{self, Clients};
 use crate::report::Check;
+use crate::swarm::pick;
 
-use super::swarm::TABLES;
-use super::world::{Spot, World};
+/// The place of a row: table and key.
+pub(crate) type Spot = (TableId, Vec<u8>);
+/// Rows by spot.
+pub(crate) type State = locked::State<Spot, Vec<u8>>;
 
-impl World {
-    /// A spot with a row or a lock, or any.
-    fn draw_spot(&mut self) -> Spot {
-        let spots = self.clients.oracle.spots();
-        if !spots.is_empty() && self.rng.bool() {
-            return spots[self.rng.usize(0..spots.len())].clone();
+/// The tables of each run.
+pub(crate) const TABLES: [TableId; 2] = [TableId(1), TableId(7)];
+
+/// The character of a run's rows.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyShape {
+    /// Letters that keys are made of.
+    letters: u8,
+    /// The most bytes of a key.
+    key_max: usize,
+    /// The most bytes of a value.
+    value_max: usize,
+    /// Rows beyond which writes turn into removals.
+    rows_max: usize,
+}
+
+impl KeyShape {
+    /// Draws the character of rows in pages of this size.
+    pub fn draw(rng: &mut Rng, page_bytes: usize) -> KeyShape {
+        KeyShape {
+            letters: pick(rng, &[2, 4, 8]),
+            key_max: (page_bytes / 16).min(12),
+            value_max: pick(rng, &[8, 40, 100]),
+            rows_max: pick(rng, &[6, 40, 200]),
         }
-        let table = TABLES[self.rng.usize(..TABLES.len())];
-        let longest = self.swarm.options.page_bytes / 16;
-        let len = self.rng.usize(..=longest.min(12));
-        let letters = self.swarm.letters;
+    }
+}
+
+/// A step of clients, or of the writer of pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyStep {
+    Begin,
+    Put,
+    Remove,
+    Commit,
+    Abort,
+    Read,
+    WritePages,
+}
+
+/// Clients of a tree.
+pub(crate) struct KeyClients {
+    pub clients: Clients<KeyTxns, Spot, Vec<u8>>,
+    shape: KeyShape,
+    /// Pages that may be dirty before the writer works.
+    dirty_max: usize,
+}
+
+impl KeyClients {
+    /// Makes clients, none of which has begun.
+    pub fn new(shape: KeyShape, dirty_max: usize) -> KeyClients {
+        KeyClients {
+            clients: Clients::default(),
+            shape,
+            dirty_max,
+        }
+    }
+
+    /// Takes a step. Returns what a client has committed. What the database refuses comes back as its error.
+    pub fn step(
+        &mut self,
+        step: KeyStep,
+        rng: &mut Rng,
+        txns: &KeyTxns,
+    ) -> Result<Check<Option<Committed>>, Error> {
+        let checked = match step {
+            KeyStep::Begin => {
+                self.clients.begin(txns);
+                Ok(())
+            }
+            KeyStep::Put => self.write(rng, txns, false)?,
+            KeyStep::Remove => self.write(rng, txns, true)?,
+            KeyStep::Commit => {
+                let at = self.clients.pick(rng, false);
+                return Ok(Ok(at.map(|at| self.clients.commit(at, txns))));
+            }
+            KeyStep::Abort => {
+                self.abort(rng, txns)?;
+                Ok(())
+            }
+            KeyStep::Read => self.read(rng, txns)?,
+            KeyStep::WritePages => {
+                self.write_pages(rng, txns)?;
+                Ok(())
+            }
+        };
+        Ok(checked.map(|()| None))
+    }
+
+    /// Draws a spot with a row or a lock, or any.
+    fn draw_spot(&self, rng: &mut Rng) -> Spot {
+        let spots = self.clients.oracle.spots();
+        if !spots.is_empty() && rng.bool() {
+            return spots[rng.usize(0..spots.len())].clone();
+        }
+        let table = TABLES[rng.usize(..TABLES.len())];
+        let len = rng.usize(..=self.shape.key_max);
         let key = (0..len).map(|at| match at {
-            0 | 1 => b'a' + self.rng.u8(..letters),
+            0 | 1 => b'a' + rng.u8(..self.shape.letters),
             _ => b'x',
         });
         (table, key.collect())
     }
 
-    /// A put, or a removal.
-    pub fn write(&mut self, removes: bool) -> Check {
-        let Some(at) = self.clients.pick(&mut self.machine.rng, false) else {
-            return Ok(());
+    /// Puts a row, or removes one.
+    fn write(&mut self, rng: &mut Rng, txns: &KeyTxns, removes: bool) -> Result<Check, Error> {
+        let Some(at) = self.clients.pick(rng, false) else {
+            return Ok(Ok(()));
         };
-        let spot = self.draw_spot();
-        let is_full = self.clients.oracle.committed().len() >= self.swarm.rows_max;
-        let len = self.machine.rng.usize(..=self.swarm.value_max);
-        let value = (!removes && !is_full).then(|| vec![self.machine.rng.u8(..); len]);
+        let spot = self.draw_spot(rng);
+        let is_full = self.clients.oracle.committed().len() >= self.shape.rows_max;
+        let len = rng.usize(..=self.shape.value_max);
+        let value = (!removes && !is_full).then(|| vec![rng.u8(..); len]);
         let free = self.clients.may_lock(at, &spot);
         let before = self.clients.expected(&spot);
-        let keyed = self.machine.engine();
         let txn = &mut self.clients.at(at).txn;
-        let written = match keyed.txns().write(txn, spot.0, &spot.1, value.as_deref()) {
-            Ok(written) => written,
-            Err(error) => return self.tolerate("write", &error),
-        };
-        match (written, free) {
+        let written = txns.write(txn, spot.0, &spot.1, value.as_deref())?;
+        Ok(match (written, free) {
             (Write::Taken, false) => Ok(()),
             (Write::Done(found), true) if Some(&found) == before.as_ref() => {
                 self.clients.wrote(at, spot, value);
@@ -51,40 +140,43 @@ impl World {
             (written, _) => Err(format!(
                 "a write to {spot:?}, which is free: {free} and held {before:?}, came to {written:?}"
             )),
-        }
+        })
     }
 
-    /// What is read is what the holder wrote, or what was committed.
-    pub fn read(&mut self) -> Check {
-        let spot = self.draw_spot();
+    /// Reads a row, which is what the holder wrote, or what was committed.
+    fn read(&self, rng: &mut Rng, txns: &KeyTxns) -> Result<Check, Error> {
+        let spot = self.draw_spot(rng);
         let Some(expected) = self.clients.expected(&spot) else {
-            return Ok(());
+            return Ok(Ok(()));
         };
-        let found = match self.keyed().txns().read(spot.0, &spot.1) {
-            Ok(found) => found,
-            Err(error) => return self.tolerate("read", &error),
-        };
-        match found == expected {
+        let found = txns.read(spot.0, &spot.1)?;
+        Ok(match found == expected {
             true => Ok(()),
             false => Err(format!("{spot:?} holds {found:?}, the model {expected:?}")),
-        }
+        })
     }
 
     /// Begins a rollback, or takes one more step of one.
-    pub fn abort(&mut self) -> Check {
-        let Some(at) = self.clients.pick(&mut self.machine.rng, true) else {
+    fn abort(&mut self, rng: &mut Rng, txns: &KeyTxns) -> Result<(), Error> {
+        let Some(at) = self.clients.pick(rng, true) else {
             return Ok(());
         };
-        let keyed = self.machine.engine();
         let client = self.clients.at(at);
         client.rolls_back = true;
-        match keyed.txns().abort_step(&mut client.txn) {
-            Ok(false) => Ok(()),
-            Ok(true) => {
-                drop(self.clients.roll_back(at));
-                Ok(())
-            }
-            Err(error) => self.tolerate("abort", &error),
+        if txns.abort_step(&mut client.txn)? {
+            drop(self.clients.roll_back(at));
         }
+        Ok(())
+    }
+
+    /// Writes pages, as long as too many are dirty, or one that need not be written.
+    fn write_pages(&self, rng: &mut Rng, live: &LiveTree) -> Result<(), Error> {
+        for _ in 0..rng.u8(1..=8) {
+            live.write_step()?;
+            if live.tree().pool().monitor().lock().dirty_count() <= self.dirty_max {
+                break;
+            }
+        }
+        Ok(())
     }
 }

@@ -18,15 +18,17 @@
 //! | `client` | the steps of transactions |
 //! | `background` | draws the next step |
 //! | `memory` | what holds the log beside its disks, in a quarter of the runs |
+//! | `rows` | the rows of a tree, and the comparison with those that must be there |
 //! | `check` | the comparison after a restart, and the other ways to it |
 //! | `run` | its place in the simulator's loop |
 
 mod background;
 mod check;
-mod client;
+pub(crate) mod client;
 mod memory;
+pub(crate) mod rows;
 mod run;
-mod swarm;
+pub(crate) mod swarm;
 mod world;
 
 pub(crate) use run::run_seed;

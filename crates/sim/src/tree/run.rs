@@ -49,7 +49,7 @@ impl Lives for World {
 
     fn forget_all(&mut self) {
         self.crash_memory();
-        self.clients.forget();
+        self.keys.clients.forget();
         self.machine.forget();
     }
 

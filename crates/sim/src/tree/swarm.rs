@@ -1,7 +1,6 @@
 //! The character of a run over a tree.
 
 use fastrand::Rng;
-use perdura_base::TableId;
 use perdura_device::CrashProfile;
 use perdura_recovery::{Level, METHODS, Method, Player};
 use perdura_steal::{KeyedOptions, Route};
@@ -11,8 +10,7 @@ use perdura_wal::{Scheme, TailOptions};
 use crate::course::Course;
 use crate::swarm::{draw_schedule, draw_streams, pick, shift, sometimes};
 
-/// The tables of each run.
-pub(crate) const TABLES: [TableId; 2] = [TableId(1), TableId(7)];
+use super::client::{KeyShape, TABLES};
 
 /// Kinds of step.
 pub(crate) const KINDS: usize = 14;
@@ -24,12 +22,7 @@ pub(crate) struct Swarm {
     pub logs_apart: bool,
     pub options: KeyedOptions,
     pub course: Course,
-    /// Letters that keys are made of.
-    pub letters: u8,
-    /// The most bytes of a value.
-    pub value_max: usize,
-    /// Rows beyond which writes turn into removals.
-    pub rows_max: usize,
+    pub keys: KeyShape,
     pub odds: [u32; KINDS],
 }
 
@@ -41,15 +34,23 @@ pub(crate) fn legal(scheme: Scheme) -> Vec<&'static Method> {
     legal.collect()
 }
 
-fn draw_options(rng: &mut Rng) -> KeyedOptions {
-    let scheme = pick(
-        rng,
-        &[Scheme::Logical, Scheme::Logical, Scheme::Physiological],
-    );
-    let limits = Limits {
+/// Draws the scheme of a tree's records.
+pub(crate) fn draw_scheme(rng: &mut Rng) -> Scheme {
+    let schemes = [Scheme::Logical, Scheme::Logical, Scheme::Physiological];
+    pick(rng, &schemes)
+}
+
+/// Draws when notes are cut: often.
+pub(crate) fn draw_limits(rng: &mut Rng) -> Limits {
+    Limits {
         notes: pick(rng, &[1, 4, 16, 64]),
         written: pick(rng, &[1, 4, 16]),
-    };
+    }
+}
+
+fn draw_options(rng: &mut Rng) -> KeyedOptions {
+    let scheme = draw_scheme(rng);
+    let limits = draw_limits(rng);
     KeyedOptions {
         page_bytes: pick(rng, &[512, 512, 1024]),
         tables: TABLES.to_vec(),
@@ -104,9 +105,7 @@ impl Swarm {
                 rot,
                 ..Course::calm(streams, profile)
             },
-            letters: pick(rng, &[2, 4, 8]),
-            value_max: pick(rng, &[8, 40, 100]),
-            rows_max: pick(rng, &[6, 40, 200]),
+            keys: KeyShape::draw(rng, options.page_bytes),
             odds: draw_odds(rng),
             options,
         };

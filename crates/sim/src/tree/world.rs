@@ -5,34 +5,31 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use perdura_base::{Error, TableId};
+use perdura_base::Error;
 use perdura_device::{Clock, Disk, SimDisk};
 use perdura_recovery::Disks;
-use perdura_steal::{Committed, KeyTxn, KeyTxns, Keyed, KeyedOptions, StealEnv};
+use perdura_steal::{Committed, Keyed, KeyedOptions, StealEnv};
 use perdura_wal::Rung;
 
-use crate::locked::{self, Clients, interleaved};
+use crate::locked::interleaved;
 use crate::machine::{Machine, keep_locked};
 use crate::report::Check;
 
+use super::client::KeyClients;
 use super::memory::Memory;
+use super::rows::ClientsLife;
 use super::swarm::Swarm;
 
-/// Where a row is: table and key.
-pub(crate) type Spot = (TableId, Vec<u8>);
-/// Rows by spot.
-pub(crate) type State = locked::State<Spot, Vec<u8>>;
-
-interleaved!(Keyed, KeyTxn, KeyTxns);
+interleaved!(Keyed);
 
 /// Everything a run consists of.
 pub(crate) struct World {
     /// The data disk first, then those of the streams.
     pub machine: Machine<Keyed>,
     pub swarm: Swarm,
-    pub clients: Clients<Keyed, Spot, Vec<u8>>,
-    /// The life in which clients worked last, and the epoch that was durable when it began.
-    pub life: (u32, u64),
+    pub keys: KeyClients,
+    /// The life in which clients worked last.
+    pub life: ClientsLife,
     /// What holds the log of this life beside the disks, and what held that of the last one until its restart has been compared.
     pub memory: Option<Memory>,
     /// The memory of a life that has just begun, and blocks that its takeover has written.
@@ -61,9 +58,9 @@ impl World {
         let logs = swarm.course.log_disks(swarm.logs_apart);
         World {
             machine: Machine::new(seed, rng, swarm.course.clone(), 1 + logs),
+            keys: KeyClients::new(swarm.keys.clone(), swarm.options.dirty_max()),
             swarm,
-            clients: Clients::default(),
-            life: (0, 0),
+            life: ClientsLife::default(),
             memory: None,
             next: RefCell::default(),
             may_lose: false,

@@ -5,6 +5,7 @@ mod common;
 mod crash;
 mod dl_model;
 mod mirror;
+mod mixed;
 mod steal;
 mod tables;
 mod tree;

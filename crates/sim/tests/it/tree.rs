@@ -9,7 +9,8 @@ use perdura_sim::Mode;
 
 /// The seeded bugs of transactions over a tree, of its pages, of its file, and of what it notes. A change of structure in two records, and
 /// a number before its epoch, show only where threads meet; pages that were believed unwritten show in the tests of the file.
-const SEEN: [Flaw; 14] = [
+const SEEN: [Flaw; 15] = [
+    Flaw::CoverWithoutOpen,
     Flaw::LosersForgotten,
     Flaw::NumberReused,
     Flaw::NumbersDemandedAboveEosl,

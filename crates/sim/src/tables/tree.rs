@@ -1,0 +1,186 @@
+//! The tree of a database that has tables too: its clients, and its part in the comparison after a restart.
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+use perdura::digest::digest;
+use perdura::{Core, Env, Error, create_with_tree};
+use perdura_device::SimDisk;
+use perdura_recovery::found::find;
+use perdura_recovery::restart::NewTree;
+use perdura_recovery::{Level, Methods, check_methods};
+use perdura_steal::{KeyTxns, Route};
+
+use crate::locked::CLIENTS_MAX;
+use crate::over_core::{OverCore, Promise, anchor_of};
+use crate::report::Check;
+use crate::swarm::draw_schedule;
+use crate::tree::client::{KeyClients, KeyStep, State, TABLES};
+use crate::tree::rows::{ClientsLife, compare};
+use crate::tree::swarm::legal;
+
+use super::tree_swarm::TreeSwarm;
+use super::world::World;
+
+/// Restarts of copies by a drawn way, if not by all.
+const WAYS: usize = 3;
+
+/// The tree's part of a world.
+pub(crate) struct Tenant {
+    keys: KeyClients,
+    /// The transactions of the life that is open.
+    txns: Option<KeyTxns>,
+    /// The life in which clients worked last.
+    life: ClientsLife,
+}
+
+impl Tenant {
+    /// Makes the tree's part of a new world.
+    pub fn new(tree: &TreeSwarm) -> Tenant {
+        Tenant {
+            keys: KeyClients::new(tree.keys.clone(), tree.dirty_max),
+            txns: None,
+            life: ClientsLife::default(),
+        }
+    }
+
+    /// Returns up to which epoch a restart has kept the life that clients worked in.
+    pub fn kept(&self, core: &Core) -> u64 {
+        self.life.kept(core)
+    }
+
+    /// Returns the rows that must be there if exactly the epochs up to `durable` survived.
+    pub fn state_at(&self, durable: u64) -> State {
+        self.keys.clients.oracle.state_at(durable)
+    }
+
+    /// Returns whether no transaction is open.
+    pub fn is_idle(&self) -> bool {
+        self.keys.clients.are_idle()
+    }
+
+    /// Forgets what only the life knew that has ended.
+    pub fn forget(&mut self) {
+        self.keys.clients.forget();
+        self.txns = None;
+    }
+
+    /// Begins the life of a restart that was compared.
+    pub fn begin(&mut self, core: &Core, kept: u64) {
+        self.life = ClientsLife::of(core.report());
+        self.keys.clients.oracle.restart(kept);
+        self.txns = KeyTxns::over(core, Route::Scattered);
+    }
+}
+
+impl World {
+    /// Makes a database with a tree, if the run has one and there is no database.
+    pub fn make_with_tree(&self, env: &Env) -> Result<(), Error> {
+        let Some(tree) = &self.swarm.tree else {
+            return Ok(());
+        };
+        if find(env.disks.data.as_ref(), &env.disks.logs)?.is_some() {
+            return Ok(());
+        }
+        let new = NewTree {
+            scheme: tree.scheme,
+            page_bytes: tree.page_bytes,
+            tables: &TABLES,
+            rows: &mut std::iter::empty(),
+            percent: 90,
+        };
+        create_with_tree(env, &self.swarm.options, new)
+    }
+
+    /// Draws the method of the tree's next restart.
+    pub fn draw_tree_method(&mut self) {
+        if let Some(tree) = &self.swarm.tree {
+            let methods = legal(tree.scheme);
+            let method = methods[self.machine.rng.usize(0..methods.len())];
+            self.swarm.options.methods = Methods::from(method);
+        }
+    }
+
+    /// Has the tree's clients commit at the end of few lives. What is then left open is rolling back.
+    pub fn commit_at_times(&mut self) -> Check {
+        if self.tenant.is_none() || self.stopped || self.rng.u8(0..4) > 0 {
+            return Ok(());
+        }
+        (0..CLIENTS_MAX).try_for_each(|_| self.tree_step(KeyStep::Commit))
+    }
+
+    /// Takes a step of the tree's clients or of its writer of pages.
+    pub fn tree_step(&mut self, step: KeyStep) -> Check {
+        let World {
+            machine,
+            tenant: Some(tenant),
+            ..
+        } = self
+        else {
+            return Ok(());
+        };
+        let txns = tenant.txns.as_ref().expect("the restart was compared");
+        match tenant.keys.step(step, &mut machine.rng, txns) {
+            Ok(Ok(Some(committed))) => {
+                let (ticket, needs) = (committed.epoch.0, committed.epoch.0);
+                machine.promise(ticket, Promise { ticket, needs });
+                *machine.tally.reached.entry("tree_commit").or_default() += 1;
+                Ok(())
+            }
+            Ok(checked) => checked.map(drop),
+            Err(error) => machine.tolerate("a step of the tree", &error),
+        }
+    }
+
+    /// Holds the tree of an open engine against the rows that must be there.
+    pub fn compare_tree(&self, core: &Core, expected: &State) -> Check {
+        match &self.tenant {
+            Some(_) => compare(core, expected).map_err(|what| format!("the tree: {what}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Methods must not matter: all legal ways, or some, lead from the disks as the restart found them to one digest. It is
+    /// that of the restart, unless nodes held more.
+    pub fn check_methods(&self, before: &[Arc<SimDisk>], choice: u64) -> Check {
+        let (Some(tree), Some(anchor)) = (&self.swarm.tree, anchor_of(&before[0])?) else {
+            return Ok(());
+        };
+        let mut rng = Rng::with_seed(choice);
+        let mut ways = Vec::new();
+        for method in legal(tree.scheme) {
+            for ordered in ["auto", "value", "command"] {
+                let methods = Methods::by_names(&format!("{ordered},{}", method.name))?;
+                let legal = |level: &Level| check_methods(&methods, &anchor, *level).is_ok();
+                let levels = Level::ALL.into_iter().filter(legal);
+                ways.extend(levels.map(|level| (ordered, method.name, level)));
+            }
+        }
+        rng.shuffle(&mut ways);
+        if rng.u8(0..16) > 0 {
+            ways.truncate(WAYS);
+        }
+        let mut expected = match anchor.mirrored {
+            Some(_) => None,
+            None => Some(self.digest_now()?),
+        };
+        for (ordered, of_tree, level) in ways {
+            let methods = Methods::by_names(&format!("{ordered},{of_tree}"))?;
+            let found = self.dry_run(before, methods, draw_schedule(&mut rng, level))?;
+            if found != *expected.get_or_insert(found) {
+                let level = level.number();
+                return Err(format!(
+                    "by {ordered} and {of_tree} at level {level}: other rows"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the digest of the engine that is open.
+    fn digest_now(&self) -> Check<u64> {
+        let failed = |error: Error| format!("the digest: {error}");
+        self.core().flush_all().map_err(failed)?;
+        digest(&self.core().data()).map_err(failed)
+    }
+}

@@ -1,0 +1,78 @@
+//! The rows of a tree in an open database, and the comparison with those that must be there.
+
+use perdura_base::Error;
+use perdura_recovery::{Life, RestartReport};
+
+use crate::report::Check;
+
+use super::client::{State, TABLES};
+
+/// Returns all rows of a database's tree. Flushes the log if the pages in memory wait for it.
+pub(crate) fn rows_of(life: &Life) -> Result<State, Error> {
+    let mut rows = State::new();
+    let tree = life.trees.first().expect("the database has a tree");
+    for table in TABLES {
+        let mut from = Some(Vec::new());
+        while let Some(at) = from {
+            let mut leaf = Vec::new();
+            let scanned = tree.scan(table, &at, |key, value| {
+                leaf.push(((table, key.to_vec()), value.to_vec()));
+            });
+            from = match scanned {
+                Ok(next) => next,
+                Err(Error::LogFull(_)) => {
+                    life.flush_all()?;
+                    leaf.clear();
+                    Some(at)
+                }
+                Err(error) => return Err(error),
+            };
+            rows.extend(leaf);
+        }
+    }
+    Ok(rows)
+}
+
+/// Holds the tree of an open database against the rows that must be there.
+pub(crate) fn compare(life: &Life, expected: &State) -> Check {
+    let rows = rows_of(life).map_err(|error| format!("a scan: {error}"))?;
+    if rows == *expected {
+        return Ok(());
+    }
+    let missing = expected
+        .iter()
+        .find(|(spot, row)| rows.get(*spot) != Some(row));
+    let beyond = rows.keys().find(|spot| !expected.contains_key(*spot));
+    Err(format!(
+        "{} rows, the model has {}; it has {missing:?}, and not {beyond:?}",
+        rows.len(),
+        expected.len()
+    ))
+}
+
+/// A life in which clients worked.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ClientsLife {
+    number: u32,
+    /// The epoch that was durable when it began.
+    began: u64,
+}
+
+impl ClientsLife {
+    /// Returns the life that a restart began.
+    pub fn of(report: &RestartReport) -> ClientsLife {
+        ClientsLife {
+            number: report.incarnation,
+            began: report.durable_epoch,
+        }
+    }
+
+    /// Returns up to which of its epochs a later life has kept it. Lives behind it took rollbacks alone. One that a crash
+    /// ended may have made an epoch durable that this life had begun, and of which nothing was ever on disk.
+    pub fn kept(self, later: &Life) -> u64 {
+        let anchor = later.anchor().get();
+        let mut links = anchor.chain.iter();
+        let link = links.find(|link| link.incarnation.0 == self.number);
+        link.map_or(self.began, |link| link.durable.0)
+    }
+}
