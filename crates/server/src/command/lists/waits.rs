@@ -8,7 +8,7 @@ use crate::command::flag::{BLOCKING, DENY_OOM, FAST, WRITE};
 use crate::command::lists::moves::{self, FromSeveral};
 use crate::command::spec::{Command, TWO, data};
 use crate::command::zsets::pops;
-use crate::command::{Data, Done, Group, Keys, Stop};
+use crate::command::{Data, Done, Keys, Stop};
 use crate::engine::{End, Shape};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
@@ -27,51 +27,14 @@ const MOVES: u32 = WRITE | DENY_OOM | BLOCKING;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    data("blmove", 6, MOVES, TWO, blmove)
-        .in_group(Group::List)
-        .doc("6.2.0", "Moves an item between lists, once there is one."),
-    data("blmpop", -5, TAKES, BEHIND_TIMEOUT, blmpop)
-        .in_group(Group::List)
-        .doc(
-            "7.0.0",
-            "Takes items off the first list that has any, once there is one.",
-        ),
-    data("blpop", -3, TAKES, BEFORE_TIMEOUT, blpop)
-        .in_group(Group::List)
-        .doc(
-            "2.0.0",
-            "Takes the first item off the first list that has any, once there is one.",
-        ),
-    data("brpop", -3, TAKES, BEFORE_TIMEOUT, brpop)
-        .in_group(Group::List)
-        .doc(
-            "2.0.0",
-            "Takes the last item off the first list that has any, once there is one.",
-        ),
-    data("brpoplpush", 4, MOVES, TWO, brpoplpush)
-        .in_group(Group::List)
-        .doc(
-            "2.2.0",
-            "Moves the last item of a list to the front of another one, once there is one.",
-        ),
-    data("bzmpop", -5, TAKES, BEHIND_TIMEOUT, bzmpop)
-        .in_group(Group::SortedSet)
-        .doc(
-            "7.0.0",
-            "Takes members off the first sorted set that has any, once there is one.",
-        ),
-    data("bzpopmax", -3, TAKES | FAST, BEFORE_TIMEOUT, bzpopmax)
-        .in_group(Group::SortedSet)
-        .doc(
-            "5.0.0",
-            "Takes the last member off the first sorted set that has any, once there is one.",
-        ),
-    data("bzpopmin", -3, TAKES | FAST, BEFORE_TIMEOUT, bzpopmin)
-        .in_group(Group::SortedSet)
-        .doc(
-            "5.0.0",
-            "Takes the first member off the first sorted set that has any, once there is one.",
-        ),
+    data("blmove", 6, MOVES, TWO, blmove),
+    data("blmpop", -5, TAKES, BEHIND_TIMEOUT, blmpop),
+    data("blpop", -3, TAKES, BEFORE_TIMEOUT, blpop),
+    data("brpop", -3, TAKES, BEFORE_TIMEOUT, brpop),
+    data("brpoplpush", 4, MOVES, TWO, brpoplpush),
+    data("bzmpop", -5, TAKES, BEHIND_TIMEOUT, bzmpop),
+    data("bzpopmax", -3, TAKES | FAST, BEFORE_TIMEOUT, bzpopmax),
+    data("bzpopmin", -3, TAKES | FAST, BEFORE_TIMEOUT, bzpopmin),
 ];
 
 fn shift_or_wait(

@@ -2,10 +2,10 @@
 
 use crate::command::flag::{DENY_OOM, READ, WRITE};
 use crate::command::lists::integer;
-use crate::command::spec::{Command, about, data};
+use crate::command::spec::{Command, data};
 use crate::command::zsets::ranges::store;
 use crate::command::zsets::reply_scored;
-use crate::command::{Data, Done, Group, Keys, SYNTAX, Stop};
+use crate::command::{Data, Done, Keys, SYNTAX, Stop};
 use crate::engine::types::number::parse_i64;
 use crate::engine::types::score;
 use crate::engine::types::zset::{self, Aggregate, Operation};
@@ -17,39 +17,15 @@ const STORED: Keys = Keys::Counted { at: 2, dest: true };
 const STORES: u32 = WRITE | DENY_OOM;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::SortedSet,
-    [
-        data("zdiff", -3, READ, COUNTED, zdiff).doc(
-            "6.2.0",
-            "Answers the members of a sorted set that are in no other one.",
-        ),
-        data("zdiffstore", -4, STORES, STORED, zdiffstore).doc(
-            "6.2.0",
-            "Stores the members of a sorted set that are in no other one.",
-        ),
-        data("zinter", -3, READ, COUNTED, zinter).doc(
-            "6.2.0",
-            "Answers the members that are in all of several sorted sets.",
-        ),
-        data("zintercard", -3, READ, COUNTED, zintercard).doc(
-            "7.0.0",
-            "Counts the members that are in all of several sorted sets.",
-        ),
-        data("zinterstore", -4, STORES, STORED, zinterstore).doc(
-            "2.0.0",
-            "Stores the members that are in all of several sorted sets.",
-        ),
-        data("zunion", -3, READ, COUNTED, zunion).doc(
-            "6.2.0",
-            "Answers the members that are in any of several sorted sets.",
-        ),
-        data("zunionstore", -4, STORES, STORED, zunionstore).doc(
-            "2.0.0",
-            "Stores the members that are in any of several sorted sets.",
-        ),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("zdiff", -3, READ, COUNTED, zdiff),
+    data("zdiffstore", -4, STORES, STORED, zdiffstore),
+    data("zinter", -3, READ, COUNTED, zinter),
+    data("zintercard", -3, READ, COUNTED, zintercard),
+    data("zinterstore", -4, STORES, STORED, zinterstore),
+    data("zunion", -3, READ, COUNTED, zunion),
+    data("zunionstore", -4, STORES, STORED, zunionstore),
+];
 
 /// What becomes of the members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
