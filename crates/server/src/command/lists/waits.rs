@@ -12,6 +12,7 @@ use crate::command::{Data, Done, Keys, Stop};
 use crate::engine::{End, Shape};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
+use std::ops::Range;
 use std::time::Duration;
 
 /// Keys, and then a timeout.
@@ -48,14 +49,10 @@ fn shift_or_wait(
     if moves::shift(data, args, out, from_end, to_end)? {
         return Ok(());
     }
+    let wait = wait(1..2, None, Shape::List, timeout);
     Err(Stop::Wait(Wait {
-        shape: Shape::List,
-        keys: 1..2,
-        count: None,
-        paired: Vec::new(),
-        timeout,
         nothing: Nothing::Null,
-        gone: None,
+        ..wait
     }))
 }
 
@@ -88,15 +85,7 @@ fn pop_or_wait(
     if popped {
         return Ok(());
     }
-    Err(Stop::Wait(Wait {
-        shape,
-        keys: 1..last,
-        count: None,
-        paired: Vec::new(),
-        timeout,
-        nothing: Nothing::NullArray,
-        gone: None,
-    }))
+    Err(Stop::Wait(wait(1..last, None, shape, timeout)))
 }
 
 /// `BLPOP key [key …] timeout`
@@ -119,17 +108,23 @@ fn bzpopmax(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     pop_or_wait(data, args, out, Shape::Zset, End::Back)
 }
 
-/// How to wait for one of several keys.
-fn wait(several: &FromSeveral<'_>, shape: Shape, timeout: Option<Duration>) -> Stop {
-    Stop::Wait(Wait {
+/// Returns how to wait for one of several keys, whose number may be an argument.
+fn wait(keys: Range<usize>, count: Option<usize>, shape: Shape, timeout: Option<Duration>) -> Wait {
+    Wait {
         shape,
-        keys: several.keys.clone(),
-        count: Some(several.keys.start - 1),
+        keys,
+        count,
         paired: Vec::new(),
         timeout,
         nothing: Nothing::NullArray,
         gone: None,
-    })
+    }
+}
+
+/// Waits for one of the keys behind their number.
+fn wait_for(several: &FromSeveral<'_>, shape: Shape, timeout: Option<Duration>) -> Done {
+    let (keys, count) = (several.keys.clone(), several.keys.start - 1);
+    Err(Stop::Wait(wait(keys, Some(count), shape, timeout)))
 }
 
 /// `BLMPOP timeout numkeys key [key …] LEFT|RIGHT [COUNT count]`
@@ -139,7 +134,7 @@ fn blmpop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     if moves::pop_several(data, args, out, &several)? {
         return Ok(());
     }
-    Err(wait(&several, Shape::List, timeout))
+    wait_for(&several, Shape::List, timeout)
 }
 
 /// `BZMPOP timeout numkeys key [key …] MIN|MAX [COUNT count]`
@@ -149,5 +144,5 @@ fn bzmpop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     if pops::pop_several(data, args, out, &several)? {
         return Ok(());
     }
-    Err(wait(&several, Shape::Zset, timeout))
+    wait_for(&several, Shape::Zset, timeout)
 }
