@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub enum Run {
     /// These requests, in one piece, from every client.
     Send(fn(u64) -> Requests),
-    /// This request, in which `{n}` stands for the size.
+    /// This request, with the size in place of `{n}`.
     Ask(&'static str),
     /// RESTORE of what DUMP answers for `c`.
     Restore,

@@ -1,16 +1,16 @@
-//! What COMMAND DOCS says of commands (`documents.txt`): their groups, their age, a sentence each.
+//! The answers of COMMAND DOCS (`documents.txt`): the group of each command, its age, and a sentence.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// What is said of a command.
+/// The answer for one command.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Document {
-    /// What it is about.
+    /// The group that it is in.
     pub group: &'static str,
     /// The version of Redis that had it first.
     pub since: &'static str,
-    /// What it does, in a sentence.
+    /// A sentence on its work.
     pub summary: &'static str,
 }
 
@@ -34,7 +34,7 @@ fn read() -> HashMap<&'static str, Document> {
     documents
 }
 
-/// Returns what is said of the command of this name.
+/// Returns the answer for the command of this name.
 pub(super) fn of(name: &str) -> Document {
     DOCUMENTS.get(name).copied().unwrap_or_default()
 }

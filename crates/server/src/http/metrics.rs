@@ -1,5 +1,5 @@
 //! The figures of INFO in the text format of Prometheus: a line of `metrics.txt` says which field becomes which
-//! metric. Base units: what INFO tells in microseconds is told in seconds here.
+//! metric. Times are in seconds, also those that INFO gives in microseconds.
 
 use super::{commands, ill};
 use crate::command::server::info::Fields;

@@ -13,7 +13,7 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use perdura_base::num::to_u64;
 
-/// What a command that keeps what it finds is.
+/// The flags of a command that keeps the members it finds.
 const STORES: u32 = WRITE | DENY_OOM;
 
 /// The commands of this module.
