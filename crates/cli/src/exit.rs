@@ -102,6 +102,7 @@ pub fn code(done: anyhow::Result<()>, remedy: Remedy) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let code = code_of(&error);
+    debug_assert_ne!(code, 0, "an error has a code of its own");
     output::error(&told_once(&error));
     match code {
         DAMAGED if !was_told(&error) => output::error(remedy.text()),

@@ -38,6 +38,7 @@ pub fn of(settings: &NodeSettings) -> Result<Option<Nodes>> {
         return Err(Usage(why.into()).into());
     };
     let addresses: Vec<String> = groups.iter().flatten().cloned().collect();
+    debug_assert_eq!(addresses.len(), 2 * groups.len(), "a group has two nodes");
     let files = tls_of(&settings.tls)?;
     let is_private = files.is_some() || settings.allow_plaintext;
     let net = TcpNet::new(&addresses, None)?;

@@ -130,6 +130,10 @@ impl Offline {
 
     /// Scans one stream.
     pub fn scan(&self, stream: StreamId, from: Pos) -> perdura::Result<StreamScan> {
+        debug_assert!(
+            stream.0 < self.anchor.streams,
+            "the database has this stream"
+        );
         scan_stream(
             self.disks.logs[usize::from(stream.0)].as_ref(),
             &self.anchor.lives(),

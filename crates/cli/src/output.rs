@@ -142,6 +142,10 @@ pub fn shown(text: &str) -> String {
             c => out.push(c),
         }
     }
+    debug_assert!(
+        !out.contains(|c: char| c.is_control() && c != '\n'),
+        "no cursor moves"
+    );
     out
 }
 

@@ -182,6 +182,7 @@ impl ReadFile for OpenFile {
                 Err(error) => return Err(Error::io("read", self.name.clone(), error)),
             }
         }
+        debug_assert!(done <= buf.len(), "no more is read than was asked for");
         Ok(done)
     }
 

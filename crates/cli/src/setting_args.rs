@@ -24,6 +24,7 @@ impl Given {
     /// Takes it into `settings`.
     pub fn apply(&self, settings: &mut Settings) -> Result<()> {
         for (setting, texts) in &self.0 {
+            debug_assert!(!texts.is_empty(), "a flag that is given has a value");
             settings.set(setting, texts, Source::Flag).map_err(|why| {
                 let name = setting.name;
                 let shown = if setting.kind == Kind::Secret {

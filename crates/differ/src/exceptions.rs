@@ -14,6 +14,14 @@ struct Exception {
     is: fn(&[Vec<u8>], &Reply, &Reply) -> bool,
 }
 
+const fn exception(
+    name: &'static str,
+    told: &'static str,
+    is: fn(&[Vec<u8>], &Reply, &Reply) -> bool,
+) -> Exception {
+    Exception { name, told, is }
+}
+
 const EXCEPTIONS: &[Exception] = &[
     Exception {
         name: "*",
@@ -25,31 +33,11 @@ const EXCEPTIONS: &[Exception] = &[
             _ => false,
         },
     },
-    Exception {
-        name: "EVAL*",
-        told: "and those of the compiler",
-        is: compilers,
-    },
-    Exception {
-        name: "FUNCTION",
-        told: "and those of the compiler",
-        is: compilers,
-    },
-    Exception {
-        name: "SCRIPT",
-        told: "and those of the compiler",
-        is: compilers,
-    },
-    Exception {
-        name: "INCRBYFLOAT",
-        told: "sums are decimal and exact",
-        is: nearly,
-    },
-    Exception {
-        name: "HINCRBYFLOAT",
-        told: "sums are decimal and exact",
-        is: nearly,
-    },
+    exception("EVAL*", "and those of the compiler", compilers),
+    exception("FUNCTION", "and those of the compiler", compilers),
+    exception("SCRIPT", "and those of the compiler", compilers),
+    exception("INCRBYFLOAT", "sums are decimal and exact", nearly),
+    exception("HINCRBYFLOAT", "sums are decimal and exact", nearly),
     Exception {
         name: "COMMAND",
         told: "several STORE and STOREDIST of GEORADIUS the last one counts",
@@ -95,16 +83,8 @@ const EXCEPTIONS: &[Exception] = &[
             ours.len() == theirs.len() && ours.iter().zip(&theirs).all(alike)
         },
     },
-    Exception {
-        name: "Z*",
-        told: "A score of -0 is 0",
-        is: zeros,
-    },
-    Exception {
-        name: "BZ*",
-        told: "A score of -0 is 0",
-        is: zeros,
-    },
+    exception("Z*", "A score of -0 is 0", zeros),
+    exception("BZ*", "A score of -0 is 0", zeros),
 ];
 
 /// Whether the replies differ only as `docs/redis.md` says they do.

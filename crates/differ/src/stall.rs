@@ -20,7 +20,7 @@ use crate::pair::{Pair, Side};
 use crate::reply::{Body, Reply};
 use crate::wire::Wire;
 use anyhow::{Context, Result, bail};
-use requests::Requests;
+use requests::{Requests, line};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,6 +48,7 @@ pub fn measure(pair: &Pair, side: Side, load: &Load, n: u64) -> Result<Stall> {
     pump(pair.connect(side)?, &(load.before)(n))?;
     let requests = match load.run {
         Run::Send(make) => make(n),
+        Run::Ask(request) => line(&request.replace("{n}", &n.to_string())),
         Run::Restore => restore(&mut control)?,
         Run::Expire => Requests::default(),
     };

@@ -3,14 +3,14 @@
 //! | component | its pages | its part of a checkpoint |
 //! |---|---|---|
 //! | [`heap`] | in memory; an image on disk has a copy of each | a sweep, which copies pages to the older image |
-//! | [`tree`] | on disk; a pool in memory has some | the pages that were dirty at its begin are written in place |
+//! | `tree` | on disk; a pool in memory has some | the pages that were dirty at its begin are written in place |
 //!
-//! Their records are the owners' ([`crate::owner`]): the kind of a frame chooses the player, and a player replays into
+//! Their records are the owners' (`owner`): the kind of a frame chooses the player, and a player replays into
 //! the component whose records it reads.
 //!
 //! # To add a component
-//! Implement [`Component`] and [`Share`] in a file of this folder, give it phases of a checkpoint, and add it to [`COMPONENTS`]
-//! and [`SHARES`].
+//! Implement `Component` and `Share` in a file of this folder, give it phases of a checkpoint, and add it to `COMPONENTS`
+//! and `SHARES`.
 
 mod contents;
 pub mod heap;

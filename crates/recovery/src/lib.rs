@@ -43,7 +43,7 @@
 //! | [`found`] | what the disks hold: a database, nothing, or the remains of one |
 //! | `create` | making a new database |
 //! | `options`, `given`, [`mod@restart`], `close` | what a restart is given, and refused for; its phases in order; closing the incarnation |
-//! | [`mod@resume`] | from a restart to a database that takes transactions |
+//! | [`life`] | an open database beneath its transactions |
 //! | `sweep_digest` | the digests of an image by partition, which a proof compares |
 //! | [`salvage`], `mended` | what is left of a database that a restart refuses |
 //! | [`verify`] | every byte that a restart could need, checked |

@@ -23,9 +23,6 @@
 //! | `scanning`, `drafting` | the models of a scan and of a draft, which continue between other steps |
 //! | `faults` | plans faults |
 //! | [`check`] | the comparison after a restart |
-//! | [`exhaustive`] | small histories with a crash at every I/O; the n-th failure, for every n |
-//! | [`damage`] | every byte of a small database, one at a time |
-//! | [`file_damage`] | every file cut, zeroed, exchanged and deleted: the verdicts of three verbs |
 //! | [`mod@run`] | runs: the mode of each seed, the report |
 //! | `restarted` | what every world asks of a restart |
 //! | `locked` | transactions that lock rows: the oracle, the clients |
@@ -34,7 +31,6 @@
 //! | `tables` | the world of typed tables and procedures, in some runs with a tree beside them |
 //! | `archive` | the world of the archive: runs, backups, lost disks, restores |
 //! | `mirror` | the world of the mirror: nodes, an arbiter, takeovers, writers that were replaced |
-//! | [`model_dl`] | the algorithm alone, in memory, with every variant and mistake |
 //!
 //! See `docs/simulator.md`.
 
@@ -42,20 +38,15 @@ mod archive;
 pub mod check;
 mod cluster;
 pub mod content;
-pub mod copying;
 pub mod course;
-pub mod damage;
 mod drafting;
 mod edit;
-pub mod exhaustive;
 mod faults;
-pub mod file_damage;
 mod lives;
 mod locked;
 pub mod machine;
 mod mirror;
 pub mod model;
-pub mod model_dl;
 mod ops;
 mod other_image;
 mod over_core;
@@ -70,6 +61,8 @@ pub mod steps;
 pub mod streams;
 pub mod swarm;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod tree;
 pub mod value;
 pub mod world;

@@ -73,7 +73,7 @@ impl Steal {
 
     /// Loads rows without logging them, into new pages that it deals out to the partitions in turn;
     /// the remaining slots of the last pages are free. Returns how many rows it loaded. The caller
-    /// takes a checkpoint afterwards ([`checkpoint_now`](crate::Running::checkpoint_now)): a crash before that
+    /// takes a checkpoint afterwards ([`checkpoint_now`](perdura_recovery::Life::checkpoint_now)): a crash before that
     /// loses the rows.
     ///
     /// The load is refused once there is an image: if a later image is damaged, a restart falls back

@@ -18,7 +18,7 @@ const LINES_MAX: usize = 600;
 
 /// The least assertions in a thousand lines of each crate, as `cargo xtask census` counts
 /// them. A floor is raised when a crate has come above it, and never lowered.
-const ASSERTIONS: [(&str, usize); 19] = [
+const ASSERTIONS: [(&str, usize); 20] = [
     ("base", 16),
     ("formats", 13),
     ("page", 13),
@@ -38,6 +38,7 @@ const ASSERTIONS: [(&str, usize); 19] = [
     ("types", 8),
     ("rdb", 6),
     ("server", 3),
+    ("cli", 3),
 ];
 
 /// Crates below the engine: no clock, no threads, no files of their own, no output.

@@ -126,6 +126,7 @@ fn decoded(text: &str) -> Result<String, String> {
         let value = value.and_then(|value| u8::try_from(value).ok());
         out.push(value.ok_or("a % is followed by two hexadecimal digits; write %25 for itself")?);
     }
+    debug_assert!(out.len() <= text.len(), "an escape is longer than its byte");
     String::from_utf8(out).map_err(|_| "the password is not UTF-8".into())
 }
 

@@ -172,6 +172,7 @@ impl Receiver {
     }
 
     fn reply(&mut self, depth: u8) -> io::Result<Reply> {
+        debug_assert!(depth <= DEPTH_MAX, "replies nest no deeper than they may");
         let bad = || io::Error::new(io::ErrorKind::InvalidData, "the server sent no reply");
         let mut line = Vec::new();
         let got = self

@@ -12,6 +12,7 @@ const BYTES_ENOUGH: usize = 1 << 18;
 
 /// Appends a request.
 pub fn put(out: &mut Vec<u8>, words: &[&[u8]]) {
+    debug_assert!(!words.is_empty(), "a request begins with a name");
     put_head(out, b'*', words.len());
     for word in words {
         put_word(out, word);
@@ -135,6 +136,7 @@ fn put_chunks<T>(
             count += put_element(&mut words, element);
             taken += 1;
         }
+        debug_assert!(taken > 0, "each command takes an element");
         put_head(out, b'*', count);
         put_word(out, name);
         put_word(out, key);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use perdura_base::num::to_u64;
 use serde::Serialize;
 
 use crate::output;
@@ -46,6 +47,10 @@ impl Lefts {
                 why: why.into(),
             });
         }
+        debug_assert!(
+            to_u64(self.first.len()) <= self.count,
+            "examples are counted"
+        );
     }
 
     fn put(&self, out: &mut String, what: &str) {
@@ -56,7 +61,7 @@ impl Lefts {
         for left in &self.first {
             let _ = writeln!(out, "  db {} '{}': {}", left.db, left.key, left.why);
         }
-        let named = u64::try_from(self.first.len()).unwrap_or(u64::MAX);
+        let named = to_u64(self.first.len());
         if self.count > named {
             let _ = writeln!(out, "  and {} more", self.count - named);
         }
@@ -94,13 +99,13 @@ impl Read {
             None => drop(self.keys.insert(kind.to_owned(), 1)),
         }
         self.with_expiry += u64::from(expires);
+        debug_assert!(self.with_expiry <= self.total(), "a key expires once");
     }
 
     /// Notes elements of a key.
     pub fn elements(&mut self, value: &perdura_rdb::Value) {
-        let count = |len| u64::try_from(len).unwrap_or(u64::MAX);
-        self.elements += count(value.len());
-        self.bytes += count(super::commands::bytes(value));
+        self.elements += to_u64(value.len());
+        self.bytes += to_u64(super::commands::bytes(value));
     }
 
     /// All keys handed on.

@@ -273,6 +273,7 @@ impl Step<'_> {
                 fits
             };
             let some = left.iter().take(KEYS_AT_ONCE).take_while(fits).count();
+            debug_assert!(some > 0, "each turn takes a key");
             let (now, later) = left.split_at(some);
             self.some_values(now)?;
             left = later;
@@ -343,6 +344,10 @@ impl Step<'_> {
 
     /// Asks for the piece of a key at a cursor. What is beside the entries of a stream is a piece of its own.
     fn next_piece(&mut self, head: &Head, cursor: &[u8], from: usize) -> Result<(Vec<u8>, Value)> {
+        debug_assert!(
+            cursor != b"0" || from == 0,
+            "what begins anew has read nothing"
+        );
         if cursor == END_OF_STREAM {
             let mut end = Stream::default();
             let is_there = streams::read_end(self.connection, &head.key, &mut end)?;

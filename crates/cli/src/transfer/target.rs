@@ -189,6 +189,7 @@ impl Target {
 
     /// A key of one piece that one command makes, or one transaction.
     fn small(&mut self, part: &Part<'_>) {
+        debug_assert!(part.first && part.last, "a small key comes in one piece");
         let kept = self.present == Present::Kept;
         if let Value::String(value) = part.value {
             put_string(&mut self.out, part.key, value, part.expires_at_ms, kept);
@@ -236,6 +237,7 @@ impl Target {
             verdict: Some(verdict),
         });
         self.flush()?;
+        debug_assert!(self.expected.is_empty(), "what came before is sent");
         let is_whole = heard
             .recv()
             .map_err(|_| anyhow!("the target takes no more"))?;
@@ -261,6 +263,7 @@ impl Sink for Target {
             let number = part.db.to_string();
             self.aside(part.db, &[b"SELECT", number.as_bytes()]);
         }
+        debug_assert_eq!(self.selected, Some(part.db), "a key goes to its database");
         let is_string = matches!(part.value, Value::String(_));
         if part.first && part.last && (is_string || is_single(part.value)) {
             self.small(part);
@@ -298,6 +301,11 @@ fn read_replies(
     // Whether an earlier piece of the key was refused.
     let mut refused = false;
     for expected in inbox.iter().flatten() {
+        let is_piece = expected.whole == Whole::Nothing;
+        debug_assert!(
+            is_piece || expected.verdict.is_none(),
+            "only pieces are asked about"
+        );
         let mut last = None;
         let mut error = None;
         for _ in 0..expected.replies {

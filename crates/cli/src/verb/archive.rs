@@ -199,6 +199,7 @@ pub fn run(action: &Action) -> Result<()> {
 
 impl Moments {
     fn of(range: &Range) -> Moments {
+        debug_assert!(range.first <= range.last, "a range begins before it ends");
         Moments {
             from_epoch: range.first.0,
             to_epoch: range.last.0,
@@ -259,6 +260,12 @@ fn held_in(store: &Store, manifest: &Manifest) -> Result<Held> {
 
 /// Returns the text for people of what an archive `has_all` epochs of, or only those behind a backup.
 fn status_text(held: &Held, has_all: bool) -> String {
+    let has_backups = !held.backups.is_empty();
+    debug_assert!(held.runs > 0 || held.run_bytes == 0, "no run has no bytes");
+    debug_assert!(
+        has_backups || held.backup_bytes == 0,
+        "no backup has no bytes"
+    );
     let mut text = format!(
         "archive   of database {}, manifest {}\nruns      {} in {} bytes, of epochs {} to {}\n",
         held.uuid, held.manifest, held.runs, held.run_bytes, held.from_epoch, held.to_epoch

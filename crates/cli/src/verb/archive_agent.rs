@@ -235,6 +235,7 @@ impl Virtual {
             }
             return Ok(true);
         }
+        debug_assert!(self.running.is_none(), "one backup is made at a time");
         let (Some(every), Some(store)) = (self.every, store) else {
             return Ok(false);
         };

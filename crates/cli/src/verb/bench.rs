@@ -180,6 +180,10 @@ fn kv_text(report: &kv::KvReport) -> String {
     }
     if report.txns > 0 {
         let latency = report.latency_us;
+        debug_assert!(
+            [latency.p50, latency.p99, latency.p999].is_sorted(),
+            "quantiles ascend"
+        );
         text += &format!(
             "rate      {:.0} requests/s ({} in {:.3} s, {} refused)\n\
              latency   p50 {} us, p99 {} us, p99.9 {} us, max {} us\n\

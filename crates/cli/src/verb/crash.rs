@@ -143,6 +143,12 @@ fn add(total: &mut CrashReport, part: CrashReport, elapsed: Duration) {
     for (mark, count) in part.reached {
         *total.reached.entry(mark).or_default() += count;
     }
+    let runs_of_modes: u64 = total.runs_by_mode.values().sum();
+    assert_eq!(runs_of_modes, total.runs, "each run is of one mode");
+    assert!(
+        total.acknowledged <= total.transactions,
+        "only what was done is acknowledged"
+    );
     total.violations.extend(part.violations);
     total.trace = total.trace.wrapping_add(mix64(part.trace));
     total.seconds = elapsed.as_secs_f64();

@@ -164,6 +164,8 @@ fn import(
             .and_then(|mut source| scan::read(&mut source, &databases, &mut target, &mut read)),
     };
     let (written, sent) = target.finish();
+    let written_keys: u64 = written.keys.values().sum();
+    debug_assert!(written_keys <= read.total(), "what is written was read");
     // What the target says is the reason for what the source could not hand on.
     if let Err(error) = sent.and(moved) {
         return Err(error.context(stopped_after(&written, &read)));

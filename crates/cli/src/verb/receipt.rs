@@ -75,6 +75,8 @@ fn check(args: &Check) -> Result<()> {
     let judged: Vec<(&Receipt, Judged)> = judged.collect();
     let count = |fate| judged.iter().filter(|(_, it)| it.fate == fate).count();
     let [kept, lost, other, undecided] = Fate::ALL.map(count);
+    let told = kept + lost + other + undecided;
+    assert_eq!(told, judged.len(), "each receipt has one fate");
     if args.json {
         output::json(&Checked {
             uuid: anchor.uuid.to_string(),

@@ -112,6 +112,11 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn tell(args: &Args, told: &Told<'_>, text: &str) -> Result<()> {
+    debug_assert_ne!(
+        told.opens,
+        told.missing.is_some(),
+        "what does not open lacks something"
+    );
     if args.json {
         return output::json(told);
     }

@@ -103,6 +103,10 @@ pub fn run(args: &Args) -> Result<()> {
         }
         says(name);
         let figure = make(&lab)?;
+        assert_eq!(
+            figure.name, name,
+            "a figure has the name by which it is asked for"
+        );
         let paths = figure.write(&args.out)?;
         if !args.json {
             output::text(&format!("{}\n", figure.summary()))?;
@@ -112,6 +116,7 @@ pub fn run(args: &Args) -> Result<()> {
         }
         made.push(figure);
     }
+    assert!(!made.is_empty(), "a name that is known names a figure");
     if args.json {
         output::json(&made)?;
     }

@@ -110,6 +110,7 @@ pub fn run(args: &Args) -> Result<()> {
             )?,
         }
     };
+    debug_assert!(report.digest.is_some(), "every way ends with the digest");
     if args.json {
         return output::json(&report);
     }

@@ -128,6 +128,7 @@ pub fn run(args: &Args) -> Result<()> {
                 let Some(id) = plan.is_of_backup(&error) else {
                     return Err(error).with_context(from);
                 };
+                assert!(!damaged.contains(&id), "a backup is passed over once");
                 passed_over(id, &error);
                 damaged.push(id);
                 target.undo()?;
@@ -198,6 +199,7 @@ fn tell(args: &Args, plan: &RestorePlan, replay: &ReplayReport, took: Duration) 
     let seconds = |ns| Duration::from_nanos(ns).as_secs_f64();
     let is_replay = args.method == Method::Replay;
     let buffers = args.buffer_pages.filter(|_| is_replay);
+    debug_assert!(buffers.is_some() || !is_replay, "a replay has its buffers");
     let told = Told {
         method: if is_replay { "replay" } else { "single-pass" },
         replay: buffers.map(|buffer_pages| Replayed {

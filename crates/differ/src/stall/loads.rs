@@ -15,6 +15,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub enum Run {
     /// These requests, in one piece, from every client.
     Send(fn(u64) -> Requests),
+    /// This request, with the size in place of `{n}`.
+    Ask(&'static str),
     /// RESTORE of what DUMP answers for `c`.
     Restore,
     /// Nothing: the keys that were put go away by themselves.
@@ -33,8 +35,7 @@ pub struct Load {
     pub clients: usize,
 }
 
-const fn load(name: &'static str, before: fn(u64) -> Requests, run: fn(u64) -> Requests) -> Load {
-    let run = Run::Send(run);
+const fn one(name: &'static str, before: fn(u64) -> Requests, run: Run) -> Load {
     Load {
         name,
         before,
@@ -43,22 +44,22 @@ const fn load(name: &'static str, before: fn(u64) -> Requests, run: fn(u64) -> R
     }
 }
 
-const fn crowd(name: &'static str, clients: usize, run: fn(u64) -> Requests) -> Load {
-    let run = Run::Send(run);
-    Load {
-        name,
-        before: nothing,
-        run,
-        clients,
-    }
+const fn load(name: &'static str, before: fn(u64) -> Requests, run: fn(u64) -> Requests) -> Load {
+    one(name, before, Run::Send(run))
+}
+
+const fn asks(name: &'static str, before: fn(u64) -> Requests, request: &'static str) -> Load {
+    one(name, before, Run::Ask(request))
 }
 
 const fn restore(name: &'static str, before: fn(u64) -> Requests) -> Load {
+    one(name, before, Run::Restore)
+}
+
+const fn crowd(name: &'static str, clients: usize, run: fn(u64) -> Requests) -> Load {
     Load {
-        name,
-        before,
-        run: Run::Restore,
-        clients: 1,
+        clients,
+        ..load(name, nothing, run)
     }
 }
 
@@ -71,36 +72,29 @@ pub static LOADS: &[Load] = &[
     crowd("40 uploads of 59 n bytes", 40, upload),
     crowd("n/100 SWAPDB", 1, swaps),
     // Keys.
-    load("KEYS * of n", keys, |_| line("KEYS *")),
+    asks("KEYS * of n", keys, "KEYS *"),
     load("DEL of n keys", keys, |n| words("DEL", key_names(n))),
     load("UNLINK of n keys", keys, |n| words("UNLINK", key_names(n))),
     load("EXISTS of n keys", keys, |n| words("EXISTS", key_names(n))),
     load("MGET of n", keys, |n| words("MGET", key_names(n))),
     load("MSET of n/2", nothing, |n| words("MSET", pairs(n))),
-    load("FLUSHALL of n keys", keys, |_| line("FLUSHALL")),
-    Load {
-        name: "n keys expire at once",
-        before: keys_that_expire,
-        run: Run::Expire,
-        clients: 1,
-    },
+    asks("FLUSHALL of n keys", keys, "FLUSHALL"),
+    one("n keys expire at once", keys_that_expire, Run::Expire),
     // Whole collections removed, renamed, copied, dumped.
-    load("DEL of a hash of n", hash, |_| line("DEL c")),
-    load("DEL of a list of n", list, |_| line("DEL c")),
-    load("DEL of a set of n", set, |_| line("DEL c")),
-    load("DEL of a sorted set of n", zset, |_| line("DEL c")),
-    load("UNLINK of a set of n", set, |_| line("UNLINK c")),
-    load("SET over a sorted set of n", zset, |_| line("SET c text")),
-    load("RENAME of a set of n to one of n", two_sets, |_| {
-        line("RENAME c d")
-    }),
-    load("COPY of a hash of n", hash, |_| line("COPY c e")),
-    load("COPY of a list of n", list, |_| line("COPY c e")),
-    load("COPY of a set of n", set, |_| line("COPY c e")),
-    load("COPY of a sorted set of n", zset, |_| line("COPY c e")),
-    load("MOVE of a set of n", set, |_| line("MOVE c 1")),
-    load("DUMP of a set of n", set, |_| line("DUMP c")),
-    load("DUMP of a sorted set of n", zset, |_| line("DUMP c")),
+    asks("DEL of a hash of n", hash, "DEL c"),
+    asks("DEL of a list of n", list, "DEL c"),
+    asks("DEL of a set of n", set, "DEL c"),
+    asks("DEL of a sorted set of n", zset, "DEL c"),
+    asks("UNLINK of a set of n", set, "UNLINK c"),
+    asks("SET over a sorted set of n", zset, "SET c text"),
+    asks("RENAME of a set of n to one of n", two_sets, "RENAME c d"),
+    asks("COPY of a hash of n", hash, "COPY c e"),
+    asks("COPY of a list of n", list, "COPY c e"),
+    asks("COPY of a set of n", set, "COPY c e"),
+    asks("COPY of a sorted set of n", zset, "COPY c e"),
+    asks("MOVE of a set of n", set, "MOVE c 1"),
+    asks("DUMP of a set of n", set, "DUMP c"),
+    asks("DUMP of a sorted set of n", zset, "DUMP c"),
     restore("RESTORE of a hash of n", hash),
     restore("RESTORE of a list of n", list),
     restore("RESTORE of a set of n", set),
@@ -108,12 +102,12 @@ pub static LOADS: &[Load] = &[
     // Lists.
     load("LPUSH of n", nothing, |n| words("LPUSH c", numbers(n))),
     load("RPUSH of n", nothing, |n| words("RPUSH c", numbers(n))),
-    load("LPOP of n", list, |n| line(&format!("LPOP c {n}"))),
-    load("RPOP of n", list, |n| line(&format!("RPOP c {n}"))),
+    asks("LPOP of n", list, "LPOP c {n}"),
+    asks("RPOP of n", list, "RPOP c {n}"),
     load("LTRIM of a list of n to half", list, |n| {
         line(&format!("LTRIM c 0 {}", n / 2))
     }),
-    load("LRANGE of n", list, |_| line("LRANGE c 0 -1")),
+    asks("LRANGE of n", list, "LRANGE c 0 -1"),
     load("LINDEX in the middle of n", list, |n| {
         line(&format!("LINDEX c {}", n / 2))
     }),
@@ -123,78 +117,56 @@ pub static LOADS: &[Load] = &[
     load("LREM in the middle of n", list, |n| {
         words("LREM c 1", [number(n / 2)])
     }),
-    load("SORT of a list of n", list, |_| line("SORT c")),
-    load("SORT of a list of n ALPHA", list, |_| line("SORT c ALPHA")),
-    load("SORT of a list of n STORE", list, |_| {
-        line("SORT c STORE e")
-    }),
+    asks("SORT of a list of n", list, "SORT c"),
+    asks("SORT of a list of n ALPHA", list, "SORT c ALPHA"),
+    asks("SORT of a list of n STORE", list, "SORT c STORE e"),
     // Hashes.
     load("HSET of n/2", nothing, |n| words("HSET c", pairs(n))),
-    load("HGETALL of n", hash, |_| line("HGETALL c")),
-    load("HKEYS of n", hash, |_| line("HKEYS c")),
+    asks("HGETALL of n", hash, "HGETALL c"),
+    asks("HKEYS of n", hash, "HKEYS c"),
     load("HDEL of n", hash, |n| words("HDEL c", numbers(n))),
-    load("HRANDFIELD of n", hash, |n| {
-        line(&format!("HRANDFIELD c {n}"))
-    }),
+    asks("HRANDFIELD of n", hash, "HRANDFIELD c {n}"),
     // Sets.
     load("SADD of n", nothing, |n| words("SADD c", numbers(n))),
     load("SREM of n", set, |n| words("SREM c", numbers(n))),
     load("SPOP of n", set, |n| line(&format!("SPOP c {}", n / 2))),
-    load("SMEMBERS of n", set, |_| line("SMEMBERS c")),
-    load("SRANDMEMBER of n", set, |n| {
-        line(&format!("SRANDMEMBER c {n}"))
-    }),
-    load("SORT of a set of n", set, |_| line("SORT c")),
-    load("SINTERCARD of two of n", two_sets, |_| {
-        line("SINTERCARD 2 c d")
-    }),
-    load("SUNION of two of n", two_sets, |_| line("SUNION c d")),
-    load("SUNIONSTORE of two of n", two_sets, |_| {
-        line("SUNIONSTORE e c d")
-    }),
-    load("SDIFFSTORE of two of n", two_sets, |_| {
-        line("SDIFFSTORE e c d")
-    }),
-    load("SINTERSTORE of two of n", two_sets, |_| {
-        line("SINTERSTORE e c d")
-    }),
+    asks("SMEMBERS of n", set, "SMEMBERS c"),
+    asks("SRANDMEMBER of n", set, "SRANDMEMBER c {n}"),
+    asks("SORT of a set of n", set, "SORT c"),
+    asks("SINTERCARD of two of n", two_sets, "SINTERCARD 2 c d"),
+    asks("SUNION of two of n", two_sets, "SUNION c d"),
+    asks("SUNIONSTORE of two of n", two_sets, "SUNIONSTORE e c d"),
+    asks("SDIFFSTORE of two of n", two_sets, "SDIFFSTORE e c d"),
+    asks("SINTERSTORE of two of n", two_sets, "SINTERSTORE e c d"),
     // Sorted sets.
     load("ZADD of n/2", nothing, |n| words("ZADD c", pairs(n))),
     load("ZREM of n", zset, |n| words("ZREM c", numbers(n))),
-    load("ZPOPMIN of n", zset, |n| line(&format!("ZPOPMIN c {n}"))),
-    load("ZREMRANGEBYRANK of n", zset, |_| {
-        line("ZREMRANGEBYRANK c 0 -2")
-    }),
-    load("ZRANGE of n", zset, |_| line("ZRANGE c 0 -1")),
-    load("ZRANGESTORE of n", zset, |_| line("ZRANGESTORE e c 0 -1")),
-    load("SORT of a sorted set of n", zset, |_| line("SORT c")),
-    load("ZUNIONSTORE of two of n", two_zsets, |_| {
-        line("ZUNIONSTORE e 2 c d")
-    }),
-    load("ZINTERSTORE of two of n", two_zsets, |_| {
-        line("ZINTERSTORE e 2 c d")
-    }),
-    load("ZDIFFSTORE of two of n", two_zsets, |_| {
-        line("ZDIFFSTORE e 2 c d")
-    }),
+    asks("ZPOPMIN of n", zset, "ZPOPMIN c {n}"),
+    asks("ZREMRANGEBYRANK of n", zset, "ZREMRANGEBYRANK c 0 -2"),
+    asks("ZRANGE of n", zset, "ZRANGE c 0 -1"),
+    asks("ZRANGESTORE of n", zset, "ZRANGESTORE e c 0 -1"),
+    asks("SORT of a sorted set of n", zset, "SORT c"),
+    asks("ZUNIONSTORE of two of n", two_zsets, "ZUNIONSTORE e 2 c d"),
+    asks("ZINTERSTORE of two of n", two_zsets, "ZINTERSTORE e 2 c d"),
+    asks("ZDIFFSTORE of two of n", two_zsets, "ZDIFFSTORE e 2 c d"),
     // Long strings.
-    load("GET of 59 n bytes", text, |_| line("GET c")),
-    load("GETRANGE of 59 n bytes", text, |_| line("GETRANGE c 1 -1")),
-    load("APPEND to 59 n bytes", text, |_| line("APPEND c x")),
-    load("SETRANGE in 59 n bytes", text, |_| line("SETRANGE c 9 x")),
+    asks("GET of 59 n bytes", text, "GET c"),
+    asks("GETRANGE of 59 n bytes", text, "GETRANGE c 1 -1"),
+    asks("APPEND to 59 n bytes", text, "APPEND c x"),
+    asks("SETRANGE in 59 n bytes", text, "SETRANGE c 9 x"),
     load("SETRANGE of 59 n bytes", nothing, |n| {
         line(&format!("SETRANGE c {} x", n * 59))
     }),
-    load("BITCOUNT of 59 n bytes", text, |_| line("BITCOUNT c")),
-    load("BITPOS in 59 n bytes", text, |_| line("BITPOS c 0 0 -1")),
-    load("BITOP NOT of 59 n bytes", text, |_| line("BITOP NOT e c")),
-    load("COPY of 59 n bytes", text, |_| line("COPY c e")),
-    load("RENAME of 59 n bytes", text, |_| line("RENAME c e")),
-    load("MOVE of 59 n bytes", text, |_| line("MOVE c 1")),
+    asks("BITCOUNT of 59 n bytes", text, "BITCOUNT c"),
+    asks("BITPOS in 59 n bytes", text, "BITPOS c 0 0 -1"),
+    asks("BITOP NOT of 59 n bytes", text, "BITOP NOT e c"),
+    asks("COPY of 59 n bytes", text, "COPY c e"),
+    asks("RENAME of 59 n bytes", text, "RENAME c e"),
+    asks("MOVE of 59 n bytes", text, "MOVE c 1"),
     load("SET of 59 n bytes", nothing, text),
-    load("SET over 59 n bytes", text, |_| line("SET c text")),
-    load("DEL of 59 n bytes", text, |_| line("DEL c")),
-    load("DUMP of 59 n bytes", text, |_| line("DUMP c")),
+    asks("SET over 59 n bytes", text, "SET c text"),
+    asks("DEL of 59 n bytes", text, "DEL c"),
+    asks("DUMP of 59 n bytes", text, "DUMP c"),
     restore("RESTORE of 59 n bytes", text),
 ];
 

@@ -72,7 +72,7 @@ impl Checkpoints {
     }
 
     /// Notes how far an archive holds the log: no checkpoint cuts it ahead of that. See
-    /// [`AnchorCell::set_archived`].
+    /// [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
     ///
     /// # Errors
     /// As there.

@@ -3,9 +3,9 @@
 //! Tools list them, and this is true of a server without modules, so it answers as a Redis that was never given any. What
 //! would bring a module in is refused.
 
+use super::Cx;
 use super::refused::modules;
 use super::spec::{Command, family, flag::APART};
-use super::{Cx, Group};
 use crate::resp::parse::Args;
 
 /// The second words of MODULE.
@@ -18,9 +18,7 @@ const MODULE_WORDS: &[(&str, i8)] = &[
 ];
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[family("module", -2, APART, MODULE_WORDS, module)
-    .in_group(Group::Server)
-    .doc("4.0.0", "Answers that there are no modules.")];
+pub(crate) static COMMANDS: &[Command] = &[family("module", -2, APART, MODULE_WORDS, module)];
 
 /// `MODULE word …`
 fn module(cx: &mut Cx<'_>, args: &Args<'_>) {

@@ -152,33 +152,9 @@ pub(crate) struct Data<'a, 'tx> {
 impl<'a, 'tx> Data<'a, 'tx> {
     /// What the commands of one transaction work on, beginning with a database.
     pub(crate) fn new(state: &'a State, db: &'a Db, tx: &'a mut Tx<'tx>, database: u8) -> Self {
-        tx.set_packing(state.packing);
         Data {
-            tx,
-            database,
-            table: db.database(database),
-            server: Server::Loop(state),
-            db,
-            renewal: None,
-            swapped: 0,
-            emptied: false,
-            value_bytes_max: state.value_bytes_max,
-            reply_bytes_max: state.options.reply_bytes_max,
-            hits: Cell::new(0),
-            misses: Cell::new(0),
-            interest: state.interest(),
-            notices: state.notices(),
-            events: Vec::new(),
-            changes: 0,
-            errors: 0,
-            keeps_to_keys: cfg!(debug_assertions),
             may_wait: true,
-            may_leave: false,
-            is_retry: false,
-            later: None,
-            running: None,
-            prepared: None,
-            ran: None,
+            ..Data::of(Server::Loop(state), &Host::of(state), db, tx, database)
         }
     }
 

@@ -1,11 +1,10 @@
 //! COMMAND: the table of commands, as clients ask for it.
 
-use super::Group;
 use super::flag::{APART, LOADING};
 use super::options::{Role, Word as OptionWord};
 use super::spec::{Command, family};
 use super::table::all;
-use super::{Cx, Keys, SYNTAX, flag};
+use super::{Cx, Keys, SYNTAX, documents, flag};
 use crate::acl::catalog::{CATALOG, Entry, KeyUse, category_number};
 use crate::glob::matches;
 use crate::number::parse_i64;
@@ -13,9 +12,7 @@ use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[family("command", -1, LOADING | APART, WORDS, command)
-    .in_group(Group::Server)
-    .doc("2.8.13", "Describes the commands.")];
+pub(crate) static COMMANDS: &[Command] = &[family("command", -1, LOADING | APART, WORDS, command)];
 
 /// The second words of COMMAND.
 pub(crate) const WORDS: &[(&str, i8)] = &[
@@ -138,10 +135,11 @@ fn docs(cx: &mut Cx<'_>, args: &Args<'_>) {
 }
 
 fn doc_fields(command: &Command, out: &mut Out<'_>) {
+    let document = documents::of(command.name);
     for (field, value) in [
-        ("summary", command.summary),
-        ("since", command.since),
-        ("group", command.group.name()),
+        ("summary", document.summary),
+        ("since", document.since),
+        ("group", document.group),
     ] {
         out.bulk(field.as_bytes());
         out.bulk(value.as_bytes());
@@ -191,8 +189,8 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, with_flags: bool) {
     let keys: Vec<&[u8]> = command.key_args(&request).collect();
     if keys.is_empty() || !counted {
         // A script need not have keys.
-        return match command.group {
-            Group::Scripting => cx.out.array(0),
+        return match documents::of(command.name).group {
+            "scripting" => cx.out.array(0),
             _ => cx.out.error("ERR Invalid arguments specified for command"),
         };
     }

@@ -4,9 +4,9 @@ use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::keys::cursor::{count_arg, count_arg_of_pairs, scan_elements};
 use super::keys::sample::Draws;
-use super::spec::{Command, ONE, about, data};
+use super::spec::{Command, ONE, data};
 use super::steps::{Parts, Walk, Whole};
-use super::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop, wrong_arity};
+use super::{Data, Done, NOT_INTEGER, SYNTAX, Stop, wrong_arity};
 use crate::decimal::{FloatError, add_decimals};
 use crate::engine::types::{Entry, Left, hash};
 use crate::engine::{Shape, Source};
@@ -18,28 +18,24 @@ const ADDS: u32 = WRITE | DENY_OOM | FAST;
 const SEES: u32 = READ | FAST;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::Hash,
-    [
-        data("hdel", -3, WRITE | FAST, ONE, hdel).doc("2.0.0", "Removes fields."),
-        data("hexists", 3, SEES, ONE, hexists).doc("2.0.0", "Whether a field is there."),
-        data("hget", 3, SEES, ONE, hget).doc("2.0.0", "The value of a field."),
-        data("hgetall", 2, READ, ONE, hgetall).doc("2.0.0", "All fields and values."),
-        data("hincrby", 4, ADDS, ONE, hincrby).doc("2.0.0", "Adds to the integer in a field."),
-        data("hincrbyfloat", 4, ADDS, ONE, hincrbyfloat)
-            .doc("2.6.0", "Adds to the number in a field."),
-        data("hkeys", 2, READ, ONE, hkeys).doc("2.0.0", "All fields."),
-        data("hlen", 2, SEES, ONE, hlen).doc("2.0.0", "Counts the fields."),
-        data("hmget", -3, SEES, ONE, hmget).doc("2.0.0", "The values of several fields."),
-        data("hmset", -4, ADDS, ONE, hmset).doc("2.0.0", "Sets several fields."),
-        data("hrandfield", -2, READ, ONE, hrandfield).doc("6.2.0", "Random fields."),
-        data("hscan", -3, READ, ONE, hscan).doc("2.8.0", "Goes through the fields in steps."),
-        data("hset", -4, ADDS, ONE, hset).doc("2.0.0", "Sets fields and counts the new ones."),
-        data("hsetnx", 4, ADDS, ONE, hsetnx).doc("2.0.0", "Sets a field that is not there."),
-        data("hstrlen", 3, SEES, ONE, hstrlen).doc("3.2.0", "The length of a value."),
-        data("hvals", 2, READ, ONE, hvals).doc("2.0.0", "All values."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("hdel", -3, WRITE | FAST, ONE, hdel),
+    data("hexists", 3, SEES, ONE, hexists),
+    data("hget", 3, SEES, ONE, hget),
+    data("hgetall", 2, READ, ONE, hgetall),
+    data("hincrby", 4, ADDS, ONE, hincrby),
+    data("hincrbyfloat", 4, ADDS, ONE, hincrbyfloat),
+    data("hkeys", 2, READ, ONE, hkeys),
+    data("hlen", 2, SEES, ONE, hlen),
+    data("hmget", -3, SEES, ONE, hmget),
+    data("hmset", -4, ADDS, ONE, hmset),
+    data("hrandfield", -2, READ, ONE, hrandfield),
+    data("hscan", -3, READ, ONE, hscan),
+    data("hset", -4, ADDS, ONE, hset),
+    data("hsetnx", 4, ADDS, ONE, hsetnx),
+    data("hstrlen", 3, SEES, ONE, hstrlen),
+    data("hvals", 2, READ, ONE, hvals),
+];
 
 fn source<'d>(data: &'d Data<'_, '_>, args: &Args<'_>) -> Result<Option<Source<'d>>, Stop> {
     data.collection(args.at(1), Shape::Hash)

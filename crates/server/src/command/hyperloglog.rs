@@ -5,8 +5,8 @@
 
 use super::event::Class;
 use super::flag::{ADMIN, APART, DENY_OOM, FAST, READ, WRITE};
-use super::spec::{Command, EACH, ONE, SECOND, about, data, plain};
-use super::{Cx, Data, Done, Group, Stop};
+use super::spec::{Command, EACH, ONE, SECOND, data, plain};
+use super::{Cx, Data, Done, Stop};
 use crate::engine::types::hll::{self, Damaged, Form, GROUP_BYTES, Raised, Union};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
@@ -15,20 +15,13 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::HyperLogLog,
-    [
-        data("pfadd", -2, WRITE | DENY_OOM | FAST, ONE, pfadd)
-            .doc("2.8.9", "Adds elements to an estimated count."),
-        data("pfcount", -2, READ, EACH, pfcount)
-            .doc("2.8.9", "Estimates how many different elements were added."),
-        data("pfdebug", 3, WRITE | DENY_OOM | ADMIN, SECOND, pfdebug)
-            .doc("2.8.9", "Shows the inside of an estimated count."),
-        data("pfmerge", -2, WRITE | DENY_OOM, EACH, pfmerge)
-            .doc("2.8.9", "Puts estimated counts together."),
-        plain("pfselftest", 1, ADMIN | APART, pfselftest).doc("2.8.9", "Tests the estimates."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("pfadd", -2, WRITE | DENY_OOM | FAST, ONE, pfadd),
+    data("pfcount", -2, READ, EACH, pfcount),
+    data("pfdebug", 3, WRITE | DENY_OOM | ADMIN, SECOND, pfdebug),
+    data("pfmerge", -2, WRITE | DENY_OOM, EACH, pfmerge),
+    plain("pfselftest", 1, ADMIN | APART, pfselftest),
+];
 
 const NO_SKETCH: &str = "WRONGTYPE Key is not a valid HyperLogLog string value.";
 const DAMAGED: &str = "INVALIDOBJ Corrupted HLL object detected";

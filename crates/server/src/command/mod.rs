@@ -10,6 +10,7 @@ pub(crate) mod connection;
 pub(crate) mod data;
 pub(crate) mod describe;
 pub(crate) mod dispatch;
+mod documents;
 pub(crate) mod event;
 pub(crate) mod geo;
 pub(crate) mod hashes;
@@ -40,7 +41,7 @@ use crate::state::State;
 use crate::tell::Message;
 
 pub(crate) use data::{Data, Done, Later, Stop};
-pub(crate) use spec::{Command, Group, Keys, flag};
+pub(crate) use spec::{Command, Keys, flag};
 
 /// How a command runs.
 #[derive(Clone, Copy)]

@@ -2,24 +2,12 @@
 //! not that it has mistyped something, and so that rules of access may name them.
 
 use super::spec::{Command, flag::APART, plain};
-use super::{Cx, Group, Keys, PlainFn};
+use super::{Cx, Keys};
 use crate::resp::parse::Args;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] =
-    &[row("migrate", -6, migrate, Group::Generic, "2.6.0").keyed(Keys::Migrate)];
-
-const fn row(
-    name: &'static str,
-    arity: i8,
-    run: PlainFn,
-    group: Group,
-    since: &'static str,
-) -> Command {
-    plain(name, arity, APART, run)
-        .in_group(group)
-        .doc(since, "Refused: this is not here.")
-}
+    &[plain("migrate", -6, APART, migrate).keyed(Keys::Migrate)];
 
 fn refuse(cx: &mut Cx<'_>, args: &Args<'_>, why: &str) {
     let name = String::from_utf8_lossy(args.at(0)).to_ascii_uppercase();

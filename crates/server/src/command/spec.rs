@@ -99,64 +99,6 @@ pub(crate) const PAIRS: Keys = Keys::Range {
     step: 2,
 };
 
-/// What a command is about, as the documents group them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Group {
-    /// Bits of strings.
-    Bitmap,
-    /// The connection.
-    Connection,
-    /// Keys, whatever they hold.
-    Generic,
-    /// Places.
-    Geo,
-    /// Hashes.
-    Hash,
-    /// Estimated counts.
-    HyperLogLog,
-    /// Lists.
-    List,
-    /// Channels.
-    Pubsub,
-    /// Scripts and functions.
-    Scripting,
-    /// The server.
-    Server,
-    /// Sets.
-    Set,
-    /// Sorted sets.
-    SortedSet,
-    /// Streams.
-    Stream,
-    /// Strings.
-    String,
-    /// MULTI and WATCH.
-    Transactions,
-}
-
-impl Group {
-    /// Its name as COMMAND DOCS has it.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Group::Bitmap => "bitmap",
-            Group::Connection => "connection",
-            Group::Generic => "generic",
-            Group::Geo => "geo",
-            Group::Hash => "hash",
-            Group::HyperLogLog => "hyperloglog",
-            Group::List => "list",
-            Group::Pubsub => "pubsub",
-            Group::Scripting => "scripting",
-            Group::Server => "server",
-            Group::Set => "set",
-            Group::SortedSet => "sorted-set",
-            Group::Stream => "stream",
-            Group::String => "string",
-            Group::Transactions => "transactions",
-        }
-    }
-}
-
 /// One command.
 pub(crate) struct Command {
     /// Its name in lower case.
@@ -172,12 +114,6 @@ pub(crate) struct Command {
     pub words: &'static [(&'static str, i8)],
     /// Its function.
     pub run: Run,
-    /// What it is about.
-    pub group: Group,
-    /// The version of Redis that had it first.
-    pub since: &'static str,
-    /// What it does, in a sentence.
-    pub summary: &'static str,
 }
 
 impl std::fmt::Debug for Command {
@@ -201,9 +137,6 @@ pub(crate) const fn data(
         keys,
         words: &[],
         run: Run::Data(run),
-        group: Group::Generic,
-        since: "1.0.0",
-        summary: "",
     }
 }
 
@@ -229,34 +162,7 @@ pub(crate) const fn family(
     }
 }
 
-/// Returns the commands of a module, in one group of the documents.
-pub(crate) const fn about<const N: usize>(
-    group: Group,
-    mut commands: [Command; N],
-) -> [Command; N] {
-    let mut at = 0;
-    while at < N {
-        commands[at].group = group;
-        at += 1;
-    }
-    commands
-}
-
 impl Command {
-    /// The same, with what the documents say of it.
-    pub(crate) const fn doc(self, since: &'static str, summary: &'static str) -> Command {
-        Command {
-            since,
-            summary,
-            ..self
-        }
-    }
-
-    /// Puts the command into this group of the documents.
-    pub(crate) const fn in_group(self, group: Group) -> Command {
-        Command { group, ..self }
-    }
-
     /// The same, with keys.
     pub(crate) const fn keyed(self, keys: Keys) -> Command {
         Command { keys, ..self }

@@ -86,16 +86,8 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
              not counted",
             lab.cores
         )],
-        columns: vec![
-            "scheme",
-            "disk_mbps",
-            "abort_ratio",
-            "txns",
-            "log_bytes",
-            "log_seconds",
-            "log_read_seconds",
-            "log_play_seconds",
-        ],
+        columns: "scheme,disk_mbps,abort_ratio,txns,log_bytes,log_seconds,log_read_seconds,\
+            log_play_seconds",
         rows,
         claims,
         plot: Plot {
@@ -145,16 +137,18 @@ fn panels(lines: [Lines; 2]) -> Vec<Panel> {
             format!("{PAPER_DISK_MBPS} MB/s disks"),
             "from memory: the CPU is the wall".to_owned(),
         ])
-        .map(|([two, one], title)| Panel {
-            title,
-            y: "Time (sec)".into(),
-            chart: Chart::Lines {
-                x: "Abort ratio (%)".into(),
-                series: vec![
-                    Series::solid(format!("DL2P({DISKS})"), two),
-                    Series::solid(format!("DL1P({DISKS})"), one),
-                ],
-            },
+        .map(|([two, one], title)| {
+            Panel::new(
+                title,
+                "Time (sec)",
+                Chart::lines(
+                    "Abort ratio (%)",
+                    vec![
+                        Series::solid(format!("DL2P({DISKS})"), two),
+                        Series::solid(format!("DL1P({DISKS})"), one),
+                    ],
+                ),
+            )
         });
     panels.collect()
 }

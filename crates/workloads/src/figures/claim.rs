@@ -101,6 +101,12 @@ impl Claim {
         }
     }
 
+    /// Returns a measured ratio of which nothing is asked.
+    #[must_use]
+    pub fn reported(what: &str, paper: &str, ours: f64, why: &str) -> Claim {
+        Claim::measured(what, paper, Target::None, ours, why)
+    }
+
     /// The same, computed by the schedule model.
     #[must_use]
     pub fn modelled(self) -> Claim {

@@ -231,14 +231,7 @@ impl Costs {
         let what = format!(
             "PL2P({cores}) / DL1P({cores}) log time on {cores} cores, ratio-preserving disks"
         );
-        Claim::measured(
-            &what,
-            paper,
-            Target::None,
-            ratio(physical.log, differential.log),
-            &why,
-        )
-        .modelled()
+        Claim::reported(&what, paper, ratio(physical.log, differential.log), &why).modelled()
     }
 }
 

@@ -54,15 +54,8 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
             ),
             costs.describe(),
         ],
-        columns: vec![
-            "method",
-            "log_disks",
-            "disk_mbps",
-            "log_seconds",
-            "log_read_seconds",
-            "log_transfer_seconds",
-            "log_play_seconds",
-        ],
+        columns: "method,log_disks,disk_mbps,log_seconds,log_read_seconds,log_transfer_seconds,\
+            log_play_seconds",
         rows: points
             .iter()
             .map(|point| {
@@ -191,28 +184,30 @@ fn plot(lab: &Lab<'_>, points: &[Point], fast: u64) -> Plot {
         of.map(|point| (count_f64(point.disks), part(&point.took)))
             .collect()
     };
-    let panel = |letter: char, names: &[&str], rate: u64| Panel {
-        title: format!("({letter}) {}, {rate} MB/s disks", names.join(", ")),
-        y: "Time (sec)".into(),
-        chart: Chart::Lines {
-            x: "#log disks".into(),
-            series: names
-                .iter()
-                .flat_map(|name| {
-                    [
-                        Series::solid(*name, line(name, rate, |took| took.log)),
-                        Series::broken(
-                            format!("{name}: LR"),
-                            line(name, rate, |took| took.log_read),
-                        ),
-                        Series::broken(
-                            format!("{name}: LP"),
-                            line(name, rate, |took| took.log_play),
-                        ),
-                    ]
-                })
-                .collect(),
-        },
+    let panel = |letter: char, names: &[&str], rate: u64| {
+        Panel::new(
+            format!("({letter}) {}, {rate} MB/s disks", names.join(", ")),
+            "Time (sec)",
+            Chart::lines(
+                "#log disks",
+                names
+                    .iter()
+                    .flat_map(|name| {
+                        [
+                            Series::solid(*name, line(name, rate, |took| took.log)),
+                            Series::broken(
+                                format!("{name}: LR"),
+                                line(name, rate, |took| took.log_read),
+                            ),
+                            Series::broken(
+                                format!("{name}: LP"),
+                                line(name, rate, |took| took.log_play),
+                            ),
+                        ]
+                    })
+                    .collect(),
+            ),
+        )
     };
     Plot {
         title: "Figure 6: breakdown of log processing time".into(),

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::claim::{Claim, Verdict, table};
@@ -24,8 +24,9 @@ pub struct Figure {
     pub seed: u64,
     /// The setting in words: disks, sizes, repetitions, cores.
     pub setting: Vec<String>,
-    /// The names of the columns.
-    pub columns: Vec<&'static str>,
+    /// The names of the columns, as the head of the CSV has them.
+    #[serde(serialize_with = "as_list")]
+    pub columns: &'static str,
     /// The measurements.
     pub rows: Vec<Vec<Value>>,
     /// What is claimed of them.
@@ -33,6 +34,10 @@ pub struct Figure {
     /// The picture.
     #[serde(skip)]
     pub plot: Plot,
+}
+
+fn as_list<S: Serializer>(columns: &&str, json: S) -> Result<S::Ok, S::Error> {
+    json.collect_seq(columns.split(','))
 }
 
 /// A number in a row, with four digits.
@@ -45,7 +50,7 @@ impl Figure {
     /// The rows as CSV.
     #[must_use]
     pub fn csv(&self) -> String {
-        let mut out = self.columns.join(",") + "\n";
+        let mut out = self.columns.to_owned() + "\n";
         for row in &self.rows {
             let cells: Vec<String> = row
                 .iter()
@@ -115,7 +120,7 @@ mod tests {
             scale: "small",
             seed: 1,
             setting: vec!["no disks".into()],
-            columns: vec!["scheme", "seconds"],
+            columns: "scheme,seconds",
             rows: vec![vec!["PL2P, merged".into(), cell(1.0)]],
             claims: vec![Claim::measured("x", "2", Target::AtLeast(1.0), 2.0, "")],
             plot: Plot::default(),
@@ -126,6 +131,7 @@ mod tests {
         assert_eq!(csv, "scheme,seconds\n\"PL2P, merged\",1.0\n");
         let json: Value = serde_json::from_str(&fs::read_to_string(&paths[1]).unwrap()).unwrap();
         assert_eq!(json["claims"][0]["verdict"], "holds");
+        assert_eq!(json["columns"][1], "seconds");
         assert!(fs::read_to_string(&paths[2]).unwrap().contains("<svg"));
         assert_eq!(figure.failures(), 0);
     }

@@ -76,16 +76,8 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
             ),
             costs.describe(),
         ],
-        columns: vec![
-            "scheme",
-            "log_disks",
-            "disk_mbps",
-            "txns",
-            "log_bytes",
-            "log_seconds",
-            "log_read_seconds",
-            "log_play_seconds",
-        ],
+        columns: "scheme,log_disks,disk_mbps,txns,log_bytes,log_seconds,log_read_seconds,\
+            log_play_seconds",
         rows,
         claims,
         plot: plot(lab, fast, slow_lines, fast_lines),
@@ -106,13 +98,12 @@ fn plot(lab: &Lab<'_>, fast: u64, slow_lines: Vec<Series>, fast_lines: Vec<Serie
                 fast_lines,
             ),
         ]
-        .map(|(title, series)| Panel {
-            title,
-            y: "Time (sec)".into(),
-            chart: Chart::Lines {
-                x: "#transactions since the checkpoint".into(),
-                series,
-            },
+        .map(|(title, series)| {
+            Panel::new(
+                title,
+                "Time (sec)",
+                Chart::lines("#transactions since the checkpoint", series),
+            )
         })
         .to_vec(),
     }

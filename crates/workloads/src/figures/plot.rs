@@ -78,6 +78,27 @@ pub enum Chart {
     Boxes(Vec<Quartiles>),
 }
 
+impl Chart {
+    /// Returns lines over a numeric axis of this name.
+    #[must_use]
+    pub fn lines(x: &str, series: Vec<Series>) -> Chart {
+        Chart::Lines {
+            x: x.into(),
+            series,
+        }
+    }
+
+    /// Returns lines of which both axes are logarithmic.
+    #[must_use]
+    pub fn powers(x: &str, series: Vec<Series>) -> Chart {
+        Chart::Powers {
+            x: x.into(),
+            x_powers: true,
+            series,
+        }
+    }
+}
+
 /// One chart with its axes.
 #[derive(Debug, Clone)]
 pub struct Panel {
@@ -151,6 +172,16 @@ impl Plot {
 }
 
 impl Panel {
+    /// Returns a chart below a title, beside the name of its vertical axis.
+    #[must_use]
+    pub fn new(title: impl Into<String>, y: impl Into<String>, chart: Chart) -> Panel {
+        Panel {
+            title: title.into(),
+            y: y.into(),
+            chart,
+        }
+    }
+
     /// Names in the legend, in the order of their colours.
     fn legend(&self) -> Vec<&str> {
         match &self.chart {
@@ -347,25 +378,25 @@ mod tests {
             title: "Log & restart".into(),
             subtitle: "a < b".into(),
             panels: vec![
-                Panel {
-                    title: "(a)".into(),
-                    y: "Time (sec)".into(),
-                    chart: Chart::Lines {
-                        x: "#log disks".into(),
-                        series: vec![
+                Panel::new(
+                    "(a)",
+                    "Time (sec)",
+                    Chart::lines(
+                        "#log disks",
+                        vec![
                             Series::solid("PL2P", vec![(1.0, 24.8), (2.0, 12.4), (8.0, 3.1)]),
                             Series::broken("PL2P: LR", vec![(1.0, 24.8), (8.0, 3.1)]),
                         ],
-                    },
-                },
-                Panel {
-                    title: "(b)".into(),
-                    y: "Time (sec)".into(),
-                    chart: Chart::Bars(vec![Bar {
+                    ),
+                ),
+                Panel::new(
+                    "(b)",
+                    "Time (sec)",
+                    Chart::Bars(vec![Bar {
                         label: "DL1P-Seq".into(),
                         parts: vec![("BL".into(), 4.3), ("LL".into(), 6.4)],
                     }]),
-                },
+                ),
             ],
         }
     }

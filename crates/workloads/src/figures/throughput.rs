@@ -63,16 +63,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
             lab.scale.measured.as_secs_f64(),
             lab.scale.warm_up.as_secs_f64()
         )],
-        columns: vec![
-            "scheme",
-            "log_disks",
-            "slot_bytes",
-            "txns",
-            "seconds",
-            "tps",
-            "latency_p50_us",
-            "latency_p99_us",
-        ],
+        columns: "scheme,log_disks,slot_bytes,txns,seconds,tps,latency_p50_us,latency_p99_us",
         rows: by_disks.iter().chain(&by_slot).map(row).collect(),
         claims: claims(lab, &by_disks, &by_slot),
         plot: plot(&by_disks, &by_slot),
@@ -223,12 +214,12 @@ fn plot(by_disks: &[Point], by_slot: &[Point]) -> Plot {
         title: "Figure 9: logging performance".into(),
         subtitle: format!("SMS, 2 % aborts, log disks at {PAPER_DISK_MBPS} MB/s"),
         panels: vec![
-            Panel {
-                title: "(a) With the number of log disks".into(),
-                y: "Throughput (TPS)".into(),
-                chart: Chart::Lines {
-                    x: "#log disks".into(),
-                    series: [Scheme::Pl2p, Scheme::Dl1p]
+            Panel::new(
+                "(a) With the number of log disks",
+                "Throughput (TPS)",
+                Chart::lines(
+                    "#log disks",
+                    [Scheme::Pl2p, Scheme::Dl1p]
                         .map(|scheme| {
                             Series::solid(
                                 scheme_label(scheme),
@@ -236,20 +227,20 @@ fn plot(by_disks: &[Point], by_slot: &[Point]) -> Plot {
                             )
                         })
                         .to_vec(),
-                },
-            },
-            Panel {
-                title: "(b) With the size of a slot".into(),
-                y: "Throughput (TPS)".into(),
-                chart: Chart::Lines {
-                    x: "Slot size (bytes)".into(),
-                    series: vec![
+                ),
+            ),
+            Panel::new(
+                "(b) With the size of a slot",
+                "Throughput (TPS)",
+                Chart::lines(
+                    "Slot size (bytes)",
+                    vec![
                         slot_line(Scheme::Pl2p, 1),
                         slot_line(Scheme::Pl2p, SLOT_DISKS),
                         slot_line(Scheme::Dl1p, SLOT_DISKS),
                     ],
-                },
-            },
+                ),
+            ),
         ],
     }
 }

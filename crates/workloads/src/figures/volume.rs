@@ -80,16 +80,8 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
             "bytes are of records with their frame heads, without block padding and initial load"
                 .into(),
         ],
-        columns: vec![
-            "scheme",
-            "records",
-            "abort_ratio",
-            "txns",
-            "log_bytes",
-            "compensation_bytes",
-            "bytes_per_txn",
-            "share_of_time_in_window",
-        ],
+        columns: "scheme,records,abort_ratio,txns,log_bytes,compensation_bytes,bytes_per_txn,\
+            share_of_time_in_window",
         rows: volumes
             .iter()
             .chain(&by_aborts)
@@ -135,7 +127,7 @@ fn claims(volumes: &[Volume], by_aborts: &[Volume]) -> Vec<Claim> {
     let (two, one) = by_aborts.split_at(ABORTS.len());
     let megabytes = |volume: &Volume| volume.per_txn() * 600_000.0 / 1e6;
     let reported = |what: &str, paper: &str, volume: &Volume, why: &str| {
-        Claim::measured(what, paper, Target::None, megabytes(volume), why).in_unit(" MB")
+        Claim::reported(what, paper, megabytes(volume), why).in_unit(" MB")
     };
     let flat = {
         let plain: Vec<f64> = one.iter().map(Volume::per_txn_plain).collect();
@@ -159,10 +151,9 @@ fn claims(volumes: &[Volume], by_aborts: &[Volume]) -> Vec<Claim> {
             ratio(one_pass.per_txn(), physical.per_txn()),
             "one difference instead of two images; what is above a half is heads",
         ),
-        Claim::measured(
+        Claim::reported(
             "DL2P / PL2P volume",
             "377/721 MB = 0.52",
-            Target::None,
             ratio(two_pass.per_txn(), physical.per_txn()),
             "as DL1P, and a compensation record for each change rolled back",
         ),
@@ -251,10 +242,9 @@ impl RecordSizes {
                 ratio(self.differential_sparse, self.physical_full),
                 "the product's records: differing bytes only",
             ),
-            Claim::measured(
+            Claim::reported(
                 "sparse physical / whole physical record",
                 "-",
-                Target::None,
                 ratio(self.physical_sparse, self.physical_full),
                 "sparseness helps physical records as well; differences stay ahead of them",
             ),
@@ -316,19 +306,12 @@ fn plot(lab: &Lab<'_>, volumes: &[Volume], by_aborts: &[Volume]) -> Plot {
         title: "Log volume".into(),
         subtitle: format!("SMS, {} transactions, whole slots", lab.scale.txns),
         panels: vec![
-            Panel {
-                title: "(a) 2 % aborts".into(),
-                y: "Log (MB)".into(),
-                chart: Chart::Bars(bars),
-            },
-            Panel {
-                title: "(b) By abort ratio, one checkpoint within".into(),
-                y: "Log bytes per transaction".into(),
-                chart: Chart::Lines {
-                    x: "Abort ratio (%)".into(),
-                    series: series.to_vec(),
-                },
-            },
+            Panel::new("(a) 2 % aborts", "Log (MB)", Chart::Bars(bars)),
+            Panel::new(
+                "(b) By abort ratio, one checkpoint within",
+                "Log bytes per transaction",
+                Chart::lines("Abort ratio (%)", series.to_vec()),
+            ),
         ],
     }
 }

@@ -209,6 +209,10 @@ fn rate_text(report: &RunReport) -> String {
         return String::new();
     }
     let latency = report.latency_us;
+    debug_assert!(
+        [latency.p50, latency.p99, latency.p999].is_sorted(),
+        "quantiles ascend"
+    );
     let mut text = format!(
         "rate      {:.0} transactions/s ({} in {:.3} s, {} rolled back)\n\
          latency   p50 {} us, p99 {} us, p99.9 {} us until durable\n\

@@ -107,6 +107,7 @@ fn sizes(text: &str) -> Result<Sizes, String> {
     let (from, to) = (size(from)?, size(to)?);
     let each = std::iter::successors(Some(from), |size| size.checked_mul(2));
     let all: Vec<usize> = each.take_while(|size| *size <= to).collect();
+    debug_assert!(all.is_sorted(), "each size is twice the one before");
     let fits = |size: &usize| {
         (BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(size) && size.is_multiple_of(BLOCK_BYTES_MIN)
     };
@@ -183,6 +184,7 @@ fn commits(args: &MirrorArgs) -> Result<()> {
         ..Options::new(args.data.join("mirror"))
     };
     let rows = to_u32(args.bytes.0.len() * args.threads.len());
+    debug_assert!(rows > 0, "there is a row to measure");
     let report = CommitBench {
         disk: alone,
         mirror: mirrored,

@@ -78,6 +78,8 @@ pub fn run(args: &RestoreArgs) -> Result<()> {
 }
 
 fn text(report: &RestoringReport) -> String {
+    let (copies, restores) = (report.copy_seconds.len(), report.restore_seconds.len());
+    debug_assert_eq!(copies, restores, "copy and restore take turns");
     let list = |seconds: &[f64]| {
         let each: Vec<String> = seconds.iter().map(|s| format!("{s:.3}")).collect();
         each.join(" ")

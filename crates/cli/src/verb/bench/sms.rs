@@ -192,6 +192,10 @@ pub fn run(args: &SmsArgs) -> Result<()> {
         output::json(&report)?;
     } else {
         let latency = report.latency_us;
+        debug_assert!(
+            [latency.p50, latency.p99, latency.p999].is_sorted(),
+            "quantiles ascend"
+        );
         output::text(&format!(
             "scheme    {}, {} records, {} stream(s)\n\
              rate      {:.0} transactions/s ({} in {:.3} s, {} rolled back)\n\

@@ -102,6 +102,10 @@ pub fn run(args: &TpccArgs) -> Result<()> {
         bench.run_beside(&ended.db, args.typed.beside(), &mut ended.report)?;
         (Some(ended.report), ended.db)
     };
+    debug_assert!(
+        report.is_some() || args.check,
+        "there is something to print"
+    );
     let conditions = args.check.then(|| check(&db)).transpose()?;
     if args.typed.drive.json {
         output::json(&Found {

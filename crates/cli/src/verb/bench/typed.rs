@@ -100,6 +100,7 @@ impl TypedArgs {
         };
         let workers = u16::try_from(self.drive.workers).unwrap_or(u16::MAX);
         let partitions = homes.max(workers).min(PARTITIONS_MAX).next_power_of_two();
+        debug_assert!(partitions <= PARTITIONS_MAX, "the most is a power of two");
         let mut options = self.drive.options(Some(partitions))?;
         options.snapshot_mode = match self.snapshot {
             SnapshotArg::Pages => SnapshotMode::Pages,

@@ -33,6 +33,7 @@ fn logs(dirs: &[PathBuf], streams: u8) -> Result<(Vec<Arc<dyn Disk>>, Locks), Er
     if let [all] = &logs[..] {
         logs = vec![Arc::clone(all); usize::from(streams)];
     }
+    assert_eq!(logs.len(), usize::from(streams), "each stream has a disk");
     Ok((logs, locks))
 }
 

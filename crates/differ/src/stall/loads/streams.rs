@@ -2,58 +2,65 @@
 
 use std::ops::Range;
 
-use super::{Load, hash, key_names, keys, list, load, number, restore, set, two_zsets, zset};
+use super::{
+    Load, asks, hash, key_names, keys, list, load, nothing, number, numbers, restore, set,
+    two_zsets, zset,
+};
 use crate::stall::requests::{Requests, line, words};
 
 /// Every load of these kinds that is known to be heavy.
 pub static MORE_LOADS: &[Load] = &[
     // Streams.
-    load("XADD MAXLEN 1 to n", stream, |_| {
-        line("XADD c MAXLEN 1 * f v")
-    }),
-    load("XREADGROUP of n", stream, |_| {
-        line("XREADGROUP GROUP g x STREAMS c >")
-    }),
-    load("XREADGROUP of the history of n", read, |_| {
-        line("XREADGROUP GROUP g x STREAMS c 0")
-    }),
+    asks("XADD MAXLEN 1 to n", stream, "XADD c MAXLEN 1 * f v"),
+    asks(
+        "XREADGROUP of n",
+        stream,
+        "XREADGROUP GROUP g x STREAMS c >",
+    ),
+    asks(
+        "XREADGROUP of the history of n",
+        read,
+        "XREADGROUP GROUP g x STREAMS c 0",
+    ),
     load("XACK of n", read, |n| words("XACK c g", ids(n))),
     load("XCLAIM of n", read, |n| words("XCLAIM c g y 0", ids(n))),
-    load("XAUTOCLAIM of n", read, |n| {
-        line(&format!("XAUTOCLAIM c g y 0 0 COUNT {n}"))
-    }),
-    load("XPENDING of n", read, |n| {
-        line(&format!("XPENDING c g - + {n}"))
-    }),
-    load("XGROUP DELCONSUMER of n", read, |_| {
-        line("XGROUP DELCONSUMER c g x")
-    }),
-    load("XGROUP DESTROY of n", read, |_| line("XGROUP DESTROY c g")),
-    load("XINFO STREAM FULL of n", read, |_| {
-        line("XINFO STREAM c FULL COUNT 0")
-    }),
-    load("XRANGE of n", stream, |_| line("XRANGE c - +")),
-    load("XREVRANGE of n", stream, |_| line("XREVRANGE c + -")),
-    load("XREAD of n", stream, |_| line("XREAD STREAMS c 0")),
+    asks("XAUTOCLAIM of n", read, "XAUTOCLAIM c g y 0 0 COUNT {n}"),
+    asks("XPENDING of n", read, "XPENDING c g - + {n}"),
+    asks("XGROUP DELCONSUMER of n", read, "XGROUP DELCONSUMER c g x"),
+    asks("XGROUP DESTROY of n", read, "XGROUP DESTROY c g"),
+    asks(
+        "XINFO STREAM FULL of n",
+        read,
+        "XINFO STREAM c FULL COUNT 0",
+    ),
+    asks("XRANGE of n", stream, "XRANGE c - +"),
+    asks("XREVRANGE of n", stream, "XREVRANGE c + -"),
+    asks("XREAD of n", stream, "XREAD STREAMS c 0"),
     load("XDEL of n", stream, |n| words("XDEL c", ids(n))),
-    load("XTRIM of n", stream, |_| line("XTRIM c MAXLEN 1")),
-    load("DEL of a stream of n", read, |_| line("DEL c")),
-    load("COPY of a stream of n", read, |_| line("COPY c e")),
-    load("DUMP of a stream of n", read, |_| line("DUMP c")),
+    asks("XTRIM of n", stream, "XTRIM c MAXLEN 1"),
+    asks("DEL of a stream of n", read, "DEL c"),
+    asks("COPY of a stream of n", read, "COPY c e"),
+    asks("DUMP of a stream of n", read, "DUMP c"),
     restore("RESTORE of a stream of n", read),
     // Places.
     load("GEOADD of n/3", nothing, |n| {
         words("GEOADD c", places(0..n / 3))
     }),
-    load("GEOSEARCH of n", places_of, |_| {
-        line("GEOSEARCH c FROMLONLAT 0 0 BYRADIUS 22000 km ASC")
-    }),
-    load("GEOSEARCHSTORE of n", places_of, |_| {
-        line("GEOSEARCHSTORE e c FROMLONLAT 0 0 BYRADIUS 22000 km")
-    }),
-    load("GEORADIUS of n", places_of, |_| {
-        line("GEORADIUS c 0 0 22000 km WITHDIST")
-    }),
+    asks(
+        "GEOSEARCH of n",
+        places_of,
+        "GEOSEARCH c FROMLONLAT 0 0 BYRADIUS 22000 km ASC",
+    ),
+    asks(
+        "GEOSEARCHSTORE of n",
+        places_of,
+        "GEOSEARCHSTORE e c FROMLONLAT 0 0 BYRADIUS 22000 km",
+    ),
+    asks(
+        "GEORADIUS of n",
+        places_of,
+        "GEORADIUS c 0 0 22000 km WITHDIST",
+    ),
     // Sketches.
     load("PFADD of n", nothing, |n| words("PFADD c", numbers(n))),
     load("PFCOUNT of n/1000", sketches, |n| {
@@ -63,32 +70,22 @@ pub static MORE_LOADS: &[Load] = &[
         words("PFMERGE e", key_names(n / 1000))
     }),
     // Sorted sets.
-    load("ZUNION of two of n", two_zsets, |_| {
-        line("ZUNION 2 c d WITHSCORES")
-    }),
-    load("ZINTERCARD of two of n", two_zsets, |_| {
-        line("ZINTERCARD 2 c d")
-    }),
-    load("ZREMRANGEBYSCORE of n", zset, |_| {
-        line("ZREMRANGEBYSCORE c -inf +inf")
-    }),
-    load("ZRANDMEMBER of n", zset, |n| {
-        line(&format!("ZRANDMEMBER c {n}"))
-    }),
-    load("ZMPOP of n", zset, |n| {
-        line(&format!("ZMPOP 1 c MIN COUNT {n}"))
-    }),
+    asks("ZUNION of two of n", two_zsets, "ZUNION 2 c d WITHSCORES"),
+    asks("ZINTERCARD of two of n", two_zsets, "ZINTERCARD 2 c d"),
+    asks(
+        "ZREMRANGEBYSCORE of n",
+        zset,
+        "ZREMRANGEBYSCORE c -inf +inf",
+    ),
+    asks("ZRANDMEMBER of n", zset, "ZRANDMEMBER c {n}"),
+    asks("ZMPOP of n", zset, "ZMPOP 1 c MIN COUNT {n}"),
     // Cursors, and orders by other keys.
-    load("SCAN COUNT n", keys, |n| line(&format!("SCAN 0 COUNT {n}"))),
-    load("HSCAN COUNT n", hash, |n| {
-        line(&format!("HSCAN c 0 COUNT {n}"))
-    }),
-    load("SSCAN COUNT n", set, |n| {
-        line(&format!("SSCAN c 0 COUNT {n}"))
-    }),
-    load("RANDOMKEY of n", keys, |_| line("RANDOMKEY")),
-    load("SORT BY of n", list, |_| line("SORT c BY none*")),
-    load("LPOS of n", list, |_| line("LPOS c nothing")),
+    asks("SCAN COUNT n", keys, "SCAN 0 COUNT {n}"),
+    asks("HSCAN COUNT n", hash, "HSCAN c 0 COUNT {n}"),
+    asks("SSCAN COUNT n", set, "SSCAN c 0 COUNT {n}"),
+    asks("RANDOMKEY of n", keys, "RANDOMKEY"),
+    asks("SORT BY of n", list, "SORT c BY none*"),
+    asks("LPOS of n", list, "LPOS c nothing"),
     load("SMISMEMBER of n", set, |n| {
         words("SMISMEMBER c", numbers(n))
     }),
@@ -100,18 +97,8 @@ pub static MORE_LOADS: &[Load] = &[
     load("WATCH of n/100 keys", keys, |n| {
         words("WATCH", key_names(n / 100))
     }),
-    load("LCS of 2 times 3000 bytes", two_texts, |_| {
-        line("LCS c d LEN")
-    }),
+    asks("LCS of 2 times 3000 bytes", two_texts, "LCS c d LEN"),
 ];
-
-fn nothing(_: u64) -> Requests {
-    Requests::default()
-}
-
-fn numbers(n: u64) -> impl Iterator<Item = Vec<u8>> {
-    (0..n).map(number)
-}
 
 fn ids(n: u64) -> impl Iterator<Item = Vec<u8>> {
     (1..=n).map(|i| format!("{i}-1").into_bytes())

@@ -13,10 +13,9 @@
 use crate::acl;
 use crate::ahead::AHEAD_KEYS;
 use crate::beside::Load;
-use crate::command::Group;
 use crate::command::dispatch::{add_partitions, failed, told_by};
 use crate::command::flag::{APART, FAST, IMMEDIATE, LOADING, PROVES};
-use crate::command::spec::{Command, about, plain};
+use crate::command::spec::{Command, plain};
 use crate::command::{After, Cx, Data, Effects, Keys, PlainFn, Run, flag};
 use crate::engine::{Error, PartitionSet};
 use crate::replies::Replies;
@@ -31,19 +30,11 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::Transactions,
-    [
-        plain("discard", 1, LOADING | IMMEDIATE | FAST | APART, discard)
-            .doc("2.0.0", "Drops the block that MULTI began."),
-        plain("exec", 1, LOADING | IMMEDIATE | PROVES | APART, exec).doc(
-            "1.2.0",
-            "Runs the block that MULTI began, as one transaction.",
-        ),
-        plain("multi", 1, LOADING | IMMEDIATE | FAST | APART, multi)
-            .doc("1.2.0", "Begins a block of commands."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    plain("discard", 1, LOADING | IMMEDIATE | FAST | APART, discard),
+    plain("exec", 1, LOADING | IMMEDIATE | PROVES | APART, exec),
+    plain("multi", 1, LOADING | IMMEDIATE | FAST | APART, multi),
+];
 
 /// What a queued command takes beside its arguments: its place in the queue, which may be half empty,
 /// and the allocator's heads of two buffers.

@@ -1,36 +1,29 @@
 //! HELLO, AUTH and RESET: the client's user and its protocol.
 
 use crate::acl;
-use crate::command::Group;
 use crate::command::connection::client::check_name;
 use crate::command::flag::{APART, FAST, IMMEDIATE, LOADING, NO_AUTH, PROVES};
-use crate::command::spec::{Command, about, plain};
+use crate::command::spec::{Command, plain};
 use crate::command::{Cx, SYNTAX};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::Connection,
-    [
-        plain("auth", -2, LOADING | NO_AUTH | FAST | PROVES | APART, auth)
-            .doc("1.0.0", "Proves who the client is."),
-        plain(
-            "hello",
-            -1,
-            LOADING | NO_AUTH | FAST | PROVES | APART,
-            hello,
-        )
-        .doc("6.0.0", "Chooses the protocol and tells about the server."),
-        plain(
-            "reset",
-            1,
-            LOADING | NO_AUTH | IMMEDIATE | FAST | APART,
-            reset,
-        )
-        .doc("6.2.0", "Brings the connection to its first state."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    plain("auth", -2, LOADING | NO_AUTH | FAST | PROVES | APART, auth),
+    plain(
+        "hello",
+        -1,
+        LOADING | NO_AUTH | FAST | PROVES | APART,
+        hello,
+    ),
+    plain(
+        "reset",
+        1,
+        LOADING | NO_AUTH | IMMEDIATE | FAST | APART,
+        reset,
+    ),
+];
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 

@@ -3,9 +3,9 @@
 //! SUBSCRIBE answers once for each name, in the form in which messages come, so that a client
 //! reads one stream of them.
 
+use crate::command::Cx;
 use crate::command::flag::{APART, FAST, LOADING, PUBSUB};
-use crate::command::spec::{Command, about, family, plain};
-use crate::command::{Cx, Group};
+use crate::command::spec::{Command, family, plain};
 use crate::glob;
 use crate::pubsub::{Subscriptions, Topic};
 use crate::resp::parse::Args;
@@ -21,48 +21,36 @@ const WORDS: &[(&str, i8)] = &[
 ];
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::Pubsub,
-    [
-        plain("psubscribe", -2, LOADING | PUBSUB | APART, |cx, args| {
-            subscribe(cx, args, Topic::Pattern)
-        })
-        .doc("2.0.0", "Listens to the channels that match patterns."),
-        plain("publish", 3, LOADING | PUBSUB | FAST | APART, |cx, args| {
-            publish(cx, args, Topic::Channel)
-        })
-        .doc("2.0.0", "Sends a message to a channel."),
-        family("pubsub", -2, LOADING | PUBSUB | APART, WORDS, pubsub)
-            .doc("2.8.0", "Tells who listens to what."),
-        plain("punsubscribe", -1, LOADING | PUBSUB | APART, |cx, args| {
-            unsubscribe(cx, args, Topic::Pattern)
-        })
-        .doc("2.0.0", "Listens no more to patterns, or to any."),
-        plain(
-            "spublish",
-            3,
-            LOADING | PUBSUB | FAST | APART,
-            |cx, args| publish(cx, args, Topic::Shard),
-        )
-        .doc("7.0.0", "Sends a message to a shard channel."),
-        plain("ssubscribe", -2, LOADING | PUBSUB | APART, |cx, args| {
-            subscribe(cx, args, Topic::Shard)
-        })
-        .doc("7.0.0", "Listens to shard channels."),
-        plain("subscribe", -2, LOADING | PUBSUB | APART, |cx, args| {
-            subscribe(cx, args, Topic::Channel)
-        })
-        .doc("2.0.0", "Listens to channels."),
-        plain("sunsubscribe", -1, LOADING | PUBSUB | APART, |cx, args| {
-            unsubscribe(cx, args, Topic::Shard)
-        })
-        .doc("7.0.0", "Listens no more to shard channels, or to any."),
-        plain("unsubscribe", -1, LOADING | PUBSUB | APART, |cx, args| {
-            unsubscribe(cx, args, Topic::Channel)
-        })
-        .doc("2.0.0", "Listens no more to channels, or to any."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    plain("psubscribe", -2, LOADING | PUBSUB | APART, |cx, args| {
+        subscribe(cx, args, Topic::Pattern)
+    }),
+    plain("publish", 3, LOADING | PUBSUB | FAST | APART, |cx, args| {
+        publish(cx, args, Topic::Channel)
+    }),
+    family("pubsub", -2, LOADING | PUBSUB | APART, WORDS, pubsub),
+    plain("punsubscribe", -1, LOADING | PUBSUB | APART, |cx, args| {
+        unsubscribe(cx, args, Topic::Pattern)
+    }),
+    plain(
+        "spublish",
+        3,
+        LOADING | PUBSUB | FAST | APART,
+        |cx, args| publish(cx, args, Topic::Shard),
+    ),
+    plain("ssubscribe", -2, LOADING | PUBSUB | APART, |cx, args| {
+        subscribe(cx, args, Topic::Shard)
+    }),
+    plain("subscribe", -2, LOADING | PUBSUB | APART, |cx, args| {
+        subscribe(cx, args, Topic::Channel)
+    }),
+    plain("sunsubscribe", -1, LOADING | PUBSUB | APART, |cx, args| {
+        unsubscribe(cx, args, Topic::Shard)
+    }),
+    plain("unsubscribe", -1, LOADING | PUBSUB | APART, |cx, args| {
+        unsubscribe(cx, args, Topic::Channel)
+    }),
+];
 
 fn confirm(cx: &mut Cx<'_>, word: &str, name: Option<&[u8]>, count: usize) {
     let start = cx.out.buf.len();

@@ -1,26 +1,17 @@
 //! WATCH and UNWATCH.
 
 use crate::command::Cx;
-use crate::command::Group;
 use crate::command::dispatch::failed;
 use crate::command::flag::{APART, FAST, IMMEDIATE, LOADING};
-use crate::command::spec::{Command, EACH, about, plain};
+use crate::command::spec::{Command, EACH, plain};
 use crate::engine::Error;
 use crate::resp::parse::Args;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::Transactions,
-    [
-        plain("unwatch", 1, LOADING | FAST | APART, unwatch)
-            .doc("2.2.0", "Watches no key any more."),
-        Command {
-            keys: EACH,
-            ..plain("watch", -2, LOADING | IMMEDIATE | FAST | APART, watch)
-        }
-        .doc("2.2.0", "Makes EXEC depend on keys staying as they are."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    plain("unwatch", 1, LOADING | FAST | APART, unwatch),
+    plain("watch", -2, LOADING | IMMEDIATE | FAST | APART, watch).keyed(EACH),
+];
 
 /// `WATCH key [key …]`
 pub(crate) fn watch(cx: &mut Cx<'_>, args: &Args<'_>) {

@@ -88,12 +88,23 @@ impl<'a, 'tx> Data<'a, 'tx> {
 
     /// Makes the data of a command beside the loop, which never waits for a key.
     pub(crate) fn beside(host: &'a Host, db: &'a Db, tx: &'a mut Tx<'tx>, database: u8) -> Self {
+        Data::of(Server::Beside(host), host, db, tx, database)
+    }
+
+    /// Makes the data of a command that runs in this place, with these settings.
+    pub(super) fn of(
+        server: Server<'a>,
+        host: &Host,
+        db: &'a Db,
+        tx: &'a mut Tx<'tx>,
+        database: u8,
+    ) -> Self {
         tx.set_packing(host.packing);
         Data {
             tx,
             database,
             table: db.database(database),
-            server: Server::Beside(host),
+            server,
             db,
             renewal: None,
             swapped: 0,

@@ -5,9 +5,9 @@
 pub(crate) mod search;
 
 use super::flag::{DENY_OOM, READ, WRITE};
-use super::spec::{Command, ONE, about, data};
+use super::spec::{Command, ONE, data};
 use super::zsets::NOT_FLOAT;
-use super::{Data, Done, Group, SYNTAX, Stop};
+use super::{Data, Done, SYNTAX, Stop};
 use crate::command::event::Class;
 use crate::engine::Shape;
 use crate::engine::types::geo::{self, Place};
@@ -17,17 +17,12 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::Geo,
-    [
-        data("geoadd", -5, WRITE | DENY_OOM, ONE, geoadd)
-            .doc("3.2.0", "Adds members at places on the map."),
-        data("geodist", -4, READ, ONE, geodist)
-            .doc("3.2.0", "Answers how far two members are from each other."),
-        data("geohash", -2, READ, ONE, geohash).doc("3.2.0", "Answers the geohashes of members."),
-        data("geopos", -2, READ, ONE, geopos).doc("3.2.0", "Answers where members are."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("geoadd", -5, WRITE | DENY_OOM, ONE, geoadd),
+    data("geodist", -4, READ, ONE, geodist),
+    data("geohash", -2, READ, ONE, geohash),
+    data("geopos", -2, READ, ONE, geopos),
+];
 
 /// Reads a longitude and the latitude behind it.
 fn place(args: &Args<'_>, at: usize) -> Result<Place, Stop> {

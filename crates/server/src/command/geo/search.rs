@@ -5,9 +5,9 @@ use super::{place, place_of, reply_distance, reply_place, unit};
 use crate::command::flag::{DENY_OOM, READ, WRITE};
 use crate::command::lists::integer;
 use crate::command::options::{Grammar, Role, Word, role, word};
-use crate::command::spec::{Command, Keys, ONE, TWO, about, data};
+use crate::command::spec::{Command, Keys, ONE, TWO, data};
 use crate::command::zsets::ranges::store;
-use crate::command::{Data, Done, Group, SYNTAX, Stop};
+use crate::command::{Data, Done, SYNTAX, Stop};
 use crate::engine::Shape;
 use crate::engine::types::geo::order::{self, First};
 use crate::engine::types::geo::{self, Form, Found, Place, Search};
@@ -19,29 +19,20 @@ use perdura_base::num::{to_u64, to_usize};
 const STORES: u32 = WRITE | DENY_OOM;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::Geo,
-    [
-        data("georadius", -6, STORES, Keys::Stored(&RADIUS), georadius)
-            .doc("3.2.0", "Answers or stores the members around a place."),
-        data("georadius_ro", -6, READ, ONE, georadius_ro)
-            .doc("3.2.10", "Answers the members around a place."),
-        data(
-            "georadiusbymember",
-            -5,
-            STORES,
-            Keys::Stored(&MEMBER),
-            georadiusbymember,
-        )
-        .doc("3.2.0", "Answers or stores the members around a member."),
-        data("georadiusbymember_ro", -5, READ, ONE, georadiusbymember_ro)
-            .doc("3.2.10", "Answers the members around a member."),
-        data("geosearch", -7, READ, ONE, geosearch)
-            .doc("6.2.0", "Answers the members in a circle or a box."),
-        data("geosearchstore", -8, STORES, TWO, geosearchstore)
-            .doc("6.2.0", "Stores the members in a circle or a box."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("georadius", -6, STORES, Keys::Stored(&RADIUS), georadius),
+    data("georadius_ro", -6, READ, ONE, georadius_ro),
+    data(
+        "georadiusbymember",
+        -5,
+        STORES,
+        Keys::Stored(&MEMBER),
+        georadiusbymember,
+    ),
+    data("georadiusbymember_ro", -5, READ, ONE, georadiusbymember_ro),
+    data("geosearch", -7, READ, ONE, geosearch),
+    data("geosearchstore", -8, STORES, TWO, geosearchstore),
+];
 
 /// The options: two of commands that may store, seven of all, four of an area, one of GEOSEARCHSTORE.
 const WORDS: [Word; 14] = [

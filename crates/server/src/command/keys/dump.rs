@@ -4,7 +4,7 @@ use crate::command::event::Class;
 use crate::command::flag::{DANGEROUS, DENY_OOM, READ, WRITE};
 use crate::command::spec::{Command, ONE, data};
 use crate::command::steps::{Reading, Restoring};
-use crate::command::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop, streams};
+use crate::command::{Data, Done, NOT_INTEGER, SYNTAX, Stop, streams};
 use crate::engine::types::{Fault, Part, hash, list, set, visit, zset};
 use crate::engine::{End, Kind, Shape};
 use crate::number::parse_i64;
@@ -15,21 +15,15 @@ use perdura_rdb::{Error, Value, dump, parse_dump};
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    data("dump", 2, READ, ONE, dump_key)
-        .in_group(Group::Generic)
-        .doc("2.6.0", "Answers what a key holds, for RESTORE."),
-    data("restore", -4, WRITE | DENY_OOM | DANGEROUS, ONE, restore)
-        .in_group(Group::Generic)
-        .doc("2.6.0", "Makes a key of what DUMP answered."),
+    data("dump", 2, READ, ONE, dump_key),
+    data("restore", -4, WRITE | DENY_OOM | DANGEROUS, ONE, restore),
     data(
         "restore-asking",
         -4,
         WRITE | DENY_OOM | DANGEROUS,
         ONE,
         restore,
-    )
-    .in_group(Group::Server)
-    .doc("3.0.0", "RESTORE by the name that nodes of a cluster use."),
+    ),
 ];
 
 /// `DUMP key`

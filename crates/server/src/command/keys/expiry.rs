@@ -1,9 +1,8 @@
 //! Expiry: deadlines are absolute milliseconds; one that has passed deletes the key.
 
-use crate::command::Group;
 use crate::command::event::Class;
 use crate::command::flag::{FAST, READ, WRITE};
-use crate::command::spec::{Command, ONE, about, data};
+use crate::command::spec::{Command, ONE, data};
 use crate::command::strings::integer_arg;
 use crate::command::{Data, Done, NOT_INTEGER};
 use crate::number::parse_i64;
@@ -11,26 +10,17 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::Generic,
-    [
-        data("expire", -3, WRITE | FAST, ONE, expire)
-            .doc("1.0.0", "Lets a key expire after seconds."),
-        data("expireat", -3, WRITE | FAST, ONE, expireat)
-            .doc("1.2.0", "Lets a key expire at a second."),
-        data("expiretime", 2, READ | FAST, ONE, expiretime)
-            .doc("7.0.0", "Tells the second a key expires at."),
-        data("persist", 2, WRITE | FAST, ONE, persist).doc("2.2.0", "Lets a key stay for ever."),
-        data("pexpire", -3, WRITE | FAST, ONE, pexpire)
-            .doc("2.6.0", "Lets a key expire after milliseconds."),
-        data("pexpireat", -3, WRITE | FAST, ONE, pexpireat)
-            .doc("2.6.0", "Lets a key expire at a millisecond."),
-        data("pexpiretime", 2, READ | FAST, ONE, pexpiretime)
-            .doc("7.0.0", "Tells the millisecond a key expires at."),
-        data("pttl", 2, READ | FAST, ONE, pttl).doc("2.6.0", "Milliseconds until a key expires."),
-        data("ttl", 2, READ | FAST, ONE, ttl).doc("1.0.0", "Seconds until a key expires."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("expire", -3, WRITE | FAST, ONE, expire),
+    data("expireat", -3, WRITE | FAST, ONE, expireat),
+    data("expiretime", 2, READ | FAST, ONE, expiretime),
+    data("persist", 2, WRITE | FAST, ONE, persist),
+    data("pexpire", -3, WRITE | FAST, ONE, pexpire),
+    data("pexpireat", -3, WRITE | FAST, ONE, pexpireat),
+    data("pexpiretime", 2, READ | FAST, ONE, pexpiretime),
+    data("pttl", 2, READ | FAST, ONE, pttl),
+    data("ttl", 2, READ | FAST, ONE, ttl),
+];
 
 /// How a deadline is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

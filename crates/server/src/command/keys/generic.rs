@@ -4,7 +4,7 @@ use crate::command::event::Class;
 use crate::command::flag::{DANGEROUS, DENY_OOM, FAST, READ, WRITE};
 use crate::command::spec::{Command, Keys, ONE, SECOND, TWO, data};
 use crate::command::steps::{Copying, Destination, Fold, Origin, Purpose, Writing};
-use crate::command::{Data, Done, Group, SYNTAX, Stop};
+use crate::command::{Data, Done, SYNTAX, Stop};
 use crate::engine::{Kind, types};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
@@ -12,27 +12,12 @@ use crate::resp::reply::Out;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    data("copy", -3, WRITE | DENY_OOM, TWO, copy)
-        .in_group(Group::Generic)
-        .doc("6.2.0", "Copies a key with all it holds."),
-    data("move", 3, WRITE | FAST, ONE, move_key)
-        .in_group(Group::Generic)
-        .doc("1.0.0", "Moves a key to another database."),
-    Command {
-        words: OBJECT_WORDS,
-        ..data("object", -2, READ, SECOND, object)
-            .in_group(Group::Generic)
-            .doc("2.2.3", "Tells how a key is kept.")
-    },
-    data("rename", 3, WRITE, TWO, rename)
-        .in_group(Group::Generic)
-        .doc("1.0.0", "Gives a key another name, whatever had it."),
-    data("renamenx", 3, WRITE | FAST, TWO, renamenx)
-        .in_group(Group::Generic)
-        .doc("1.0.0", "Gives a key another name if nothing has it."),
-    data("swapdb", 3, WRITE | FAST | DANGEROUS, Keys::All, swapdb)
-        .in_group(Group::Server)
-        .doc("4.0.0", "Lets two databases change their contents."),
+    data("copy", -3, WRITE | DENY_OOM, TWO, copy),
+    data("move", 3, WRITE | FAST, ONE, move_key),
+    data("object", -2, READ, SECOND, object).with_words(OBJECT_WORDS),
+    data("rename", 3, WRITE, TWO, rename),
+    data("renamenx", 3, WRITE | FAST, TWO, renamenx),
+    data("swapdb", 3, WRITE | FAST | DANGEROUS, Keys::All, swapdb),
 ];
 
 const OBJECT_WORDS: &[(&str, i8)] = &[

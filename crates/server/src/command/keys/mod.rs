@@ -8,7 +8,6 @@ pub(crate) mod sample;
 pub(crate) mod scan;
 pub(crate) mod sort;
 
-use super::Group;
 use super::Keys;
 use super::event::Class;
 use super::flag::{DANGEROUS, FAST, READ, WRITE};
@@ -22,30 +21,14 @@ use std::ops::Range;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    data("dbsize", 1, READ | FAST, Keys::All, dbsize)
-        .in_group(Group::Server)
-        .doc("1.0.0", "Counts the keys of the database."),
-    data("del", -2, WRITE, EACH, del)
-        .in_group(Group::Generic)
-        .doc("1.0.0", "Removes keys."),
-    data("exists", -2, READ | FAST, EACH, exists)
-        .in_group(Group::Generic)
-        .doc("1.0.0", "Counts those keys that are there."),
-    data("flushall", -1, WRITE | DANGEROUS, Keys::All, flushall)
-        .in_group(Group::Server)
-        .doc("1.0.0", "Empties every database."),
-    data("flushdb", -1, WRITE | DANGEROUS, Keys::All, flushdb)
-        .in_group(Group::Server)
-        .doc("1.0.0", "Empties the database."),
-    data("touch", -2, READ | FAST, EACH, touch)
-        .in_group(Group::Generic)
-        .doc("3.2.1", "Counts those keys that are there."),
-    data("type", 2, READ | FAST, ONE, kind)
-        .in_group(Group::Generic)
-        .doc("1.0.0", "What a key holds."),
-    data("unlink", -2, WRITE | FAST, EACH, del)
-        .in_group(Group::Generic)
-        .doc("4.0.0", "Removes keys and frees them later."),
+    data("dbsize", 1, READ | FAST, Keys::All, dbsize),
+    data("del", -2, WRITE, EACH, del),
+    data("exists", -2, READ | FAST, EACH, exists),
+    data("flushall", -1, WRITE | DANGEROUS, Keys::All, flushall),
+    data("flushdb", -1, WRITE | DANGEROUS, Keys::All, flushdb),
+    data("touch", -2, READ | FAST, EACH, touch),
+    data("type", 2, READ | FAST, ONE, kind),
+    data("unlink", -2, WRITE | FAST, EACH, del),
 ];
 
 /// `DEL key [key …]`, and UNLINK, which differs only where freeing takes long.

@@ -7,9 +7,9 @@
 
 use crate::command::flag::{DANGEROUS, READ};
 use crate::command::keys::cursor::{ScanOptions, parse_cursor};
-use crate::command::spec::{Command, Keys as Named, about, data};
+use crate::command::spec::{Command, Keys as Named, data};
 use crate::command::steps::Keys;
-use crate::command::{Data, Done, Group, Stop};
+use crate::command::{Data, Done, Stop};
 use crate::engine::scan_places;
 use crate::engine::types::type_name;
 use crate::glob;
@@ -19,15 +19,11 @@ use crate::resp::reply::Out;
 use perdura_base::num::to_u64;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::Generic,
-    [
-        data("keys", 2, READ | DANGEROUS, Named::All, keys)
-            .doc("1.0.0", "Answers every key that matches a pattern."),
-        data("randomkey", 1, READ, Named::All, randomkey).doc("1.0.0", "Answers some key."),
-        data("scan", -2, READ, Named::All, scan).doc("2.8.0", "Goes on looking through the keys."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("keys", 2, READ | DANGEROUS, Named::All, keys),
+    data("randomkey", 1, READ, Named::All, randomkey),
+    data("scan", -2, READ, Named::All, scan),
+];
 
 /// Rows that one look takes from a partition when all are wanted.
 const STRIDE: usize = 1024;

@@ -7,9 +7,9 @@ use crate::command::data::WRONG_TYPE;
 use crate::command::event::Class;
 use crate::command::flag::{DANGEROUS, DENY_OOM, READ, WRITE};
 use crate::command::options::{Grammar, Role, Word, role, word};
-use crate::command::spec::{Command, Keys, about, data};
+use crate::command::spec::{Command, Keys, data};
 use crate::command::steps::{Sorted, Walk, Wanted};
-use crate::command::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop};
+use crate::command::{Data, Done, NOT_INTEGER, SYNTAX, Stop};
 use crate::engine::types::{self, Source, Texts, list, score};
 use crate::engine::{End, Kind, Shape};
 use crate::number::parse_i64;
@@ -19,27 +19,22 @@ use perdura_base::num::{to_u64, to_usize};
 use std::cmp::Ordering;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::Generic,
-    [
-        data(
-            "sort",
-            -2,
-            WRITE | DENY_OOM | DANGEROUS,
-            Keys::Sort(&STORING),
-            sort,
-        )
-        .doc("1.0.0", "Answers or stores the elements of a key in order."),
-        data(
-            "sort_ro",
-            -2,
-            READ | DANGEROUS,
-            Keys::Sort(&ANSWERING),
-            sort_ro,
-        )
-        .doc("7.0.0", "Answers the elements of a key in order."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data(
+        "sort",
+        -2,
+        WRITE | DENY_OOM | DANGEROUS,
+        Keys::Sort(&STORING),
+        sort,
+    ),
+    data(
+        "sort_ro",
+        -2,
+        READ | DANGEROUS,
+        Keys::Sort(&ANSWERING),
+        sort_ro,
+    ),
+];
 
 const WORDS: [Word; 7] = [
     word("ASC", 0),

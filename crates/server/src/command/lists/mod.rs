@@ -5,9 +5,9 @@ pub(crate) mod waits;
 
 use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
-use super::spec::{Command, ONE, about, data};
+use super::spec::{Command, ONE, data};
 use super::steps::{Parts, Pushing, Walk, Whole};
-use super::{Data, Done, Group, NOT_INTEGER, NOT_POSITIVE, SYNTAX, Stop, wrong_arity};
+use super::{Data, Done, NOT_INTEGER, NOT_POSITIVE, SYNTAX, Stop, wrong_arity};
 use crate::engine::types::Left;
 use crate::engine::types::list;
 use crate::engine::types::number::parse_i64;
@@ -17,35 +17,22 @@ use crate::resp::reply::Out;
 use perdura_base::num::to_u64;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::List,
-    [
-        data("lindex", 3, READ, ONE, lindex).doc("1.0.0", "Answers the item at an index."),
-        data("linsert", 5, WRITE | DENY_OOM, ONE, linsert)
-            .doc("2.2.0", "Puts an item before or behind another one."),
-        data("llen", 2, READ | FAST, ONE, llen).doc("1.0.0", "Counts the items of a list."),
-        data("lpop", -2, WRITE | FAST, ONE, lpop).doc("1.0.0", "Takes the first items off a list."),
-        data("lpos", -3, READ, ONE, lpos).doc("6.0.6", "Answers where an item is in a list."),
-        data("lpush", -3, WRITE | DENY_OOM | FAST, ONE, lpush)
-            .doc("1.0.0", "Puts items before the first one of a list."),
-        data("lpushx", -3, WRITE | DENY_OOM | FAST, ONE, lpushx).doc(
-            "2.2.0",
-            "Puts items before the first one if there is a list.",
-        ),
-        data("lrange", 4, READ, ONE, lrange).doc("1.0.0", "Answers the items between two indices."),
-        data("lrem", 4, WRITE, ONE, lrem).doc("1.0.0", "Removes the items that equal one."),
-        data("lset", 4, WRITE | DENY_OOM, ONE, lset)
-            .doc("1.0.0", "Puts another item in the place of one."),
-        data("ltrim", 4, WRITE, ONE, ltrim).doc("1.0.0", "Keeps the items between two indices."),
-        data("rpop", -2, WRITE | FAST, ONE, rpop).doc("1.0.0", "Takes the last items off a list."),
-        data("rpush", -3, WRITE | DENY_OOM | FAST, ONE, rpush)
-            .doc("1.0.0", "Puts items behind the last one of a list."),
-        data("rpushx", -3, WRITE | DENY_OOM | FAST, ONE, rpushx).doc(
-            "2.2.0",
-            "Puts items behind the last one if there is a list.",
-        ),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("lindex", 3, READ, ONE, lindex),
+    data("linsert", 5, WRITE | DENY_OOM, ONE, linsert),
+    data("llen", 2, READ | FAST, ONE, llen),
+    data("lpop", -2, WRITE | FAST, ONE, lpop),
+    data("lpos", -3, READ, ONE, lpos),
+    data("lpush", -3, WRITE | DENY_OOM | FAST, ONE, lpush),
+    data("lpushx", -3, WRITE | DENY_OOM | FAST, ONE, lpushx),
+    data("lrange", 4, READ, ONE, lrange),
+    data("lrem", 4, WRITE, ONE, lrem),
+    data("lset", 4, WRITE | DENY_OOM, ONE, lset),
+    data("ltrim", 4, WRITE, ONE, ltrim),
+    data("rpop", -2, WRITE | FAST, ONE, rpop),
+    data("rpush", -3, WRITE | DENY_OOM | FAST, ONE, rpush),
+    data("rpushx", -3, WRITE | DENY_OOM | FAST, ONE, rpushx),
+];
 
 /// An integer argument.
 pub(crate) fn integer(arg: &[u8]) -> Result<i64, Stop> {

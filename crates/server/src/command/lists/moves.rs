@@ -3,8 +3,8 @@
 use crate::command::event::Class;
 use crate::command::flag::{DENY_OOM, WRITE};
 use crate::command::lists::{pop_event, push_event, shrunk};
-use crate::command::spec::{Command, TWO, about, data};
-use crate::command::{Data, Done, Group, Keys, SYNTAX, Stop};
+use crate::command::spec::{Command, TWO, data};
+use crate::command::{Data, Done, Keys, SYNTAX, Stop};
 use crate::engine::End;
 use crate::engine::types::list;
 use crate::engine::types::number::parse_i64;
@@ -13,24 +13,17 @@ use crate::resp::reply::Out;
 use std::ops::Range;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::List,
-    [
-        data("lmove", 5, WRITE | DENY_OOM, TWO, lmove).doc("6.2.0", "Moves an item between lists."),
-        data(
-            "lmpop",
-            -4,
-            WRITE,
-            Keys::Counted { at: 1, dest: false },
-            lmpop,
-        )
-        .doc("7.0.0", "Takes items off the first list that has any."),
-        data("rpoplpush", 3, WRITE | DENY_OOM, TWO, rpoplpush).doc(
-            "1.2.0",
-            "Moves the last item of a list to the front of another one.",
-        ),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("lmove", 5, WRITE | DENY_OOM, TWO, lmove),
+    data(
+        "lmpop",
+        -4,
+        WRITE,
+        Keys::Counted { at: 1, dest: false },
+        lmpop,
+    ),
+    data("rpoplpush", 3, WRITE | DENY_OOM, TWO, rpoplpush),
+];
 
 /// The end that a word names.
 pub(crate) fn end(word: &[u8]) -> Result<End, Stop> {

@@ -8,10 +8,11 @@ use crate::command::flag::{BLOCKING, DENY_OOM, FAST, WRITE};
 use crate::command::lists::moves::{self, FromSeveral};
 use crate::command::spec::{Command, TWO, data};
 use crate::command::zsets::pops;
-use crate::command::{Data, Done, Group, Keys, Stop};
+use crate::command::{Data, Done, Keys, Stop};
 use crate::engine::{End, Shape};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
+use std::ops::Range;
 use std::time::Duration;
 
 /// Keys, and then a timeout.
@@ -27,51 +28,14 @@ const MOVES: u32 = WRITE | DENY_OOM | BLOCKING;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    data("blmove", 6, MOVES, TWO, blmove)
-        .in_group(Group::List)
-        .doc("6.2.0", "Moves an item between lists, once there is one."),
-    data("blmpop", -5, TAKES, BEHIND_TIMEOUT, blmpop)
-        .in_group(Group::List)
-        .doc(
-            "7.0.0",
-            "Takes items off the first list that has any, once there is one.",
-        ),
-    data("blpop", -3, TAKES, BEFORE_TIMEOUT, blpop)
-        .in_group(Group::List)
-        .doc(
-            "2.0.0",
-            "Takes the first item off the first list that has any, once there is one.",
-        ),
-    data("brpop", -3, TAKES, BEFORE_TIMEOUT, brpop)
-        .in_group(Group::List)
-        .doc(
-            "2.0.0",
-            "Takes the last item off the first list that has any, once there is one.",
-        ),
-    data("brpoplpush", 4, MOVES, TWO, brpoplpush)
-        .in_group(Group::List)
-        .doc(
-            "2.2.0",
-            "Moves the last item of a list to the front of another one, once there is one.",
-        ),
-    data("bzmpop", -5, TAKES, BEHIND_TIMEOUT, bzmpop)
-        .in_group(Group::SortedSet)
-        .doc(
-            "7.0.0",
-            "Takes members off the first sorted set that has any, once there is one.",
-        ),
-    data("bzpopmax", -3, TAKES | FAST, BEFORE_TIMEOUT, bzpopmax)
-        .in_group(Group::SortedSet)
-        .doc(
-            "5.0.0",
-            "Takes the last member off the first sorted set that has any, once there is one.",
-        ),
-    data("bzpopmin", -3, TAKES | FAST, BEFORE_TIMEOUT, bzpopmin)
-        .in_group(Group::SortedSet)
-        .doc(
-            "5.0.0",
-            "Takes the first member off the first sorted set that has any, once there is one.",
-        ),
+    data("blmove", 6, MOVES, TWO, blmove),
+    data("blmpop", -5, TAKES, BEHIND_TIMEOUT, blmpop),
+    data("blpop", -3, TAKES, BEFORE_TIMEOUT, blpop),
+    data("brpop", -3, TAKES, BEFORE_TIMEOUT, brpop),
+    data("brpoplpush", 4, MOVES, TWO, brpoplpush),
+    data("bzmpop", -5, TAKES, BEHIND_TIMEOUT, bzmpop),
+    data("bzpopmax", -3, TAKES | FAST, BEFORE_TIMEOUT, bzpopmax),
+    data("bzpopmin", -3, TAKES | FAST, BEFORE_TIMEOUT, bzpopmin),
 ];
 
 fn shift_or_wait(
@@ -85,14 +49,10 @@ fn shift_or_wait(
     if moves::shift(data, args, out, from_end, to_end)? {
         return Ok(());
     }
+    let wait = wait(1..2, None, Shape::List, timeout);
     Err(Stop::Wait(Wait {
-        shape: Shape::List,
-        keys: 1..2,
-        count: None,
-        paired: Vec::new(),
-        timeout,
         nothing: Nothing::Null,
-        gone: None,
+        ..wait
     }))
 }
 
@@ -125,15 +85,7 @@ fn pop_or_wait(
     if popped {
         return Ok(());
     }
-    Err(Stop::Wait(Wait {
-        shape,
-        keys: 1..last,
-        count: None,
-        paired: Vec::new(),
-        timeout,
-        nothing: Nothing::NullArray,
-        gone: None,
-    }))
+    Err(Stop::Wait(wait(1..last, None, shape, timeout)))
 }
 
 /// `BLPOP key [key …] timeout`
@@ -156,17 +108,23 @@ fn bzpopmax(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     pop_or_wait(data, args, out, Shape::Zset, End::Back)
 }
 
-/// How to wait for one of several keys.
-fn wait(several: &FromSeveral<'_>, shape: Shape, timeout: Option<Duration>) -> Stop {
-    Stop::Wait(Wait {
+/// Returns how to wait for one of several keys, whose number may be an argument.
+fn wait(keys: Range<usize>, count: Option<usize>, shape: Shape, timeout: Option<Duration>) -> Wait {
+    Wait {
         shape,
-        keys: several.keys.clone(),
-        count: Some(several.keys.start - 1),
+        keys,
+        count,
         paired: Vec::new(),
         timeout,
         nothing: Nothing::NullArray,
         gone: None,
-    })
+    }
+}
+
+/// Waits for one of the keys behind their number.
+fn wait_for(several: &FromSeveral<'_>, shape: Shape, timeout: Option<Duration>) -> Done {
+    let (keys, count) = (several.keys.clone(), several.keys.start - 1);
+    Err(Stop::Wait(wait(keys, Some(count), shape, timeout)))
 }
 
 /// `BLMPOP timeout numkeys key [key …] LEFT|RIGHT [COUNT count]`
@@ -176,7 +134,7 @@ fn blmpop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     if moves::pop_several(data, args, out, &several)? {
         return Ok(());
     }
-    Err(wait(&several, Shape::List, timeout))
+    wait_for(&several, Shape::List, timeout)
 }
 
 /// `BZMPOP timeout numkeys key [key …] MIN|MAX [COUNT count]`
@@ -186,5 +144,5 @@ fn bzmpop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     if pops::pop_several(data, args, out, &several)? {
         return Ok(());
     }
-    Err(wait(&several, Shape::Zset, timeout))
+    wait_for(&several, Shape::Zset, timeout)
 }

@@ -26,8 +26,8 @@ mod plain;
 pub(crate) mod ran;
 mod script;
 
-use super::spec::{Command, about, data, family, flag};
-use super::{Group, Keys};
+use super::Keys;
+use super::spec::{Command, data, family, flag};
 use crate::acl::User;
 use crate::engine::Error;
 use crate::session::Session;
@@ -45,48 +45,34 @@ use std::time::{Duration, Instant};
 const COUNTED: Keys = Keys::Counted { at: 2, dest: false };
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::Scripting,
-    [
-        data("eval", -3, flag::SCRIPTS, COUNTED, eval::eval).doc("2.6.0", "Runs a script."),
-        data(
-            "eval_ro",
-            -3,
-            flag::SCRIPTS | flag::READ,
-            COUNTED,
-            eval::eval_ro,
-        )
-        .doc("7.0.0", "Runs a script that changes nothing."),
-        data("evalsha", -3, flag::SCRIPTS, COUNTED, eval::evalsha)
-            .doc("2.6.0", "Runs a script that the server knows."),
-        data(
-            "evalsha_ro",
-            -3,
-            flag::SCRIPTS | flag::READ,
-            COUNTED,
-            eval::evalsha_ro,
-        )
-        .doc(
-            "7.0.0",
-            "Runs a script that the server knows and that changes nothing.",
-        ),
-        data("fcall", -3, flag::SCRIPTS, COUNTED, fcall::fcall).doc("7.0.0", "Runs a function."),
-        data(
-            "fcall_ro",
-            -3,
-            flag::SCRIPTS | flag::READ,
-            COUNTED,
-            fcall::fcall_ro,
-        )
-        .doc("7.0.0", "Runs a function that changes nothing."),
-        family("function", -2, 0, library::WORDS, library::function).doc(
-            "7.0.0",
-            "Keeps libraries of functions, and says what they are.",
-        ),
-        family("script", -2, flag::APART, script::WORDS, script::script)
-            .doc("2.6.0", "Keeps scripts, and says which are kept."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("eval", -3, flag::SCRIPTS, COUNTED, eval::eval),
+    data(
+        "eval_ro",
+        -3,
+        flag::SCRIPTS | flag::READ,
+        COUNTED,
+        eval::eval_ro,
+    ),
+    data("evalsha", -3, flag::SCRIPTS, COUNTED, eval::evalsha),
+    data(
+        "evalsha_ro",
+        -3,
+        flag::SCRIPTS | flag::READ,
+        COUNTED,
+        eval::evalsha_ro,
+    ),
+    data("fcall", -3, flag::SCRIPTS, COUNTED, fcall::fcall),
+    data(
+        "fcall_ro",
+        -3,
+        flag::SCRIPTS | flag::READ,
+        COUNTED,
+        fcall::fcall_ro,
+    ),
+    family("function", -2, 0, library::WORDS, library::function),
+    family("script", -2, flag::APART, script::WORDS, script::script),
+];
 
 thread_local! {
     /// What runs scripts, in use while one runs. It belongs to the loop's thread, on which it is made: the state, which is

@@ -3,7 +3,6 @@
 use crate::acl::catalog::{CATEGORIES, category_number};
 use crate::acl::selector::Selector;
 use crate::acl::{self, CATALOG, Reason, User};
-use crate::command::Group;
 use crate::command::flag::{ADMIN, APART, LOADING, PROVES};
 use crate::command::spec::{Command, family};
 use crate::command::{Cx, NOT_INTEGER, wrong_arity};
@@ -12,12 +11,13 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] =
-    &[
-        family("acl", -2, LOADING | ADMIN | PROVES | APART, WORDS, acl)
-            .in_group(Group::Server)
-            .doc("6.0.0", "Shows and changes users and what they may do."),
-    ];
+pub(crate) static COMMANDS: &[Command] = &[family(
+    "acl",
+    -2,
+    LOADING | ADMIN | PROVES | APART,
+    WORDS,
+    acl,
+)];
 
 /// The second words of ACL.
 const WORDS: &[(&str, i8)] = &[

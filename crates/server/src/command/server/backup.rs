@@ -1,17 +1,15 @@
 //! BACKUP: a copy of the newest image in the archive. Redis has no such command.
 
+use crate::command::Cx;
 use crate::command::dispatch::failed;
 use crate::command::flag::{ADMIN, APART};
 use crate::command::spec::{Command, family};
-use crate::command::{Cx, Group};
 use crate::resp::parse::Args;
 
 const WORDS: &[(&str, i8)] = &[("create", 2), ("help", 2), ("list", 2), ("status", 2)];
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[family("backup", -2, ADMIN | APART, WORDS, backup)
-    .in_group(Group::Server)
-    .doc("7.2.0", "Makes a backup in the archive.")];
+pub(crate) static COMMANDS: &[Command] = &[family("backup", -2, ADMIN | APART, WORDS, backup)];
 
 /// `BACKUP CREATE|LIST|STATUS`
 fn backup(cx: &mut Cx<'_>, args: &Args<'_>) {

@@ -6,7 +6,6 @@
 //! keeps, certificates to be read) is in [`apply`].
 
 use crate::acl;
-use crate::command::Group;
 use crate::command::flag::{ADMIN, APART, LOADING, PROVES};
 use crate::command::spec::{Command, family};
 use crate::command::{Cx, SYNTAX};
@@ -29,9 +28,7 @@ pub(crate) static COMMANDS: &[Command] = &[family(
     LOADING | ADMIN | APART | PROVES,
     WORDS,
     config,
-)
-.in_group(Group::Server)
-.doc("2.0.0", "Shows and changes settings.")];
+)];
 
 /// The second words of CONFIG.
 pub(crate) const WORDS: &[(&str, i8)] = &[

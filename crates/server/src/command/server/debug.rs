@@ -5,7 +5,7 @@ use crate::command::dispatch::failed;
 use crate::command::flag::{ADMIN, LOADING};
 use crate::command::spec::{Command, plain};
 use crate::command::steps::Steps;
-use crate::command::{Cx, Group, NOT_INTEGER};
+use crate::command::{Cx, NOT_INTEGER};
 use crate::engine::types;
 use crate::number::parse_i64;
 use crate::options::DebugAccess;
@@ -14,9 +14,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[plain("debug", -2, LOADING | ADMIN, debug)
-    .in_group(Group::Server)
-    .doc("1.0.0", "Looks inside, for tests.")];
+pub(crate) static COMMANDS: &[Command] = &[plain("debug", -2, LOADING | ADMIN, debug)];
 
 /// The longest DEBUG SLEEP, seconds.
 const SLEEP_SECONDS_MAX: f64 = 3600.0;

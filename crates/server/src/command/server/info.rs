@@ -9,7 +9,6 @@
 use super::{stats, system};
 use crate::alarms;
 use crate::command::Cx;
-use crate::command::Group;
 use crate::command::connection::hello::REDIS_VERSION;
 use crate::command::flag::{APART, DANGEROUS, LOADING};
 use crate::command::scripts::runtime_bytes;
@@ -24,9 +23,7 @@ use serde_json::Value;
 use std::fmt::{Display, Write};
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[plain("info", -1, LOADING | DANGEROUS | APART, info)
-    .in_group(Group::Server)
-    .doc("1.0.0", "Figures of the server.")];
+pub(crate) static COMMANDS: &[Command] = &[plain("info", -1, LOADING | DANGEROUS | APART, info)];
 
 /// Whether a section is shown without being asked for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,7 +4,7 @@ use crate::command::dispatch::failed;
 use crate::command::flag::LOADING;
 use crate::command::server::keyspace;
 use crate::command::spec::{Command, SECOND, family};
-use crate::command::{Cx, Group, NOT_INTEGER, SYNTAX};
+use crate::command::{Cx, NOT_INTEGER, SYNTAX};
 use crate::engine::{Error, RowRef, TableId, Tx};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
@@ -20,12 +20,8 @@ const WORDS: &[(&str, i8)] = &[
 ];
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[Command {
-    keys: SECOND,
-    ..family("memory", -2, LOADING, WORDS, memory)
-}
-.in_group(Group::Server)
-.doc("4.0.0", "Tells what keys and the whole cost.")];
+pub(crate) static COMMANDS: &[Command] =
+    &[family("memory", -2, LOADING, WORDS, memory).keyed(SECOND)];
 
 /// A row's head in its page and its place in an index, bytes.
 const ROW_BYTES: u64 = 24;

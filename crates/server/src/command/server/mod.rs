@@ -13,7 +13,6 @@ pub(crate) mod stats;
 pub(crate) mod system;
 pub(crate) mod waitdur;
 
-use super::Group;
 use super::connection::hello::REDIS_VERSION;
 use super::dispatch::failed;
 use super::flag::{ADMIN, APART, FAST, IMMEDIATE, LOADING, NO_AUTH, NO_MULTI};
@@ -28,47 +27,22 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    plain("bgsave", -1, ADMIN | APART, bgsave)
-        .in_group(Group::Server)
-        .doc("1.0.0", "Begins a checkpoint."),
-    plain("bgrewriteaof", 1, ADMIN | NO_MULTI | APART, bgrewriteaof)
-        .in_group(Group::Server)
-        .doc("1.0.0", "Begins a checkpoint, behind which the log is cut."),
-    plain("echo", 2, FAST | APART, echo)
-        .in_group(Group::Connection)
-        .doc("1.0.0", "Answers its argument."),
-    plain("lastsave", 1, LOADING | FAST | APART, lastsave)
-        .in_group(Group::Server)
-        .doc("1.0.0", "When the newest checkpoint ended."),
-    plain("lolwut", -1, FAST | APART, lolwut)
-        .in_group(Group::Server)
-        .doc("5.0.0", "Answers the version."),
-    plain("ping", -1, FAST | APART, ping)
-        .in_group(Group::Connection)
-        .doc(
-            "1.0.0",
-            "Answers, so that one knows that somebody is there.",
-        ),
+    plain("bgsave", -1, ADMIN | APART, bgsave),
+    plain("bgrewriteaof", 1, ADMIN | NO_MULTI | APART, bgrewriteaof),
+    plain("echo", 2, FAST | APART, echo),
+    plain("lastsave", 1, LOADING | FAST | APART, lastsave),
+    plain("lolwut", -1, FAST | APART, lolwut),
+    plain("ping", -1, FAST | APART, ping),
     plain(
         "quit",
         -1,
         LOADING | NO_AUTH | IMMEDIATE | FAST | APART,
         quit,
-    )
-    .in_group(Group::Connection)
-    .doc("1.0.0", "Ends the connection."),
-    plain("save", 1, ADMIN | NO_MULTI | APART, save)
-        .in_group(Group::Server)
-        .doc("1.0.0", "Takes a checkpoint and waits for it."),
-    plain("select", 2, LOADING | FAST | APART, select)
-        .in_group(Group::Connection)
-        .doc("1.0.0", "Chooses a database."),
-    plain("shutdown", -1, LOADING | NO_MULTI | ADMIN | APART, shutdown)
-        .in_group(Group::Server)
-        .doc("1.0.0", "Ends the server."),
-    plain("time", 1, LOADING | FAST | APART, time)
-        .in_group(Group::Server)
-        .doc("2.6.0", "The server's time."),
+    ),
+    plain("save", 1, ADMIN | NO_MULTI | APART, save),
+    plain("select", 2, LOADING | FAST | APART, select),
+    plain("shutdown", -1, LOADING | NO_MULTI | ADMIN | APART, shutdown),
+    plain("time", 1, LOADING | FAST | APART, time),
 ];
 
 /// `PING [text]`

@@ -1,8 +1,8 @@
 //! MONITOR: a client that is shown every command that runs.
 
+use crate::command::Cx;
 use crate::command::flag::{ADMIN, APART, LOADING};
 use crate::command::spec::{Command, flag, plain};
-use crate::command::{Cx, Group};
 use crate::engine::Epoch;
 use crate::pubsub::Seat;
 use crate::resp::parse::Args;
@@ -12,9 +12,7 @@ use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[plain("monitor", 1, LOADING | ADMIN | APART, monitor)
-    .in_group(Group::Server)
-    .doc("1.0.0", "Shows every command that runs.")];
+pub(crate) static COMMANDS: &[Command] = &[plain("monitor", 1, LOADING | ADMIN | APART, monitor)];
 
 /// `MONITOR`
 fn monitor(cx: &mut Cx<'_>, _: &Args<'_>) {

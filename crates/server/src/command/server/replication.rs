@@ -3,7 +3,7 @@
 
 use crate::command::flag::{ADMIN, APART, FAST, LOADING};
 use crate::command::spec::{Command, plain};
-use crate::command::{Cx, Group, NOT_INTEGER};
+use crate::command::{Cx, NOT_INTEGER};
 use crate::engine::Durability;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
@@ -11,53 +11,20 @@ use std::time::Duration;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    plain("asking", 1, FAST | APART, no_cluster)
-        .in_group(Group::Connection)
-        .doc("3.0.0", NO_CLUSTER_DOC),
-    plain("cluster", -2, LOADING | APART, no_cluster)
-        .in_group(Group::Server)
-        .doc("3.0.0", NO_CLUSTER_DOC),
-    plain("failover", -1, ADMIN | APART, failover)
-        .in_group(Group::Server)
-        .doc("6.2.0", "Refused: there are no replicas."),
-    plain("psync", -3, ADMIN | APART, no_replicas)
-        .in_group(Group::Server)
-        .doc("2.8.0", NO_REPLICAS_DOC),
-    plain("readonly", 1, LOADING | FAST | APART, no_cluster)
-        .in_group(Group::Connection)
-        .doc("3.0.0", NO_CLUSTER_DOC),
-    plain("readwrite", 1, LOADING | FAST | APART, no_cluster)
-        .in_group(Group::Connection)
-        .doc("3.0.0", NO_CLUSTER_DOC),
-    plain("replconf", -1, LOADING | ADMIN | APART, no_replicas)
-        .in_group(Group::Server)
-        .doc("3.0.0", NO_REPLICAS_DOC),
-    plain("replicaof", 3, ADMIN | APART, replicaof)
-        .in_group(Group::Server)
-        .doc("5.0.0", "NO ONE is accepted; anything else is refused."),
-    plain("role", 1, LOADING | FAST | APART, role)
-        .in_group(Group::Server)
-        .doc("2.8.12", "Says that it is a master without replicas."),
-    plain("slaveof", 3, ADMIN | APART, replicaof)
-        .in_group(Group::Server)
-        .doc("1.0.0", "NO ONE is accepted; anything else is refused."),
-    plain("sync", 1, ADMIN | APART, no_replicas)
-        .in_group(Group::Server)
-        .doc("1.0.0", NO_REPLICAS_DOC),
-    plain("wait", 3, APART, wait).in_group(Group::Generic).doc(
-        "3.0.0",
-        "Answers 0 replicas, once all before it is durable.",
-    ),
-    plain("waitaof", 4, APART, waitaof)
-        .in_group(Group::Generic)
-        .doc(
-            "7.2.0",
-            "Waits until what was written is on the disk, also for `mem` clients.",
-        ),
+    plain("asking", 1, FAST | APART, no_cluster),
+    plain("cluster", -2, LOADING | APART, no_cluster),
+    plain("failover", -1, ADMIN | APART, failover),
+    plain("psync", -3, ADMIN | APART, no_replicas),
+    plain("readonly", 1, LOADING | FAST | APART, no_cluster),
+    plain("readwrite", 1, LOADING | FAST | APART, no_cluster),
+    plain("replconf", -1, LOADING | ADMIN | APART, no_replicas),
+    plain("replicaof", 3, ADMIN | APART, replicaof),
+    plain("role", 1, LOADING | FAST | APART, role),
+    plain("slaveof", 3, ADMIN | APART, replicaof),
+    plain("sync", 1, ADMIN | APART, no_replicas),
+    plain("wait", 3, APART, wait),
+    plain("waitaof", 4, APART, waitaof),
 ];
-
-const NO_CLUSTER_DOC: &str = "Refused: there is no cluster.";
-const NO_REPLICAS_DOC: &str = "Refused: there is no replication.";
 
 fn no_cluster(cx: &mut Cx<'_>, _: &Args<'_>) {
     cx.out

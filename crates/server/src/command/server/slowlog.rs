@@ -1,8 +1,8 @@
 //! SLOWLOG and LATENCY: what took long.
 
+use crate::command::Cx;
 use crate::command::flag::{ADMIN, APART, LOADING};
-use crate::command::spec::{Command, about, family};
-use crate::command::{Cx, Group};
+use crate::command::spec::{Command, family};
 use crate::latency::Figures;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
@@ -26,27 +26,22 @@ const LATENCY_WORDS: &[(&str, i8)] = &[
 ];
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::Server,
-    [
-        family(
-            "latency",
-            -2,
-            LOADING | ADMIN | APART,
-            LATENCY_WORDS,
-            latency,
-        )
-        .doc("2.8.13", "Tells how long commands take."),
-        family(
-            "slowlog",
-            -2,
-            LOADING | ADMIN | APART,
-            SLOWLOG_WORDS,
-            slowlog,
-        )
-        .doc("2.2.12", "Tells which commands were slow."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    family(
+        "latency",
+        -2,
+        LOADING | ADMIN | APART,
+        LATENCY_WORDS,
+        latency,
+    ),
+    family(
+        "slowlog",
+        -2,
+        LOADING | ADMIN | APART,
+        SLOWLOG_WORDS,
+        slowlog,
+    ),
+];
 
 fn length(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)

@@ -4,7 +4,7 @@ use super::replication::parse_timeout;
 use crate::command::connection::client::NO_DURABILITY;
 use crate::command::spec::{Command, flag::APART, plain};
 use crate::command::wait::answer_blocked;
-use crate::command::{After, Cx, Group, Told};
+use crate::command::{After, Cx, Told};
 use crate::engine::Durability;
 use crate::pubsub::Seat;
 use crate::resp::parse::Args;
@@ -13,12 +13,7 @@ use crate::state::State;
 use std::time::Instant;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[plain("waitdur", 3, APART, waitdur)
-    .in_group(Group::Generic)
-    .doc(
-        "7.2.0",
-        "Waits until what this client has written and read is durable at a rung.",
-    )];
+pub(crate) static COMMANDS: &[Command] = &[plain("waitdur", 3, APART, waitdur)];
 
 /// `WAITDUR mem|mirror|disk milliseconds`
 fn waitdur(cx: &mut Cx<'_>, args: &Args<'_>) {

@@ -2,9 +2,9 @@
 
 use crate::command::event::Class;
 use crate::command::flag::{DENY_OOM, READ, WRITE};
-use crate::command::spec::{Command, EACH, Keys, about, data};
+use crate::command::spec::{Command, EACH, Keys, data};
 use crate::command::steps::{Joined, Joining};
-use crate::command::{Data, DataFn, Done, Group, SYNTAX, Stop};
+use crate::command::{Data, Done, SYNTAX, Stop};
 use crate::engine::Source;
 use crate::engine::types::Texts;
 use crate::engine::types::set::{self, Join};
@@ -13,43 +13,25 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use perdura_base::num::to_u64;
 
-const fn joins(name: &'static str, run: DataFn, summary: &'static str) -> Command {
-    data(name, -2, READ, EACH, run)
-        .in_group(Group::Set)
-        .doc("1.0.0", summary)
-}
-
-const fn stores(name: &'static str, run: DataFn, summary: &'static str) -> Command {
-    let flags = WRITE | DENY_OOM;
-    data(name, -3, flags, EACH, run)
-        .in_group(Group::Set)
-        .doc("1.0.0", summary)
-}
+/// The flags of a command that keeps the members it finds.
+const STORES: u32 = WRITE | DENY_OOM;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::Set,
-    [
-        joins(
-            "sdiff",
-            sdiff,
-            "Members of the first set that no other has.",
-        ),
-        stores("sdiffstore", sdiffstore, "Keeps what SDIFF finds."),
-        joins("sinter", sinter, "Members that all sets have."),
-        data(
-            "sintercard",
-            -3,
-            READ,
-            Keys::Counted { at: 1, dest: false },
-            sintercard,
-        )
-        .doc("7.0.0", "Counts the members that all sets have."),
-        stores("sinterstore", sinterstore, "Keeps what SINTER finds."),
-        joins("sunion", sunion, "Members that any of the sets has."),
-        stores("sunionstore", sunionstore, "Keeps what SUNION finds."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("sdiff", -2, READ, EACH, sdiff),
+    data("sdiffstore", -3, STORES, EACH, sdiffstore),
+    data("sinter", -2, READ, EACH, sinter),
+    data(
+        "sintercard",
+        -3,
+        READ,
+        Keys::Counted { at: 1, dest: false },
+        sintercard,
+    ),
+    data("sinterstore", -3, STORES, EACH, sinterstore),
+    data("sunion", -2, READ, EACH, sunion),
+    data("sunionstore", -3, STORES, EACH, sunionstore),
+];
 
 /// The sets of several keys; each must be a set or not there, whether it is needed or not.
 pub(in crate::command) fn sources<'d, 'k>(

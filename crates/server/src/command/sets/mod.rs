@@ -6,9 +6,9 @@ use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::keys::cursor::{count_arg, scan_elements};
 use super::keys::sample::Draws;
-use super::spec::{Command, ONE, TWO, about, data};
+use super::spec::{Command, ONE, TWO, data};
 use super::steps::{Parts, Walk, Whole};
-use super::{Data, Done, Group, SYNTAX, Stop};
+use super::{Data, Done, SYNTAX, Stop};
 use crate::engine::types::{Left, open, set};
 use crate::engine::{Shape, Source};
 use crate::number::parse_i64;
@@ -19,21 +19,18 @@ use perdura_base::num::to_usize;
 const SEES: u32 = READ | FAST;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::Set,
-    [
-        data("sadd", -3, WRITE | DENY_OOM | FAST, ONE, sadd).doc("1.0.0", "Adds members."),
-        data("scard", 2, SEES, ONE, scard).doc("1.0.0", "Counts the members."),
-        data("sismember", 3, SEES, ONE, sismember).doc("1.0.0", "Whether a member is there."),
-        data("smembers", 2, READ, ONE, smembers).doc("1.0.0", "All members."),
-        data("smismember", -3, SEES, ONE, smismember).doc("6.2.0", "Which members are there."),
-        data("smove", 4, WRITE | FAST, TWO, smove).doc("1.0.0", "Moves a member to another set."),
-        data("spop", -2, WRITE | FAST, ONE, spop).doc("1.0.0", "Takes random members out."),
-        data("srandmember", -2, READ, ONE, srandmember).doc("1.0.0", "Random members."),
-        data("srem", -3, WRITE | FAST, ONE, srem).doc("1.0.0", "Removes members."),
-        data("sscan", -3, READ, ONE, sscan).doc("2.8.0", "Goes through the members in steps."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("sadd", -3, WRITE | DENY_OOM | FAST, ONE, sadd),
+    data("scard", 2, SEES, ONE, scard),
+    data("sismember", 3, SEES, ONE, sismember),
+    data("smembers", 2, READ, ONE, smembers),
+    data("smismember", -3, SEES, ONE, smismember),
+    data("smove", 4, WRITE | FAST, TWO, smove),
+    data("spop", -2, WRITE | FAST, ONE, spop),
+    data("srandmember", -2, READ, ONE, srandmember),
+    data("srem", -3, WRITE | FAST, ONE, srem),
+    data("sscan", -3, READ, ONE, sscan),
+];
 
 fn source<'d>(data: &'d Data<'_, '_>, args: &Args<'_>) -> Result<Option<Source<'d>>, Stop> {
     data.collection(args.at(1), Shape::Set)

@@ -82,8 +82,10 @@ pub(crate) enum Progress {
 
 /// A command that has read some of what it needs.
 pub(crate) trait Work: Debug + Send {
-    /// The arguments that name what it reads.
-    fn sources(&self, args: &Args<'_>) -> Range<usize>;
+    /// The arguments that name what it reads: the first one, unless it says otherwise.
+    fn sources(&self, _: &Args<'_>) -> Range<usize> {
+        1..2
+    }
 
     /// Whether it matters any more that what it has read stays as it is.
     fn reads(&self) -> bool {

@@ -9,7 +9,6 @@ use crate::engine::{End, Shape};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use perdura_base::num::{to_u64, to_usize};
-use std::ops::Range;
 
 /// The argument with the first item.
 const FIRST: usize = 2;
@@ -39,10 +38,6 @@ impl Pushing {
 }
 
 impl Work for Pushing {
-    fn sources(&self, _: &Args<'_>) -> Range<usize> {
-        1..2
-    }
-
     fn step(
         &mut self,
         data: &mut Data<'_, '_>,

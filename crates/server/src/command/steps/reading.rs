@@ -154,10 +154,6 @@ impl Task {
 }
 
 impl Work for Reading {
-    fn sources(&self, _: &Args<'_>) -> Range<usize> {
-        1..2
-    }
-
     fn step(
         &mut self,
         data: &mut Data<'_, '_>,

@@ -199,10 +199,6 @@ impl Sorted {
 }
 
 impl Work for Sorted {
-    fn sources(&self, _: &Args<'_>) -> Range<usize> {
-        1..2
-    }
-
     fn reads(&self) -> bool {
         // What is stored must be what sorting gives at the moment at which it is stored.
         self.walk.left() > 0 || self.wanted.target.is_some()

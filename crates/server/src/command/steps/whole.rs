@@ -8,7 +8,6 @@ use crate::engine::types::Entry;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use perdura_base::num::to_usize;
-use std::ops::Range;
 
 /// Which parts of each element there are to reply with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,10 +92,6 @@ impl Whole {
 }
 
 impl Work for Whole {
-    fn sources(&self, _: &Args<'_>) -> Range<usize> {
-        1..2
-    }
-
     fn step(
         &mut self,
         data: &mut Data<'_, '_>,

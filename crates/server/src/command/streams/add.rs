@@ -3,8 +3,8 @@
 use super::{reply_id, strict_id};
 use crate::command::event::Class;
 use crate::command::flag::{DENY_OOM, FAST, READ, WRITE};
-use crate::command::spec::{Command, ONE, about, data};
-use crate::command::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop, wrong_arity};
+use crate::command::spec::{Command, ONE, data};
+use crate::command::{Data, Done, NOT_INTEGER, SYNTAX, Stop, wrong_arity};
 use crate::engine::types::number::parse_i64;
 use crate::engine::types::stream::{Id, Threshold, Trim, Writing};
 use crate::resp::parse::Args;
@@ -12,18 +12,13 @@ use crate::resp::reply::Out;
 use perdura_base::num::to_u64;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::Stream,
-    [
-        data("xadd", -5, WRITE | DENY_OOM | FAST, ONE, xadd)
-            .doc("5.0.0", "Adds an entry to a stream."),
-        data("xdel", -3, WRITE | FAST, ONE, xdel).doc("5.0.0", "Deletes entries from a stream."),
-        data("xlen", 2, READ | FAST, ONE, xlen).doc("5.0.0", "Counts the entries of a stream."),
-        data("xsetid", -3, WRITE | DENY_OOM | FAST, ONE, xsetid)
-            .doc("5.0.0", "Sets the last id of a stream."),
-        data("xtrim", -4, WRITE, ONE, xtrim).doc("5.0.0", "Removes the first entries of a stream."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("xadd", -5, WRITE | DENY_OOM | FAST, ONE, xadd),
+    data("xdel", -3, WRITE | FAST, ONE, xdel),
+    data("xlen", 2, READ | FAST, ONE, xlen),
+    data("xsetid", -3, WRITE | DENY_OOM | FAST, ONE, xsetid),
+    data("xtrim", -4, WRITE, ONE, xtrim),
+];
 
 /// Entries that trimming whole nodes removes at most, unless LIMIT says otherwise.
 const ROUGH_LIMIT: u64 = 10_000;

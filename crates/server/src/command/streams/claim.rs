@@ -4,7 +4,7 @@ use super::{Excerpt, Several, collect, consumer, no_group, reply_id, shown, star
 use crate::command::event::Class;
 use crate::command::flag::{FAST, WRITE};
 use crate::command::spec::{Command, ONE, data};
-use crate::command::{Data, Done, Group as Family, SYNTAX, Stop};
+use crate::command::{Data, Done, SYNTAX, Stop};
 use crate::engine::types::number::parse_i64;
 use crate::engine::types::stream::{Consumer, Group, Id, Pending, Writing};
 use crate::resp::parse::Args;
@@ -13,18 +13,8 @@ use perdura_base::num::to_u64;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    data("xautoclaim", -6, WRITE | FAST, ONE, xautoclaim)
-        .in_group(Family::Stream)
-        .doc(
-            "6.2.0",
-            "Gives a consumer entries that others have had for some time, from an id on.",
-        ),
-    data("xclaim", -6, WRITE | FAST, ONE, xclaim)
-        .in_group(Family::Stream)
-        .doc(
-            "5.0.0",
-            "Gives a consumer entries that others have had for some time.",
-        ),
+    data("xautoclaim", -6, WRITE | FAST, ONE, xautoclaim),
+    data("xclaim", -6, WRITE | FAST, ONE, xclaim),
 ];
 
 /// XAUTOCLAIM looks at so many pending entries for each one that it may claim.

@@ -4,7 +4,7 @@ use super::{id_or_end, shown, strict_id};
 use crate::command::event::Class;
 use crate::command::flag::{DENY_OOM, WRITE};
 use crate::command::spec::{Command, SECOND, data};
-use crate::command::{Data, Done, Group as Family, NOT_INTEGER, Stop};
+use crate::command::{Data, Done, NOT_INTEGER, Stop};
 use crate::engine::types::number::parse_i64;
 use crate::engine::types::stream::{Group, Id, Writing};
 use crate::resp::parse::Args;
@@ -21,10 +21,8 @@ const WORDS: &[(&str, i8)] = &[
 ];
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[data("xgroup", -2, WRITE | DENY_OOM, SECOND, xgroup)
-    .with_words(WORDS)
-    .in_group(Family::Stream)
-    .doc("5.0.0", "Makes, changes and removes groups of consumers.")];
+pub(crate) static COMMANDS: &[Command] =
+    &[data("xgroup", -2, WRITE | DENY_OOM, SECOND, xgroup).with_words(WORDS)];
 
 const HELP: &[&str] = &[
     "XGROUP <subcommand> [<arg> ...]. Subcommands are:",

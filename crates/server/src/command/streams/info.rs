@@ -3,7 +3,7 @@
 use super::{Excerpt, Several, collect, reply_entry, reply_id, shown};
 use crate::command::flag::READ;
 use crate::command::spec::{Command, SECOND, data};
-use crate::command::{Data, Done, Group as Family, NOT_INTEGER, Stop};
+use crate::command::{Data, Done, NOT_INTEGER, Stop};
 use crate::engine::types::number::parse_i64;
 use crate::engine::types::stream::{Consumer, Group, Id, Stream};
 use crate::resp::parse::Args;
@@ -13,13 +13,8 @@ use crate::resp::reply::Out;
 const WORDS: &[(&str, i8)] = &[("consumers", 4), ("groups", 3), ("help", 2), ("stream", -3)];
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[data("xinfo", -2, READ, SECOND, xinfo)
-    .with_words(WORDS)
-    .in_group(Family::Stream)
-    .doc(
-        "5.0.0",
-        "Answers what a stream, its groups and their consumers are like.",
-    )];
+pub(crate) static COMMANDS: &[Command] =
+    &[data("xinfo", -2, READ, SECOND, xinfo).with_words(WORDS)];
 
 const HELP: &[&str] = &[
     "XINFO <subcommand> [<arg> ...]. Subcommands are:",

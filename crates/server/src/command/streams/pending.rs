@@ -4,7 +4,7 @@ use super::{Several, count, interval, no_group, reply_id, strict_id};
 use crate::command::event::Class;
 use crate::command::flag::{FAST, READ, WRITE};
 use crate::command::spec::{Command, ONE, data};
-use crate::command::{Data, Done, Group as Family, NOT_INTEGER, SYNTAX, Stop};
+use crate::command::{Data, Done, NOT_INTEGER, SYNTAX, Stop};
 use crate::engine::types::number::parse_i64;
 use crate::engine::types::stream::{Group, Id, Pending, Stream, Writing};
 use crate::resp::parse::Args;
@@ -13,15 +13,8 @@ use perdura_base::num::to_u64;
 
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
-    data("xack", -4, WRITE | FAST, ONE, xack)
-        .in_group(Family::Stream)
-        .doc("5.0.0", "Acknowledges entries that a group has delivered."),
-    data("xpending", -3, READ, ONE, xpending)
-        .in_group(Family::Stream)
-        .doc(
-            "5.0.0",
-            "Answers which entries of a group are not acknowledged.",
-        ),
+    data("xack", -4, WRITE | FAST, ONE, xack),
+    data("xpending", -3, READ, ONE, xpending),
 ];
 
 /// `XACK key group id [id …]`

@@ -2,23 +2,16 @@
 
 use super::{Excerpt, Several, collect, count, interval};
 use crate::command::flag::READ;
-use crate::command::spec::{Command, ONE, about, data};
-use crate::command::{Data, Done, Group, SYNTAX};
+use crate::command::spec::{Command, ONE, data};
+use crate::command::{Data, Done, SYNTAX};
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::Stream,
-    [
-        data("xrange", -4, READ, ONE, xrange)
-            .doc("5.0.0", "Answers the entries from one id to another one."),
-        data("xrevrange", -4, READ, ONE, xrevrange).doc(
-            "5.0.0",
-            "Answers the entries from one id back to another one.",
-        ),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("xrange", -4, READ, ONE, xrange),
+    data("xrevrange", -4, READ, ONE, xrevrange),
+];
 
 /// `XRANGE key start end [COUNT count]`
 fn xrange(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {

@@ -11,7 +11,7 @@ use crate::command::event::Class;
 use crate::command::flag::{BLOCKING, READ, WRITE};
 use crate::command::options::{Found, Grammar, Role, role, word};
 use crate::command::spec::{Command, data};
-use crate::command::{Data, Done, Group as Family, Keys, SYNTAX, Stop};
+use crate::command::{Data, Done, Keys, SYNTAX, Stop};
 use crate::engine::Shape;
 use crate::engine::types::number::parse_i64;
 use crate::engine::types::stream::{Consumer, Group, Id, Stream, Writing};
@@ -29,11 +29,6 @@ pub(crate) static COMMANDS: &[Command] = &[
             from: 1,
         },
         xread,
-    )
-    .in_group(Family::Stream)
-    .doc(
-        "5.0.0",
-        "Answers what is new in streams, once there is something.",
     ),
     data(
         "xreadgroup",
@@ -44,11 +39,6 @@ pub(crate) static COMMANDS: &[Command] = &[
             from: 4,
         },
         xreadgroup,
-    )
-    .in_group(Family::Stream)
-    .doc(
-        "5.0.0",
-        "Delivers what is new in streams to a consumer of a group, once there is something.",
     ),
 ];
 

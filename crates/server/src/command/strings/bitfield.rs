@@ -5,25 +5,18 @@
 
 use crate::command::event::Class;
 use crate::command::flag::{DENY_OOM, FAST, READ, WRITE};
-use crate::command::spec::{Command, ONE, about, data};
+use crate::command::spec::{Command, ONE, data};
 use crate::command::strings::bits::bit_offset;
-use crate::command::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop};
+use crate::command::{Data, Done, NOT_INTEGER, SYNTAX, Stop};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::Bitmap,
-    [
-        data("bitfield", -2, WRITE | DENY_OOM, ONE, bitfield).doc(
-            "3.2.0",
-            "Reads, writes and counts in integers of any width within a string.",
-        ),
-        data("bitfield_ro", -2, READ | FAST, ONE, bitfield_ro)
-            .doc("6.0.0", "Reads integers of any width within a string."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("bitfield", -2, WRITE | DENY_OOM, ONE, bitfield),
+    data("bitfield_ro", -2, READ | FAST, ONE, bitfield_ro),
+];
 
 const BAD_TYPE: &str = "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is \
                         not supported but i64 is.";

@@ -3,36 +3,23 @@
 
 use crate::command::event::Class;
 use crate::command::flag::{DENY_OOM, FAST, READ, WRITE};
-use crate::command::spec::{Command, Keys, ONE, about, data};
+use crate::command::spec::{Command, Keys, ONE, data};
 use crate::command::steps::{Destination, Fold, Given, Origin, Reading, Writing};
 use crate::command::strings::ranges::{Range, write_over};
-use crate::command::{Data, Done, Group, NOT_INTEGER, SYNTAX, Stop};
+use crate::command::{Data, Done, NOT_INTEGER, SYNTAX, Stop};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use std::borrow::Cow;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::Bitmap,
-    [
-        data("bitcount", -2, READ, ONE, bitcount)
-            .doc("2.6.0", "Counts the bits of a string that are set."),
-        data("bitop", -4, WRITE | DENY_OOM, OPERANDS, bitop).doc(
-            "2.6.0",
-            "Combines strings bit by bit and stores the result.",
-        ),
-        data("bitpos", -3, READ, ONE, bitpos).doc(
-            "2.8.7",
-            "Finds the first bit of a string that is set, or clear.",
-        ),
-        data("getbit", 3, READ | FAST, ONE, getbit).doc("2.2.0", "Answers one bit of a string."),
-        data("setbit", 4, WRITE | DENY_OOM, ONE, setbit).doc(
-            "2.2.0",
-            "Writes one bit of a string and answers the one before.",
-        ),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("bitcount", -2, READ, ONE, bitcount),
+    data("bitop", -4, WRITE | DENY_OOM, OPERANDS, bitop),
+    data("bitpos", -3, READ, ONE, bitpos),
+    data("getbit", 3, READ | FAST, ONE, getbit),
+    data("setbit", 4, WRITE | DENY_OOM, ONE, setbit),
+];
 
 const OPERANDS: Keys = Keys::Range {
     first: 2,

@@ -1,9 +1,8 @@
 //! Counters: strings that hold a number. They keep their expiry.
 
-use crate::command::Group;
 use crate::command::event::Class;
 use crate::command::flag::{DENY_OOM, FAST, WRITE};
-use crate::command::spec::{Command, ONE, about, data};
+use crate::command::spec::{Command, ONE, data};
 use crate::command::strings::integer_arg;
 use crate::command::{Data, Done, NOT_INTEGER};
 use crate::decimal::{FloatError, add_decimals};
@@ -12,20 +11,13 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::String,
-    [
-        data("decr", 2, WRITE | DENY_OOM | FAST, ONE, decr)
-            .doc("1.0.0", "Takes one from a number."),
-        data("decrby", 3, WRITE | DENY_OOM | FAST, ONE, decrby)
-            .doc("1.0.0", "Takes an amount from a number."),
-        data("incr", 2, WRITE | DENY_OOM | FAST, ONE, incr).doc("1.0.0", "Adds one to a number."),
-        data("incrby", 3, WRITE | DENY_OOM | FAST, ONE, incrby)
-            .doc("1.0.0", "Adds an amount to a number."),
-        data("incrbyfloat", 3, WRITE | DENY_OOM | FAST, ONE, incrbyfloat)
-            .doc("2.6.0", "Adds a decimal amount to a number."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("decr", 2, WRITE | DENY_OOM | FAST, ONE, decr),
+    data("decrby", 3, WRITE | DENY_OOM | FAST, ONE, decrby),
+    data("incr", 2, WRITE | DENY_OOM | FAST, ONE, incr),
+    data("incrby", 3, WRITE | DENY_OOM | FAST, ONE, incrby),
+    data("incrbyfloat", 3, WRITE | DENY_OOM | FAST, ONE, incrbyfloat),
+];
 
 fn add(data: &mut Data<'_, '_>, key: &[u8], delta: i64, out: &mut Out<'_>) -> Done {
     let (old, expiry) = match data.string(key)? {

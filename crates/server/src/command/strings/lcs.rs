@@ -3,16 +3,14 @@
 
 use crate::command::flag::READ;
 use crate::command::spec::{Command, TWO, data};
-use crate::command::{Data, Done, Group, NOT_INTEGER, SYNTAX};
+use crate::command::{Data, Done, NOT_INTEGER, SYNTAX};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use perdura_base::num::to_u64;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[data("lcs", -3, READ, TWO, lcs)
-    .in_group(Group::String)
-    .doc("7.0.0", "The longest subsequence that two strings share.")];
+pub(crate) static COMMANDS: &[Command] = &[data("lcs", -3, READ, TWO, lcs)];
 
 /// Lengths of the longest common subsequences of all pairs of beginnings.
 struct Lengths {

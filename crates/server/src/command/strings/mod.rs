@@ -6,11 +6,10 @@ pub(crate) mod counters;
 pub(crate) mod lcs;
 pub(crate) mod ranges;
 
-use super::Group;
 use super::event::Class;
 use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::keys::expiry::{Deadline, deadline_option};
-use super::spec::{Command, EACH, ONE, PAIRS, about, data};
+use super::spec::{Command, EACH, ONE, PAIRS, data};
 use super::steps::{Destination, Given, Origin, Reading, Writing};
 use super::strings::ranges::write_over;
 use super::{Data, Done, NOT_INTEGER, SYNTAX, Stop, TOO_LONG, wrong_arity};
@@ -20,34 +19,21 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::String,
-    [
-        data("append", 3, WRITE | DENY_OOM | FAST, ONE, append)
-            .doc("2.0.0", "Appends to a string."),
-        data("get", 2, READ | FAST, ONE, get).doc("1.0.0", "Answers a string."),
-        data("getdel", 2, WRITE | FAST, ONE, getdel)
-            .doc("6.2.0", "Answers a string and removes it."),
-        data("getex", -2, WRITE | FAST, ONE, getex)
-            .doc("6.2.0", "Answers a string and sets when it expires."),
-        data("getset", 3, WRITE | DENY_OOM | FAST, ONE, getset)
-            .doc("1.0.0", "Writes a string and answers the one before."),
-        data("mget", -2, READ | FAST, EACH, mget).doc("1.0.0", "Answers several strings."),
-        data("mset", -3, WRITE | DENY_OOM, PAIRS, mset).doc("1.0.1", "Writes several strings."),
-        data("msetnx", -3, WRITE | DENY_OOM, PAIRS, msetnx).doc(
-            "1.0.1",
-            "Writes several strings if none of the keys is there.",
-        ),
-        data("psetex", 4, WRITE | DENY_OOM, ONE, psetex)
-            .doc("2.6.0", "Writes a string that expires after milliseconds."),
-        data("set", -3, WRITE | DENY_OOM, ONE, set).doc("1.0.0", "Writes a string."),
-        data("setex", 4, WRITE | DENY_OOM, ONE, setex)
-            .doc("2.0.0", "Writes a string that expires after seconds."),
-        data("setnx", 3, WRITE | DENY_OOM | FAST, ONE, setnx)
-            .doc("1.0.0", "Writes a string if the key is not there."),
-        data("strlen", 2, READ | FAST, ONE, strlen).doc("2.2.0", "Bytes of a string."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("append", 3, WRITE | DENY_OOM | FAST, ONE, append),
+    data("get", 2, READ | FAST, ONE, get),
+    data("getdel", 2, WRITE | FAST, ONE, getdel),
+    data("getex", -2, WRITE | FAST, ONE, getex),
+    data("getset", 3, WRITE | DENY_OOM | FAST, ONE, getset),
+    data("mget", -2, READ | FAST, EACH, mget),
+    data("mset", -3, WRITE | DENY_OOM, PAIRS, mset),
+    data("msetnx", -3, WRITE | DENY_OOM, PAIRS, msetnx),
+    data("psetex", 4, WRITE | DENY_OOM, ONE, psetex),
+    data("set", -3, WRITE | DENY_OOM, ONE, set),
+    data("setex", 4, WRITE | DENY_OOM, ONE, setex),
+    data("setnx", 3, WRITE | DENY_OOM | FAST, ONE, setnx),
+    data("strlen", 2, READ | FAST, ONE, strlen),
+];
 
 /// Appends the value of a row as a reply.
 macro_rules! reply_row {

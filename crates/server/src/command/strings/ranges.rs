@@ -2,27 +2,20 @@
 
 use crate::command::event::Class;
 use crate::command::flag::{DENY_OOM, READ, WRITE};
-use crate::command::spec::{Command, ONE, about, data};
+use crate::command::spec::{Command, ONE, data};
 use crate::command::steps::{Destination, Given, Origin, Reading, Writing};
-use crate::command::{Data, Done, Group, NOT_INTEGER, Stop, TOO_LONG};
+use crate::command::{Data, Done, NOT_INTEGER, Stop, TOO_LONG};
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use perdura_base::num::to_u64;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::String,
-    [
-        data("getrange", 4, READ, ONE, getrange).doc("2.4.0", "Answers a piece of a string."),
-        data("setrange", 4, WRITE | DENY_OOM, ONE, setrange)
-            .doc("2.2.0", "Writes over a piece of a string."),
-        data("substr", 4, READ, ONE, getrange).doc(
-            "1.0.0",
-            "Answers a piece of a string: the old name of GETRANGE.",
-        ),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("getrange", 4, READ, ONE, getrange),
+    data("setrange", 4, WRITE | DENY_OOM, ONE, setrange),
+    data("substr", 4, READ, ONE, getrange),
+];
 
 /// Writes at `at` into the string of the first argument's key, which becomes longer, or comes to be, as
 /// needed; a gap is filled with zeros. Returns the new length.

@@ -9,8 +9,8 @@ use super::flag::{DENY_OOM, FAST, READ, WRITE};
 use super::keys::cursor::{count_arg, count_arg_of_pairs, scan_elements};
 use super::keys::sample::Draws;
 use super::lists::shrunk;
-use super::spec::{Command, ONE, about, data};
-use super::{Data, Done, Group, SYNTAX};
+use super::spec::{Command, ONE, data};
+use super::{Data, Done, SYNTAX};
 use crate::engine::Shape;
 use crate::engine::types::zset::{self, Conditions};
 use crate::engine::types::{Source, score};
@@ -18,26 +18,18 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::SortedSet,
-    [
-        data("zadd", -4, WRITE | DENY_OOM | FAST, ONE, zadd)
-            .doc("1.2.0", "Adds members with scores."),
-        data("zcard", 2, READ | FAST, ONE, zcard)
-            .doc("1.2.0", "Counts the members of a sorted set."),
-        data("zincrby", 4, WRITE | DENY_OOM | FAST, ONE, zincrby)
-            .doc("1.2.0", "Adds to the score of a member."),
-        data("zmscore", -3, READ | FAST, ONE, zmscore)
-            .doc("6.2.0", "Answers the scores of members."),
-        data("zrandmember", -2, READ, ONE, zrandmember).doc("6.2.0", "Answers random members."),
-        data("zrank", 3, READ | FAST, ONE, zrank).doc("2.0.0", "Counts the members before one."),
-        data("zrem", -3, WRITE | FAST, ONE, zrem).doc("1.2.0", "Removes members."),
-        data("zrevrank", 3, READ | FAST, ONE, zrevrank)
-            .doc("2.0.0", "Counts the members behind one."),
-        data("zscan", -3, READ, ONE, zscan).doc("2.8.0", "Goes through the members step by step."),
-        data("zscore", 3, READ | FAST, ONE, zscore).doc("1.2.0", "Answers the score of a member."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("zadd", -4, WRITE | DENY_OOM | FAST, ONE, zadd),
+    data("zcard", 2, READ | FAST, ONE, zcard),
+    data("zincrby", 4, WRITE | DENY_OOM | FAST, ONE, zincrby),
+    data("zmscore", -3, READ | FAST, ONE, zmscore),
+    data("zrandmember", -2, READ, ONE, zrandmember),
+    data("zrank", 3, READ | FAST, ONE, zrank),
+    data("zrem", -3, WRITE | FAST, ONE, zrem),
+    data("zrevrank", 3, READ | FAST, ONE, zrevrank),
+    data("zscan", -3, READ, ONE, zscan),
+    data("zscore", 3, READ | FAST, ONE, zscore),
+];
 
 /// Redis's text for a malformed score.
 pub(crate) const NOT_FLOAT: &str = "ERR value is not a valid float";

@@ -4,9 +4,9 @@ use crate::command::event::Class;
 use crate::command::flag::{FAST, WRITE};
 use crate::command::lists::moves::FromSeveral;
 use crate::command::lists::shrunk;
-use crate::command::spec::{Command, ONE, about, data};
+use crate::command::spec::{Command, ONE, data};
 use crate::command::zsets::reply_scored;
-use crate::command::{Data, Done, Group, Keys, NOT_POSITIVE, SYNTAX, Stop};
+use crate::command::{Data, Done, Keys, NOT_POSITIVE, SYNTAX, Stop};
 use crate::engine::End;
 use crate::engine::types::number::parse_i64;
 use crate::engine::types::zset;
@@ -14,26 +14,17 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::SortedSet,
-    [
-        data(
-            "zmpop",
-            -4,
-            WRITE,
-            Keys::Counted { at: 1, dest: false },
-            zmpop,
-        )
-        .doc(
-            "7.0.0",
-            "Takes members off the first sorted set that has any.",
-        ),
-        data("zpopmax", -2, WRITE | FAST, ONE, zpopmax)
-            .doc("5.0.0", "Takes the last members off a sorted set."),
-        data("zpopmin", -2, WRITE | FAST, ONE, zpopmin)
-            .doc("5.0.0", "Takes the first members off a sorted set."),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data(
+        "zmpop",
+        -4,
+        WRITE,
+        Keys::Counted { at: 1, dest: false },
+        zmpop,
+    ),
+    data("zpopmax", -2, WRITE | FAST, ONE, zpopmax),
+    data("zpopmin", -2, WRITE | FAST, ONE, zpopmin),
+];
 
 /// The name of the event of a pop at an end.
 fn event(end: End) -> &'static str {

@@ -3,9 +3,9 @@
 use crate::command::event::Class;
 use crate::command::flag::{DENY_OOM, FAST, READ, WRITE};
 use crate::command::lists::{integer, shrunk};
-use crate::command::spec::{Command, ONE, TWO, about, data};
+use crate::command::spec::{Command, ONE, TWO, data};
 use crate::command::steps::{Copying, Parts, Purpose, Walk, Whole, are_rows};
-use crate::command::{Data, Done, Group, SYNTAX, Stop};
+use crate::command::{Data, Done, SYNTAX, Stop};
 use crate::engine::Shape;
 use crate::engine::types::zset::{self, LexBound, LexRange, ScoreRange};
 use crate::engine::types::{Source, list, score};
@@ -13,45 +13,20 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::SortedSet,
-    [
-        data("zcount", 4, READ | FAST, ONE, zcount)
-            .doc("2.0.0", "Counts the members with scores in a range."),
-        data("zlexcount", 4, READ | FAST, ONE, zlexcount)
-            .doc("2.8.9", "Counts the members in a range of members."),
-        data("zrange", -4, READ, ONE, zrange).doc(
-            "1.2.0",
-            "Answers the members in a range of ranks, scores or members.",
-        ),
-        data("zrangebylex", -4, READ, ONE, zrangebylex)
-            .doc("2.8.9", "Answers the members in a range of members."),
-        data("zrangebyscore", -4, READ, ONE, zrangebyscore)
-            .doc("1.0.5", "Answers the members with scores in a range."),
-        data("zrangestore", -5, WRITE | DENY_OOM, TWO, zrangestore).doc(
-            "6.2.0",
-            "Stores the members in a range of ranks, scores or members.",
-        ),
-        data("zremrangebylex", 4, WRITE, ONE, zremrangebylex)
-            .doc("2.8.9", "Removes the members in a range of members."),
-        data("zremrangebyrank", 4, WRITE, ONE, zremrangebyrank)
-            .doc("2.0.0", "Removes the members in a range of ranks."),
-        data("zremrangebyscore", 4, WRITE, ONE, zremrangebyscore)
-            .doc("1.2.0", "Removes the members with scores in a range."),
-        data("zrevrange", -4, READ, ONE, zrevrange).doc(
-            "1.2.0",
-            "Answers the members in a range of ranks from the end.",
-        ),
-        data("zrevrangebylex", -4, READ, ONE, zrevrangebylex).doc(
-            "2.8.9",
-            "Answers the members in a range of members from the end.",
-        ),
-        data("zrevrangebyscore", -4, READ, ONE, zrevrangebyscore).doc(
-            "2.2.0",
-            "Answers the members with scores in a range from the end.",
-        ),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("zcount", 4, READ | FAST, ONE, zcount),
+    data("zlexcount", 4, READ | FAST, ONE, zlexcount),
+    data("zrange", -4, READ, ONE, zrange),
+    data("zrangebylex", -4, READ, ONE, zrangebylex),
+    data("zrangebyscore", -4, READ, ONE, zrangebyscore),
+    data("zrangestore", -5, WRITE | DENY_OOM, TWO, zrangestore),
+    data("zremrangebylex", 4, WRITE, ONE, zremrangebylex),
+    data("zremrangebyrank", 4, WRITE, ONE, zremrangebyrank),
+    data("zremrangebyscore", 4, WRITE, ONE, zremrangebyscore),
+    data("zrevrange", -4, READ, ONE, zrevrange),
+    data("zrevrangebylex", -4, READ, ONE, zrevrangebylex),
+    data("zrevrangebyscore", -4, READ, ONE, zrevrangebyscore),
+];
 
 /// What a range is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 
 use crate::command::flag::{DENY_OOM, READ, WRITE};
 use crate::command::lists::integer;
-use crate::command::spec::{Command, about, data};
+use crate::command::spec::{Command, data};
 use crate::command::zsets::ranges::store;
 use crate::command::zsets::reply_scored;
-use crate::command::{Data, Done, Group, Keys, SYNTAX, Stop};
+use crate::command::{Data, Done, Keys, SYNTAX, Stop};
 use crate::engine::types::number::parse_i64;
 use crate::engine::types::score;
 use crate::engine::types::zset::{self, Aggregate, Operation};
@@ -17,46 +17,22 @@ const STORED: Keys = Keys::Counted { at: 2, dest: true };
 const STORES: u32 = WRITE | DENY_OOM;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &about(
-    Group::SortedSet,
-    [
-        data("zdiff", -3, READ, COUNTED, zdiff).doc(
-            "6.2.0",
-            "Answers the members of a sorted set that are in no other one.",
-        ),
-        data("zdiffstore", -4, STORES, STORED, zdiffstore).doc(
-            "6.2.0",
-            "Stores the members of a sorted set that are in no other one.",
-        ),
-        data("zinter", -3, READ, COUNTED, zinter).doc(
-            "6.2.0",
-            "Answers the members that are in all of several sorted sets.",
-        ),
-        data("zintercard", -3, READ, COUNTED, zintercard).doc(
-            "7.0.0",
-            "Counts the members that are in all of several sorted sets.",
-        ),
-        data("zinterstore", -4, STORES, STORED, zinterstore).doc(
-            "2.0.0",
-            "Stores the members that are in all of several sorted sets.",
-        ),
-        data("zunion", -3, READ, COUNTED, zunion).doc(
-            "6.2.0",
-            "Answers the members that are in any of several sorted sets.",
-        ),
-        data("zunionstore", -4, STORES, STORED, zunionstore).doc(
-            "2.0.0",
-            "Stores the members that are in any of several sorted sets.",
-        ),
-    ],
-);
+pub(crate) static COMMANDS: &[Command] = &[
+    data("zdiff", -3, READ, COUNTED, zdiff),
+    data("zdiffstore", -4, STORES, STORED, zdiffstore),
+    data("zinter", -3, READ, COUNTED, zinter),
+    data("zintercard", -3, READ, COUNTED, zintercard),
+    data("zinterstore", -4, STORES, STORED, zinterstore),
+    data("zunion", -3, READ, COUNTED, zunion),
+    data("zunionstore", -4, STORES, STORED, zunionstore),
+];
 
 /// What becomes of the members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Answered,
     Counted,
-    Stored(&'static str),
+    Stored,
 }
 
 /// One of the commands, as data.
@@ -65,6 +41,16 @@ struct Summing {
     name: &'static str,
     operation: Operation,
     fate: Fate,
+}
+
+impl Summing {
+    const fn new(name: &'static str, operation: Operation, fate: Fate) -> Summing {
+        Summing {
+            name,
+            operation,
+            fate,
+        }
+    }
 }
 
 /// Everything that is asked for behind the keys.
@@ -133,7 +119,7 @@ fn combine(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, summing:
         fate,
     } = summing;
     let numkeys = match fate {
-        Fate::Stored(_) => 2,
+        Fate::Stored => 2,
         Fate::Answered | Fate::Counted => 1,
     };
     let keys = integer(args.at(numkeys))?;
@@ -163,8 +149,8 @@ fn combine(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, summing:
     let count = perdura_base::num::to_u64(found.len());
     match fate {
         Fate::Counted => out.count(count),
-        Fate::Stored(event) => {
-            store(data, args.at(1), event, &found)?;
+        Fate::Stored => {
+            store(data, args.at(1), name, &found)?;
             out.count(count);
             return Ok(());
         }
@@ -182,73 +168,42 @@ fn combine(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, summing:
 
 /// `ZUNION numkeys key [key …] [WEIGHTS weight …] [AGGREGATE SUM|MIN|MAX] [WITHSCORES]`
 fn zunion(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let summing = Summing {
-        name: "zunion",
-        operation: Operation::Union,
-        fate: Fate::Answered,
-    };
+    let summing = Summing::new("zunion", Operation::Union, Fate::Answered);
     combine(data, args, out, summing)
 }
 
 /// `ZINTER numkeys key [key …] [WEIGHTS weight …] [AGGREGATE SUM|MIN|MAX] [WITHSCORES]`
 fn zinter(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let summing = Summing {
-        name: "zinter",
-        operation: Operation::Intersection,
-        fate: Fate::Answered,
-    };
+    let summing = Summing::new("zinter", Operation::Intersection, Fate::Answered);
     combine(data, args, out, summing)
 }
 
 /// `ZDIFF numkeys key [key …] [WITHSCORES]`
 fn zdiff(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let summing = Summing {
-        name: "zdiff",
-        operation: Operation::Difference,
-        fate: Fate::Answered,
-    };
+    let summing = Summing::new("zdiff", Operation::Difference, Fate::Answered);
     combine(data, args, out, summing)
 }
 
 /// `ZINTERCARD numkeys key [key …] [LIMIT limit]`
 fn zintercard(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let summing = Summing {
-        name: "zintercard",
-        operation: Operation::Intersection,
-        fate: Fate::Counted,
-    };
+    let summing = Summing::new("zintercard", Operation::Intersection, Fate::Counted);
     combine(data, args, out, summing)
 }
 
 /// `ZUNIONSTORE destination numkeys key [key …] [WEIGHTS weight …] [AGGREGATE SUM|MIN|MAX]`
 fn zunionstore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let fate = Fate::Stored("zunionstore");
-    let summing = Summing {
-        name: "zunionstore",
-        operation: Operation::Union,
-        fate,
-    };
+    let summing = Summing::new("zunionstore", Operation::Union, Fate::Stored);
     combine(data, args, out, summing)
 }
 
 /// `ZINTERSTORE destination numkeys key [key …] [WEIGHTS weight …] [AGGREGATE SUM|MIN|MAX]`
 fn zinterstore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let fate = Fate::Stored("zinterstore");
-    let summing = Summing {
-        name: "zinterstore",
-        operation: Operation::Intersection,
-        fate,
-    };
+    let summing = Summing::new("zinterstore", Operation::Intersection, Fate::Stored);
     combine(data, args, out, summing)
 }
 
 /// `ZDIFFSTORE destination numkeys key [key …]`
 fn zdiffstore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
-    let fate = Fate::Stored("zdiffstore");
-    let summing = Summing {
-        name: "zdiffstore",
-        operation: Operation::Difference,
-        fate,
-    };
+    let summing = Summing::new("zdiffstore", Operation::Difference, Fate::Stored);
     combine(data, args, out, summing)
 }

@@ -2,10 +2,13 @@ use super::*;
 
 #[test]
 fn names_are_unique_and_microseconds_become_seconds() {
-    let mut names: Vec<&str> = ROWS.iter().map(|row| row.1).collect();
+    let rows: Vec<Row> = lines().filter_map(Row::parse).collect();
+    assert_eq!(rows.len(), lines().count(), "each line is a row");
+    assert!(rows.iter().all(|row| row.meaning.ends_with('.')));
+    let mut names: Vec<&str> = rows.iter().map(|row| row.metric).collect();
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names.len(), ROWS.len());
+    assert_eq!(names.len(), rows.len());
     assert_eq!(convert("1500000", Micro).as_deref(), Some("1.500000"));
     assert_eq!(convert("", As), None);
     assert_eq!(convert("err", IsOk).as_deref(), Some("0"));

@@ -63,15 +63,8 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
                 SOURCE.mbps, TARGET.mbps
             ),
         ],
-        columns: vec![
-            "backup_mb",
-            "log_mb",
-            "runs",
-            "copy_seconds",
-            "restore_seconds",
-            "restore_of_copy",
-            "restore_cpu_seconds",
-        ],
+        columns: "backup_mb,log_mb,runs,copy_seconds,restore_seconds,restore_of_copy,\
+            restore_cpu_seconds",
         rows: found
             .iter()
             .map(|report| {
@@ -92,18 +85,17 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
             subtitle: format!(
                 "log {LOG} of the backup, which the restore applies and the copy does not"
             ),
-            panels: vec![Panel {
-                title: String::new(),
-                y: "Time (sec)".into(),
-                chart: Chart::Powers {
-                    x: "Backup (MB)".into(),
-                    x_powers: true,
-                    series: vec![
+            panels: vec![Panel::new(
+                "",
+                "Time (sec)",
+                Chart::powers(
+                    "Backup (MB)",
+                    vec![
                         Series::solid("Copy outdated full backup", line(|r| &r.copy_seconds)),
                         Series::solid("Single-pass restore", line(|r| &r.restore_seconds)),
                     ],
-                },
-            }],
+                ),
+            )],
         },
     })
 }
@@ -123,10 +115,9 @@ fn claims(found: &[RestoringReport]) -> Vec<Claim> {
             ratios.last().copied().unwrap_or(0.0),
             "the log is read and merged while the target's disk is the bottleneck",
         ),
-        Claim::measured(
+        Claim::reported(
             "restore / copy, the worst size",
             "a negligible margin on every scale factor",
-            Target::None,
             ratios.iter().copied().fold(0.0, f64::max),
             "making a database and its directory takes some hundredths of a second whatever its size",
         ),

@@ -86,14 +86,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
             shape.updates,
             f64_of(inputs.backup_bytes) / 1e6
         )],
-        columns: vec![
-            "ratio",
-            "pool_pages",
-            "traditional",
-            "single_pass",
-            "paper_traditional",
-            "paper_single_pass",
-        ],
+        columns: "ratio,pool_pages,traditional,single_pass,paper_traditional,paper_single_pass",
         rows: points
             .iter()
             .map(|point| {
@@ -111,17 +104,17 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         plot: Plot {
             title: "Figure 4: page reads during log replay".into(),
             subtitle: format!("uniform updates, log {log:.1} times the database"),
-            panels: vec![Panel {
-                title: String::new(),
-                y: "Page reads (millions)".into(),
-                chart: Chart::Lines {
-                    x: "Buffer size / database size".into(),
-                    series: vec![
+            panels: vec![Panel::new(
+                "",
+                "Page reads (millions)",
+                Chart::lines(
+                    "Buffer size / database size",
+                    vec![
                         Series::solid("Traditional", line(&|p| millions(p.traditional))),
                         Series::solid("Single pass", line(&|p| millions(p.single_pass))),
                     ],
-                },
-            }],
+                ),
+            )],
         },
     })
 }

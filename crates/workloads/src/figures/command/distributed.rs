@@ -46,14 +46,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
              that of the latches and of waiting for them."
                 .into(),
         ],
-        columns: vec![
-            "log",
-            "remote_lines_percent",
-            "distributed_percent",
-            "tps",
-            "tpmc",
-            "cpu_us_per_txn",
-        ],
+        columns: "log,remote_lines_percent,distributed_percent,tps,tpmc,cpu_us_per_txn",
         rows: points
             .iter()
             .map(|(remote, point)| -> Vec<Value> {
@@ -92,15 +85,11 @@ pub fn shown(remote_lines: f64) -> f64 {
 
 /// The panel of figures 9 and 10.
 pub fn panel(title: &str, series: Vec<Series>) -> Panel {
-    Panel {
-        title: title.into(),
-        y: "Throughput (tpmC)".into(),
-        chart: Chart::Powers {
-            x: "% of distributed New-Order transactions".into(),
-            x_powers: true,
-            series,
-        },
-    }
+    Panel::new(
+        title,
+        "Throughput (tpmC)",
+        Chart::powers("% of distributed New-Order transactions", series),
+    )
 }
 
 fn tpmc(point: &Point) -> f64 {
@@ -179,10 +168,9 @@ fn claims(lab: &Lab<'_>, points: &[(f64, Point)]) -> Vec<Claim> {
             gap(none),
             "",
         ),
-        Claim::measured(
+        Claim::reported(
             &format!("the same at {share:.0} % distributed"),
             "1",
-            Target::None,
             gap(all),
             "1.4 at 50 % in the paper",
         ),
@@ -200,10 +188,9 @@ fn claims(lab: &Lab<'_>, points: &[(f64, Point)]) -> Vec<Claim> {
             drop,
             "latches in one process, where the paper's sites send messages and wait",
         ),
-        Claim::measured(
+        Claim::reported(
             &format!("CPU of a transaction at {share:.0} % distributed / without, command"),
             "-",
-            Target::None,
             ratio(cost(command, all), cost(command, none)),
             "",
         ),

@@ -110,31 +110,23 @@ fn throughput(lab: &Lab<'_>, name: &'static str, sweep: &Sweep) -> Figure {
         scale: lab.scale.name,
         seed: lab.seed,
         setting: setting(lab, workload),
-        columns: vec![
-            "log",
-            "client_rate_tps",
-            "tps",
-            "tpmc",
-            "tps_least",
-            "tps_most",
-            "cpu_us_per_txn",
-            "log_bytes_per_txn",
-        ],
+        columns: "log,client_rate_tps,tps,tpmc,tps_least,tps_most,cpu_us_per_txn,\
+            log_bytes_per_txn",
         rows: sweep.points.iter().map(|p| row(workload, p)).collect(),
         claims: throughput_claims(sweep),
         plot: Plot {
             title: format!("{}: throughput", name.replace("001-fig", "Figure ")),
             subtitle: format!("{}, medians", workload.name()),
-            panels: vec![Panel {
-                title: format!("{} throughput", workload.name()),
-                y: format!("Throughput ({})", workload.unit()),
-                chart: Chart::Lines {
-                    x: "Client rate (tps)".into(),
-                    series: SCHEMES
+            panels: vec![Panel::new(
+                format!("{} throughput", workload.name()),
+                format!("Throughput ({})", workload.unit()),
+                Chart::lines(
+                    "Client rate (tps)",
+                    SCHEMES
                         .map(|scheme| Series::solid(label(scheme), sweep.line(scheme, amount)))
                         .to_vec(),
-                },
-            }],
+                ),
+            )],
         },
     }
 }
@@ -198,33 +190,24 @@ fn throughput_claims(sweep: &Sweep) -> Vec<Claim> {
             kept_up.into_iter().fold(f64::MAX, f64::min),
             "",
         ),
-        Claim::measured(
-            "transactions a second without a log",
-            "-",
-            Target::None,
-            most(none),
-            "",
-        ),
-        Claim::measured(
+        Claim::reported("transactions a second without a log", "-", most(none), ""),
+        Claim::reported(
             "CPU of a transaction without a log",
             "-",
-            Target::None,
             cpu(none),
             "of the process: with clients, snapshots and what else runs",
         )
         .in_unit(" us"),
-        Claim::measured(
+        Claim::reported(
             "more of it with a command log",
             "nearly zero",
-            Target::None,
             cpu(command) - cpu(none),
             "",
         )
         .in_unit(" us"),
-        Claim::measured(
+        Claim::reported(
             "more of it with a value log",
             "-",
-            Target::None,
             cpu(value) - cpu(none),
             "",
         )
@@ -263,7 +246,7 @@ fn latency(lab: &Lab<'_>, name: &'static str, sweep: &Sweep) -> Figure {
         scale: lab.scale.name,
         seed: lab.seed,
         setting: words,
-        columns: vec!["log", "client_rate_tps", "tps", "p50_ms", "p99_ms"],
+        columns: "log,client_rate_tps,tps,p50_ms,p99_ms",
         rows: sweep
             .points
             .iter()
@@ -284,15 +267,15 @@ fn latency(lab: &Lab<'_>, name: &'static str, sweep: &Sweep) -> Figure {
                 "{}, medians of the rounds; lines are the median transaction",
                 workload.name()
             ),
-            panels: vec![Panel {
-                title: format!("{} latency", workload.name()),
-                y: "Latency (ms)".into(),
-                chart: Chart::Powers {
+            panels: vec![Panel::new(
+                format!("{} latency", workload.name()),
+                "Latency (ms)",
+                Chart::Powers {
                     x: "Client rate (tps)".into(),
                     x_powers: false,
                     series,
                 },
-            }],
+            )],
         },
     }
 }
@@ -326,17 +309,15 @@ fn latency_claims(sweep: &Sweep) -> Vec<Claim> {
             ratio(p50(command, 0.5), p50(command, 0.0)),
             "",
         ),
-        Claim::measured(
+        Claim::reported(
             "median at nine tenths of what no log reaches, value / command",
             says.value_latency,
-            Target::None,
             ratio(p50(VALUE, 0.9), p50(command, 0.9)),
             "the value log saturates earlier",
         ),
-        Claim::measured(
+        Claim::reported(
             "99 of 100 syncs of the idle disk, at most",
             "-",
-            Target::None,
             sweep.sync_p99_ms,
             "",
         )

@@ -149,31 +149,18 @@ fn make(lab: &Lab<'_>, name: &'static str, workload: Workload) -> Result<Figure>
             ),
             "Every restart ended in the digest that the database had before the crash.".into(),
         ],
-        columns: vec![
-            "log",
-            "client_rate_tps",
-            "tps_before",
-            "threads",
-            "frames",
-            "log_bytes",
-            "seconds",
-            "read_seconds",
-            "replay_tps",
-            "replay_tpmc",
-        ],
+        columns: "log,client_rate_tps,tps_before,threads,frames,log_bytes,seconds,read_seconds,\
+            replay_tps,replay_tpmc",
         rows: replayed.iter().map(|r| row(workload, r)).collect(),
         claims: claims(lab, workload, &replayed),
         plot: Plot {
             title: format!("{}: log replay rates", name.replace("001-fig", "Figure ")),
             subtitle: format!("{}, {} cores", workload.name(), lab.cores),
-            panels: vec![Panel {
-                title: format!("{} log replay", workload.name()),
-                y: format!("Recovery rate ({})", workload.unit()),
-                chart: Chart::Lines {
-                    x: "Client rate during run before crash (tps)".into(),
-                    series,
-                },
-            }],
+            panels: vec![Panel::new(
+                format!("{} log replay", workload.name()),
+                format!("Recovery rate ({})", workload.unit()),
+                Chart::lines("Client rate during run before crash (tps)", series),
+            )],
         },
     })
 }
@@ -241,10 +228,9 @@ fn claims(lab: &Lab<'_>, workload: Workload, replayed: &[Replayed]) -> Vec<Claim
             ratio(middle(value, lab.cores), middle(command, lab.cores)),
             "the shape is asked for: rows are replayed faster than calls",
         ),
-        Claim::measured(
+        Claim::reported(
             "the same on one thread",
             paper_ratio,
-            Target::None,
             ratio(middle(value, 1), middle(command, 1)),
             "",
         ),

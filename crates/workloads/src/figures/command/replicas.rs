@@ -106,13 +106,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
             ),
             "All replicas under all logs ended each measurement in the same digest.".into(),
         ],
-        columns: vec![
-            "log",
-            "remote_lines_percent",
-            "distributed_percent",
-            "tpmc",
-            "tpmc_without_network",
-        ],
+        columns: "log,remote_lines_percent,distributed_percent,tpmc,tpmc_without_network",
         rows: points
             .iter()
             .map(|point| -> Vec<Value> {
@@ -276,10 +270,9 @@ fn claims(lab: &Lab<'_>, points: &[Point]) -> Vec<Claim> {
             "",
         )
         .modelled(),
-        Claim::measured(
+        Claim::reported(
             "distributed transactions counted at the highest share",
             &format!("{share:.1} by the formula"),
-            Target::None,
             median(measured),
             "orders have 5 to 15 lines",
         )

@@ -74,16 +74,8 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
             ),
             format!("Reading: on one thread, from a log disk of {LOG_MBPS} MB/s, with the checks."),
         ],
-        columns: vec![
-            "workload",
-            "log",
-            "tps",
-            "cpu_us_per_txn",
-            "log_bytes_per_txn",
-            "replay_seconds",
-            "read_seconds",
-            "read_over_play",
-        ],
+        columns: "workload,log,tps,cpu_us_per_txn,log_bytes_per_txn,replay_seconds,read_seconds,\
+            read_over_play",
         rows: rows(&points, &shares),
         claims: claims(&points, &shares),
         plot: plot(&points, &shares),
@@ -244,10 +236,9 @@ fn claims(points: &[(&'static str, Point)], shares: &[ReadShare]) -> Vec<Claim> 
         ("differential", "-"),
     ] {
         claims.push(
-            Claim::measured(
+            Claim::reported(
                 &format!("CPU of logging a transaction, {name}"),
                 paper,
-                Target::None,
                 cpu(name) - cpu(none),
                 "",
             )
@@ -260,14 +251,13 @@ fn claims(points: &[(&'static str, Point)], shares: &[ReadShare]) -> Vec<Claim> 
         (Workload::Voter, VALUE, "0.30"),
         (Workload::Tpcc, VALUE, "0.08"),
     ] {
-        claims.push(Claim::measured(
+        claims.push(Claim::reported(
             &format!(
                 "reading / playing the log, {}, {}",
                 workload.name(),
                 label(scheme).to_lowercase()
             ),
             paper,
-            Target::None,
             share(workload, scheme),
             "",
         ));
@@ -292,11 +282,7 @@ fn plot(points: &[(&'static str, Point)], shares: &[ReadShare]) -> Plot {
         };
         Chart::Bars(points.iter().map(bar).collect())
     };
-    let panel = |title: &str, y: &str, chart| Panel {
-        title: title.into(),
-        y: y.into(),
-        chart,
-    };
+    let panel = |title: &str, y: &str, chart| Panel::new(title, y, chart);
     Plot {
         title: "Section V-C4: log record size and performance".into(),
         subtitle: "TPC-C as fast as it goes; medians".into(),

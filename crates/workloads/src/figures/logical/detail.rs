@@ -87,16 +87,8 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         scale: lab.scale.name,
         seed: lab.seed,
         setting,
-        columns: vec![
-            "cache_percent",
-            "frames",
-            "table",
-            "pages",
-            "truly_dirty",
-            "pages_of_truly_dirty",
-            "operations_left_to_pages",
-            "delta_bytes",
-        ],
+        columns: "cache_percent,frames,table,pages,truly_dirty,pages_of_truly_dirty,\
+            operations_left_to_pages,delta_bytes",
         rows: rows
             .iter()
             .map(|row| {
@@ -116,17 +108,17 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         plot: Plot {
             title: "Appendix D: the table of dirty pages by what a Δ has".into(),
             subtitle: stand.setting(lab).swap_remove(0),
-            panels: vec![Panel {
-                title: String::new(),
-                y: "Pages of the table / truly dirty pages".into(),
-                chart: Chart::Lines {
-                    x: "Memory (% of the table)".into(),
-                    series: lines
+            panels: vec![Panel::new(
+                "",
+                "Pages of the table / truly dirty pages",
+                Chart::lines(
+                    "Memory (% of the table)",
+                    lines
                         .into_iter()
                         .chain([Series::broken("SQL (BW records)", line("sql"))])
                         .collect(),
-                },
-            }],
+                ),
+            )],
         },
     })
 }
@@ -162,24 +154,21 @@ fn claims(rows: &[Row]) -> Vec<Claim> {
             worst("standard", "all-lsns", pages),
             "pages are pruned by the numbers of notes, which both have",
         ),
-        Claim::measured(
+        Claim::reported(
             "operations left to their pages, standard / all LSNs, the worst",
             "-",
-            Target::None,
             worst("standard", "all-lsns", left),
             "a bound below the true number lets redo look at a page for an operation that is older",
         ),
-        Claim::measured(
+        Claim::reported(
             "pages, reduced / standard, the worst",
             "somewhat worse",
-            Target::None,
             worst("reduced", "standard", pages),
             "what was dirtied and written within one interval stays",
         ),
-        Claim::measured(
+        Claim::reported(
             "bytes of Δ records, all LSNs / standard, the worst",
             "more logging",
-            Target::None,
             worst("all-lsns", "standard", bytes),
             "",
         ),

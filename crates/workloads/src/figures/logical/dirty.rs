@@ -60,16 +60,8 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         scale: lab.scale.name,
         seed: lab.seed,
         setting: stand.setting(lab),
-        columns: vec![
-            "cache_percent",
-            "frames",
-            "truly_dirty",
-            "table_log",
-            "table_sql",
-            "table_aries",
-            "table_log_percent_of_memory",
-            "truly_dirty_percent_of_memory",
-        ],
+        columns: "cache_percent,frames,truly_dirty,table_log,table_sql,table_aries,\
+            table_log_percent_of_memory,truly_dirty_percent_of_memory",
         rows: points
             .iter()
             .map(|point| {
@@ -89,19 +81,19 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         plot: Plot {
             title: "Figure 2(b): dirty pages as a part of the memory".into(),
             subtitle: stand.setting(lab).swap_remove(0),
-            panels: vec![Panel {
-                title: String::new(),
-                y: "Pages (% of the memory)".into(),
-                chart: Chart::Lines {
-                    x: "Memory (% of the table)".into(),
-                    series: vec![
+            panels: vec![Panel::new(
+                "",
+                "Pages (% of the memory)",
+                Chart::lines(
+                    "Memory (% of the table)",
+                    vec![
                         Series::solid("Table of Δ records", line(|point| point.logical)),
                         Series::solid("Table of BW records", line(|point| point.sql)),
                         Series::solid("Table of ARIES", line(|point| point.aries)),
                         Series::broken("Truly dirty", line(|point| point.dirty)),
                     ],
-                },
-            }],
+                ),
+            )],
         },
     })
 }
@@ -152,17 +144,15 @@ fn claims(size: Size, points: &[Point]) -> Vec<Claim> {
             Target::AtMost(18.0),
             most(large),
         ),
-        Claim::measured(
+        Claim::reported(
             "table / truly dirty pages, the worst",
             "-",
-            Target::None,
             points.iter().map(over).fold(0.0, f64::max),
             "what was written since the last Δ, or before its first write was noted, is still in the table",
         ),
-        Claim::measured(
+        Claim::reported(
             "table of Δ / table of BW, the farthest apart",
             "roughly the same accuracy",
-            Target::None,
             points.iter().map(apart).fold(0.0, f64::max),
             "",
         ),

@@ -55,17 +55,8 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         scale: lab.scale.name,
         seed: lab.seed,
         setting: stand.setting(lab),
-        columns: vec![
-            "interval",
-            "method",
-            "redo_seconds",
-            "analysis_seconds",
-            "spread",
-            "data_pages",
-            "stalls",
-            "dirty_pages",
-            "operations",
-        ],
+        columns: "interval,method,redo_seconds,analysis_seconds,spread,data_pages,stalls,\
+            dirty_pages,operations",
         rows: points
             .iter()
             .map(|point| {
@@ -87,15 +78,14 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         plot: Plot {
             title: "Figure 3: redo time by the checkpoint interval".into(),
             subtitle: stand.setting(lab).swap_remove(0),
-            panels: vec![Panel {
-                title: format!("Memory {} % of the table", scale.interval_cache),
-                y: "Redo time (ms)".into(),
-                chart: Chart::Powers {
-                    x: "Interval (multiples of the first)".into(),
-                    x_powers: true,
-                    series: METHODS.map(line).into(),
-                },
-            }],
+            panels: vec![Panel::new(
+                format!("Memory {} % of the table", scale.interval_cache),
+                "Redo time (ms)",
+                Chart::powers(
+                    "Interval (multiples of the first)",
+                    METHODS.map(line).into(),
+                ),
+            )],
         },
     })
 }

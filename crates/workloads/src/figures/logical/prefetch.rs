@@ -8,7 +8,7 @@ use perdura_recovery::{Method, Player};
 use perdura_wal::Scheme;
 
 use super::super::Lab;
-use super::super::claim::{Claim, Target};
+use super::super::claim::Claim;
 use super::super::figure::{Figure, cell};
 use super::super::plot::{Chart, Panel, Plot, Series};
 use super::at_cache;
@@ -77,16 +77,8 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         scale: lab.scale.name,
         seed: lab.seed,
         setting,
-        columns: vec![
-            "cache_percent",
-            "way",
-            "redo_seconds",
-            "spread",
-            "data_pages",
-            "pages_read_ahead",
-            "reads_ahead",
-            "stalls",
-        ],
+        columns: "cache_percent,way,redo_seconds,spread,data_pages,pages_read_ahead,reads_ahead,\
+            stalls",
         rows: points
             .iter()
             .map(|point| {
@@ -107,15 +99,11 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         plot: Plot {
             title: "Appendix A: redo time by what is read ahead".into(),
             subtitle: stand.setting(lab).swap_remove(0),
-            panels: vec![Panel {
-                title: String::new(),
-                y: "Redo time (ms)".into(),
-                chart: Chart::Powers {
-                    x: "Memory (% of the table)".into(),
-                    x_powers: true,
-                    series: WAYS.iter().map(line).collect(),
-                },
-            }],
+            panels: vec![Panel::new(
+                "",
+                "Redo time (ms)",
+                Chart::powers("Memory (% of the table)", WAYS.iter().map(line).collect()),
+            )],
         },
     })
 }
@@ -135,31 +123,27 @@ fn claims(points: &[Point]) -> Vec<Claim> {
     let worst = |a, b| ratios(a, b).fold(0.0, f64::max);
     let largest = |a, b| ratios(a, b).next_back().unwrap_or(0.0);
     vec![
-        Claim::measured(
+        Claim::reported(
             "redo time, the index alone / nothing, the least memory",
             "very slowly while the index is loaded on demand",
-            Target::None,
             ratios("log1", "on-demand").next().unwrap_or(0.0),
             "",
         ),
-        Claim::measured(
+        Claim::reported(
             "redo time, PF-list / the index alone, the greatest memory",
             "much more visible in the larger cache sizes",
-            Target::None,
             largest("log2", "log1"),
             "",
         ),
-        Claim::measured(
+        Claim::reported(
             "redo time, PF-list / log-driven, the worst memory",
             "an approximation of the log",
-            Target::None,
             worst("log2", "by-log"),
             "the tail's pages, which are in no Δ, are found ahead by their keys",
         ),
-        Claim::measured(
+        Claim::reported(
             "redo time, table by rLSN / PF-list, the worst memory",
             "hard to keep with the log scan",
-            Target::None,
             worst("by-table", "log2"),
             "an rLSN from a Δ is a bound that all pages of an interval share, so their order within it is lost",
         ),

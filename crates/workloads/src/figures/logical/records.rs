@@ -50,18 +50,8 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         scale: lab.scale.name,
         seed: lab.seed,
         setting: stand.setting(lab),
-        columns: vec![
-            "cache_percent",
-            "deltas",
-            "bws",
-            "delta_bytes",
-            "bw_bytes",
-            "log_bytes",
-            "share_of_log",
-            "updates",
-            "history_seconds",
-            "history_log_bytes",
-        ],
+        columns: "cache_percent,deltas,bws,delta_bytes,bw_bytes,log_bytes,share_of_log,updates,\
+            history_seconds,history_log_bytes",
         rows: points
             .iter()
             .map(|point| {
@@ -84,17 +74,17 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         plot: Plot {
             title: "Figure 2(c): Δ and BW records behind the redo start".into(),
             subtitle: stand.setting(lab).swap_remove(0),
-            panels: vec![Panel {
-                title: String::new(),
-                y: "Records".into(),
-                chart: Chart::Lines {
-                    x: "Memory (% of the table)".into(),
-                    series: vec![
+            panels: vec![Panel::new(
+                "",
+                "Records",
+                Chart::lines(
+                    "Memory (% of the table)",
+                    vec![
                         Series::solid("Δ records", line(|noted| noted.deltas.len())),
                         Series::solid("BW records", line(|noted| noted.writes.len())),
                     ],
-                },
-            }],
+                ),
+            )],
         },
     })
 }
@@ -114,10 +104,9 @@ fn claims(size: Size, points: &[Point]) -> Vec<Claim> {
             most(&mut small.map(|point| point.noted.deltas_a_bw())),
             "a Δ is cut without a BW while the memory fills behind a checkpoint",
         ),
-        Claim::measured(
+        Claim::reported(
             "Δ records for a BW record, the greatest memory",
             "more",
-            Target::None,
             points.last().map_or(0.0, |point| point.noted.deltas_a_bw()),
             "",
         ),

@@ -78,24 +78,9 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         scale: lab.scale.name,
         seed: lab.seed,
         setting: stand.setting(lab),
-        columns: vec![
-            "cache_percent",
-            "frames",
-            "method",
-            "redo_seconds",
-            "analysis_seconds",
-            "spread",
-            "data_pages",
-            "predicted_data_pages",
-            "index_pages",
-            "stalls",
-            "index_share",
-            "pages_read_ahead",
-            "pages_written",
-            "dirty_pages",
-            "operations",
-            "applied",
-        ],
+        columns: "cache_percent,frames,method,redo_seconds,analysis_seconds,spread,data_pages,\
+            predicted_data_pages,index_pages,stalls,index_share,pages_read_ahead,pages_written,\
+            dirty_pages,operations,applied",
         rows: points
             .iter()
             .flat_map(|point| point.cells.iter().map(move |cell| (point, cell)))
@@ -125,15 +110,11 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         plot: Plot {
             title: "Figure 2(a): redo time by the size of the memory".into(),
             subtitle: stand.setting(lab).swap_remove(0),
-            panels: vec![Panel {
-                title: String::new(),
-                y: "Redo time (ms)".into(),
-                chart: Chart::Powers {
-                    x: "Memory (% of the table)".into(),
-                    x_powers: true,
-                    series: METHODS.map(line).into(),
-                },
-            }],
+            panels: vec![Panel::new(
+                "",
+                "Redo time (ms)",
+                Chart::powers("Memory (% of the table)", METHODS.map(line).into()),
+            )],
         },
     })
 }
@@ -202,34 +183,26 @@ fn claims(lab: &Lab<'_>, stand: &LogicalStand, points: &[Point]) -> Vec<Claim> {
         "beside the table, log1 reads the pages of the tail, which sql1's table judges too",
     ));
     for (method, formula) in [("log0", "(1)"), ("sql1", "(2)"), ("log1", "(3)")] {
-        claims.push(Claim::measured(
-            &format!("data pages of {method} against appendix B {formula}, the farthest apart"),
-            "about the same, without page swaps",
-            Target::None,
-            apart(method, &|point| f64_of(point.predicted(method))),
-            "what the formulas leave out: pages that several records want, and pages that are read twice",
-        ));
+        claims.push(Claim::reported(&format!("data pages of {method} against appendix B {formula}, the farthest apart"), "about the same, without page swaps", apart(method, &|point| f64_of(point.predicted(method))), "what the formulas leave out: pages that several records want, and pages that are read twice"));
     }
     let share = |point: &Point| point.timed("log1").median(index_share);
     for (which, point, paper) in [
         ("least", points.first(), "16 % of redo time"),
         ("greatest", points.last(), "2 % of redo time"),
     ] {
-        claims.push(Claim::measured(
+        claims.push(Claim::reported(
             &format!("log1's wait for index pages as a part of its redo time, {which} memory"),
             paper,
-            Target::None,
             point.map_or(0.0, share),
             "all are loaded first, those of a level at once",
         ));
     }
     for method in ["log2", "sql2"] {
-        claims.push(Claim::measured(
+        claims.push(Claim::reported(
             &format!(
                 "spread of {method}: slowest less quickest restart / median, the worst memory"
             ),
             "high variance",
-            Target::None,
             worst(&|point| point.timed(method).spread()),
             "",
         ));
@@ -287,10 +260,9 @@ fn times(lab: &Lab<'_>, stand: &LogicalStand, points: &[Point]) -> Vec<Claim> {
     ));
     if let Some(least) = points.iter().find(|point| point.cache == 2) {
         for (a, b) in [("log1", "sql1"), ("log2", "sql2")] {
-            claims.push(Claim::measured(
+            claims.push(Claim::reported(
                 &format!("redo time {a} / {b}, memory 2 %"),
                 "practically the same",
-                Target::None,
                 of(least, a, b),
                 "few pages: reading the index and the log shows",
             ));

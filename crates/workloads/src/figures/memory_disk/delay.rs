@@ -66,20 +66,9 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         scale: lab.scale.name,
         seed: lab.seed,
         setting,
-        columns: vec![
-            "block_kb",
-            "paper_disk_ms",
-            "paper_memory_ms",
-            "paper_ratio",
-            "sync_us",
-            "sync_us_p99",
-            "copy_us",
-            "copy_us_p99",
-            "round_trip_us",
-            "round_trip_us_p99",
-            "sync_over_copy",
-            "sync_over_round_trip",
-        ],
+        columns: "block_kb,paper_disk_ms,paper_memory_ms,paper_ratio,sync_us,sync_us_p99,\
+            copy_us,copy_us_p99,round_trip_us,round_trip_us_p99,sync_over_copy,\
+            sync_over_round_trip",
         rows: points
             .iter()
             .map(|point| {
@@ -166,14 +155,16 @@ fn plot(points: &[Point]) -> Plot {
             line(&|p| p.sync_over(2)),
         ),
     ];
-    let panel = |title: &str, y: &str, series| Panel {
-        title: title.into(),
-        y: y.into(),
-        chart: Chart::Powers {
-            x: "Block (KiB)".into(),
-            x_powers: false,
-            series,
-        },
+    let panel = |title: &str, y: &str, series| {
+        Panel::new(
+            title,
+            y,
+            Chart::Powers {
+                x: "Block (KiB)".into(),
+                x_powers: false,
+                series,
+            },
+        )
     };
     Plot {
         title: "Formulas 3 and 4: delay of a block".into(),
@@ -200,7 +191,7 @@ fn claims(points: &[Point]) -> Vec<Claim> {
             NAMES[0], NAMES[medium], point.block_kb
         );
         let paper = rounded(delay_ratio(point.block_kb)).to_string();
-        Claim::measured(&what, &paper, Target::None, point.sync_over(medium), why)
+        Claim::reported(&what, &paper, point.sync_over(medium), why)
     };
     vec![
         papers(first.block_kb, "237", Target::Within(238.7, 0.1)),
@@ -213,10 +204,9 @@ fn claims(points: &[Point]) -> Vec<Claim> {
         here(last, 2, ""),
         here(first, 1, "the least that a log in memory can take"),
         here(last, 1, ""),
-        Claim::measured(
+        Claim::reported(
             "here, ratio at the smallest block / at the largest, durable write over round trip",
             &rounded(delay_ratio(first.block_kb) / delay_ratio(last.block_kb)).to_string(),
-            Target::None,
             ratio(first.sync_over(2), last.sync_over(2)),
             "the smaller the block, the more memory gains: the paper's memory costs by the KB, its disk by the block",
         ),

@@ -128,19 +128,8 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         scale: lab.scale.name,
         seed: lab.seed,
         setting,
-        columns: vec![
-            "cluster",
-            "groups",
-            "exposure_s",
-            "takeover_s",
-            "power_years",
-            "faster",
-            "losses",
-            "events",
-            "simulated_years",
-            "closed_form_years",
-            "simulated_of_closed",
-        ],
+        columns: "cluster,groups,exposure_s,takeover_s,power_years,faster,losses,events,\
+            simulated_years,closed_form_years,simulated_of_closed",
         rows: points.iter().map(row).collect(),
         claims: claims(&points),
         plot: plot(&points),
@@ -262,15 +251,11 @@ fn plot(points: &[Point<'_>]) -> Plot {
     Plot {
         title: "Section 3.2: years between two losses".into(),
         subtitle: "nodes that fail once a week and are back after a minute".into(),
-        panels: vec![Panel {
-            title: String::new(),
-            y: "Years".into(),
-            chart: Chart::Powers {
-                x: "From a failure until the tail is on a disk (s)".into(),
-                x_powers: true,
-                series,
-            },
-        }],
+        panels: vec![Panel::new(
+            "",
+            "Years",
+            Chart::powers("From a failure until the tail is on a disk (s)", series),
+        )],
     }
 }
 
@@ -287,10 +272,9 @@ fn claims(points: &[Point<'_>]) -> Vec<Claim> {
     let at_power = four.with_power(POWER_YEARS[0]);
     let share = at_power.years() / POWER_YEARS[0];
     vec![
-        Claim::measured(
+        Claim::reported(
             "all 8 nodes down at once, decimal logarithm of the chance",
             "-30",
-            Target::None,
             all_down_log10(),
             "(1/10080)^8; the wrong event: data are lost when one pair is down",
         ),

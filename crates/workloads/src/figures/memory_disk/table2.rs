@@ -52,14 +52,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         scale: lab.scale.name,
         seed: lab.seed,
         setting: words,
-        columns: vec![
-            "users",
-            "block_kb",
-            "log",
-            "clock",
-            "transactions_per_s",
-            "paper",
-        ],
+        columns: "users,block_kb,log,clock,transactions_per_s,paper",
         rows,
         claims: claims(tables),
         plot: Plot {
@@ -88,14 +81,11 @@ pub(super) fn panel(title: &str, y: &str, of: &dyn Fn(usize, usize) -> f64) -> P
         let points = points.map(|(user, users)| (f64::from(*users), of(user, block)));
         Series::solid(format!("{block_kb} KB"), points.collect())
     };
-    Panel {
-        title: title.into(),
-        y: y.into(),
-        chart: Chart::Lines {
-            x: "Users".into(),
-            series: BLOCKS_KB.iter().enumerate().map(line).collect(),
-        },
-    }
+    Panel::new(
+        title,
+        y,
+        Chart::lines("Users", BLOCKS_KB.iter().enumerate().map(line).collect()),
+    )
 }
 
 /// A table as the paper prints it.
@@ -188,18 +178,16 @@ fn claims(tables: &Tables) -> Vec<Claim> {
             least,
             "waits overlap: no user waits behind another one's redo, on the paper's disks neither",
         ),
-        Claim::measured(
+        Claim::reported(
             "throughput at 64 KB / at 4 KB, mean over users",
             &rounded(largest(&|user, block| f64::from(TABLE_2[user][block]))).to_string(),
-            Target::None,
             largest(&disk),
             "here fewer waits alone; the paper's larger block helps its data block buffer: that belongs to a component with a cache, a \
              B-tree, and this engine, whose data are in memory, has none",
         ),
-        Claim::measured(
+        Claim::reported(
             "real time / virtual time, 100 users at 4 KB, throughput",
             "",
-            Target::None,
             ratio(tables.real.disk.per_s(), disk(0, 0)),
             "the schedule's clock against this machine's: the same transactions, delays that elapse",
         ),
@@ -218,7 +206,7 @@ fn claims(tables: &Tables) -> Vec<Claim> {
                 "one sync serves all that wait: the more they are, the less the disk counts and the more the processor"
             }
         };
-        claims.push(Claim::measured(&what, "", Target::None, found.gain(), why));
+        claims.push(Claim::reported(&what, "", found.gain(), why));
     }
     claims
 }

@@ -63,18 +63,8 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         scale: lab.scale.name,
         seed: lab.seed,
         setting: words,
-        columns: vec![
-            "users",
-            "block_kb",
-            "log",
-            "clock",
-            "transactions_per_s",
-            "paper",
-            "redo_kb",
-            "gain",
-            "closed_form_gain",
-            "paper_gain",
-        ],
+        columns: "users,block_kb,log,clock,transactions_per_s,paper,redo_kb,gain,\
+            closed_form_gain,paper_gain",
         rows: all,
         claims: claims(tables),
         plot: plot(tables),
@@ -179,28 +169,28 @@ fn plot(tables: &Tables) -> Plot {
             panel("here", "Transactions a second", &|user, block| {
                 tables.cells[user][block].memory.per_s()
             }),
-            Panel {
-                title: format!("Gain over the disk, B = {REDO_KB} KB"),
-                y: "Gain (%)".into(),
-                chart: Chart::Lines {
-                    x: "Block (KB)".into(),
-                    series: vec![
+            Panel::new(
+                format!("Gain over the disk, B = {REDO_KB} KB"),
+                "Gain (%)",
+                Chart::lines(
+                    "Block (KB)",
+                    vec![
                         Series::solid(
                             "here, mean over users",
                             by_block(&|block| mean(tables, block)),
                         ),
                         Series::broken("the paper's cells, mean over users", by_block(&mean_gain)),
                     ],
-                },
-            },
-            Panel {
-                title: "Gain by the redo of a transaction".into(),
-                y: "Gain (%)".into(),
-                chart: Chart::Lines {
-                    x: "Redo of a transaction, B (KB)".into(),
-                    series: BLOCKS_KB.iter().map(by_redo).collect(),
-                },
-            },
+                ),
+            ),
+            Panel::new(
+                "Gain by the redo of a transaction",
+                "Gain (%)",
+                Chart::lines(
+                    "Redo of a transaction, B (KB)",
+                    BLOCKS_KB.iter().map(by_redo).collect(),
+                ),
+            ),
         ],
     }
 }
@@ -242,29 +232,21 @@ fn claims(tables: &Tables) -> Vec<Claim> {
     }
     let ms = |think: std::time::Duration| 1e3 * think.as_secs_f64();
     claims.push(
-        Claim::measured(
+        Claim::reported(
             "think time that was fitted",
             "",
-            Target::None,
             ms(tables.think),
             "100 users, 4 KB, gain 1.12",
         )
         .in_unit(" ms"),
     );
     claims.push(
-        Claim::measured(
-            "the same if transactions without redo do not wait",
-            "",
-            Target::None,
-            ms(tables.think_of_writers),
-            "order status, stock level, rollbacks: the wait of a mean transaction is shorter, and so is the think time; the ratio of both is the same",
-        )
+        Claim::reported("the same if transactions without redo do not wait", "", ms(tables.think_of_writers), "order status, stock level, rollbacks: the wait of a mean transaction is shorter, and so is the think time; the ratio of both is the same")
         .in_unit(" ms"),
     );
-    claims.push(Claim::measured(
+    claims.push(Claim::reported(
         "real time / virtual time, 100 users at 4 KB, gain",
         "",
-        Target::None,
         ratio(tables.real.gain(), tables.cells[0][0].gain()),
         "delays that elapse",
     ));

@@ -9,7 +9,7 @@ pub(crate) use list::line;
 
 use crate::command::flag::{APART, LOADING};
 use crate::command::spec::{Command, family};
-use crate::command::{Cx, Group, NOT_INTEGER, SYNTAX, wait};
+use crate::command::{Cx, NOT_INTEGER, SYNTAX, wait};
 use crate::engine::Durability;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
@@ -40,9 +40,7 @@ pub(crate) const WORDS: &[(&str, i8)] = &[
 ];
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[family("client", -2, LOADING | APART, WORDS, client)
-    .in_group(Group::Connection)
-    .doc("2.4.0", "Names, lists and ends connections.")];
+pub(crate) static COMMANDS: &[Command] = &[family("client", -2, LOADING | APART, WORDS, client)];
 
 /// `CLIENT word …`
 fn client(cx: &mut Cx<'_>, args: &Args<'_>) {

@@ -2,10 +2,10 @@
 //!
 //! The default is short; `--ignored` runs the long forms.
 
-use crate::common;
+use crate::tests::common;
 
+use crate::Mode;
 use perdura_base::flaw::Flaw;
-use perdura_sim::Mode;
 
 /// The seeded bugs of cuts that the product's mode sees too, in half of its runs.
 const SHARED: [Flaw; 4] = [

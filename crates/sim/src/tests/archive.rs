@@ -2,10 +2,10 @@
 //!
 //! The default is short; `--ignored` runs the long forms.
 
-use crate::common;
+use crate::tests::common;
 
+use crate::Mode;
 use perdura_base::flaw::Flaw;
-use perdura_sim::Mode;
 
 #[test]
 fn random_crash_chains_keep_every_promise() {

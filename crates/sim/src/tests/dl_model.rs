@@ -1,7 +1,7 @@
 //! The model of differential logging: the corrected algorithm keeps every promise in every
 //! history, and each mistake shows.
 
-use perdura_sim::model_dl::{Twist, Twists, VARIANTS, run_variant};
+use crate::tests::model_dl::{Twist, Twists, VARIANTS, run_variant};
 
 /// Within so many runs each mistake shows. A count, not a time: the same seeds are tried on a slow
 /// machine.

@@ -2,19 +2,19 @@
 //!
 //! The default is short; `--ignored` runs the long forms.
 
-use crate::common;
+use crate::tests::common;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use perdura_base::flaw::Flaw;
-use perdura_sim::Mode;
-use perdura_sim::copying::{Breach, Copied, copy};
-use perdura_sim::damage::{Damaged, flip_bytes, zero_log};
-use perdura_sim::exhaustive::{
+use crate::Mode;
+use crate::tests::copying::{Breach, Copied, copy};
+use crate::tests::damage::{Damaged, flip_bytes, zero_log};
+use crate::tests::exhaustive::{
     Letter, Tried, crash_at_every_io, cut_after_kill, histories, nth_failure, torn_anchor,
     torn_twice,
 };
-use perdura_sim::file_damage::{Age, Blocks, flips, sweep};
+use crate::tests::file_damage::{Age, Blocks, flips, sweep};
+use perdura_base::flaw::Flaw;
 
 fn clean(tried: &Tried) {
     assert!(

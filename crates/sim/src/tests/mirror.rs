@@ -2,10 +2,10 @@
 //!
 //! The default is short; `--ignored` runs the long form.
 
-use crate::common;
+use crate::tests::common;
 
+use crate::Mode;
 use perdura_base::flaw::Flaw;
-use perdura_sim::Mode;
 
 #[test]
 fn random_lives_and_takeovers_keep_every_promise() {

@@ -2,10 +2,10 @@
 //!
 //! The default is short; `--ignored` runs the long forms.
 
-use crate::common;
+use crate::tests::common;
 
+use crate::Mode;
 use perdura_base::flaw::Flaw;
-use perdura_sim::Mode;
 
 /// The seeded bugs of parts that both modes share and that this mode's own oracle must notice:
 /// there are no update numbers here that would.

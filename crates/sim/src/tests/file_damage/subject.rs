@@ -7,9 +7,9 @@ use perdura::{CheckpointProgress, Error};
 use perdura_base::num::to_usize;
 use perdura_device::{Access, CrashProfile, Disk, MemDisk};
 
-use crate::damage::empty;
 use crate::model::{Model, State};
 use crate::report::Check;
+use crate::tests::damage::empty;
 use crate::world::World;
 
 /// Files by path.

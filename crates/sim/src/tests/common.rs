@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use crate::{CrashOptions, CrashReport, Mode, run};
 use perdura_base::flaw::{Flaw, arm};
-use perdura_sim::{CrashOptions, CrashReport, Mode, run};
 
 /// Within so many runs each seeded bug is caught. A count, not a time: the same seeds are tried on a
 /// slow machine.

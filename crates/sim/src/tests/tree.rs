@@ -2,10 +2,10 @@
 //!
 //! The default is short; `--ignored` runs the long forms.
 
-use crate::common;
+use crate::tests::common;
 
+use crate::Mode;
 use perdura_base::flaw::Flaw;
-use perdura_sim::Mode;
 
 /// The seeded bugs of transactions over a tree, of its pages, of its file, and of what it notes. A change of structure in two records, and
 /// a number before its epoch, show only where threads meet; pages that were believed unwritten show in the tests of the file.

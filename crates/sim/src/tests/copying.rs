@@ -21,9 +21,9 @@ use perdura_recovery::Method;
 use perdura_recovery::salvage::{Condition, salvage};
 use perdura_wal::Scheme;
 
-use crate::damage::empty;
 use crate::over_core::{OverCore, dry_run_options};
 use crate::report::Check;
+use crate::tests::damage::empty;
 use crate::world::World;
 
 /// What a copy does otherwise than docs/operations.md says.

@@ -33,7 +33,7 @@ use fastrand::Rng;
 use crate::content::scramble;
 use state::Machine;
 
-pub use variant::{Twist, Twists, VARIANTS, Variant};
+pub use variant::{Twist, Twists, VARIANTS};
 
 /// Crashes in a run.
 const CRASHES: u32 = 4;

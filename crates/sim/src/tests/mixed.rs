@@ -2,10 +2,10 @@
 //!
 //! The default is short; `--ignored` runs the long forms.
 
-use crate::common;
+use crate::tests::common;
 
+use crate::Mode;
 use perdura_base::flaw::Flaw;
-use perdura_sim::Mode;
 
 /// Seeded bugs of each owner of records, of the log and checkpoints that they share, and of nodes beside them.
 const SEEN: [Flaw; 10] = [

@@ -1,0 +1,24 @@
+//! Crash runs of every mode, and the seeded mistakes that each must catch.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`exhaustive`] | small histories with a crash at every I/O; the n-th failure, for every n |
+//! | [`damage`] | every byte of a small database, one at a time |
+//! | [`file_damage`] | every file cut, zeroed, exchanged and deleted: the verdicts of three verbs |
+//! | [`copying`] | copies of a running database |
+//! | [`model_dl`] | the algorithm alone, in memory, with every variant and mistake |
+
+mod archive;
+mod common;
+mod copying;
+mod crash;
+mod damage;
+mod dl_model;
+mod exhaustive;
+mod file_damage;
+mod mirror;
+mod mixed;
+mod model_dl;
+mod steal;
+mod tables;
+mod tree;
