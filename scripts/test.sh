@@ -7,6 +7,7 @@
 #   PERDURA_CRASH_RUNS=1000000 scripts/test.sh                            more crash runs
 #   PERDURA_TABLES_RUNS=200000 scripts/test.sh                            more crash runs of typed tables
 #   PERDURA_TREE_RUNS=200000 scripts/test.sh                              more crash runs of trees
+#   PERDURA_MIXED_RUNS=100000 scripts/test.sh                             more crash runs of tables and a tree in one database
 #   PERDURA_ARCHIVE_RUNS=90000 scripts/test.sh                            a million crashes of database and archive
 #   PERDURA_MIRROR_RUNS=1000000 scripts/test.sh                           more crash runs of the log in nodes
 #   PERDURA_MIRROR_ROUNDS=200 scripts/test.sh                             more failures of nodes and of links to them
@@ -56,6 +57,7 @@ crash() {
 crash both "${PERDURA_CRASH_RUNS:-20000}"
 crash tables "${PERDURA_TABLES_RUNS:-3000}"
 crash tree "${PERDURA_TREE_RUNS:-3000}"
+crash mixed "${PERDURA_MIXED_RUNS:-2000}"
 crash archive "${PERDURA_ARCHIVE_RUNS:-3000}"
 crash mirror "${PERDURA_MIRROR_RUNS:-2000}"
 
