@@ -163,6 +163,11 @@ impl Core {
             self.env.disks.logs.len(),
             "the log has a stream on each of its disks"
         );
+        let ckpt_max = self.anchor.get().ckpt_max;
+        assert!(
+            ckpt_max <= self.heap.ckpt_epoch(),
+            "I7: the next checkpoint has a number that the anchor does not know"
+        );
     }
 
     /// Makes the tables that a restart found known, also where they have no page.

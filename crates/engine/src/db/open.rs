@@ -174,9 +174,15 @@ fn archiving_onto(disk: Arc<dyn Disk>, options: &Options, clock: &Arc<SystemCloc
 }
 
 /// Returns whether a database has been archived: then its archive may be away for now.
+///
+/// # Errors
+/// [`Error::Usage`](perdura_base::Error::Usage) if its log is none that an archive can hold.
 fn is_archived(disks: &Disks) -> Result<bool> {
-    let anchor = read_anchor(disks.data.as_ref())?;
-    Ok(anchor.is_some_and(|anchor| anchor.archived.is_some()))
+    let Some(anchor) = read_anchor(disks.data.as_ref())? else {
+        return Ok(false);
+    };
+    anchor.check_archivable()?;
+    Ok(anchor.archived.is_some())
 }
 
 /// Returns the end of a database's archive, as far as the archive can be read. If it cannot be read, the archiver reports that and

@@ -91,6 +91,12 @@ impl LiveTree {
         &self.tree
     }
 
+    /// Returns the scheme of its records.
+    #[must_use]
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
     /// Reads a row. It takes no lock: what an open transaction wrote is seen.
     ///
     /// # Errors

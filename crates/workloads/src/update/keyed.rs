@@ -125,7 +125,7 @@ impl KeyedBench {
         };
         let mut report = RunReport {
             workload: "update",
-            scheme: keyed.options().scheme.name(),
+            scheme: keyed.txns().scheme().name(),
             streams: keyed.wal().streams(),
             partitions: 1,
             seed: self.seed,
@@ -155,10 +155,11 @@ impl KeyedBench {
             let opened = Keyed::open(env, self.options.clone());
             let keyed = opened.context("opening the database")?;
             let keyed = keyed.context("the directory has no database")?;
-            if keyed.scheme() != self.options.scheme {
+            let scheme = keyed.txns().scheme();
+            if scheme != self.options.scheme {
                 bail!(Error::Usage(format!(
                     "the database was made with scheme {}, not {}",
-                    keyed.scheme().name(),
+                    scheme.name(),
                     self.options.scheme.name()
                 )));
             }
