@@ -2,9 +2,9 @@
 //!
 //! Only the traditional restore wants this order (`perdura_restore`), as the baseline that sorting is measured
 //! against. The records are read, and then sorted by epoch in memory. A run does not say in which order those of one epoch were
-//! logged. They commute, so any is right, but a buffer of pages is another matter: left in the order of their pages they
-//! would be a sweep over the database an epoch, which a tiny buffer gains from and a larger one loses by. So they are scattered, as
-//! commits of independent transactions are.
+//! logged. They commute, so any order is right for their pages. It matters for a buffer of pages: in the order of their pages,
+//! each epoch's records would be a sweep over the database. A tiny buffer gains by that, and a larger one loses. So they are
+//! scattered, as commits of independent transactions are.
 
 use std::sync::Arc;
 

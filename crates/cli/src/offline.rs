@@ -209,7 +209,7 @@ impl Offline {
         }
     }
 
-    /// The same over disks that pages can be written to, if a restart writes some in place.
+    /// Returns the same options over disks that pages can be written to, if a restart writes some in place.
     pub fn overlaid_options(
         &self,
         methods: &Methods,

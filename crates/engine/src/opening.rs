@@ -6,6 +6,7 @@ use std::sync::Arc;
 use perdura_base::checksum::mix64;
 use perdura_base::{Error, Result, Uuid};
 use perdura_heap::{Geometry, MemoryAccount};
+use perdura_recovery::footing::Footing;
 use perdura_recovery::indexing::ReadCatalog;
 use perdura_recovery::restart::{NewDatabase, NewTree, RestartOptions, create, restart};
 use perdura_recovery::{Anchor, Tail, read_anchor};
@@ -60,6 +61,7 @@ pub(crate) fn bring_back(
     forms: &Arc<CatalogRows>,
     progress: Arc<Progress>,
 ) -> Result<Opened> {
+    let standing = Footing::of(&env.disks);
     let mut made = read_anchor(env.disks.data.as_ref())?;
     let mut claimed = match &mut made {
         Some(anchor) => claim(env, anchor)?,
@@ -104,6 +106,8 @@ pub(crate) fn bring_back(
         yardstick.scheme(),
         "the restart keeps the scheme"
     );
+    // A new database's directories were there before its files were.
+    standing.check()?;
     let window = ExecutorWindow {
         // What no log makes whole must be of one instant.
         cuts: options.consistent_checkpoints || yardstick.scheme() == Scheme::Unlogged,

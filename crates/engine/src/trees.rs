@@ -6,8 +6,8 @@
 //! ```no_run
 //! # fn main() -> perdura::Result<()> {
 //! let db = perdura::Db::open(perdura::Options::new("data"))?;
-//! for name in db.trees() {
-//!     let tree = db.tree(&name).expect("it was listed");
+//! for name in db.trees()? {
+//!     let tree = db.tree(&name)?.expect("it was listed");
 //!     for row in tree.range(b"a") {
 //!         let (key, value) = row?;
 //!         println!("{name}: {key:?} {value:?}");
@@ -29,7 +29,7 @@ use crate::catalog::{CATALOG, Entry, put_next_id, put_table, read_next_id, table
 use crate::core::Core;
 use crate::db::Db;
 
-/// What a tree's table has before its number in the catalog, unless it was given a name.
+/// The beginning of the name that the catalog gives a table of a tree; its number follows.
 const PREFIX: &str = "tree/";
 
 impl Core {
@@ -97,22 +97,28 @@ fn contradiction(table: TableId, found: &str) -> Error {
 
 impl Db {
     /// Returns the names of the tables that are in trees, in order.
-    #[must_use]
-    pub fn trees(&self) -> Vec<String> {
-        let named = tables_of(self.shared.core().heap()).unwrap_or_default();
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the catalog is damaged.
+    pub fn trees(&self) -> Result<Vec<String>> {
+        let named = tables_of(self.shared.core().heap())?;
         let of_tree = |entry: &Entry| entry.kind.component == ComponentKind::Tree;
         let names = named.into_iter().filter(|(_, entry)| of_tree(entry));
-        names.map(|(name, _)| name).collect()
+        Ok(names.map(|(name, _)| name).collect())
     }
 
-    /// Returns the table of a tree by its name in the catalog; `None` if there is none.
-    #[must_use]
-    pub fn tree(&self, name: &str) -> Option<TreeTable> {
+    /// Returns the table of a tree that has this name in the catalog; `None` if the catalog has no such table.
+    ///
+    /// # Errors
+    /// As [`trees`](Self::trees).
+    pub fn tree(&self, name: &str) -> Result<Option<TreeTable>> {
         let core = self.shared.core();
-        let table = tables_of(core.heap()).ok()?.get(name)?.id;
-        let live = Arc::clone(core.tree_of(table)?);
-        assert_ne!(table, CATALOG, "the catalog is in memory");
-        Some(TreeTable { live, table })
+        let named = tables_of(core.heap())?;
+        let Some(table) = named.get(name).map(|entry| entry.id) else {
+            return Ok(None);
+        };
+        let live = core.tree_of(table).map(Arc::clone);
+        Ok(live.map(|live| TreeTable { live, table }))
     }
 }
 
@@ -147,7 +153,7 @@ impl TreeTable {
 /// Rows of a tree in order; see [`TreeTable::range`]. An error ends it.
 pub struct TreeRange {
     tree: TreeTable,
-    /// Where the next leaf begins.
+    /// The first key of the next leaf.
     next: Option<Vec<u8>>,
     /// Rows of the last leaf that were not handed out.
     rows: VecDeque<(Vec<u8>, Vec<u8>)>,

@@ -358,6 +358,8 @@ pub fn read_anchor(disk: &dyn Disk) -> Result<Option<Anchor>> {
 }
 
 #[cfg(test)]
+mod made;
+#[cfg(test)]
 mod tests {
     use perdura_base::{CkptEpoch, Epoch, Gsn, Incarnation, Pos, Uuid};
     use perdura_device::{Access, MemDisk};

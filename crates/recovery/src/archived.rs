@@ -188,9 +188,7 @@ impl AnchorCell {
 
 #[cfg(test)]
 mod tests {
-    use perdura_base::{CkptEpoch, Gsn, Uuid};
-    use perdura_heap::Geometry;
-    use perdura_wal::{History, Scheme, SegmentSizes};
+    use perdura_base::{CkptEpoch, Gsn};
 
     use super::*;
     use crate::families::{Families, Family};
@@ -212,20 +210,9 @@ mod tests {
         }
     }
 
-    fn anchor() -> Anchor {
-        let sizes = SegmentSizes::fixed(1 << 20);
-        let history = History::begin(Uuid([1; 16]), 0, Scheme::Differential, 2, sizes);
-        let geometry = Geometry {
-            partitions: 4,
-            chunk_pages: 4,
-            hash_seed: 1,
-        };
-        Anchor::new(history, geometry, 1)
-    }
-
     #[test]
     fn where_an_archive_has_the_changes_is_told_by_what_the_log_may_hold() {
-        let mut anchor = anchor();
+        let mut anchor = Anchor::for_tests(2);
         assert_eq!(anchor.archive(), Archived::Runs);
         anchor.families = Families::default().with(Family::Commands);
         assert_eq!(anchor.archive(), Archived::Carried);
@@ -261,7 +248,7 @@ mod tests {
 
     #[test]
     fn an_archive_ahead_of_the_log_and_one_behind_the_anchor_are_refused() {
-        let mut anchor = anchor();
+        let mut anchor = Anchor::for_tests(2);
         let check = |anchor: &Anchor, given: Option<EpochEnds>, at: &Vouched| {
             check_archive(anchor, given.as_ref(), at)
         };

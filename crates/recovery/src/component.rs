@@ -9,8 +9,7 @@
 //! the component whose records it reads.
 //!
 //! # To add a component
-//! Implement `Component` and `Share` in a file of this folder, give it phases of a checkpoint, and add it to `COMPONENTS`
-//! and `SHARES`.
+//! Implement `Component` and `Share` in a file of this folder, give it phases of a checkpoint, and add it to `COMPONENTS`.
 
 mod contents;
 pub mod heap;
@@ -29,8 +28,11 @@ pub use contents::{Element, Elements, KeyContent, Value};
 
 /// Every component, in the order of their parts of a checkpoint.
 pub(crate) const COMPONENTS: [&dyn Component; 2] = [&heap::HeapPages, &tree::TreePages];
-/// Their parts of a checkpoint.
-pub(crate) const SHARES: [&dyn Share; 2] = [&heap::HeapPages, &tree::TreePages];
+
+/// Returns their shares in a checkpoint, in that order.
+pub(crate) fn shares() -> [&'static dyn Share; 2] {
+    COMPONENTS.map(|component| -> &'static dyn Share { component })
+}
 
 /// A component. Its part of a checkpoint is its [`Share`].
 pub(crate) trait Component: Share {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use perdura_base::Error;
 use serde::Serialize;
 
-/// What the checks found.
+/// The findings of a check.
 #[derive(Default, Serialize)]
 pub struct Findings {
     /// Both images.
@@ -21,11 +21,11 @@ pub struct Findings {
     pub rows: Option<u64>,
     /// Their digest.
     pub digest: Option<String>,
-    /// What an operator should know although nothing is damaged.
+    /// Notes for the operator, although nothing is damaged.
     pub notes: Vec<String>,
-    /// What a restart refuses the database for.
+    /// The reason for which a restart refuses the database.
     pub refused: Option<String>,
-    /// Damage, whether or not something can stand in for it.
+    /// All damage, also where another copy is whole.
     pub problems: Vec<Problem>,
 }
 
@@ -34,7 +34,7 @@ pub struct Findings {
 pub struct ImageFindings {
     /// A or B.
     pub slot: String,
-    /// What the anchor says of it.
+    /// Its state in the anchor.
     pub state: &'static str,
     /// Its checkpoint epoch.
     pub checkpoint: u64,
@@ -61,9 +61,9 @@ pub struct StreamFindings {
     pub records: u64,
     /// Ordered frames.
     pub ordered: u64,
-    /// Where its valid blocks end.
+    /// The end of its valid blocks.
     pub valid_end: u64,
-    /// Where a restart cuts it.
+    /// The position at which a restart cuts it.
     pub cut: Option<u64>,
 }
 
@@ -74,7 +74,7 @@ pub struct Problem {
     pub file: String,
     /// The byte offset in it, if one place is damaged.
     pub offset: Option<u64>,
-    /// What was expected and found.
+    /// The damage: what was expected, and what was found.
     pub what: String,
 }
 

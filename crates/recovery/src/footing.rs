@@ -28,6 +28,14 @@ struct Foothold {
 }
 
 impl Footing {
+    /// Returns what is there now.
+    #[must_use]
+    pub fn of(disks: &Disks) -> Footing {
+        let mut footing = Footing::default();
+        footing.note(disks);
+        footing
+    }
+
     /// Notes what is there and was not noted before.
     pub fn note(&mut self, disks: &Disks) {
         let data = &disks.data;

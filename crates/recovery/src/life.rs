@@ -20,7 +20,7 @@ use perdura_wal::{
 use crate::anchor::Anchor;
 use crate::anchor_cell::AnchorCell;
 use crate::checkpoint::{CheckpointParts, CheckpointProgress, CheckpointStats, Checkpointer};
-use crate::component::{Data, SHARES};
+use crate::component::{Data, shares};
 use crate::flush::flush_all;
 use crate::footing::Footing;
 use crate::owner::{OWNERS, Open};
@@ -51,7 +51,7 @@ pub struct Life {
     pub checkpoints: Checkpoints,
     /// The tables that the restart found.
     pub catalog: Catalog,
-    /// What the restart did.
+    /// The restart's report.
     pub report: RestartReport,
     /// The files and directories that it stands on.
     footing: Footing,
@@ -68,10 +68,10 @@ pub struct LogMemory {
     pub mirror: Option<TailOptions>,
 }
 
-/// What a restart hands over comes from one database.
+/// Checks that all parts of a restart come from one database.
 ///
 /// # Panics
-/// If it does not.
+/// If they do not.
 fn assert_one_database(restarted: &Restarted) {
     let record = &restarted.record;
     assert_eq!(
@@ -141,7 +141,7 @@ fn is_chain_long(record: &Anchor, options: &RestartOptions) -> bool {
     record.chain.iter().filter(is_archived).count() > CHAIN_LONG
 }
 
-/// What log, anchor and heap know of each other when a life begins.
+/// Checks that log and report of a life that begins agree.
 fn assert_begun(life: &Life) {
     let (kept, durable) = (Epoch(life.report.durable_epoch), life.durable());
     assert!(
@@ -166,9 +166,7 @@ impl Life {
         window: Arc<dyn Window>,
     ) -> Result<Life> {
         assert_one_database(&restarted);
-        let mut footing = Footing::default();
         let wal = open_log(&restarted, options, memory)?;
-        footing.note(&options.disks);
         let Restarted {
             heap,
             anchor,
@@ -177,12 +175,15 @@ impl Life {
             catalog,
             tree,
             report,
+            mut footing,
             ..
         } = restarted;
+        // What the restart found stays: a directory that has been replaced since is missed.
+        footing.note(&options.disks);
         let anchor = Arc::new(anchor.expect("a dry run resumes nothing"));
         let (trees, losers) = LiveTree::all(tree, &record, &wal);
         let parts = CheckpointParts {
-            shares: SHARES,
+            shares: shares(),
             heap: Arc::clone(&heap),
             trees: trees.clone(),
             wal: Arc::clone(&wal),

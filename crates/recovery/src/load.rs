@@ -159,7 +159,7 @@ impl Image for ImagePlan {
             return Ok(());
         };
         let needs = self.end_epoch;
-        if end >= needs || armed(Flaw::AnchorBeforeLog) || armed(Flaw::OneStreamSuffices) {
+        if end >= needs || armed(Flaw::OneStreamSuffices) {
             return Ok(());
         }
         Err(Error::corrupt(

@@ -78,7 +78,7 @@ pub(crate) trait Owner: Sync {
     /// Those of the log, its pages and its player.
     fn redo(&self, restart: &mut RestartRun<'_>) -> Result<()>;
 
-    /// Counts what a frame of its own holds. Returns whether the payload parses; `None` for another owner's frame.
+    /// Counts the records of a frame. Returns whether its payload parses; `None` for another owner's frame.
     fn parses(&self, frame: Frame<'_>, counts: &mut FrameCounts) -> Option<bool>;
 
     /// Undoes what the last life left open in its pages, in the life that the anchor names by now. Returns how many
@@ -177,8 +177,8 @@ pub fn writes_in_place(anchor: &Anchor) -> bool {
     OWNERS.iter().any(|owner| owner.writes_in_place(anchor))
 }
 
-/// Returns the names of the methods by which a database with this anchor is restarted: those that were given, or else
-/// those of the owners behind the first, or else the first owner's.
+/// Returns the names of the methods by which a database with this anchor is restarted: those that were given. If none
+/// was, the owners behind the first have the names, or the first owner does.
 pub(crate) fn method_names(methods: &Methods, anchor: &Anchor) -> String {
     let given = methods.names();
     if !given.is_empty() {
@@ -201,28 +201,16 @@ pub(crate) fn claims(anchor: &Anchor) -> Claims {
 
 #[cfg(test)]
 mod tests {
-    use perdura_base::{CkptEpoch, Gsn, Uuid};
-    use perdura_heap::Geometry;
-    use perdura_wal::{FrameKind, History, Role, Scheme, SegmentSizes};
+    use perdura_base::{CkptEpoch, Gsn};
+    use perdura_wal::{FrameKind, Role, Scheme};
 
     use super::*;
     use crate::families::Family;
     use crate::sections::tree::TreeAnchor;
 
-    fn anchor() -> Anchor {
-        let sizes = SegmentSizes::fixed(64 << 10);
-        let history = History::begin(Uuid([1; 16]), 1, Scheme::Differential, 1, sizes);
-        let geometry = Geometry {
-            partitions: 2,
-            chunk_pages: 2,
-            hash_seed: 1,
-        };
-        Anchor::new(history, geometry, 1)
-    }
-
     #[test]
     fn an_owner_claims_what_the_anchor_declares_and_all_kinds_have_owners() {
-        let mut anchor = anchor();
+        let mut anchor = Anchor::for_tests(1);
         assert!(claims(&anchor).is_empty(), "nothing is declared");
         for family in Family::ALL {
             anchor.families = anchor.families.with(family);
@@ -246,7 +234,7 @@ mod tests {
 
     #[test]
     fn the_log_is_durable_before_pages_are_written_in_place_and_no_memory_owner_comes_later() {
-        let mut anchor = anchor();
+        let mut anchor = Anchor::for_tests(1);
         assert!(OWNERS.iter().all(|owner| !owner.writes_in_place(&anchor)));
         anchor.tree = Some(TreeAnchor {
             scheme: Scheme::Logical,

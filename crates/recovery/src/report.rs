@@ -226,7 +226,7 @@ pub struct RestartReport {
 }
 
 impl RestartReport {
-    /// Adds that so many changes of open transactions were undone behind the restart, in `ns` nanoseconds.
+    /// Adds the number of changes that were undone behind the restart, and the time that it took, nanoseconds.
     pub fn took_back(&mut self, changes: u64, ns: u64) {
         let seconds = Duration::from_nanos(ns).as_secs_f64();
         self.records.undone += changes;

@@ -31,6 +31,7 @@ use crate::close::{
     make_durable,
 };
 use crate::component::Data;
+use crate::footing::Footing;
 use crate::found::find;
 use crate::given::check_given;
 use crate::image::Directory;
@@ -62,8 +63,10 @@ pub struct Restarted {
     pub catalog: Catalog,
     /// The tree, and what is to be undone in it, if the database has one. After a restart that changes nothing, nothing is.
     pub tree: Option<RestartedTree>,
-    /// What happened.
+    /// The report.
     pub report: RestartReport,
+    /// The files and directories that were found when the restart began.
+    pub(crate) footing: Footing,
 }
 
 impl Restarted {
@@ -90,6 +93,7 @@ impl Restarted {
 pub fn restart(options: &RestartOptions) -> Result<Option<Restarted>> {
     let clock = options.clock.as_ref();
     let (begin, faults) = (clock.mono_ns(), clock.page_faults());
+    let footing = Footing::of(&options.disks);
     let Some((file, anchor, notes)) = find(options.disks.data.as_ref(), &options.disks.logs)?
     else {
         return Ok(None);
@@ -112,6 +116,7 @@ pub fn restart(options: &RestartOptions) -> Result<Option<Restarted>> {
         report,
     };
     let mut restarted = begin_life(options, file, &anchor, played)?;
+    restarted.footing = footing;
     if !options.mode.changes_disks() {
         settle_in_memory(&mut restarted, clock)?;
     }
@@ -222,6 +227,7 @@ fn begin_life(
         catalog: state.tables.catalog,
         tree,
         report,
+        footing: Footing::default(),
     })
 }
 

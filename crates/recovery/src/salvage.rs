@@ -26,6 +26,7 @@ use crate::anchor::{Anchor, open_anchor};
 use crate::anchor_cell::AnchorCell;
 use crate::close::{ckpt_floor, first_epoch};
 use crate::disks::Disks;
+use crate::footing::Footing;
 use crate::found::open_versioned_anchor;
 use crate::image::{Directory, Places, pages_path};
 use crate::life::{Life, LogMemory};
@@ -576,6 +577,7 @@ impl FirstLife {
             wal_start,
             catalog,
             tree: None,
+            footing: Footing::default(),
             report,
         })
     }

@@ -12,13 +12,13 @@ const DIRTY_PERCENT: usize = 80;
 pub struct TreeMeans {
     /// Pages in memory.
     pub frames: usize,
-    /// When notes are cut.
+    /// The limits at which notes are cut.
     pub limits: Limits,
-    /// Whether a Δ has the number of each update (appendix D.1).
+    /// True if a Δ has the number of each update (appendix D.1).
     pub with_numbers: bool,
     /// Pages that redo may leave dirty before it writes some between two operations.
     pub dirty_max: usize,
-    /// How the pages' file is accessed.
+    /// The access to the pages' file.
     pub access: Access,
     /// Threads that read ahead, if the method does; 0: the restart reads ahead itself, between two operations.
     pub readers: usize,
@@ -42,7 +42,7 @@ impl TreeMeans {
         Ok(())
     }
 
-    /// Returns the means of a pool of so many pages. Small pools cut their notes more often: a page that is written
+    /// Returns the means of a pool of `frames` pages. Small pools cut their notes more often: a page that is written
     /// must not wait for long until the log notes it.
     #[must_use]
     pub fn of_frames(frames: usize) -> TreeMeans {

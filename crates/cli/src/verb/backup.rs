@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::archive::{Which, passed_over};
 use crate::exit::Usage;
-use crate::offline::{Directories, Offline};
+use crate::offline::{Directories, look};
 use crate::output;
 use crate::transfer::address::Address;
 
@@ -120,10 +120,9 @@ fn create(args: &Create) -> Result<()> {
     let dir = directories.data.display().to_string();
     let paths = directories.paths();
     anyhow::ensure!(paths.data.is_dir(), "there is no database in {dir}");
-    // What keeps it from being read is for the open to say.
-    let found = Offline::open_damaged(directories);
+    let found = look(&paths)?;
     let options = Options {
-        streams: found.map_or(1, |offline| offline.anchor.streams),
+        streams: found.map_or(1, |anchor| anchor.streams),
         log_dirs: paths.logs,
         image_dirs: paths.images,
         archive: Some(archive.clone()),

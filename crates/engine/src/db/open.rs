@@ -129,6 +129,9 @@ impl Opening {
             progress,
             archive,
         } = self;
+        if archive.is_some() {
+            check_archivable(&disks)?;
+        }
         let clock = Arc::new(SystemClock::new());
         let row = generation(&options, yardstick);
         let archiving = archive.map(|disk| archiving_onto(disk, &options, &clock).by(row));
@@ -174,15 +177,18 @@ fn archiving_onto(disk: Arc<dyn Disk>, options: &Options, clock: &Arc<SystemCloc
 }
 
 /// Returns whether a database has been archived: then its archive may be away for now.
+fn is_archived(disks: &Disks) -> Result<bool> {
+    let anchor = read_anchor(disks.data.as_ref())?;
+    Ok(anchor.is_some_and(|anchor| anchor.archived.is_some()))
+}
+
+/// Checks that an archive can hold the log of the database, if there is one.
 ///
 /// # Errors
-/// [`Error::Usage`](perdura_base::Error::Usage) if its log is none that an archive can hold.
-fn is_archived(disks: &Disks) -> Result<bool> {
-    let Some(anchor) = read_anchor(disks.data.as_ref())? else {
-        return Ok(false);
-    };
-    anchor.check_archivable()?;
-    Ok(anchor.archived.is_some())
+/// [`Error::Usage`](perdura_base::Error::Usage) with the reason.
+fn check_archivable(disks: &Disks) -> Result<()> {
+    let anchor = read_anchor(disks.data.as_ref())?;
+    anchor.map_or(Ok(()), |anchor| anchor.check_archivable())
 }
 
 /// Returns the end of a database's archive, as far as the archive can be read. If it cannot be read, the archiver reports that and

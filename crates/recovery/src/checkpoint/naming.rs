@@ -26,7 +26,7 @@ impl Sweep {
             begin_epoch: Some(self.begin_epoch),
         };
         let image = record.image_mut(self.slot);
-        if image.k != self.k {
+        if armed(Flaw::NoBuildingMark) {
             image.mark_building(self.k);
         }
         image.mark_complete(self.k, completion);

@@ -67,8 +67,8 @@ pub(super) enum Event {
     Synced,
     /// The directory is complete and durable, and trees have pages to write yet.
     TreesDirty,
-    /// What was dirty in the trees at the begin is durable, and their checkpoints' ends are in the log. So is the
-    /// directory.
+    /// The pages of trees that were dirty at the begin are durable, and so is the directory. The ends of the trees'
+    /// checkpoints are in the log.
     TreesClean,
     /// The end marks are appended.
     Marked,

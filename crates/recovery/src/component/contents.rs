@@ -1,4 +1,4 @@
-//! What a client reads of a key, as [`Data::contents`](super::Data::contents) lists it.
+//! A key as a client reads it, in the lists of [`Data::contents`](super::Data::contents).
 
 use std::borrow::Cow;
 

@@ -69,7 +69,7 @@ impl Tested {
     }
 }
 
-/// What a sweep copied, and each partition's sidecar.
+/// The pages that a sweep copied, and each partition's sidecar.
 #[derive(Default)]
 struct Image {
     pages: BTreeMap<(PartitionId, u32), Vec<u8>>,

@@ -46,7 +46,7 @@ impl Checkpoints {
         self.machine.lock().pin_newest()
     }
 
-    /// Whether the image that the next checkpoint is to overwrite is held.
+    /// Returns whether the image that the next checkpoint is to overwrite is held.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.machine.lock().is_held()
@@ -92,7 +92,7 @@ impl Checkpoints {
         self.machine.lock().require_cuts();
     }
 
-    /// Whether a checkpoint is running.
+    /// Returns whether a checkpoint is running.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.machine.lock().is_running()

@@ -6,8 +6,8 @@
 //! ```text
 //! begin marks of all streams ─► redo start (RSSP) ─► pages written ─► end (eCkpt) ─► end marks durable ─► anchor
 //! ```
-//! The begin marks come before the redo start takes its number: so no operation with a higher number lies ahead of its stream's
-//! begin mark, and a restart that reads from the marks meets all that it has to redo.
+//! The begin marks come before the redo start takes its number. So no operation with a higher number lies ahead of its
+//! stream's begin mark. A restart that reads from the marks meets all that it has to redo.
 //!
 //! # Source
 //! *Implementing Performance Competitive Logical Recovery* (002), section 3.2: the penultimate scheme.
@@ -38,7 +38,7 @@ pub struct LiveTree {
     scheme: Scheme,
 }
 
-/// What a step of a checkpoint came to.
+/// The result of a step of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// More steps follow.

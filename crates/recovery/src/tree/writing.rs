@@ -19,7 +19,7 @@ pub struct LoggedTxn {
     pub id: TxnId,
     /// The stream that its records go to.
     pub stream: StreamId,
-    /// Whether it has a record in the log.
+    /// True if it has a record in the log.
     pub(super) is_listed: bool,
 }
 
@@ -118,7 +118,7 @@ fn append(wal: &Wal, stream: StreamId, txn: TxnId, act: Act<'_>) -> (Appended, G
 }
 
 impl LiveTree {
-    /// Checks that the log takes the record of a write of so many bytes, and a change of structure.
+    /// Checks that the log takes the record of a write of `bytes` bytes, and a change of structure.
     ///
     /// # Errors
     /// [`Error::LogFull`] if it has no room; [`Error::Stopped`].

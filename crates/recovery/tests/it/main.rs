@@ -1,6 +1,7 @@
 //! Restarts from outside: players, orders, schedules, cuts.
 
 mod cuts;
+mod displaced;
 mod made;
 mod mirrored;
 mod ordered;

@@ -3,40 +3,17 @@
 use std::sync::Arc;
 
 use perdura_base::{CkptEpoch, PartitionSet, StreamId};
-use perdura_device::{Disk, ManualClock};
+use perdura_device::Disk;
 use perdura_recovery::verify::{Findings, verify};
-use perdura_recovery::window::ExecutorWindow;
-use perdura_recovery::{
-    Disks, Level, Life, LogMemory, Methods, RestartMode, RestartOptions, Schedule, flush_all,
-    restart,
-};
+use perdura_recovery::{Life, RestartMode, flush_all, restart};
 use perdura_wal::FrameKind;
 
-fn options(disk: &Arc<dyn Disk>, mode: RestartMode) -> RestartOptions {
-    let disks = Disks::on_one(Arc::clone(disk), 1);
-    let clock = Arc::new(ManualClock::at(1));
-    let schedule = Schedule::inline(Level::One, 0);
-    RestartOptions {
-        mode,
-        ..RestartOptions::of_records(disks, clock, schedule, Methods::default())
-    }
-}
+use crate::made::{life, options};
 
 fn opened(disk: &Arc<dyn Disk>) -> Life {
     let options = options(disk, RestartMode::Real);
     let restarted = restart(&options).unwrap().expect("it was made");
-    let memory = LogMemory {
-        block_bytes_max: 4096,
-        queue_bytes_max: 1 << 20,
-        mirror: None,
-    };
-    Life::begin(
-        restarted,
-        &options,
-        memory,
-        Arc::new(ExecutorWindow::default()),
-    )
-    .unwrap()
+    life(restarted, &options)
 }
 
 fn looked_at(disk: &Arc<dyn Disk>) -> Findings {

@@ -70,7 +70,8 @@ impl Keyed {
         Ok(opened.expect("the database was made just now"))
     }
 
-    /// Brings the database on these disks back; `Ok(None)` if there is none. What its last life left open is undone.
+    /// Brings the database on these disks back; `Ok(None)` if the disks hold no database. The restart undoes what the
+    /// last life left open.
     /// [`report`](Life::report) says what was done.
     ///
     /// # Errors
@@ -142,7 +143,7 @@ impl Keyed {
         self.wal.durable(Rung::Mirror) >= committed.epoch
     }
 
-    /// Returns whether so many pages are dirty that the writer should work.
+    /// Returns whether more pages are dirty than the writer should leave.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         self.tree().pool().monitor().lock().dirty_count() > self.options.dirty_max()

@@ -53,8 +53,8 @@ pub(super) fn check_pages(
     }
 }
 
-/// Checks a tree that a restart has brought back. Returns the error of the first page that is not what it must be: a restart that does not need it
-/// does not meet it, and its rows are lost all the same.
+/// Checks a tree that a restart has brought back. Returns the error of the first page that is not what it must be. A
+/// restart that does not need the page does not meet it, and its rows are lost all the same.
 pub(super) fn check_tree(tree: &Tree, eosl: Gsn, found: &mut Findings) -> Result<()> {
     let checked = check(tree, eosl)?;
     if let Some(findings) = found.trees.get_mut(TREE_DIR) {

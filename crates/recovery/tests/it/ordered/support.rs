@@ -9,12 +9,13 @@ use perdura_device::{Disk, ManualClock, MemDisk};
 use perdura_formats::ordered::{At, CommandFrame, Effect, Op, Part, encode_command, encode_head};
 use perdura_heap::{Geometry, Heap, MemoryAccount};
 use perdura_recovery::indexing::NoTables;
-use perdura_recovery::window::ExecutorWindow;
 use perdura_recovery::{
-    Catalog, Disks, Family, Level, Life, LogMemory, METHODS, NewDatabase, OrderedFrame,
-    OrderedPlayer, Progress, RestartOptions, Restarted, Schedule, create, restart,
+    Catalog, Disks, Family, Level, Life, METHODS, NewDatabase, OrderedFrame, OrderedPlayer,
+    Progress, RestartOptions, Restarted, Schedule, create, restart,
 };
 use perdura_wal::{FrameKind, Origin, Scheme, SegmentSizes, Wal};
+
+use crate::made::life;
 
 pub const STREAMS: u8 = 3;
 pub const PARTITIONS: u16 = 8;
@@ -66,18 +67,7 @@ impl Machine {
             ..self.options(Some(Recorder::new()))
         };
         let restarted = restart(&options).unwrap().expect("it was made");
-        let memory = LogMemory {
-            block_bytes_max: 8192,
-            queue_bytes_max: 8 << 20,
-            mirror: None,
-        };
-        Life::begin(
-            restarted,
-            &options,
-            memory,
-            Arc::new(ExecutorWindow::default()),
-        )
-        .unwrap()
+        life(restarted, &options)
     }
 
     /// A life in which both families are declared.
