@@ -47,6 +47,7 @@
 //! | `sweep_digest` | the digests of an image by partition, which a proof compares |
 //! | [`salvage`], `mended` | what is left of a database that a restart refuses |
 //! | [`verify`] | every byte that a restart could need, checked |
+//! | [`mod@dump`] | a frame in words |
 //! | [`report`] | the progress of a restart, and its report |
 //!
 //! # Source
@@ -68,6 +69,7 @@ mod create;
 mod cursor;
 pub mod disks;
 pub mod divergence;
+pub mod dump;
 pub mod families;
 pub mod fates;
 mod findings;
@@ -140,7 +142,7 @@ pub use method::{METHODS, Method, Methods};
 pub use mirrored::undrained;
 pub use options::RestartMode;
 pub use ordered::{OrderedFrame, OrderedPlayer};
-pub use owner::{check_methods, writes_in_place};
+pub use owner::{check_methods, dump, writes_in_place};
 pub use player::Player;
 pub use report::{Progress, RestartReport};
 pub use restart::{NewDatabase, RestartOptions, Restarted, Tail, create, restart};

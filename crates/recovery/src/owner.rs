@@ -21,14 +21,15 @@ mod tree;
 use std::sync::Arc;
 
 use perdura_base::{Error, Gsn, Result};
-use perdura_wal::Frame;
+use perdura_wal::{Frame, UnitReads};
 
 use crate::anchor::Anchor;
 use crate::claims::Claims;
+use crate::dump::{DumpedFrame, FrameDump, log_frame};
 use crate::level::Level;
 use crate::method::{Method, Methods};
 use crate::options::RestartOptions;
-use crate::report::RestartReport;
+use crate::report::{OwnerReads, RestartReport};
 use crate::tree::RestartedTree;
 use crate::tree::live::LiveTree;
 use crate::tree::losers::Loser;
@@ -42,6 +43,9 @@ pub(crate) const OWNERS: [&dyn Owner; 3] = [&pages::Pages, &ordered::Ordered, &t
 
 /// An owner of records.
 pub(crate) trait Owner: Sync {
+    /// Returns its name in reports.
+    fn name(&self) -> &'static str;
+
     /// Returns the frames that it plays behind the first pass, in a database with this anchor.
     fn claims(&self, _: &Anchor) -> Claims {
         Claims::default()
@@ -80,6 +84,9 @@ pub(crate) trait Owner: Sync {
 
     /// Counts the records of a frame. Returns whether its payload parses; `None` for another owner's frame.
     fn parses(&self, frame: Frame<'_>, counts: &mut FrameCounts) -> Option<bool>;
+
+    /// Returns a frame in words; `None` for another owner's frame.
+    fn dump(&self, frame: Frame<'_>) -> Option<FrameDump>;
 
     /// Undoes what the last life left open in its pages, in the life that the anchor names by now. Returns how many
     /// changes that were. Owners whose redo leaves nothing open do nothing.
@@ -153,6 +160,45 @@ impl<'a> RestartRun<'a> {
         OWNERS.iter().try_for_each(|owner| owner.check(self))
     }
 
+    /// Has an owner play its frames. Reports its reads of the log, if the database has frames of it.
+    ///
+    /// # Errors
+    /// The owner's.
+    pub fn redo(&mut self, owner: &dyn Owner) -> Result<()> {
+        let before = self.log_reads();
+        owner.redo(self)?;
+        if owner.method(&self.options.methods, self.anchor).is_some() {
+            let after = self.log_reads();
+            assert!(
+                after.reads >= before.reads && after.bytes >= after.reads,
+                "reads are counted up, and each has bytes"
+            );
+            let seen = &self.report.log_reads;
+            assert!(
+                seen.iter().all(|by| by.owner != owner.name()),
+                "an owner plays once"
+            );
+            self.report.log_reads.push(OwnerReads {
+                owner: owner.name(),
+                reads: after.reads - before.reads,
+                bytes: after.bytes - before.bytes,
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns the reads of the log so far, behind the decision where it ends.
+    fn log_reads(&self) -> UnitReads {
+        let scans = self.loaded.iter().flat_map(|loaded| &loaded.log.scans);
+        scans.fold(UnitReads::default(), |all, scan| {
+            let of_scan = scan.unit_reads();
+            UnitReads {
+                reads: all.reads + of_scan.reads,
+                bytes: all.bytes + of_scan.bytes,
+            }
+        })
+    }
+
     /// Returns what the first owner has loaded.
     ///
     /// # Panics
@@ -193,6 +239,22 @@ pub(crate) fn method_names(methods: &Methods, anchor: &Anchor) -> String {
     }
 }
 
+/// Returns a frame in words, by its owner. Frames of no owner describe the log or a checkpoint.
+#[must_use]
+pub fn dump(frame: Frame<'_>) -> DumpedFrame {
+    let by_owner = OWNERS.iter().find_map(|owner| owner.dump(frame));
+    assert_eq!(
+        by_owner.is_some(),
+        !frame.kind.role().is_log(),
+        "frames with data have an owner, and no others"
+    );
+    DumpedFrame {
+        kind: frame.kind.name(),
+        bytes: frame.payload.len(),
+        contents: by_owner.unwrap_or_else(|| log_frame(frame)),
+    }
+}
+
 /// Returns what the owners of a database claim behind the first pass.
 pub(crate) fn claims(anchor: &Anchor) -> Claims {
     let claims = OWNERS.iter().map(|owner| owner.claims(anchor));
@@ -224,10 +286,7 @@ mod tests {
             k: CkptEpoch(0),
         });
         for kind in FrameKind::ALL {
-            let of_first_pass = match kind.role() {
-                Role::Records | Role::BeginMark | Role::EndMark | Role::Log => true,
-                Role::Ordered | Role::Numbered => false,
-            };
+            let of_first_pass = kind.role() == Role::Records || kind.role().is_log();
             assert_ne!(claims(&anchor).has(kind), of_first_pass, "{}", kind.code());
         }
     }
@@ -248,5 +307,18 @@ mod tests {
             in_place.is_sorted(),
             "a pass in memory may still refuse the log"
         );
+    }
+
+    #[test]
+    fn every_frame_is_dumped_by_its_owner_and_says_if_it_does_not_parse() {
+        for kind in FrameKind::ALL {
+            let frame = Frame { kind, payload: &[] };
+            let owned = OWNERS.iter().filter(|owner| owner.dump(frame).is_some());
+            let has_owner = !kind.role().is_log();
+            assert_eq!(owned.count(), usize::from(has_owner), "{}", kind.name());
+            let detail = dump(frame).contents.detail.unwrap_or_default();
+            let is_malformed = detail.contains("does not parse");
+            assert_eq!(is_malformed, kind != FrameKind::Beacon, "{detail}");
+        }
     }
 }

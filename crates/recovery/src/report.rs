@@ -158,6 +158,17 @@ pub struct OrderedReport {
     pub read_seconds: f64,
 }
 
+/// The reads of the log that one owner of records made, once the log's end was known.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct OwnerReads {
+    /// The owner: `pages`, `ordered` or `tree`.
+    pub owner: &'static str,
+    /// Reads, of a unit each.
+    pub reads: u64,
+    /// Bytes, with the headers of blocks.
+    pub bytes: u64,
+}
+
 /// The whole report of a restart.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct RestartReport {
@@ -198,6 +209,8 @@ pub struct RestartReport {
     pub records: Records,
     /// Bytes by source.
     pub bytes: Bytes,
+    /// Reads of the log by owner, in the order in which owners play.
+    pub log_reads: Vec<OwnerReads>,
     /// Page faults of the process meanwhile: memory that the kernel made present. 0: not counted.
     pub page_faults: u64,
     /// Pages loaded from the image.
@@ -319,6 +332,11 @@ impl RestartReport {
             self.records.undone,
             s.undo
         )?;
+        if let [_, _, ..] = self.log_reads.as_slice() {
+            let by = self.log_reads.iter();
+            let by = by.map(|by| format!("{} {} of {} bytes", by.owner, by.reads, by.bytes));
+            writeln!(f, "          reads: {}", by.collect::<Vec<_>>().join(", "))?;
+        }
         for (reason, count) in &self.records.skipped {
             writeln!(f, "          {count} skipped: {reason}")?;
         }

@@ -147,7 +147,7 @@ fn play(redo: &mut RestartRun<'_>) -> Result<()> {
         if owner.writes_in_place(redo.anchor) && !late {
             finish_log(redo, &mut is_durable)?;
         }
-        owner.redo(redo)?;
+        redo.redo(owner)?;
     }
     finish_log(redo, &mut is_durable)
 }

@@ -441,7 +441,7 @@ fn carry_out(
     };
     let mut redo = RestartRun::new(options, &plan.anchor, RestartReport::default());
     redo.check()?;
-    OWNERS.iter().try_for_each(|owner| owner.redo(&mut redo))?;
+    OWNERS.iter().try_for_each(|owner| redo.redo(*owner))?;
     let loaded = redo.loaded.expect("the pages were loaded");
     let Loaded { image, log, state } = loaded;
     let (heap, tables) = (state.heap, state.tables);

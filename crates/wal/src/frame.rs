@@ -48,6 +48,17 @@ pub enum Role {
     Numbered,
 }
 
+impl Role {
+    /// Returns whether such frames describe the log or a checkpoint, and change no data.
+    #[must_use]
+    pub fn is_log(self) -> bool {
+        match self {
+            Role::BeginMark | Role::EndMark | Role::Log => true,
+            Role::Records | Role::Ordered | Role::Numbered => false,
+        }
+    }
+}
+
 /// The use that an archive makes of frames. Of those that a log holds, the greatest says what the archive has of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Archived {
@@ -106,6 +117,23 @@ impl FrameKind {
             FrameKind::Operations | FrameKind::Tree => Archived::Refused(
                 "the log holds operations on a tree, which runs do not have: a database with a tree is not archived",
             ),
+        }
+    }
+
+    /// Returns its name in dumps.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            FrameKind::Group => "group",
+            FrameKind::BeginCheckpoint => "begin-checkpoint",
+            FrameKind::EndCheckpoint => "end-checkpoint",
+            FrameKind::Restart => "restart",
+            FrameKind::Beacon => "beacon",
+            FrameKind::Record => "record",
+            FrameKind::Effects => "effects",
+            FrameKind::Command => "command",
+            FrameKind::Operations => "operations",
+            FrameKind::Tree => "tree",
         }
     }
 

@@ -15,6 +15,7 @@ use crate::block::{self, BlockHeader, HEADER_BYTES, Holds};
 use crate::evidence::Evidence;
 use crate::lives::Lives;
 use crate::lookup::newer_block;
+use crate::reads::CountedReads;
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header};
 use crate::sizes::{SegmentSizes, Span};
 
@@ -110,6 +111,7 @@ pub struct StreamScan {
     /// Bytes read.
     pub bytes_read: u64,
     pub(crate) segments: Vec<OpenSegment>,
+    pub(crate) unit_reads: CountedReads,
 }
 
 struct Scanner<'a> {
@@ -153,6 +155,7 @@ pub fn scan_stream(
         torn: None,
         notes: Vec::new(),
         bytes_read: 0,
+        unit_reads: CountedReads::default(),
         segments: open_segments(disk, lives, stream)?,
     };
     let mut scanner = Scanner {

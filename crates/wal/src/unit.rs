@@ -9,6 +9,7 @@ use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId};
 
 use crate::block::{self, HEADER_BYTES, Holds};
 use crate::frame::{Direction, Frame, for_each_frame};
+use crate::reads::UnitReads;
 use crate::scan::{BlockRef, StreamScan};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId};
 
@@ -47,6 +48,12 @@ pub struct Unit {
 }
 
 impl StreamScan {
+    /// Returns the reads of its units so far.
+    #[must_use]
+    pub fn unit_reads(&self) -> UnitReads {
+        self.unit_reads.so_far()
+    }
+
     /// Ranges of blocks that begin with the start of a frame, end before another such block and
     /// belong to one incarnation: the units that can be read independently. `bytes` is about how
     /// much each should hold.
@@ -125,6 +132,7 @@ impl StreamScan {
             blocks.iter().all(|block| Some(block.incarnation) == life),
             "a unit belongs to one life"
         );
+        self.unit_reads.note(to_u64(raw.len()));
         let segment_of = |block: &BlockRef| self.segments[block.segment].id;
         Ok(RawUnit {
             stream: self.stream,

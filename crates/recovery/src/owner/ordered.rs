@@ -7,6 +7,7 @@ use perdura_wal::{Frame, FrameKind};
 use super::{FrameCounts, Owner, RestartRun};
 use crate::anchor::Anchor;
 use crate::claims::Claims;
+use crate::dump::{DumpedOrdered, FrameDump};
 use crate::families::Family;
 use crate::level::Level;
 use crate::method::{Method, Methods};
@@ -18,6 +19,10 @@ use crate::player::FrameOwner;
 pub(super) struct Ordered;
 
 impl Owner for Ordered {
+    fn name(&self) -> &'static str {
+        "ordered"
+    }
+
     fn claims(&self, anchor: &Anchor) -> Claims {
         let kinds = anchor.families.iter().map(Family::kind);
         kinds.fold(Claims::default(), Claims::with)
@@ -71,6 +76,16 @@ impl Owner for Ordered {
             FrameKind::Effects => payload.effects().all(|effect| effect.is_ok()),
             _ => payload.command().is_ok(),
         }))
+    }
+
+    fn dump(&self, frame: Frame<'_>) -> Option<FrameDump> {
+        Family::of(frame.kind)?;
+        let ordered = DumpedOrdered::of(&frame);
+        Some(FrameDump {
+            detail: Some(ordered.line()),
+            records: Vec::new(),
+            ordered: Some(ordered),
+        })
     }
 
     fn redo(&self, restart: &mut RestartRun<'_>) -> Result<()> {

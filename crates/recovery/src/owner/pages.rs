@@ -14,6 +14,7 @@ use perdura_wal::{Frame, FrameKind, Guard};
 use super::{FrameCounts, Owner, RestartRun, claims};
 use crate::anchor::Anchor;
 use crate::close::ckpt_floor;
+use crate::dump::{self, FrameDump};
 use crate::indexing::Indexing;
 use crate::level::Level;
 use crate::method::{Method, Methods};
@@ -31,6 +32,10 @@ const PROCESS_BYTES: u64 = 8 << 20;
 pub(super) struct Pages;
 
 impl Owner for Pages {
+    fn name(&self) -> &'static str {
+        "pages"
+    }
+
     fn method<'a>(&self, methods: &'a Methods, anchor: &Anchor) -> Option<&'a Method> {
         let given = methods.given(FrameOwner::Pages);
         Some(given.unwrap_or(Method::of(anchor.scheme)))
@@ -56,6 +61,14 @@ impl Owner for Pages {
                 }
                 true
             })),
+            _ => None,
+        }
+    }
+
+    fn dump(&self, frame: Frame<'_>) -> Option<FrameDump> {
+        match frame.kind {
+            FrameKind::Group => Some(dump::group(frame.payload)),
+            FrameKind::Record => Some(FrameDump::line(dump::txn_record(frame.payload))),
             _ => None,
         }
     }

@@ -9,6 +9,7 @@ use perdura_wal::{Frame, FrameKind};
 use super::{FrameCounts, Open, Owner, RestartRun};
 use crate::anchor::Anchor;
 use crate::claims::Claims;
+use crate::dump::{self, FrameDump};
 use crate::level::Level;
 use crate::method::{Method, Methods};
 use crate::options::RestartMode;
@@ -19,6 +20,10 @@ use crate::tree::{Part, RestartedTree, settle};
 pub(super) struct Trees;
 
 impl Owner for Trees {
+    fn name(&self) -> &'static str {
+        "tree"
+    }
+
     fn claims(&self, anchor: &Anchor) -> Claims {
         match anchor.tree {
             None => Claims::default(),
@@ -70,6 +75,15 @@ impl Owner for Trees {
             FrameKind::Tree => Some(TreeRecord::decode(frame.payload).is_ok()),
             _ => None,
         }
+    }
+
+    fn dump(&self, frame: Frame<'_>) -> Option<FrameDump> {
+        let line = match frame.kind {
+            FrameKind::Operations => dump::operations(frame.payload),
+            FrameKind::Tree => dump::tree(frame.payload),
+            _ => return None,
+        };
+        Some(FrameDump::line(line))
     }
 
     fn redo(&self, restart: &mut RestartRun<'_>) -> Result<()> {

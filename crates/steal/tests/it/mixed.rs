@@ -167,6 +167,15 @@ fn a_database_with_tables_and_a_tree_opens_reads_verifies_and_exports() {
     let db = open();
     let report = db.report();
     assert_eq!(report.records.undone, 60, "the open transaction is undone");
+    let readers: Vec<_> = report.log_reads.iter().map(|by| by.owner).collect();
+    assert_eq!(readers, ["pages", "tree"], "no ordered frame is declared");
+    assert!(
+        report
+            .log_reads
+            .iter()
+            .all(|by| by.reads > 0 && by.bytes > 0)
+    );
+    assert!(report.to_string().contains("reads: pages "), "{report}");
     assert_eq!(db.trees().expect("it reads"), ["tree/1", "tree/2"]);
     let tree = db.tree("tree/1").expect("it reads");
     let tree = tree.expect("it was listed");

@@ -67,6 +67,7 @@ fn scans_of(facts: Facts) -> [StreamScan; 2] {
         torn: None,
         notes: Vec::new(),
         bytes_read: 0,
+        unit_reads: crate::reads::CountedReads::default(),
         segments: Vec::new(),
     };
     let mut scans = [scan(0), scan(1)];

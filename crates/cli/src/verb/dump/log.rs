@@ -4,21 +4,15 @@ use std::io::{BufWriter, Write};
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use perdura_base::cursor::Reader;
 use perdura_base::{Pos, StreamId};
-use perdura_heap::{Group, PageRecord, decode_group};
-use perdura_page::{Change, TxnRecord, Update, decode_txn_record};
-use perdura_recovery::{Family, undrained};
-use perdura_wal::{
-    BlockRef, Cut, Direction, EndRecord, Frame, FrameKind, RestartRecord, StreamScan,
-};
+use perdura_recovery::dump::{DumpedFrame, DumpedOrdered};
+use perdura_recovery::{dump, undrained};
+use perdura_wal::{BlockRef, Cut, Direction, StreamScan};
 use serde::Serialize;
 
 use crate::exit::Usage;
 use crate::offline::{Directories, Offline};
 use crate::output;
-use crate::verb::dump::numbered;
-use crate::verb::dump::ordered::ShownOrdered;
 use perdura_base::moment::moment;
 
 /// Show the log, block by block and frame by frame.
@@ -64,28 +58,7 @@ struct ShownBlock {
     passes: Vec<u8>,
     void: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    frames: Vec<ShownFrame>,
-}
-
-#[derive(Serialize)]
-struct ShownFrame {
-    kind: &'static str,
-    bytes: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    records: Vec<ShownRecord>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ordered: Option<ShownOrdered>,
-}
-
-#[derive(Serialize)]
-struct ShownRecord {
-    page: u32,
-    useq: u32,
-    tag: u64,
-    fragments: usize,
-    bytes: usize,
+    frames: Vec<DumpedFrame>,
 }
 
 pub fn run(args: &Args) -> Result<()> {
@@ -164,7 +137,7 @@ fn add_frames(scan: &StreamScan, shown: &mut [ShownBlock]) -> perdura::Result<()
         let frames = scan.read_unit(unit, Direction::Forward, |frame, block| {
             let at = shown.binary_search_by_key(&block.pos.0, |shown| shown.pos);
             if let Ok(at) = at {
-                shown[at].frames.push(show_frame(frame));
+                shown[at].frames.push(dump(frame));
             }
             Ok(())
         });
@@ -198,126 +171,6 @@ fn show_block(stream: StreamId, block: &BlockRef, cut: Option<&Cut>) -> ShownBlo
     }
 }
 
-fn show_frame(frame: Frame<'_>) -> ShownFrame {
-    let payload = frame.payload;
-    let number = || {
-        let k = Reader::new(payload).varint();
-        k.map_or("does not parse".into(), |k| format!("checkpoint {k}"))
-    };
-    let ordered = Family::of(frame.kind).map(|_| ShownOrdered::of(&frame));
-    let line = ordered.as_ref().map(ShownOrdered::line);
-    let mut records = Vec::new();
-    let (kind, detail) = match frame.kind {
-        FrameKind::Group => {
-            let group = decode_group(payload);
-            records.extend(group.iter().flat_map(Group::records).map(show_record));
-            ("group", group.is_none().then(|| "does not parse".into()))
-        }
-        FrameKind::BeginCheckpoint => ("begin-checkpoint", Some(number())),
-        FrameKind::EndCheckpoint => ("end-checkpoint", Some(end_detail(payload))),
-        FrameKind::Restart => ("restart", Some(restart_detail(payload))),
-        FrameKind::Beacon => ("beacon", None),
-        FrameKind::Record => ("record", Some(record_detail(payload))),
-        FrameKind::Effects => ("effects", line),
-        FrameKind::Command => ("command", line),
-        FrameKind::Operations => ("operations", Some(numbered::operations(payload))),
-        FrameKind::Tree => ("tree", Some(numbered::tree(payload))),
-    };
-    ShownFrame {
-        kind,
-        bytes: payload.len(),
-        detail,
-        records,
-        ordered,
-    }
-}
-
-fn show_record(record: PageRecord<'_>) -> ShownRecord {
-    ShownRecord {
-        page: record.page.0,
-        useq: record.useq.0,
-        tag: record.tag.0,
-        fragments: record.fragments().count(),
-        bytes: record.fragment_bytes(),
-    }
-}
-
-fn end_detail(payload: &[u8]) -> String {
-    let Some(record) = EndRecord::decode(payload) else {
-        return "does not parse".into();
-    };
-    let active: Vec<String> = record
-        .active
-        .iter()
-        .flatten()
-        .map(|entry| format!("{} from {}", entry.txn, entry.first))
-        .collect();
-    let listed = match record.active {
-        None => String::new(),
-        Some(_) => format!(", active: [{}]", active.join(", ")),
-    };
-    format!("checkpoint {}{listed}", record.k)
-}
-
-fn record_detail(payload: &[u8]) -> String {
-    match decode_txn_record(payload) {
-        None => "does not parse".into(),
-        Some(TxnRecord::Begin { txn }) => format!("transaction {txn} begins"),
-        Some(TxnRecord::Commit { txn }) => format!("transaction {txn} commits"),
-        Some(TxnRecord::Abort {
-            txn,
-            compensated,
-            ckpt,
-        }) => {
-            let how = if compensated { "with" } else { "without" };
-            format!("transaction {txn} aborted {how} compensation, checkpoint epoch {ckpt}")
-        }
-        Some(TxnRecord::Update(update)) => update_detail(&update),
-    }
-}
-
-fn update_detail(update: &Update<'_>) -> String {
-    let what = if update.compensation {
-        "compensates"
-    } else {
-        "changes"
-    };
-    let change = match &update.change {
-        Change::Xor(delta) => {
-            let bytes: usize = delta.fragments().map(|f| f.bytes.len()).sum();
-            format!(
-                "XOR of {bytes} bytes in {} fragment(s)",
-                delta.fragments().count()
-            )
-        }
-        Change::Assign(images) => {
-            let bytes: usize = images.pieces().map(|p| p.after.len()).sum();
-            format!(
-                "slot {} bit {} to {}, images of {bytes} bytes, change {} of all",
-                images.slot,
-                u8::from(images.taken_before),
-                u8::from(images.taken_after),
-                images.gseq
-            )
-        }
-    };
-    format!(
-        "transaction {} {what} page {} tag {}: {change}",
-        update.txn, update.page, update.tag
-    )
-}
-
-fn restart_detail(payload: &[u8]) -> String {
-    let Some(record) = RestartRecord::decode(payload) else {
-        return "does not parse".into();
-    };
-    let cut: Vec<u64> = record.cut.iter().map(|pos| pos.0).collect();
-    format!(
-        "incarnation {}, kept up to epoch {}, checkpoints up to {}, cut at {cut:?}",
-        record.incarnation, record.durable, record.ckpt_max
-    )
-}
-
 fn print_block(out: &mut impl Write, block: &ShownBlock, json: bool) -> Result<()> {
     if json {
         return output::json_line(out, block);
@@ -336,12 +189,13 @@ fn print_block(out: &mut impl Write, block: &ShownBlock, json: bool) -> Result<(
         if block.void { "  VOID" } else { "" }
     )?;
     for frame in &block.frames {
-        let detail = frame.detail.as_deref().unwrap_or_default();
+        let DumpedFrame { contents, .. } = frame;
+        let detail = contents.detail.as_deref().unwrap_or_default();
         writeln!(out, "  {} {} bytes  {detail}", frame.kind, frame.bytes)?;
-        for line in frame.ordered.iter().flat_map(ShownOrdered::lines) {
+        for line in contents.ordered.iter().flat_map(DumpedOrdered::lines) {
             writeln!(out, "    {line}")?;
         }
-        for record in &frame.records {
+        for record in &contents.records {
             writeln!(
                 out,
                 "    page {} useq {} tag {}: {} fragment(s), {} bytes",

@@ -5,8 +5,6 @@ mod backup;
 mod checkpoint;
 mod log;
 mod manifest;
-mod numbered;
-mod ordered;
 mod page;
 mod run;
 mod tree_page;

@@ -1,13 +1,14 @@
-//! Frames with numbers: operations on a tree's rows, and what the tree says of its pages.
+//! Frames with numbers in words: operations on rows of a tree, and records of its pages.
 
+use perdura_base::num::to_u64;
 use perdura_formats::operation::{self, Act, RowChange};
 use perdura_formats::tree_record::{PageChange, TreeRecord};
 
 /// Bytes of a key that are shown.
 const KEY_BYTES_SHOWN: usize = 24;
 
-/// A frame of operations in a line.
-pub fn operations(payload: &[u8]) -> String {
+/// Returns a frame of operations in a line.
+pub(crate) fn operations(payload: &[u8]) -> String {
     let frame = match operation::decode(payload) {
         Ok(frame) => frame,
         Err(malformed) => return format!("does not parse: {malformed}"),
@@ -40,8 +41,8 @@ fn shown_row(row: &RowChange<'_>) -> String {
     )
 }
 
-/// A record of the tree in a line.
-pub fn tree(payload: &[u8]) -> String {
+/// Returns a record of the tree in a line.
+pub(crate) fn tree(payload: &[u8]) -> String {
     let (gsn, record) = match TreeRecord::decode(payload) {
         Ok(decoded) => decoded,
         Err(malformed) => return format!("does not parse: {malformed}"),
@@ -50,7 +51,7 @@ pub fn tree(payload: &[u8]) -> String {
         TreeRecord::Delta(delta) => format!(
             "delta: notes {} to {}, {} page(s) written, stable end {}, {} at the first write, {} note(s) before it",
             delta.first_note,
-            delta.first_note + perdura_base::num::to_u64(delta.dirty.len()),
+            delta.first_note + to_u64(delta.dirty.len()),
             delta.written.len(),
             delta.tc_lsn,
             delta.fw_lsn,

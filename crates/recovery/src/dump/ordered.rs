@@ -1,4 +1,4 @@
-//! Ordered frames as `perdura dump log` shows them.
+//! Ordered frames in words.
 
 use std::fmt::Write as _;
 
@@ -8,9 +8,9 @@ use perdura_formats::ordered::{At, CommandFrame, Effect, Malformed, Op};
 use perdura_wal::{Frame, FrameKind};
 use serde::Serialize;
 
-/// What a frame says.
-#[derive(Default, Serialize)]
-pub struct ShownOrdered {
+/// An ordered frame: its places, and its command or its effects.
+#[derive(Debug, Default, Serialize)]
+pub struct DumpedOrdered {
     parts: Vec<ShownPart>,
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<ShownCommand>,
@@ -20,13 +20,13 @@ pub struct ShownOrdered {
     malformed: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct ShownPart {
     partition: u16,
     pseq: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct ShownCommand {
     procedure: u32,
     time_ms: u64,
@@ -35,7 +35,7 @@ struct ShownCommand {
     effects_hash: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct ShownEffect {
     op: &'static str,
     table: u32,
@@ -48,10 +48,10 @@ struct ShownEffect {
     after: Option<String>,
 }
 
-impl ShownOrdered {
-    /// What an ordered frame says; where it does not parse, what is before that place.
-    pub fn of(frame: &Frame<'_>) -> ShownOrdered {
-        let mut shown = ShownOrdered::default();
+impl DumpedOrdered {
+    /// Reads a frame. Of one that does not parse, it has what is before that place.
+    pub(crate) fn of(frame: &Frame<'_>) -> DumpedOrdered {
+        let mut shown = DumpedOrdered::default();
         if let Err(why) = shown.read(frame) {
             shown.malformed = Some(format!("does not parse: {why}"));
         }
@@ -99,7 +99,8 @@ impl ShownOrdered {
         }
     }
 
-    /// In one line.
+    /// Returns it in one line, without its effects.
+    #[must_use]
     pub fn line(&self) -> String {
         let mut line = String::new();
         if let Some(command) = &self.command {
@@ -126,7 +127,7 @@ impl ShownOrdered {
         line
     }
 
-    /// Each effect in a line.
+    /// Returns a line for each effect.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         self.effects.iter().map(|effect| {
             let place = effect
@@ -169,8 +170,8 @@ mod tests {
 
     use super::*;
 
-    fn shown(kind: FrameKind, payload: &[u8]) -> ShownOrdered {
-        ShownOrdered::of(&Frame { kind, payload })
+    fn shown(kind: FrameKind, payload: &[u8]) -> DumpedOrdered {
+        DumpedOrdered::of(&Frame { kind, payload })
     }
 
     #[test]
