@@ -1,5 +1,6 @@
 //! Two builds of Perdura beside each other: `cargo run --release -p perdura-differ --example builds
-//! -- OLD NEW SCRIPTS [GROUP]`, where OLD and NEW are `perdura` programs.
+//! -- OLD NEW SCRIPTS [GROUP [FIRST]]`, where OLD and NEW are `perdura` programs and FIRST is the first
+//! script's seed.
 
 use std::path::PathBuf;
 
@@ -13,7 +14,8 @@ fn main() -> Result<()> {
     let new = PathBuf::from(next("the new program")?);
     let scripts: u64 = next("how many scripts")?.parse()?;
     let group = args.next().map_or(Ok(100), |n| n.parse())?;
-    let report = compare(&old, &new, 1..1 + scripts, group)?;
+    let first = args.next().map_or(Ok(1), |n| n.parse::<u64>())?;
+    let report = compare(&old, &new, first..first + scripts, group)?;
     println!(
         "{} scripts, {} commands acknowledged by each build, {} kills of each: {} keys compared, and \
          as many imported from the old build's export; all equal",
