@@ -252,14 +252,17 @@ fn is_certain(argv: &Argv) -> bool {
             .iter()
             .any(|option| word.eq_ignore_ascii_case(option))
     };
-    // A script calls such commands too: it has their names as literals.
-    let script = argv.get(1).map(|body| body.to_ascii_uppercase());
-    let script = script.filter(|_| name(argv).starts_with("EVAL"));
-    let text = String::from_utf8_lossy(script.as_deref().unwrap_or_default());
-    let mut calls = text.split('\'').skip(1).step_by(2);
     !LEFT_OUT.contains(&name(argv).as_str())
         && !argv.iter().skip(1).any(relative)
-        && !calls.any(|word| LEFT_OUT.contains(&word) || word == "EX" || word == "PX")
+        && !argv.iter().skip(1).any(calls_such)
+}
+
+/// Returns whether a word is a script or a library that calls such a command: it has the name as a literal.
+fn calls_such(word: &Vec<u8>) -> bool {
+    let text = String::from_utf8_lossy(word).to_ascii_uppercase();
+    let mut literals = text.split('\'').skip(1).step_by(2);
+    text.contains("REDIS.")
+        && literals.any(|word| LEFT_OUT.contains(&word) || word == "EX" || word == "PX")
 }
 
 /// Sends the commands and reads every reply.
@@ -376,6 +379,8 @@ mod tests {
         assert!(!certain(&["set", "a", "b", "ex", "9"]));
         assert!(certain(&["EVAL", "redis.call('SET', 'a', 'b')", "0"]));
         assert!(!certain(&["eval", "redis.call('expire', 'a', '9')", "0"]));
+        let library = "#!lua name=a\nredis.register_function('f', function() redis.pcall('GETEX', 'a', 'PX', '9') end)";
+        assert!(!certain(&["FUNCTION", "LOAD", library]));
         assert!(!certain(&[
             "EVAL",
             "redis.call('SET', 'a', 'b', 'PX', '9')",
