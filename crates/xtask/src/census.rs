@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::count::{Measure, assertions, find, rows};
+use crate::count::{Measure, assertions, find, rows, wording};
 use crate::product::read;
 
 /// Prints sizes and numbers as a table, and the places below it.
@@ -37,6 +37,20 @@ pub fn print(root: &Path) -> Result<()> {
         .map(|at| rows.values().map(|row| row[at]).sum::<usize>().to_string())
         .collect();
     println!("| all | | {code} | | {} |\n", sums.join(" | "));
+    println!("| texts | sentences | mean words | nine in ten | wording |\n|---|---|---|---|---|");
+    for (folder, lengths) in wording::lengths(&sources) {
+        let wording = found.iter();
+        let wording = wording.filter(|one| one.folder == folder && one.measure == Measure::Wording);
+        let mean = lengths.mean_tenths();
+        println!(
+            "| {folder} | {} | {}.{} | {} | {} |",
+            lengths.count(),
+            mean / 10,
+            mean % 10,
+            lengths.ninth_decile(),
+            wording.count()
+        );
+    }
     for one in &found {
         println!("{} in {}: {}", one.measure.name(), one.folder, one.place);
     }

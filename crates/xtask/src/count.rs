@@ -7,6 +7,7 @@
 //! | [`names`] | types of one name, public items without docs, public items for tests only |
 //! | [`flaws`] | seeded mistakes in code that ships |
 //! | [`runs`] | lines that appear in two places |
+//! | [`wording`] | sentences that must be read twice |
 //! | [`assertions`] | the density of assertions, which only rises |
 
 pub mod assertions;
@@ -15,6 +16,7 @@ pub mod flaws;
 pub mod functions;
 pub mod names;
 pub mod runs;
+pub mod wording;
 
 use std::collections::BTreeMap;
 
@@ -39,11 +41,13 @@ pub enum Measure {
     ForTests,
     /// Runs of twelve lines that appear in two places.
     Runs,
+    /// Sentences that must be read twice.
+    Wording,
 }
 
 impl Measure {
     /// Every measure, in the order of the columns.
-    pub const ALL: [Measure; 8] = [
+    pub const ALL: [Measure; 9] = [
         Measure::Long,
         Measure::Crowded,
         Measure::Circled,
@@ -52,6 +56,7 @@ impl Measure {
         Measure::Undocumented,
         Measure::ForTests,
         Measure::Runs,
+        Measure::Wording,
     ];
 
     /// The heading of its column.
@@ -65,6 +70,7 @@ impl Measure {
             Measure::Undocumented => "undocumented",
             Measure::ForTests => "for-tests",
             Measure::Runs => "runs",
+            Measure::Wording => "wording",
         }
     }
 }
@@ -101,6 +107,7 @@ pub fn find(sources: &Sources) -> Vec<Found> {
     found.extend(names::find(sources));
     found.extend(flaws::find(&sources.product));
     found.extend(runs::find(&sources.product));
+    found.extend(wording::find(sources));
     found
 }
 
@@ -108,7 +115,7 @@ pub fn find(sources: &Sources) -> Vec<Found> {
 pub fn rows(sources: &Sources, found: &[Found]) -> BTreeMap<String, Row> {
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     for source in &sources.product {
-        rows.entry(source.folder.clone()).or_default();
+        rows.entry(source.text.folder.clone()).or_default();
     }
     for one in found {
         let row = rows.entry(one.folder.clone()).or_default();

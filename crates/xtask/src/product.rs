@@ -10,14 +10,10 @@ use crate::files::{is_test_file, sources};
 
 /// One source file of a crate.
 pub struct Source {
-    /// Its path below the workspace.
-    pub name: String,
-    /// The folder of its crate.
-    pub folder: String,
     /// The top module of its crate that it belongs to.
     pub module: String,
     /// Its text.
-    pub text: String,
+    pub text: Text,
     /// Its items, tests left out.
     pub items: File,
 }
@@ -26,8 +22,47 @@ pub struct Source {
 pub struct Sources {
     /// Those that ship.
     pub product: Vec<Source>,
-    /// The texts of files of which nothing ships.
-    pub tests: Vec<String>,
+    /// Files of which nothing ships.
+    pub tests: Vec<Text>,
+    /// Documents.
+    pub documents: Vec<Text>,
+}
+
+/// A text with a name.
+pub struct Text {
+    /// Its path below the workspace.
+    pub name: String,
+    /// The folder of its crate; `docs` or `top` for a document.
+    pub folder: String,
+    /// The text.
+    pub text: String,
+}
+
+impl Text {
+    /// Makes a text of a path below the workspace.
+    pub fn new(name: String, text: String) -> Text {
+        let mut parts = name.split('/');
+        let folder = match (parts.next(), parts.next()) {
+            (Some("crates"), Some(folder)) => folder,
+            (Some("docs"), _) => "docs",
+            _ => "top",
+        };
+        let folder = folder.to_owned();
+        Text { name, folder, text }
+    }
+
+    /// Returns whether it is a document.
+    pub fn is_document(&self) -> bool {
+        self.name.ends_with(".md")
+    }
+}
+
+impl Sources {
+    /// Returns all texts: sources with their tests, and documents.
+    pub fn texts(&self) -> impl Iterator<Item = &Text> {
+        let product = self.product.iter().map(|source| &source.text);
+        product.chain(&self.tests).chain(&self.documents)
+    }
 }
 
 /// Reads and parses every source below `root`.
@@ -38,17 +73,16 @@ pub fn read(root: &Path) -> Result<Sources> {
     let mut all = Sources {
         product: Vec::new(),
         tests: Vec::new(),
+        documents: documents(root)?,
     };
     for path in sources(root)? {
-        let name = path.strip_prefix(root).unwrap_or(&path);
-        let name = name.display().to_string();
-        let text = fs::read_to_string(&path).with_context(|| name.clone())?;
-        match place(&name) {
-            // A suite of checks is for the tests of other crates.
-            Some((folder, module)) if !is_test_file(root, &path) && module != "conformance" => {
-                all.product.push(parse(name, (folder, module), text)?);
-            }
-            _ => all.tests.push(text),
+        let text = text(root, &path)?;
+        let module = module(&text.name);
+        // A suite of checks is for the tests of other crates.
+        let ships = module.filter(|module| !is_test_file(root, &path) && module != "conformance");
+        match ships {
+            Some(module) => all.product.push(parse(module, text)?),
+            None => all.tests.push(text),
         }
     }
     Ok(all)
@@ -58,25 +92,64 @@ pub fn read(root: &Path) -> Result<Sources> {
 ///
 /// # Errors
 /// Text that is no Rust.
-pub fn parse(name: String, (folder, module): (String, String), text: String) -> Result<Source> {
-    let parsed = syn::parse_file(&text);
+pub fn parse(module: String, text: Text) -> Result<Source> {
+    let parsed = syn::parse_file(&text.text);
+    let name = &text.name;
     let mut items = parsed.map_err(|e| anyhow!("{name}:{}: {e}", e.span().start().line))?;
     strip(&mut items.items);
     Ok(Source {
-        name,
-        folder,
         module,
         text,
         items,
     })
 }
 
-/// Returns the crate's folder and the top module of a source file.
-fn place(name: &str) -> Option<(String, String)> {
-    let (folder, file) = name.strip_prefix("crates/")?.split_once("/src/")?;
+/// Returns a source that a test has written.
+#[cfg(test)]
+pub fn parsed(name: &str, text: &str) -> Source {
+    let text = Text::new(name.to_owned(), text.to_owned());
+    parse("y".to_owned(), text).expect("it is Rust")
+}
+
+/// Reads the documents at the top and below `docs`.
+fn documents(root: &Path) -> Result<Vec<Text>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(root).context("reading the workspace")? {
+        paths.push(entry?.path());
+    }
+    let mut folders = vec![root.join("docs")];
+    while let Some(folder) = folders.pop().filter(|folder| folder.is_dir()) {
+        for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+            let path = entry?.path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => paths.push(path),
+            }
+        }
+    }
+    paths.sort();
+    let documents = paths
+        .iter()
+        .filter(|path| path.extension().is_some_and(|ext| ext == "md"));
+    documents.map(|path| text(root, path)).collect()
+}
+
+/// Reads a file below `root`.
+fn text(root: &Path, path: &Path) -> Result<Text> {
+    let name = path
+        .strip_prefix(root)
+        .unwrap_or(path)
+        .display()
+        .to_string();
+    let text = fs::read_to_string(path).with_context(|| name.clone())?;
+    Ok(Text::new(name, text))
+}
+
+/// Returns the top module of a source file; `None` for a test or an example.
+fn module(name: &str) -> Option<String> {
+    let (_, file) = name.strip_prefix("crates/")?.split_once("/src/")?;
     let module = file.split('/').next().unwrap_or(file);
-    let module = module.strip_suffix(".rs").unwrap_or(module);
-    Some((folder.to_owned(), module.to_owned()))
+    Some(module.strip_suffix(".rs").unwrap_or(module).to_owned())
 }
 
 /// Removes the items that are compiled for tests only.
@@ -144,8 +217,7 @@ mod tests {
         let text = "#[cfg(test)]\nmod tests;\n#[cfg(any(test, feature = \"x\"))]\nfn a() {}\n\
                     #[cfg(not(test))]\nfn b() {}\nimpl X { #[cfg(test)] fn c() {} fn d() {} }\n\
                     mod m { #[test] fn e() {} fn latest() {} }\n";
-        let place = ("x".to_owned(), "y".to_owned());
-        let source = parse("x.rs".to_owned(), place, text.to_owned()).expect("Rust");
+        let source = parsed("x.rs", text);
         assert_eq!(source.items.items.len(), 3);
         let Item::Impl(block) = &source.items.items[1] else {
             panic!("an impl block");

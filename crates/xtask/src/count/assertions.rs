@@ -40,8 +40,8 @@ pub fn sizes(sources: &[Source]) -> BTreeMap<String, Size> {
     let mut sizes: BTreeMap<String, Size> = BTreeMap::new();
     for source in sources {
         add(
-            &source.text,
-            sizes.entry(source.folder.clone()).or_default(),
+            &source.text.text,
+            sizes.entry(source.text.folder.clone()).or_default(),
         );
     }
     sizes

@@ -10,9 +10,9 @@ use crate::scan::{Kind, lines, without_strings};
 pub fn find(sources: &[Source]) -> Vec<Found> {
     let mut crates: BTreeMap<&str, Imports> = BTreeMap::new();
     for source in sources {
-        let imports = crates.entry(&source.folder).or_default();
+        let imports = crates.entry(&source.text.folder).or_default();
         let modules = imports.entry(source.module.clone()).or_default();
-        modules.extend(imported(&source.text));
+        modules.extend(imported(&source.text.text));
     }
     let mut found = Vec::new();
     for (folder, imports) in crates {

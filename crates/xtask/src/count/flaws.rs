@@ -48,8 +48,8 @@ struct Finder<'a> {
 
 impl Finder<'_> {
     fn add(&mut self, line: usize) {
-        let place = format!("{}:{line}", self.source.name);
-        let found = Found::new(&self.source.folder, Measure::Flaws, place);
+        let place = format!("{}:{line}", self.source.text.name);
+        let found = Found::new(&self.source.text.folder, Measure::Flaws, place);
         self.found.push(found);
     }
 }
@@ -72,7 +72,8 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         for line in asked {
             self.add(line);
             if asserts {
-                self.switched.push(format!("{}:{line}", self.source.name));
+                self.switched
+                    .push(format!("{}:{line}", self.source.text.name));
             }
         }
     }
@@ -94,14 +95,13 @@ fn asked(tokens: TokenStream) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::product::parse;
+    use crate::product::parsed;
 
     #[test]
     fn a_flaw_is_found_in_code_and_in_assertions() {
         let text =
             "use flaw::armed;\nfn f() {\n if armed(X) {}\n assert!(a || armed(Y), \"armed\");\n}\n";
-        let place = ("x".to_owned(), "y".to_owned());
-        let sources = [parse("x.rs".to_owned(), place, text.to_owned()).expect("Rust")];
+        let sources = [parsed("x.rs", text)];
         let places: Vec<String> = find(&sources).into_iter().map(|one| one.place).collect();
         assert_eq!(places, ["x.rs:3", "x.rs:4"]);
         assert_eq!(in_assertions(&sources), ["x.rs:4"]);

@@ -37,9 +37,9 @@ impl Finder<'_> {
         let name = &signature.ident;
         let begun = line(signature.span());
         let mut add = |measure, text: String| {
-            let place = format!("{}:{begun} {name}, {text}", self.source.name);
+            let place = format!("{}:{begun} {name}, {text}", self.source.text.name);
             self.found
-                .push(Found::new(&self.source.folder, measure, place));
+                .push(Found::new(&self.source.text.folder, measure, place));
         };
         if let Some(block) = block {
             let lines = block.brace_token.span.close().end().line + 1 - begun;
@@ -99,11 +99,10 @@ impl<'ast> Visit<'ast> for Finder<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::product::parse;
+    use crate::product::parsed;
 
     fn found(text: &str) -> Vec<(Measure, String)> {
-        let place = ("x".to_owned(), "y".to_owned());
-        let source = parse("x.rs".to_owned(), place, text.to_owned()).expect("Rust");
+        let source = parsed("x.rs", text);
         let all = find(&[source]).into_iter();
         all.map(|one| (one.measure, one.place)).collect()
     }

@@ -8,13 +8,13 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, Ident, ImplItemFn, Item, ItemImpl, Visibility};
 
 use super::{Found, Measure};
-use crate::product::{Source, Sources};
+use crate::product::{Source, Sources, Text};
 
 /// Finds them.
 pub fn find(sources: &Sources) -> Vec<Found> {
     let mut finder = Finder::default();
     for source in &sources.product {
-        finder.source = Some((source.folder.clone(), source.name.clone()));
+        finder.source = Some((source.text.folder.clone(), source.text.name.clone()));
         finder.visit_file(&source.items);
     }
     let mut found = finder.undocumented;
@@ -136,27 +136,30 @@ fn count(tokens: TokenStream, counts: &mut BTreeMap<String, usize>) {
     }
 }
 
-fn words_of(texts: &[String]) -> BTreeSet<String> {
+fn words_of(texts: &[Text]) -> BTreeSet<String> {
     let words = texts
         .iter()
-        .flat_map(|text| text.split(|c: char| !c.is_alphanumeric() && c != '_'));
+        .flat_map(|one| one.text.split(|c: char| !c.is_alphanumeric() && c != '_'));
     words.map(str::to_owned).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::product::parse;
+    use crate::product::parsed;
 
     #[test]
     fn namesakes_undocumented_and_tested_items_are_found() {
         let text = "/// A.\npub struct A;\nmod m { enum A {} }\npub fn bare() { used() }\n\
                     /// U.\npub fn used() {}\n/// T.\npub fn tested() {}\n\
                     impl X for A { fn tested_too(&self) {} }\n";
-        let place = ("x".to_owned(), "y".to_owned());
         let sources = Sources {
-            product: vec![parse("x.rs".to_owned(), place, text.to_owned()).expect("Rust")],
-            tests: vec!["use x::{tested, used, tested_too};".to_owned()],
+            product: vec![parsed("x.rs", text)],
+            tests: vec![Text::new(
+                "crates/x/tests/it.rs".to_owned(),
+                "use x::{tested, used, tested_too};".to_owned(),
+            )],
+            documents: Vec::new(),
         };
         let found = find(&sources).into_iter();
         let found: Vec<_> = found.map(|one| (one.measure, one.place)).collect();

@@ -14,7 +14,7 @@ type Line<'a> = (usize, &'a str);
 
 /// Finds the runs. One that appears in `n` places counts `n - 1` times.
 pub fn find(sources: &[Source]) -> Vec<Found> {
-    let texts: Vec<Vec<Line<'_>>> = sources.iter().map(|one| code(&one.text)).collect();
+    let texts: Vec<Vec<Line<'_>>> = sources.iter().map(|one| code(&one.text.text)).collect();
     let mut first: BTreeMap<Vec<&str>, (usize, usize)> = BTreeMap::new();
     let mut found = Vec::new();
     for (file, text) in texts.iter().enumerate() {
@@ -31,9 +31,9 @@ pub fn find(sources: &[Source]) -> Vec<Found> {
                 let (source, from) = (&sources[file], text[at].0);
                 let place = format!(
                     "{}:{from}, as {}:{other_line}",
-                    source.name, sources[other].name
+                    source.text.name, sources[other].text.name
                 );
-                found.push(Found::new(&source.folder, Measure::Runs, place));
+                found.push(Found::new(&source.text.folder, Measure::Runs, place));
             }
             in_run = true;
         }
@@ -53,7 +53,7 @@ fn code(source: &str) -> Vec<Line<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::product::parse;
+    use crate::product::parsed;
 
     #[test]
     fn a_run_counts_once_for_each_place_behind_the_first() {
@@ -67,10 +67,7 @@ mod tests {
         let sources: Vec<Source> = texts
             .iter()
             .enumerate()
-            .map(|(at, text)| {
-                let place = (format!("x{at}"), "y".to_owned());
-                parse(format!("x{at}.rs"), place, text.clone()).expect("Rust")
-            })
+            .map(|(at, text)| parsed(&format!("x{at}.rs"), text))
             .collect();
         let places: Vec<String> = find(&sources).into_iter().map(|one| one.place).collect();
         assert_eq!(places, ["x1.rs:3, as x0.rs:2", "x1.rs:19, as x0.rs:2"]);
