@@ -323,8 +323,8 @@ impl State {
         }
     }
 
-    /// Returns whether the rules of a client's user let it get reports of a key. The client that runs gets
-    /// reports only of the changes of its own command.
+    /// Returns whether the rules of a client's user let it get reports of a key. The running client gets
+    /// reports only of the changes that its command has made.
     fn may_hear(&self, seat: Seat, key: &[u8], wanted: Access) -> bool {
         let connection = self.connections.get(seat.index);
         let session = connection.map(|other| &other.session);

@@ -163,8 +163,7 @@ mod tests {
     use crate::state::Stage;
     use crate::testbed::{self, Testbed};
 
-    /// After a client has ended another one, nothing runs of the bytes that were read early from the ended
-    /// one.
+    /// After a client has ended another one, nothing runs of the bytes that were read early from the ended one.
     #[test]
     fn what_was_read_early_does_not_run_when_an_earlier_turn_forbids_it() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -1,6 +1,6 @@
 //! The clients' share of memory (`maxmemory-clients`), which is kept inside `maxmemory`.
 //!
-//! When data reaches its limit, writes are refused and no client is disconnected. The share is for all that
+//! If data reaches its limit, writes are refused and no client is disconnected. The share is for all that
 //! clients leave behind: unfinished requests, requests that wait, queued transactions, and replies and
 //! messages that they do not read.
 //!

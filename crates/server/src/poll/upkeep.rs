@@ -180,8 +180,7 @@ impl EventLoop {
         }
     }
 
-    /// Closes clients that have been idle for too long. Subscribers and monitors are idle by nature and
-    /// stay.
+    /// Closes clients that have been idle for too long. Subscribers and monitors are idle by nature and stay.
     fn close_idle(&mut self) {
         let max = self.state.options.idle_seconds_max;
         if max == 0 {
