@@ -1,8 +1,8 @@
-//! The one list of what is wrong with the server now. The status page, `/status.json`, `/healthz`, `/metrics`, INFO and the log
-//! show it.
+//! The one list of the server's present troubles. The status page, `/status.json`, `/healthz`, `/metrics`,
+//! INFO and the log show it.
 //!
-//! An alarm asks a person to do something, or says that clients are refused. A server that loads raises none by that, and
-//! `/healthz` says so itself.
+//! An alarm asks a person to do something, or reports that clients are refused. A server that is loading
+//! raises no alarm for that, and `/healthz` reports the loading itself.
 
 use crate::engine::Db;
 use crate::state::State;
@@ -27,7 +27,7 @@ const LINES: &str = "log_lines_lost";
 /// The time for which lost lines are an alarm.
 const LATELY: Duration = Duration::from_secs(60);
 
-/// Lines of the log that stderr has not taken.
+/// The lines of the log that stderr has not taken.
 #[derive(Debug, Default)]
 pub(crate) struct LostLines {
     count: u64,
@@ -35,7 +35,7 @@ pub(crate) struct LostLines {
 }
 
 impl LostLines {
-    /// Looks at the count, which is done about once a second.
+    /// Looks at the count. The loop calls it about once a second.
     pub(crate) fn look(&mut self, count: u64, now: Instant) {
         if count > self.count {
             (self.count, self.at) = (count, Some(now));
@@ -52,7 +52,7 @@ impl LostLines {
     }
 }
 
-/// Something that is wrong.
+/// A trouble of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Alarm {
     /// One of [`NAMES`].
@@ -62,7 +62,8 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// Returns whether the log's line about it is made of the alarm: of the others the log says more.
+    /// Returns whether the log's line about it is made from the alarm. About the other alarms the log has
+    /// lines with more details.
     pub(crate) fn has_own_line(&self) -> bool {
         [LOG_STUCK, MEMORY, NODES].contains(&self.name)
     }

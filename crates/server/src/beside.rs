@@ -1,13 +1,14 @@
-//! Commands that run beside the loop.
+//! Commands that run beside the loop, in a thread.
 //!
 //! A command that is about to look at or change very many elements, and cannot do that in steps, would hold
 //! up all clients if the loop ran it. A thread runs it instead, as one transaction like any other, with the
 //! latches of its partitions. MULTI blocks that are long, or have such a command, run in the same way.
 //!
-//! Meanwhile the loop postpones requests for keys of these partitions, so it never waits for a latch.
-//! Observers hear of the changes on the loop, when the command has landed. Until then its partitions stay
-//! held: a client that reads a changed key, or that watches one, comes before the command or behind all
-//! that it has changed. One command runs beside the loop at a time; a second one is postponed.
+//! In the meantime the loop postpones requests for keys of these partitions, so it never waits for a latch.
+//! A command has *landed* when the loop has taken over its result. Only then does the loop report the
+//! changes to observers, and until then its partitions stay held. So a client that reads a changed key, or
+//! that watches one, comes either before the command or behind all of its changes. One command runs beside
+//! the loop at a time. A second one is postponed.
 
 use crate::acl::User;
 use crate::command::data::{Host, Outcome};
@@ -27,7 +28,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Arguments that a command may have beside its elements.
+/// The most arguments that a command has beside its elements.
 const OPTIONS: u64 = 16;
 /// The time between two looks at the room in the log.
 const LOG_WAIT: Duration = Duration::from_millis(1);
@@ -39,17 +40,17 @@ pub(crate) trait Load: Send {
     /// Runs within a transaction, perhaps several times, and writes the reply.
     fn run(&mut self, data: &mut Data<'_, '_>, out: &mut Out<'_>) -> Result<(), Error>;
 
-    /// The command and its arguments, for statistics and the slow log.
+    /// Returns the command and its arguments, for statistics and the slow log.
     fn request(&self) -> (&'static Command, Args<'_>);
 
-    /// Counts what it has run, when it has landed.
+    /// Counts the commands that it has run, when it has landed.
     fn count(&mut self, _: &mut State, _: &Session) {}
 
-    /// Bytes that it holds.
+    /// Returns the bytes that it holds.
     fn bytes(&self) -> usize;
 }
 
-/// One command.
+/// A load of one command.
 pub(crate) struct Single {
     /// The command.
     pub command: &'static Command,
@@ -125,7 +126,7 @@ impl Order {
             })
     }
 
-    /// Waits until the log has room for the bytes: the command does not begin before.
+    /// Waits until the log has room for the bytes. The command does not begin before that.
     fn wait_for_log(&self, bytes: usize) {
         while self.db.is_behind(bytes) {
             self.db.nudge();
@@ -142,21 +143,21 @@ struct Flight {
     bytes: usize,
 }
 
-/// The thread, and what runs in it.
+/// The thread, and the command that runs in it.
 #[derive(Default)]
 pub(crate) struct Beside {
     thread: Option<(Sender<Order>, Receiver<Landed>)>,
     flight: Option<Flight>,
-    /// A load that ran on the loop, because no thread could be begun.
+    /// A load that ran on the loop, because no thread could be started. `None`: there is no such load.
     landed: Option<Landed>,
     /// The clients whose requests are postponed.
     kept: Vec<Seat>,
-    /// Requests for figures that came meanwhile.
+    /// Requests for figures that came while a command ran.
     figures: Vec<oneshot::Sender<Fields>>,
 }
 
 impl Beside {
-    /// True if a command runs beside the loop.
+    /// Returns whether a command runs beside the loop.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.flight.is_some()
@@ -183,7 +184,7 @@ impl Beside {
         self.flight.as_ref().map_or(0, |flight| flight.bytes)
     }
 
-    /// Returns the same if it is this client's command; else 0.
+    /// Returns the bytes of the command beside the loop if it is this client's; else 0.
     pub(crate) fn bytes_of(&self, seat: Seat) -> usize {
         let flight = self.flight.as_ref().filter(|flight| flight.seat == seat);
         flight.map_or(0, |flight| flight.bytes)
@@ -206,8 +207,8 @@ impl Beside {
 }
 
 impl State {
-    /// Runs a load of a client beside the loop; none may run there yet. The transaction has latched `held`
-    /// when it found that it is long.
+    /// Runs a load of a client beside the loop, where nothing else may run yet. The transaction had latched
+    /// `held` when it found that it is long.
     pub(crate) fn run_beside(
         &mut self,
         session: &Session,
@@ -249,7 +250,7 @@ impl State {
         self.beside.landed = refused.map(Order::run);
     }
 
-    /// Begins the thread. Without it commands run on the loop.
+    /// Starts the thread. `None`: commands run on the loop.
     fn begin_thread(&self) -> Option<(Sender<Order>, Receiver<Landed>)> {
         let ((orders, taken), (given, landed)) = (channel::<Order>(), channel());
         let gate = Arc::clone(&self.control.gate);
@@ -295,7 +296,8 @@ impl State {
             Some(_) if !command.has(flag::IMMEDIATE) => return false,
             _ => add_partitions(db, command, args, &mut partitions),
         }
-        // A client that begins to track keys would miss those that are changing. A pause begins when nothing writes.
+        // A client that begins to track keys would miss the keys that are changing. A pause begins only
+        // while nothing writes.
         let concerns_all = [&b"TRACKING"[..], b"PAUSE"];
         let concerned = command.name == "client"
             && args.len() > 1
@@ -309,8 +311,8 @@ impl State {
         waits
     }
 
-    /// Ends the command beside the loop if its thread is done: tells observers, replies, and lets those run
-    /// whose requests were postponed.
+    /// Ends the command beside the loop if its thread is done: informs observers, replies, and lets the
+    /// postponed requests run.
     pub(crate) fn land(&mut self) {
         if !self.beside.is_busy() {
             return;
@@ -399,14 +401,14 @@ impl State {
 
     /// Returns whether a command should run beside the loop because of the number of its arguments.
     pub(crate) fn has_many_arguments(&self, command: &Command, args: &Args<'_>) -> bool {
-        // Items for a new list are pushed in steps.
+        // Items are pushed to a new list in steps.
         let pushes = matches!(command.name, "lpush" | "rpush");
         let stays = command.has(flag::SCRIPTS) || command.has(flag::BLOCKING);
         to_u64(args.len()) > self.steps.long.saturating_add(OPTIONS) && !pushes && !stays
     }
 }
 
-/// Frees what a long load holds, which takes long too.
+/// Frees the memory of a load. For a long load this takes long too, so a thread does it.
 fn discard(load: Box<dyn Load>) {
     const AT_ONCE: usize = 1 << 20;
     if load.bytes() > AT_ONCE {

@@ -1,14 +1,13 @@
-//! Clients that wait for a key, as BLPOP does: which keys, in which order, and until when.
+//! Clients that wait for a key, as BLPOP does, in their order and with their deadlines.
 //!
-//! A command that finds nothing ends with a [`Wait`], and its client is kept here with a copy of
-//! the request. A change of one of its keys makes that key *ready*; when the command that changed
-//! it has been answered, the clients that wait for a ready key are tried again, the first to have
-//! come first, each with its request narrowed to that one key (`command::wait`). So a client is
-//! served by the same function that would have served it at once, in a separate transaction,
-//! and its reply waits for the disk like any other.
+//! A command that finds nothing ends with a [`Wait`], and its client is stored here with a copy of the
+//! request. A change of one of its keys makes that key *ready*. When the command that changed the key has
+//! been answered, the clients that wait for it are tried again, in the order in which they came. Each
+//! request is narrowed to that one key (`command::wait`). So the same function serves a client at once or
+//! later, then in a separate transaction, and the reply waits for the disk like any other.
 //!
-//! A key that is gone, or that holds something else, is ready as well: the waiting of some clients ends with it
-//! ([`Wait::gone`]).
+//! A key that is gone, or that holds another type, is ready as well: the waiting of some clients ends with
+//! it ([`Wait::gone`]).
 //!
 //! Invariant: a client in `clients` is in `keys` under each of its keys, and in `deadlines` if it
 //! has one. No other client is.
@@ -22,7 +21,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// What a command answers that found nothing and may not wait, because it is in a MULTI block.
+/// The reply of a command that found nothing and may not wait, because it is in a MULTI block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nothing {
     /// A null.
@@ -31,26 +30,29 @@ pub(crate) enum Nothing {
     NullArray,
 }
 
-/// What a command waits for.
+/// The condition that a command waits for.
 #[derive(Debug, Clone)]
 pub(crate) struct Wait {
-    /// What the key must hold for the command to be tried again.
+    /// The type that the key must hold for the command to be tried again.
     pub shape: Shape,
     /// The arguments that are the keys.
     pub keys: Range<usize>,
-    /// The argument that says how many they are, if there is one.
+    /// The index of the argument with the number of keys. `None`: there is no such argument.
     pub count: Option<usize>,
-    /// What stands behind the keys when the client is tried again, one for each key; none if no argument belongs to a key.
+    /// The arguments behind the keys when the client is tried again, one for each key. Empty if no argument
+    /// belongs to a key.
     pub paired: Vec<Box<[u8]>>,
-    /// For how long; without a limit if it is `None`.
+    /// The longest time to wait. `None`: there is no limit.
     pub timeout: Option<Duration>,
-    /// The reply where no client may wait.
+    /// The reply if no client may wait.
     pub nothing: Nothing,
-    /// The error that ends the waiting when one of the keys no longer holds this shape. Without an error the client waits on.
+    /// The error that ends the waiting when one of the keys no longer holds this shape. `None`: the client
+    /// continues to wait.
     pub gone: Option<&'static str>,
 }
 
-/// The time that a blocking command may wait: seconds, perhaps with a fraction. 0 is without a limit.
+/// Reads the time that a blocking command may wait: seconds, perhaps with a fraction. `None`: the time is
+/// 0, which means no limit.
 pub(crate) fn parse_timeout(arg: &[u8]) -> Result<Option<Duration>, &'static str> {
     const NOT_FLOAT: &str = "ERR timeout is not a float or out of range";
     const NEGATIVE: &str = "ERR timeout is negative";
@@ -62,7 +64,7 @@ pub(crate) fn parse_timeout(arg: &[u8]) -> Result<Option<Duration>, &'static str
     if seconds < 0.0 {
         return Err(NEGATIVE);
     }
-    // Redis counts milliseconds in 63 bits, and finds what does not fit negative.
+    // Redis counts milliseconds in 63 bits, and calls a greater time negative.
     let ms = (seconds * 1000.0).ceil() / 1000.0;
     match Duration::try_from_secs_f64(ms) {
         Ok(wait) if wait.as_millis() > u128::from(u64::MAX / 4) => Err(NEGATIVE),
@@ -81,7 +83,7 @@ pub(crate) struct Asking {
     pub database: u8,
     /// Its command.
     pub command: &'static Command,
-    /// The epochs under the reply that reports an empty key.
+    /// The epoch that a reply about an empty key waits for.
     pub epoch: Epoch,
 }
 
@@ -94,9 +96,9 @@ pub(crate) struct Waiter {
     pub database: u8,
     /// Its command.
     pub command: &'static Command,
-    /// The epochs under the reply that reports an empty key.
+    /// The epoch that a reply about an empty key waits for.
     pub epoch: Epoch,
-    /// What it waits for.
+    /// The condition that it waits for.
     pub wait: Wait,
     args: OwnedArgs,
     ticket: u64,
@@ -104,12 +106,12 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Bytes of its request's arguments.
+    /// Returns the bytes of its request's arguments.
     pub(crate) fn argument_bytes(&self) -> usize {
         self.args.args().from(0).map(<[u8]>::len).sum()
     }
 
-    /// The request with `key` as its only key.
+    /// Returns the request with `key` as its only key.
     pub(crate) fn narrowed(&self, key: &[u8]) -> OwnedArgs {
         let (args, keys) = (self.args.args(), &self.wait.keys);
         let paired = keys.start + 1..keys.end + self.wait.paired.len();
@@ -136,11 +138,11 @@ impl Waiter {
     }
 }
 
-/// The clients that wait for one key, by the order in which they came.
+/// The clients that wait for one key, in the order in which they came.
 #[derive(Debug, Default)]
 struct Queue {
     all: BTreeMap<u64, u64>,
-    /// Those of them whose waiting ends with the key.
+    /// The clients among them whose waiting ends with the key.
     ending: BTreeMap<u64, u64>,
 }
 
@@ -151,7 +153,7 @@ pub(crate) struct Blocking {
     keys: HashMap<u8, HashMap<Box<[u8]>, Queue>>,
     deadlines: Deadlines,
     ready: VecDeque<(u8, Box<[u8]>)>,
-    /// The same, to be looked up.
+    /// The keys of `ready`, as a set.
     noted: HashSet<(u8, Box<[u8]>)>,
     tickets: u64,
     /// The number of clients with [`Wait::gone`].
@@ -159,32 +161,32 @@ pub(crate) struct Blocking {
 }
 
 impl Blocking {
-    /// Whether no client waits.
+    /// Returns whether no client waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.clients.is_empty()
     }
 
-    /// How many wait.
+    /// Returns the number of clients that wait.
     pub(crate) fn count(&self) -> usize {
         self.clients.len()
     }
 
-    /// How many of them have a deadline.
+    /// Returns the number of waiting clients that have a deadline.
     pub(crate) fn timeouts(&self) -> usize {
         self.deadlines.count()
     }
 
-    /// Whether this client waits.
+    /// Returns whether this client waits.
     pub(crate) fn contains(&self, id: u64) -> bool {
         self.clients.contains_key(&id)
     }
 
-    /// A client that waits.
+    /// Returns a client that waits.
     pub(crate) fn get(&self, id: u64) -> Option<&Waiter> {
         self.clients.get(&id)
     }
 
-    /// Has a client wait, behind all others.
+    /// Makes a client wait, behind all others.
     pub(crate) fn add(&mut self, asking: Asking, wait: Wait, args: &Args<'_>) {
         let Asking {
             seat,
@@ -206,7 +208,7 @@ impl Blocking {
         });
     }
 
-    /// Has a client wait again, in its old place.
+    /// Makes a client wait again, in its old place.
     pub(crate) fn put_back(&mut self, waiter: Waiter) {
         let id = waiter.seat.id;
         let ends = waiter.wait.gone.is_some();
@@ -230,7 +232,7 @@ impl Blocking {
         debug_assert!(before.is_none(), "a client waits once");
     }
 
-    /// A client that waits no more.
+    /// Removes a client that waits no more, and returns it.
     pub(crate) fn take(&mut self, id: u64) -> Option<Waiter> {
         let waiter = self.clients.remove(&id)?;
         self.ending -= usize::from(waiter.wait.gone.is_some());
@@ -265,7 +267,7 @@ impl Blocking {
         Some(waiter)
     }
 
-    /// Notes that a key has changed: clients that wait for it are to be tried again.
+    /// Notes that a key has changed. The clients that wait for it will be tried again.
     pub(crate) fn touch(&mut self, database: u8, key: &[u8]) {
         let waited = self
             .keys
@@ -277,7 +279,7 @@ impl Blocking {
         debug_assert_eq!(self.ready.len(), self.noted.len(), "a key is ready once");
     }
 
-    /// The keys of a database that clients wait for.
+    /// Returns the keys of a database that clients wait for.
     pub(crate) fn keys_of(&self, database: u8) -> impl Iterator<Item = &[u8]> {
         let keys = self.keys.get(&database);
         keys.into_iter()
@@ -285,7 +287,7 @@ impl Blocking {
             .map(AsRef::as_ref)
     }
 
-    /// The next key that may have something for the clients that wait for it.
+    /// Removes and returns the next key that may serve the clients that wait for it.
     #[inline]
     pub(crate) fn next_ready(&mut self) -> Option<(u8, Box<[u8]>)> {
         let next = self.ready.pop_front()?;
@@ -294,7 +296,7 @@ impl Blocking {
         Some(next)
     }
 
-    /// The next client that waits for a key, behind the one with this ticket.
+    /// Returns the ticket and id of the next client that waits for a key, behind the one with the ticket `after`.
     pub(crate) fn next_waiter(&self, database: u8, key: &[u8], after: u64) -> Option<(u64, u64)> {
         let queue = self.keys.get(&database)?.get(key)?;
         let (ticket, id) = queue.all.range(after + 1..).next()?;
@@ -312,12 +314,12 @@ impl Blocking {
         queue.ending.values().next().copied()
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.next()
     }
 
-    /// A client that has waited long enough.
+    /// Removes and returns a client whose deadline has passed.
     pub(crate) fn next_late(&mut self, now: Instant) -> Option<Waiter> {
         let id = self.deadlines.next_late(now)?;
         self.take(id)

@@ -1,8 +1,8 @@
-//! Recorded bytes of browsers, cut anywhere, run no command.
+//! Recorded bytes of browsers, cut at any place, run no command.
 //!
-//! The recordings in `tests/data/browsers` are what Chromium 156 and Firefox 153 sent when a page
-//! made them: `fetch` with text, a form, a blob and another method, a beacon, XMLHttpRequest,
-//! forms of each encoding, a WebSocket, and TLS. Every body holds commands.
+//! The recordings in `tests/data/browsers` are the bytes that Chromium 156 and Firefox 153 sent for a page.
+//! The page used `fetch` with text, a form, a blob and another method, a beacon, XMLHttpRequest, forms of
+//! each encoding, a WebSocket, and TLS. Every body contains commands.
 
 use crate::engine::Options;
 use crate::options::ServerOptions;
@@ -26,7 +26,7 @@ const RECORDINGS: &[(&str, &[u8])] = recordings! {
         "post-form-urlencoded" "post-xhr" "tls";
 };
 
-/// What the server needs of a client when the bytes of a browser arrive.
+/// The state of the client when the bytes of a browser arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Client {
     NeedsNoPassword,
@@ -45,7 +45,7 @@ fn what_a_browser_sends_runs_no_command_wherever_it_is_cut() {
     assert_eq!(told("an HTTP request"), 4, "one line each: {lines:?}");
 }
 
-/// Sends the recordings, cut anywhere. Returns how many connections were expelled.
+/// Sends the recordings, cut at random places. Returns the number of expelled connections.
 fn send_to_each_client() -> usize {
     let (testbed, mut stream, mut expelled) = (Testbed::new(), Some(socket()), 0);
     for client in [

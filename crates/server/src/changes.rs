@@ -1,20 +1,20 @@
-//! How many changes of keys a restart would have to play from the log: those since the newest
-//! checkpoint began, as Redis counts those since its last save.
+//! The number of changes of keys that a restart would have to replay from the log. They are the changes
+//! since the newest checkpoint began, as Redis counts those since its last save.
 //!
-//! The engine begins checkpoints by itself, so the loop only sees that one is running or has
-//! completed. The count at the look before that is what the checkpoint holds at least; changes
-//! between that look and the checkpoint's begin are counted once too often, never too rarely.
+//! The engine begins checkpoints by itself, so the loop only sees that one is running or has completed. The
+//! count at the look before that is the least that the checkpoint holds. Changes between that look and the
+//! checkpoint's begin are counted once too often, but never too rarely.
 
-/// The count.
+/// The counters of changes.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     /// All changes of this life of the server.
     made: u64,
-    /// Those that the newest checkpoint holds.
+    /// The changes that the newest checkpoint holds.
     saved: u64,
-    /// Those at the newest look.
+    /// The changes at the newest look.
     seen: u64,
-    /// Those that the running checkpoint holds.
+    /// The changes that the running checkpoint holds. `None`: no checkpoint is running.
     begun: Option<u64>,
     completed: u64,
 }
@@ -25,8 +25,8 @@ impl Changes {
         self.made += count;
     }
 
-    /// Takes note of the checkpoints: whether one is running, and how many have completed. Call
-    /// this now and then, and before a checkpoint is asked for.
+    /// Looks at the checkpoints: whether one is running, and the number of completed ones. The loop calls
+    /// it regularly, and before a checkpoint is requested.
     pub(crate) fn look(&mut self, running: bool, completed: u64) {
         if completed > self.completed {
             self.saved = self.begun.take().unwrap_or(self.seen);
@@ -44,7 +44,7 @@ impl Changes {
         );
     }
 
-    /// Changes that the newest checkpoint does not hold.
+    /// Returns the number of changes that the newest checkpoint does not hold.
     pub(crate) fn unsaved(&self) -> u64 {
         debug_assert!(self.saved <= self.made, "what is saved was made");
         self.made - self.saved

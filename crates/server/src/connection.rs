@@ -1,11 +1,11 @@
-//! One connection: bytes in, requests run, replies out.
+//! A connection: it reads bytes, runs requests and writes replies.
 //!
-//! Requests are parsed where the read put them. Only what is left of an unfinished request is
-//! kept in the connection's own buffer, so that ten thousand idle clients hold no buffers.
+//! Requests are parsed where the read put them. Only the rest of an unfinished request is copied to the
+//! connection's own buffer, so that ten thousand idle clients hold no buffers.
 //!
-//! The requests of a client that sends faster than it reads are kept and not run while more than
-//! `output_bytes_pause` of replies are unsent ([`backlog`]). Requests are smaller than replies, and a client that
-//! writes all of them before it reads comes to its end.
+//! If a client sends faster than it reads, its requests wait while more than `output_bytes_pause` of
+//! replies are unsent ([`backlog`]). Requests are smaller than replies, so a client that writes all of them
+//! before it reads comes to its end.
 
 use crate::ahead::{self, AHEAD_REQUESTS};
 use crate::command::After;
@@ -34,23 +34,24 @@ use input::Input;
 const ARGS_MAX: i64 = 1024 * 1024;
 /// A connection whose turn took longer than this is run behind the others.
 const LONG_TURN: Duration = Duration::from_millis(1);
-/// So is one that is sending a request longer than this, bytes.
+/// A connection that is sending a request longer than this is run behind the others too, bytes.
 const HEAVY_BYTES: usize = 1024 * 1024;
-/// A turn ends once the requests that it has run have this many bytes.
+/// A turn ends once its requests have this many bytes in all.
 const TURN_BYTES: usize = 64 * 1024;
-/// A large input keeps at most this much beyond what it holds in memory, bytes.
+/// The most bytes that a large input counts for room that it has reserved.
 const RESERVED_BYTES: usize = 64 * 1024;
-/// Clients whose buffers are larger are not read while the buffers of all take nearly what they may,
-/// bytes.
+/// The size of a client's buffers above which it is not read while the buffers of all clients take nearly
+/// what they may, bytes.
 pub(crate) const HELD_OFF_BYTES: u64 = 64 * 1024;
-/// A request may hold a value that is too long by this, to be told so and not disconnected.
+/// A value may exceed the longest allowed one by this many bytes and still be answered with an error. A
+/// longer one disconnects its client.
 const SLACK_BYTES: usize = 1024 * 1024;
 
-/// What a client may send before AUTH without a request being complete, bytes. With one read
-/// more, the parser's copy of a line, the replies and the connection itself, a stranger costs less
-/// than 16 KiB.
+/// The most bytes that a client may send before AUTH without completing a request. A stranger costs less
+/// than 16 KiB: these bytes, one more read, the parser's copy of a line, the replies and the connection
+/// itself.
 const STRANGER_INPUT_BYTES: usize = 4 * 1024;
-/// A stranger with more unsent replies than this is not read from, bytes.
+/// A stranger with more unsent replies than this is not read, bytes.
 const STRANGER_OUTPUT_BYTES: usize = 1024;
 
 /// A client.
@@ -58,56 +59,57 @@ const STRANGER_OUTPUT_BYTES: usize = 1024;
 pub(crate) struct Connection {
     /// The socket.
     pub stream: Stream,
-    /// What the client has told.
+    /// The state that the client has chosen.
     pub session: Session,
-    /// What it will be told.
+    /// The replies that have not left.
     pub replies: Replies,
     parser: Parser,
     /// The start of an unfinished request, or requests not yet run.
     input: Input,
-    /// Whether the socket may have more to read; edge-triggered polling says so once.
+    /// True if the socket may have more to read. Edge-triggered polling reports it only once.
     pub readable: bool,
-    /// Whether the poller saw that nothing follows what is unread.
+    /// True if the poller saw that nothing follows the unread bytes.
     pub hung_up: bool,
-    /// Whether whole requests may wait in `input`.
+    /// True if whole requests may wait in `input`.
     pub paused: bool,
     /// True if its end was seen behind requests not yet run.
     ended: bool,
-    /// Whether the socket took less than it was given.
+    /// True if the socket took less than it was given.
     pub full: bool,
-    /// The looks in a row at which this client and the server waited for each other.
+    /// The number of looks in a row at which this client and the server waited for each other.
     stuck: u32,
-    /// Runs nothing more and closes once its replies have left.
+    /// True if it runs nothing more and closes once its replies have left.
     pub closing: bool,
-    /// Runs nothing until another thread or another client has an answer for it.
+    /// True if it runs nothing until another thread or another client has an answer for it.
     pub blocked: bool,
-    /// Whether it is in the loop's list of those that wait for the disk.
+    /// True if it is in the loop's list of connections that wait for the disk.
     pub listed: bool,
-    /// Whether it is in the loop's list of those to run: once, however often it is announced.
+    /// True if it is in the loop's list of connections to run. It is there once, however often it is
+    /// announced.
     pub queued: bool,
-    /// Whether its last turn took long, or its next one may: others come first.
+    /// True if its last turn took long, or its next one may. Others come first.
     pub heavy: bool,
-    /// Whether it is to be closed at once, whatever it is owed.
+    /// True if it is to be closed at once, whatever replies it still has.
     pub doomed: bool,
-    /// Whether its next request is kept back: by CLIENT PAUSE, for the log, or for a password.
+    /// True if its next request is deferred: by CLIENT PAUSE, for the log, or for a password.
     pub postponed: bool,
-    /// Bytes that its command has gathered so far, which goes on in steps.
+    /// Bytes that its command, which runs in steps, has gathered so far.
     pub gathered: usize,
     /// Bytes of the request that is run in steps.
     pub under_way: usize,
-    /// Where in the input that request began.
+    /// The place in the input at which that request began.
     run_from: usize,
-    /// How long it has left unread what it is sent.
+    /// The time for which it has left its replies unread.
     patience: Patience,
     /// Bytes accounted to the database's memory.
     accounted: u64,
     /// Bytes it has sent so far.
     pub received: u64,
-    /// What was read before its turn.
+    /// The bytes that were read before its turn. `None`: none were.
     early: Option<Early>,
 }
 
-/// What a client may send that has authenticated.
+/// Returns the limits for a client that has authenticated.
 fn known_limits(state: &State) -> Limits {
     let value = i64::try_from(state.value_bytes_max + SLACK_BYTES).unwrap_or(i64::MAX);
     Limits {
@@ -118,7 +120,7 @@ fn known_limits(state: &State) -> Limits {
 }
 
 impl Connection {
-    /// A connection that has just been accepted.
+    /// Returns a connection that has just been accepted.
     pub(crate) fn new(stream: Stream, session: Session) -> Self {
         Connection {
             // A handshake takes longer than most requests.
@@ -150,7 +152,7 @@ impl Connection {
         }
     }
 
-    /// Whether requests may be run now.
+    /// Returns whether requests may be run now.
     pub(crate) fn open(&self, state: &State) -> bool {
         let pause = if self.session.authenticated {
             state.options.output_bytes_pause
@@ -164,7 +166,7 @@ impl Connection {
     /// Returns whether there is something to do without waiting for the poller.
     #[inline]
     pub(crate) fn ready(&self, state: &State) -> bool {
-        // So it is with most connections at the end of their turns.
+        // This holds for most connections at the end of their turns.
         if !self.readable && !self.paused {
             return false;
         }
@@ -175,15 +177,15 @@ impl Connection {
         }
     }
 
-    /// Whether its socket is not read for now, because the buffers of all clients take nearly what
-    /// they may and its own are large.
+    /// Returns whether its socket is not read for now. That is so if the buffers of all clients take nearly
+    /// what they may and its own are large.
     pub(crate) fn held_off(&self, state: &State) -> bool {
         let another = |id| id != self.session.seat.id;
         let squeezed = state.client_share.is_some() && state.squeezed.is_some_and(another);
         squeezed && self.accounted > HELD_OFF_BYTES
     }
 
-    /// Runs what was read before, or reads once and runs that. `Err`: the connection is dead.
+    /// Runs the bytes that were read before, or reads once and runs those. `Err`: the connection is dead.
     pub(crate) fn advance(
         &mut self,
         state: &mut State,
@@ -203,7 +205,7 @@ impl Connection {
         }
     }
 
-    /// Takes bytes of the client, and runs what is whole.
+    /// Takes bytes from the client, and runs the requests that are whole.
     pub(crate) fn take(&mut self, state: &mut State, bytes: &[u8]) -> After {
         self.count_read(state, bytes.len());
         if !self.input.is_empty() {
@@ -222,8 +224,8 @@ impl Connection {
         after
     }
 
-    /// Keeps bytes that are not run yet. Room for the rest of a large request is made in few steps, none of
-    /// which the size that a client has only announced can make large.
+    /// Stores bytes that are not run yet. Room for the rest of a large request is made in a few steps. The
+    /// size that a client has only announced cannot make such a step large.
     fn keep_input(&mut self, bytes: &[u8]) {
         let len = self.input.len();
         if !self.session.authenticated {
@@ -256,8 +258,8 @@ impl Connection {
         state.jobs.take_over(bytes, begin);
     }
 
-    /// Runs requests from `input` until it ends, or something forbids more; answers how many
-    /// bytes are done with.
+    /// Runs requests from `input` until it ends, or until a condition forbids more. Returns the number of
+    /// consumed bytes.
     fn run(&mut self, state: &mut State, input: &[u8]) -> (usize, After) {
         let mut consumed = 0;
         state.start_clock();
@@ -327,8 +329,8 @@ impl Connection {
         (consumed, After::Continue)
     }
 
-    /// Whether the requests that were parsed with the last one run as they were parsed: RESET makes
-    /// a client a stranger, and other limits hold.
+    /// Returns whether the requests that were parsed with the last one may run as they were parsed. RESET
+    /// makes a client a stranger, for which other limits hold.
     fn goes_on(&self, state: &State) -> bool {
         self.session.authenticated && self.open(state)
     }
@@ -340,8 +342,7 @@ impl Connection {
         self.closing = true;
     }
 
-    /// Closes a connection that speaks another protocol, without a word: whatever it is owed
-    /// would only be shown to a web page.
+    /// Closes a connection that speaks another protocol, without an answer: only a web page would see it.
     fn expel(&mut self, state: &mut State, foreign: Foreign) {
         self.doomed = true;
         self.unaccount(state);
@@ -349,7 +350,7 @@ impl Connection {
         state.note_foreign(foreign, id, peer);
     }
 
-    /// Disconnects a client whose request outgrows its limit.
+    /// Disconnects a client whose request exceeds its limit.
     fn check_input(&mut self, state: &mut State) {
         let bytes = self.input.len().max(self.parser.needed());
         let max = if self.session.authenticated {
@@ -357,7 +358,7 @@ impl Connection {
         } else {
             STRANGER_INPUT_BYTES
         };
-        // The request of a client whose password is being judged was read whole: it is not unfinished.
+        // The request of a client whose password is being judged was read whole, so it is not unfinished.
         let waits = self.postponed && !self.session.authenticated;
         if bytes > max && !waits && !self.closing {
             if self.paused && self.parser.needed() <= max {
@@ -371,7 +372,7 @@ impl Connection {
         }
     }
 
-    /// Writes what may leave. `Err`: the connection is dead.
+    /// Writes the replies that may leave. `Err`: the connection is dead.
     pub(crate) fn flush(&mut self, state: &mut State) -> Result<(), ()> {
         if self.doomed {
             return Err(());
@@ -403,7 +404,7 @@ impl Connection {
         }
     }
 
-    /// Dooms a client that leaves unread more than its class may.
+    /// Marks a client to be closed if it leaves more unread than its class may.
     pub(crate) fn check_output(&mut self, state: &mut State) {
         let limits = &state.options.output_limits;
         let pushed = self.session.monitors || self.session.subscriptions.is_some();
@@ -420,20 +421,20 @@ impl Connection {
         }
     }
 
-    /// Bytes of requests not yet run, and room for more.
+    /// Returns the bytes of requests that have not run, and the room for more.
     pub(crate) fn input_bytes(&self) -> (usize, usize) {
         let bytes = self.input.len();
         (bytes, self.input.capacity().saturating_sub(bytes))
     }
 
-    /// Whether it keeps buffers that hold nothing.
+    /// Returns whether it holds buffers that are empty.
     pub(crate) fn could_rest(&self) -> bool {
         let idle = self.replies.unsent() == 0 && !self.replies.waits();
         idle && (self.replies.buf.capacity() > 0
             || (self.input.is_empty() && self.input.capacity() > 0))
     }
 
-    /// Gives back the buffers of a client that has been idle for a while.
+    /// Frees the buffers of a client that has been idle for a while.
     pub(crate) fn rest(&mut self, state: &State) {
         self.input.rest_if_empty();
         if self.replies.unsent() == 0 && self.replies.buf.capacity() > 0 {
@@ -442,31 +443,31 @@ impl Connection {
         self.account(state);
     }
 
-    /// Bytes that its unfinished request and its queued transaction hold.
+    /// Returns the bytes that its unfinished request and its queued transaction hold.
     pub(crate) fn input_held(&self) -> usize {
-        // What is reserved for a large request and not filled yet takes no memory.
+        // Room that is reserved for a large request and not filled yet takes no memory.
         let room = self.input.capacity().min(RESERVED_BYTES);
         let block = self.session.block.as_ref().map_or(0, |block| block.bytes);
         self.input.len().max(room) + self.parser.bytes() + block + self.under_way
     }
 
-    /// Bytes that are known to be missing from the unfinished request.
+    /// Returns the number of bytes that are known to be missing from the unfinished request.
     pub(crate) fn input_wanted(&self) -> usize {
         self.parser.needed().saturating_sub(self.input.len())
     }
 
-    /// Whether a request that was read whole waits for the server: for the log, for the end of a
+    /// Returns whether a request that was read whole waits for the server: for the log, for the end of a
     /// pause, for its turn, or for its last step.
     pub(crate) fn waits_for_server(&self, state: &State) -> bool {
         self.postponed || self.under_way > 0 || (self.paused && self.open(state))
     }
 
-    /// Bytes that are on the account.
+    /// Returns the bytes accounted to the database's memory.
     pub(crate) fn accounted(&self) -> u64 {
         self.accounted
     }
 
-    /// Tells the database how much memory the buffers take.
+    /// Accounts the memory of the buffers to the database.
     pub(crate) fn account(&mut self, state: &State) {
         let held = self.input_held() + self.replies.buf.capacity() + self.gathered;
         let bytes = u64::try_from(held).unwrap_or(u64::MAX);
@@ -480,7 +481,7 @@ impl Connection {
         }
     }
 
-    /// Drops its buffers and takes them off the account, at the end.
+    /// Drops its buffers and takes them off the account, at its end.
     pub(crate) fn unaccount(&mut self, state: &State) {
         self.replies = Replies::default();
         self.input = Input::default();
@@ -500,12 +501,12 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// How many there are, the running one included.
+    /// Returns the number of connections, the running one included.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// An index for a new connection.
+    /// Returns an index for a new connection.
     pub(crate) fn reserve(&mut self) -> usize {
         self.count += 1;
         self.free.pop().unwrap_or_else(|| {
@@ -514,7 +515,7 @@ impl Connections {
         })
     }
 
-    /// Gives an index back.
+    /// Frees an index.
     pub(crate) fn release(&mut self, index: usize) {
         self.count -= 1;
         self.free.push(index);
@@ -525,7 +526,7 @@ impl Connections {
         self.slots.len()
     }
 
-    /// Whether a client is still there.
+    /// Returns whether a client is still there.
     pub(crate) fn holds(&self, seat: Seat) -> bool {
         let connection = self.slots.get(seat.index).and_then(Option::as_deref);
         connection.is_some_and(|connection| connection.session.seat == seat)
@@ -536,18 +537,18 @@ impl Connections {
         self.slots.get_mut(index)?.take()
     }
 
-    /// One that is not taken out.
+    /// Returns a connection that is not taken out.
     pub(crate) fn get(&self, index: usize) -> Option<&Connection> {
         self.slots.get(index)?.as_deref()
     }
 
-    /// Puts it back.
+    /// Puts a connection back.
     pub(crate) fn put(&mut self, index: usize, connection: Box<Connection>) {
         debug_assert!(self.slots[index].is_none(), "the place was left empty");
         self.slots[index] = Some(connection);
     }
 
-    /// Those that are not taken out, to be changed.
+    /// Returns the connections that are not taken out, mutably, with their indices.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Connection)> {
         self.slots
             .iter_mut()
@@ -555,7 +556,7 @@ impl Connections {
             .filter_map(|(i, slot)| Some((i, slot.as_deref_mut()?)))
     }
 
-    /// Those that are not taken out, with their indices.
+    /// Returns the connections that are not taken out, with their indices.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Connection)> {
         self.slots
             .iter()

@@ -1,10 +1,10 @@
-//! How other threads reach the loop: messages, and the wake-ups of the flusher.
+//! The way from other threads to the loop: messages, and the wake-ups of the flusher.
 //!
-//! The flusher calls [`Gate::advanced`] after each advance of the durable epoch, many thousand
-//! times a second. A wake-up is a system call, so it is made only if the loop said that it is
-//! about to sleep. No wake-up is lost: the loop *says so, fences, then looks* at the durable
-//! epoch; the flusher *advances it, fences, then looks* at what the loop said. Of two threads
-//! that each write and then read across such fences, at least one sees the other's write.
+//! The flusher calls [`Gate::advanced`] after each advance of the durable epoch, many thousand times a
+//! second. A wake-up is a system call, so it is made only if the loop has announced that it is about to
+//! sleep. No wake-up is lost. The loop *announces its sleep, fences, then looks* at the durable epoch. The
+//! flusher *advances the epoch, fences, then looks* at the announcement. Of two threads that each write and
+//! then read across such fences, at least one sees the other's write.
 
 use crate::acl::prove::Proved;
 use crate::command::server::info::Fields;
@@ -15,48 +15,48 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 
-/// What another thread tells the loop.
+/// A message from another thread to the loop.
 pub(crate) enum Message {
-    /// The database has opened, or has not.
+    /// The database has opened, or could not be opened.
     Opened(Result<Db, Error>),
     /// Keys past their expiry have been removed.
     Expired {
         /// The keys, with their databases.
         keys: Vec<(u8, Vec<u8>)>,
-        /// What the removal is durable with.
+        /// The epoch with which the removal becomes durable.
         epoch: Epoch,
     },
     /// The thread that tries passwords has done its work.
     Proved(Proved),
-    /// The checkpoint of SAVE has ended; the client that asked waits.
+    /// The checkpoint of SAVE has ended. The client that requested it waits.
     Saved {
         /// The client's id.
         client: u64,
-        /// How it ended.
+        /// Its result.
         result: Result<(), Error>,
     },
     /// A request for all figures.
     Figures(oneshot::Sender<Fields>),
-    /// End, with a checkpoint or without.
+    /// A request to end, with a checkpoint or without.
     Stop {
-        /// Whether to checkpoint.
+        /// True if a checkpoint is to be made.
         checkpoint: bool,
     },
 }
 
-/// The loop's bed.
+/// The gate at which the loop sleeps and is woken.
 #[derive(Debug)]
 pub(crate) struct Gate {
     waker: mio::Waker,
     sleeping: AtomicBool,
-    /// Whether the loop wants to hear of keys that expire.
+    /// True if the loop wants reports of keys that expire.
     hears_expired: AtomicBool,
-    /// Keys that were removed because their time was over.
+    /// The number of keys that were removed because their time was over.
     expired: AtomicU64,
 }
 
 impl Gate {
-    /// A gate that wakes through `waker`.
+    /// Returns a gate that wakes through `waker`.
     pub(crate) fn new(waker: mio::Waker) -> Self {
         Gate {
             waker,
@@ -66,18 +66,18 @@ impl Gate {
         }
     }
 
-    /// The loop is about to sleep; it looks at the durable epoch after this.
+    /// Announces that the loop is about to sleep. The loop looks at the durable epoch after this.
     pub(crate) fn lie_down(&self) {
         self.sleeping.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// The loop wants to hear of keys that expire, or does not.
+    /// Sets whether the loop wants reports of keys that expire.
     pub(crate) fn hear_expired(&self, hears: bool) {
         self.hears_expired.store(hears, Ordering::Relaxed);
     }
 
-    /// Whether it does.
+    /// Returns whether the loop wants reports of keys that expire.
     pub(crate) fn hears_expired(&self) -> bool {
         self.hears_expired.load(Ordering::Relaxed)
     }
@@ -88,17 +88,17 @@ impl Gate {
         self.expired.fetch_add(keys, Ordering::Relaxed);
     }
 
-    /// How many there were since the start.
+    /// Returns the number of keys that have expired since the start.
     pub(crate) fn expired(&self) -> u64 {
         self.expired.load(Ordering::Relaxed)
     }
 
-    /// The loop is awake.
+    /// Announces that the loop is awake.
     pub(crate) fn get_up(&self) {
         self.sleeping.store(false, Ordering::Relaxed);
     }
 
-    /// The durable epoch has advanced, or the database has stopped.
+    /// Wakes a sleeping loop, because the durable epoch has advanced or the database has stopped.
     pub(crate) fn advanced(&self) {
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed) {
@@ -113,17 +113,17 @@ impl Gate {
     }
 }
 
-/// The sending end, for any thread.
+/// The sending end of the loop's messages, for any thread.
 #[derive(Clone)]
 pub(crate) struct Control {
-    /// Messages.
+    /// The sender of messages.
     pub sender: Sender<Message>,
-    /// The wake-up.
+    /// The gate, for the wake-up.
     pub gate: Arc<Gate>,
 }
 
 impl Control {
-    /// Tells the loop; a loop that has ended does not mind.
+    /// Sends a message and wakes the loop. A message to a loop that has ended is dropped.
     pub(crate) fn send(&self, message: Message) {
         let _ = self.sender.send(message);
         self.gate.wake();

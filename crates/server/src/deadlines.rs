@@ -1,4 +1,4 @@
-//! Until when clients wait.
+//! The deadlines of clients that wait.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use std::time::Instant;
 pub(crate) struct Deadlines(BTreeSet<(Instant, u64)>);
 
 impl Deadlines {
-    /// How many clients have one.
+    /// Returns the number of clients that have a deadline.
     pub(crate) fn count(&self) -> usize {
         self.0.len()
     }
@@ -29,12 +29,12 @@ impl Deadlines {
         }
     }
 
-    /// The earliest.
+    /// Returns the earliest deadline.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.0.first().map(|(at, _)| *at)
     }
 
-    /// The client of the earliest, if that is over.
+    /// Returns the client with the earliest deadline, if that has passed.
     pub(crate) fn next_late(&self, now: Instant) -> Option<u64> {
         let (at, id) = self.0.first()?;
         (*at <= now).then_some(*id)

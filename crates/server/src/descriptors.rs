@@ -1,26 +1,27 @@
-//! Descriptors: how many clients fit beside the files of the database.
+//! File descriptors: the number of clients that fit beside the files of the database.
 //!
-//! A process that has no descriptor left cannot prepare a segment of its log, and every write waits. So
-//! clients get what is left when the rest has been reserved, and `maxclients` is lowered to that.
+//! A process without free descriptors cannot prepare a segment of its log, and every write waits. So clients
+//! get the descriptors that remain when the rest has been reserved, and `maxclients` is lowered to that number.
 
 use crate::engine::{Options, descriptors};
 use crate::options::{ServeError, ServerOptions};
 
-/// Descriptors of every server: standard streams, listeners, pollers, signals, locks, and a margin for newcomers
-/// that are turned away.
+/// The descriptors of every server: standard streams, listeners, pollers, signals, locks, and a margin for
+/// newcomers that are turned away.
 const BASE: u64 = 40;
-/// Descriptors of a stream of the log. The segment that is written, the next one and one that is made are each open
-/// in two ways. Its directory, its lock, its ring and a reader of the log come on top.
+/// The descriptors of a stream of the log. The segment that is written, the next one and one that is being made
+/// are each open in two ways. Its directory, its lock, its ring and a reader of the log need further ones.
 const STREAM: u64 = 12;
-/// A disk of images: both images' pages, each open in two ways, a directory, its locks.
+/// The descriptors of a disk of images: both images' pages, each open in two ways, a directory, its locks.
 const IMAGE_DISK: u64 = 8;
-/// The archive: ten runs that are merged and the run that they make, the run that is written, a backup.
+/// The descriptors of the archive: ten runs that are merged and the run that they make, the run that is
+/// written, a backup.
 const ARCHIVE: u64 = 40;
-/// The log's nodes: two connections to each of two, and memory that they share.
+/// The descriptors for the log's nodes: two connections to each of two nodes, and memory that they share.
 const NODES: u64 = 16;
-/// The metrics: 32 connections, the listener, its poller, one that is turned away.
+/// The descriptors of the metrics: 32 connections, the listener, its poller, and a connection that is turned away.
 const METRICS: u64 = 38;
-/// With fewer clients than these a server is of no use.
+/// The fewest clients with which a server is of use.
 const CLIENTS_LEAST: u64 = 8;
 
 /// The clients' share of the process's descriptors.
@@ -28,13 +29,13 @@ const CLIENTS_LEAST: u64 = 8;
 pub(crate) struct Share {
     /// The limit of the process.
     pub limit: u64,
-    /// Those that are not for clients.
+    /// The descriptors that are not for clients.
     pub reserved: u64,
 }
 
 impl Share {
-    /// Raises the limit as far as it goes, and reserves what the database and the rest need. Called before the
-    /// database is opened, and after the listeners are bound.
+    /// Raises the limit as far as possible, and reserves the descriptors for the database and the rest. It
+    /// is called before the database is opened, and after the listeners are bound.
     pub(crate) fn reserve(options: &ServerOptions, database: &Options) -> Share {
         let limit = descriptors::raise_limit();
         let images = database.image_dirs.len().max(1);
@@ -50,12 +51,12 @@ impl Share {
         Share { limit, reserved }
     }
 
-    /// The most clients.
+    /// Returns the most clients.
     pub(crate) fn clients_max(self) -> usize {
         usize::try_from(self.limit.saturating_sub(self.reserved)).unwrap_or(usize::MAX)
     }
 
-    /// Lowers `maxclients` to what fits, and returns what to say about it.
+    /// Lowers `maxclients` to the number that fits, and returns a line about it if it was lowered.
     ///
     /// # Errors
     /// [`ServeError::Options`] if hardly any client fits.
@@ -119,7 +120,7 @@ mod tests {
         database.archive = Some("archive".into());
         database.streams = 4;
         let more = Share::reserve(&options, &database);
-        // Other tests of this process open and close files meanwhile.
+        // Other tests of this process open and close files at the same time.
         let grown = more.reserved.saturating_sub(bare.reserved);
         assert!(grown >= ARCHIVE, "{grown} more are reserved");
         assert_eq!(bare.limit, more.limit);

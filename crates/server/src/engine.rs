@@ -1,4 +1,4 @@
-//! What the server uses of the engine, in one place.
+//! The engine's items that the server uses, in one place.
 
 pub(crate) use perdura::types::{self, Fault, Source};
 pub(crate) use perdura::{
@@ -11,7 +11,7 @@ pub(crate) use perdura::{
 #[cfg(test)]
 pub(crate) use perdura::{Receipt, UNDECLARED_KEY};
 
-/// An engine's error as a reply, with the code that Redis clients look for.
+/// Returns an engine's error as a reply, with the code that Redis clients look for.
 pub(crate) fn error_text(error: &Error) -> String {
     match error {
         Error::OutOfMemory { .. } => {
@@ -26,7 +26,8 @@ pub(crate) fn error_text(error: &Error) -> String {
     }
 }
 
-/// The error for a request whose reply rests on what a log that cannot be written holds only in memory.
+/// Returns the error for a request whose reply waits for bytes that a log which cannot be written holds
+/// only in memory.
 pub(crate) fn outcome_unknown(is_disk_full: bool) -> String {
     let why = match is_disk_full {
         true => "no space is left on the disk of the log. Free some",

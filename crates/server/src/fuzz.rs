@@ -1,22 +1,21 @@
-//! Fuzzing: streams that are almost requests, cut anywhere, into the parser, the dispatcher and
+//! Fuzzing: streams that are almost requests, cut at any place, go into the parser, the dispatcher and
 //! every command, over a database that works.
 //!
-//! An input is one to three requests, made from the table of commands and a bag of words that
-//! mean something somewhere, and then damaged: bits, digits and line ends change, pieces vanish
-//! and come twice. It reaches one of four clients in up to three pieces, before or after AUTH,
-//! so that blocks, subscriptions and waiting clients meet. What counts is what does not happen:
-//! no panic, no stopped database, no reply that a client could not parse from its first byte on.
-//! Some inputs are requests of other protocols with requests of ours in their bodies, as a web
-//! page can make a browser send them: of those nothing runs.
+//! An input is one to three requests, made from the table of commands and a bag of words with a meaning in
+//! some command. It is then damaged: bits, digits and line ends change, pieces vanish and are repeated. It
+//! reaches one of four clients in up to three pieces, before or after AUTH, so that blocks, subscriptions
+//! and waiting clients meet. The test fails if the server panics, if the database stops, or if a client
+//! could not parse a reply from its first byte on. Some inputs are requests of other protocols with
+//! commands in their bodies, as a web page can make a browser send them. None of these commands may run.
 //!
-//! A panic prints the seed and the input. `PERDURA_FUZZ_INPUTS` says how many inputs there are,
-//! `PERDURA_FUZZ_SEED` with which seed; ten million take minutes:
+//! A panic prints the seed and the input. `PERDURA_FUZZ_INPUTS` is the number of inputs, and
+//! `PERDURA_FUZZ_SEED` the seed. Ten million inputs take minutes:
 //!
 //! ```text
 //! PERDURA_FUZZ_INPUTS=10000000 cargo test -p perdura-server --lib fuzz -- --nocapture
 //! ```
 //!
-//! `PERDURA_FUZZ_ONLY=youngest` leaves all commands out but streams, places, estimates, scripts and tracking.
+//! `PERDURA_FUZZ_ONLY=youngest` runs only the commands of streams, places, estimates, scripts and tracking.
 
 #[cfg(test)]
 mod limited;
@@ -34,14 +33,14 @@ use crate::testbed::{self, Testbed};
 use fastrand::Rng;
 use std::time::{Duration, Instant};
 
-/// So many inputs meet one server, which is then made anew: settings and users change.
+/// The number of inputs of one server. Then a new server is made, because settings and users change.
 const INPUTS_PER_SERVER: u64 = 1000;
-/// So many clients.
+/// The number of clients.
 const CLIENTS: usize = 4;
-/// The clock and the disk get on after so many inputs.
+/// The number of inputs after which the clock and the disk advance.
 const ROUND: u64 = 32;
 
-/// Words that mean something somewhere.
+/// Words with a meaning in some command.
 const WORDS: &str = "\
     k k1 k2 k3 x:{t}:1 * ? [a- k* \\ 0 1 2 -1 -2 10 100 16 255 63 64 4294967296 \
     9223372036854775807 -9223372036854775808 9223372036854775808 18446744073709551615 1.5 -0 \
@@ -61,7 +60,7 @@ const WORDS: &str = "\
     IDLE TIME RETRYCOUNT FORCE JUSTID LASTID ENTRIESREAD ENTRIESADDED MAXDELETEDID FULL CREATE SETID g g1 c1 \
     LOAD FLUSH DUMP RESTORE APPEND LIBRARYNAME WITHCODE lib f g_ro";
 
-/// Scripts that run commands with what they are given, and some that end badly.
+/// Scripts that run commands with their arguments, and some that end badly.
 const SCRIPTS: [&str; 20] = [
     "return 1",
     "return redis.call(ARGV[1], KEYS[1])",
@@ -91,7 +90,7 @@ const LIBRARY: &str = "#!lua name=lib\n\
     redis.register_function{function_name = 'g_ro', callback = function(keys, args) return redis.call('GET', keys[1]) end, \
     flags = {'no-writes'}}";
 
-/// What the names of the youngest commands begin with.
+/// The beginnings of the names of the youngest commands.
 const YOUNGEST: [&str; 8] = [
     "x", "geo", "pf", "eval", "fcall", "function", "script", "client",
 ];
@@ -105,7 +104,7 @@ struct Fuzz {
     input: Vec<u8>,
     spare: Vec<Stream>,
     next_id: u64,
-    /// Pieces that were answered, and those of them whose first reply was an error.
+    /// The number of pieces that were answered, and of those whose first reply was an error.
     answers: (u64, u64),
 }
 
@@ -196,7 +195,7 @@ impl Fuzz {
             _ => self.rng.usize(..6),
         };
         for at in 0..least + more {
-            // What comes first is mostly a key, or nothing would happen to keys.
+            // The first argument is mostly a key, because otherwise nothing would happen to keys.
             let word = match self.rng.u8(..8) {
                 0..6 if at == 0 => format!("k{}", self.rng.u8(..8)).into_bytes(),
                 _ => self.word(),
@@ -206,7 +205,7 @@ impl Fuzz {
         words_of
     }
 
-    /// A request that runs a script or a function, with some keys and words.
+    /// Makes a request that runs a script or a function, with some keys and words.
     fn script(&mut self) -> Vec<Vec<u8>> {
         let (command, what) = match self.rng.u8(..16) {
             0 => {
@@ -307,7 +306,7 @@ impl Fuzz {
         self.spare.push(connection.stream);
     }
 
-    /// A request of another protocol with requests behind it, as a page makes a browser send it.
+    /// Makes a request of another protocol with commands behind it, as a page makes a browser send it.
     fn make_foreign(&mut self) {
         self.make();
         let requests = std::mem::take(&mut self.input);
@@ -332,8 +331,7 @@ impl Fuzz {
         self.input.extend_from_slice(&requests);
     }
 
-    /// Sends a request of another protocol to a client that has no request begun: nothing of it
-    /// runs.
+    /// Sends a request of another protocol to a client that has no unfinished request. Nothing of it runs.
     fn intrude(&mut self, state: &mut State) {
         self.make_foreign();
         let index = self.rng.usize(..CLIENTS);
@@ -353,7 +351,7 @@ impl Fuzz {
         if !connection.doomed && !connection.closing {
             connection.take(state, &self.input[cut..]);
         }
-        // While clients are paused nothing of it is looked at, or run.
+        // While clients are paused the input is neither looked at nor run.
         let kept_back = connection.postponed;
         assert!(
             connection.doomed || connection.closing || kept_back,

@@ -1,11 +1,11 @@
-//! Patterns with `*`, `?`, `[a-z]`, `[^a]` and `\`, with the corners that Redis gives them: an
-//! unclosed class ends with the pattern, a reversed range is turned round, a class escapes too.
+//! Patterns with `*`, `?`, `[a-z]`, `[^a]` and `\`, with Redis's rules for special cases. An unclosed class
+//! ends with the pattern, a reversed range is turned round, and a class may contain escapes.
 
-/// Whether `pattern` matches all of `text`. Linear in both: on a mismatch only the latest `*` is
-/// tried with one byte more.
+/// Returns whether `pattern` matches all of `text`. On a mismatch only the latest `*` is tried with one
+/// more byte, so the time is at most the product of the lengths.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     if text.is_empty() {
-        // Not even `*` matches nothing; KEYS and SCAN take `*` alone for no pattern.
+        // Even `*` does not match an empty text. KEYS and SCAN treat a single `*` as no pattern.
         return pattern.is_empty();
     }
     let (mut p, mut t) = (0, 0);
@@ -27,7 +27,7 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|b| *b == b'*')
 }
 
-/// How many bytes of the pattern stand for one byte of the text, if they match it.
+/// Returns the number of the pattern's bytes that match one byte of the text. `None`: they do not match it.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [] => None,

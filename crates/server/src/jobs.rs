@@ -1,8 +1,8 @@
-//! The clients whose commands go on in steps: see [`crate::command::steps`].
+//! The clients whose commands run in steps: see [`crate::command::steps`].
 //!
-//! A job belongs to a connection that is blocked until the job has ended, so the client's later
-//! requests wait and its replies keep their order. Its keys are watched as those of a WATCH are.
-//! What it has gathered is on its client's account. It ends without a reply if its client is gone.
+//! A job belongs to a connection that is blocked until the job has ended. So the client's later requests
+//! wait and its replies keep their order. Its keys are watched like those of a WATCH. The data that it has
+//! gathered is on its client's account. It ends without a reply if its client is gone.
 
 use crate::acl::{self, User};
 use crate::command::dispatch::{
@@ -23,53 +23,53 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// A request longer than this is taken over with its buffer, bytes.
+/// The length above which a request is taken over with its buffer, bytes.
 const TAKEN_OVER_BYTES: usize = 64 << 10;
 
-/// A command that goes on in steps.
+/// A command that runs in steps.
 #[derive(Debug)]
 struct Job {
     seat: Seat,
     database: u8,
     begun: Begun,
     args: OwnedArgs,
-    /// Whether these are places in a buffer that is to follow.
+    /// True if `args` are places in a buffer that is to follow.
     lacks_bytes: bool,
     work: Box<dyn Work>,
     watched: Own,
     took: Duration,
-    /// Whether its work is of no use any more, so that the command begins again.
+    /// True if its work is useless because its sources have changed, so that the command begins again.
     stale: bool,
-    /// The room that the log had not for its last step, bytes.
+    /// The room that was missing in the log for its last step, bytes.
     lacked: usize,
 }
 
 impl Job {
-    /// Notes on its client's account what it holds.
+    /// Notes the bytes that it holds on its client's account.
     fn note(&self, connection: &mut Connection) {
         connection.gathered = self.work.bytes();
         connection.under_way = self.args.bytes();
     }
 }
 
-/// All of them, in the order of their turns.
+/// All jobs, in the order of their turns.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     queue: VecDeque<Job>,
 }
 
 impl Jobs {
-    /// Whether there is none.
+    /// Returns whether there are no jobs.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// How many there are.
+    /// Returns the number of jobs.
     pub(crate) fn count(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether the job that was added last is to get the buffer that its request is in.
+    /// Returns whether the job that was added last waits for the buffer that its request is in.
     pub(crate) fn lack_bytes(&self) -> bool {
         self.queue.back().is_some_and(|job| job.lacks_bytes)
     }
@@ -83,14 +83,14 @@ impl Jobs {
         }
     }
 
-    /// A key has changed.
+    /// Informs the jobs of a database that a key has changed.
     pub(crate) fn touched(&mut self, database: u8, key: &[u8]) {
         let jobs = self.queue.iter_mut();
         let reading = jobs.filter(|job| job.database == database);
         reading.for_each(|job| job.work.touched(key));
     }
 
-    /// These databases have changed places with others, a bit each.
+    /// Informs the jobs that these databases, a bit each, have been swapped with others.
     #[inline]
     pub(crate) fn swapped(&mut self, databases: u16) {
         if databases != 0 {
@@ -101,24 +101,23 @@ impl Jobs {
     }
 }
 
-/// What has come of a step.
+/// The result of a step.
 enum Turn {
     More,
     Again,
-    /// The log had no room for so many bytes; nothing of the step is left.
+    /// The log had no room for this number of bytes. The step has left nothing.
     Behind(usize),
     Ended(Result<(), Failure>, Told),
 }
 
-/// Why a command replies with an error.
+/// The reason why a command replies with an error.
 enum Failure {
     Text(Cow<'static, str>),
     Engine(Error),
 }
 
 impl State {
-    /// Has a command go on in steps. If its request is long, the caller hands over the buffer:
-    /// [`Jobs::take_over`].
+    /// Makes a command run in steps. If its request is long, the caller hands over the buffer: [`Jobs::take_over`].
     pub(crate) fn add_job(
         &mut self,
         session: &Session,
@@ -160,15 +159,15 @@ impl State {
         }
     }
 
-    /// Drops all jobs: the server ends.
+    /// Drops all jobs, because the server ends.
     pub(crate) fn drop_jobs(&mut self) {
         for mut job in std::mem::take(&mut self.jobs.queue) {
             self.watches.forget(&mut job.watched);
         }
     }
 
-    /// Whether writes are kept back, and this job is one. The loop must not wait for the disk: the
-    /// job does.
+    /// Returns whether a job must not step now: it writes while writes are deferred, or needs a held
+    /// partition. The loop must not wait for the disk, so the job does.
     fn keeps_job_back(&self, job: &Job) -> bool {
         if self.beside.is_busy() && self.is_held(job) {
             return true;
@@ -194,7 +193,7 @@ impl State {
         self.beside.holds(&partitions)
     }
 
-    /// Whether some job may take a step now.
+    /// Returns whether a job may take a step now.
     pub(crate) fn has_jobs(&self) -> bool {
         let mut jobs = self.jobs.queue.iter();
         jobs.any(|job| !self.keeps_job_back(job))
@@ -223,7 +222,7 @@ impl State {
         } else if job.stale || (job.work.reads() && self.watches.changed(&job.watched)) {
             Turn::Again
         } else {
-            // What the client itself hears of its change comes behind its reply.
+            // Messages to the client about its change come behind its reply.
             self.begin_running(job.seat, connection.session.resp3);
             let turn = self.try_step(&mut job, &connection.session.user);
             self.end_running();
@@ -256,8 +255,8 @@ impl State {
         }
     }
 
-    /// Whether the user may still run the command: it reads what others have written since it began. The
-    /// error is the reply.
+    /// Checks that the user may still run the command, because it reads data that others have written since
+    /// it began. The error is the reply.
     fn judge_job(&mut self, session: &Session, job: &Job) -> Result<(), String> {
         match session.user.unlimited() {
             true => Ok(()),
@@ -303,7 +302,7 @@ impl State {
         }
     }
 
-    /// Runs the command anew, because what it has read has changed: in steps, or at once.
+    /// Runs the command again, in steps or at once, because the data that it has read has changed.
     fn begin_again(&mut self, mut job: Job, mut connection: Box<Connection>) {
         self.watches.forget(&mut job.watched);
         let index = job.seat.index;
@@ -348,7 +347,7 @@ impl State {
         self.connections.put(index, connection);
     }
 
-    /// Lets the client go on with its reply, which begins at `start`.
+    /// Lets the client continue with its reply, which begins at `start`.
     fn end_job(&mut self, mut job: Job, mut connection: Box<Connection>, start: usize, told: Told) {
         self.watches.forget(&mut job.watched);
         self.newest = self.newest.max(told.epoch);

@@ -1,8 +1,8 @@
-//! How long commands take, and how often they fail: a histogram for each command, log-linear
-//! with sixteen steps an octave, which tells a percentile within 6 %.
+//! The duration and the failures of commands: a histogram for each command, log-linear with sixteen steps
+//! an octave, which gives a percentile within 6 %.
 //!
-//! Redis measures a command from its call to its return; so do we. What a reply then waits for
-//! the disk is in none of these figures, but in the engine's own.
+//! A command is measured from its call to its return, as in Redis. The time that a reply then waits for the
+//! disk is not in these figures, but in the engine's.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const STEP_BITS: u32 = STEPS.trailing_zeros();
 const _: () = assert!(STEPS.is_power_of_two(), "the step is some bits of a time");
 const BUCKETS: usize = (64 - 3) * STEPS;
 
-/// Times by length.
+/// A histogram of times.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     counts: Box<[u64]>,
@@ -27,7 +27,7 @@ impl Default for Histogram {
     }
 }
 
-/// A time in nanoseconds; at most 584 years.
+/// Returns a time in nanoseconds; at most 584 years.
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -43,7 +43,7 @@ fn bucket(ns: u64) -> usize {
     usize::try_from(octave + 1).unwrap_or(0) * STEPS + step
 }
 
-/// The longest time that a bucket counts, nanoseconds.
+/// Returns the longest time that a bucket counts, nanoseconds.
 fn upper_ns(bucket: usize) -> u64 {
     debug_assert!(bucket < BUCKETS, "a bucket is one of those that there are");
     let (octave, step) = (bucket / STEPS, bucket % STEPS);
@@ -69,7 +69,7 @@ impl Histogram {
         self.total += 1;
     }
 
-    /// The time, in nanoseconds, that so many percent of the commands did not exceed.
+    /// Returns the time, in nanoseconds, that `percent` of the commands did not exceed.
     pub(crate) fn percentile_ns(&self, percent: f64) -> u64 {
         let mut seen = 0;
         for (at, count) in self.counts.iter().enumerate() {
@@ -81,7 +81,8 @@ impl Histogram {
         0
     }
 
-    /// How many took at most 1, 2, 4 … microseconds: those bounds at which the count grows.
+    /// Returns the numbers of commands that took at most 1, 2, 4 … microseconds, only for those bounds at
+    /// which the number grows.
     pub(crate) fn cumulative_us(&self) -> Vec<(u64, u64)> {
         let mut list: Vec<(u64, u64)> = Vec::new();
         let mut seen = 0;
@@ -102,7 +103,7 @@ impl Histogram {
     }
 }
 
-/// A part of a whole; both are far below 2^53.
+/// Returns the quotient of a part and a whole; both are far below 2^53.
 fn share(part: u64, whole: u64) -> f64 {
     let float = |n: u64| {
         f64::from(u32::try_from(n >> 21).unwrap_or(u32::MAX)) * 2_097_152.0
@@ -114,20 +115,20 @@ fn share(part: u64, whole: u64) -> f64 {
 /// The figures of one command.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
-    /// How often it ran.
+    /// The number of runs.
     pub calls: u64,
-    /// How long all of that took, nanoseconds.
+    /// The time of all runs, nanoseconds.
     pub took_ns: u64,
-    /// How often it was refused before it ran.
+    /// The number of refusals before a run.
     pub rejected: u64,
-    /// How often it replied with an error.
+    /// The number of error replies.
     pub failed: u64,
-    /// How long it took each time.
+    /// The time of each run. `None`: no time has been counted.
     pub times: Option<Histogram>,
 }
 
 impl Figures {
-    /// Whether there is anything to tell.
+    /// Returns whether there is anything to report.
     pub(crate) fn used(&self) -> bool {
         self.calls > 0 || self.rejected > 0
     }

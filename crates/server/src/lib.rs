@@ -1,25 +1,24 @@
 //! The Redis protocol in front of the engine.
 //!
-//! One thread runs a loop over all sockets and executes every command itself, each as one
-//! transaction of the engine, in the order in which they arrive. A command is done in
-//! microseconds and its reply is appended at once; but a reply *leaves* only when the epoch it
-//! rests on is durable. So the loop never waits for the disk, the disk's one sync serves every
-//! command that ran meanwhile, and no client sees a state that a crash could take back.
+//! One thread runs a loop over all sockets and executes every command itself, each as one transaction of the engine,
+//! in the order in which they arrive. A command takes microseconds and its reply is appended at once. But a reply
+//! *leaves* only when the epoch that it waits for is durable. So the loop never waits for the disk, and one sync of
+//! the disk serves every command that ran in the meantime. No client sees a state that a crash could undo.
 //!
 //! # Parts
 //! * `resp`: requests in, replies out, byte by byte.
-//! * `replies`: what holds a reply back until its epoch is durable. `rung_waits`: who waits for more. `stalled`: replies that wait
-//!   for a log which cannot be written.
-//! * `connection`, `session`: a client's bytes, and what it has told about itself.
+//! * `replies`: holds a reply until its epoch is durable. `rung_waits`: clients that wait for a higher rung.
+//!   `stalled`: replies that wait for a log which cannot be written.
+//! * `connection`, `session`: a client's bytes, and the state that it has chosen.
 //! * `command`: the table of commands and their functions.
-//! * `poll`, `control`, `net`, `tls`: the loop, how other threads reach it, and the sockets.
-//! * `settings`: what can be set, from wherever. `http`: metrics and the status page. `supervise`: what
-//!   systemd is told.
-//! * `alarms`: the one list of what is wrong. `signals`: those that the loop acts on.
+//! * `poll`, `control`, `net`, `tls`: the loop, the way from other threads to it, and the sockets.
+//! * `settings`: all settings, from every source. `http`: metrics and the status page. `supervise`: the reports to
+//!   systemd.
+//! * `alarms`: the one list of troubles. `signals`: those that the loop acts on.
 //! * `serve`: start and end.
 //!
 //! # What is absent
-//! Key iteration, types other than strings, and users other than `default`.
+//! Modules, Redis's replication and its cluster mode.
 
 mod acl;
 mod ahead;

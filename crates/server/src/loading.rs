@@ -1,9 +1,9 @@
-//! What clients are told until the database has opened.
+//! The replies to clients until the database has opened.
 
 use crate::engine::Progress;
 use std::time::Duration;
 
-/// The error that every command gets which needs the data.
+/// Returns the error for every command that needs the data.
 pub(crate) fn text(progress: &Progress, elapsed: Duration) -> String {
     let percent = progress.percent();
     let left = match progress.eta_seconds(elapsed) {
@@ -13,7 +13,7 @@ pub(crate) fn text(progress: &Progress, elapsed: Duration) -> String {
     format!("LOADING Perdura is loading the dataset in memory: {percent}% done, {left}")
 }
 
-/// The fields of INFO's persistence section, by Redis's names.
+/// Returns the fields of INFO's persistence section, by Redis's names.
 pub(crate) fn info(progress: &Progress, elapsed: Duration) -> [(&'static str, String); 5] {
     let eta = progress
         .eta_seconds(elapsed)
@@ -28,7 +28,7 @@ pub(crate) fn info(progress: &Progress, elapsed: Duration) -> [(&'static str, St
     ]
 }
 
-/// The same for people.
+/// Returns the progress as a text for people.
 pub(crate) fn status(progress: &Progress, elapsed: Duration) -> String {
     let percent = progress.percent();
     match progress.eta_seconds(elapsed) {

@@ -1,4 +1,4 @@
-//! Sockets: TCP, TLS and Unix behind one face.
+//! Sockets: TCP, TLS and Unix behind one interface.
 
 use crate::options::{ServeError, ServerOptions};
 use crate::tls::TlsStream;
@@ -16,9 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Probes without an answer after which a peer is gone.
+/// The number of probes without an answer after which a peer is gone.
 const PROBES_MAX: u32 = 3;
-/// The newcomers that the system keeps until they are accepted. Beyond, it drops them, and they try again after a second.
+/// The most newcomers that the system queues until they are accepted. It drops further ones, and they try
+/// again after a second.
 const BACKLOG: i32 = 1024;
 
 /// A listening socket.
@@ -52,7 +53,7 @@ impl std::fmt::Display for Listener {
 }
 
 impl Listener {
-    /// Binds everything the options name, or nothing.
+    /// Binds every address that the options name. After a failure none stays bound.
     pub(crate) fn bind_all(options: &ServerOptions) -> Result<Vec<Listener>, ServeError> {
         let mut all = Vec::new();
         let bind = |address: &SocketAddr| {
@@ -83,7 +84,7 @@ impl Listener {
         Ok(all)
     }
 
-    /// The TCP address, if it is one.
+    /// Returns the address of a TCP listener without TLS.
     pub(crate) fn tcp_address(&self) -> Option<SocketAddr> {
         match self {
             Listener::Tcp(listener) => listener.local_addr().ok(),
@@ -91,7 +92,7 @@ impl Listener {
         }
     }
 
-    /// The address that speaks TLS, if it is one.
+    /// Returns the address of a TLS listener.
     pub(crate) fn tls_address(&self) -> Option<SocketAddr> {
         match self {
             Listener::Tls(listener) => listener.local_addr().ok(),
@@ -99,7 +100,7 @@ impl Listener {
         }
     }
 
-    /// Accepts one connection, if one is waiting, with the names of its two ends.
+    /// Accepts a connection, if one is waiting, with the names of its two ends.
     pub(crate) fn accept(
         &self,
         tls: Option<&Arc<ServerConfig>>,
@@ -143,26 +144,25 @@ impl Listener {
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Device and inode.
+    /// The device and inode.
     id: (u64, u64),
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
         let found = fs::symlink_metadata(&self.path);
-        // A file that was made since may have the number again, but is no socket of this process.
+        // A later file may have the same number again, but is no socket of this process.
         let is_ours = |found: &fs::Metadata| {
             found.file_type().is_socket() && (found.dev(), found.ino()) == self.id
         };
         if found.is_ok_and(|found| is_ours(&found)) {
-            // The file may be gone by now, which is as good.
+            // The file may be gone already, which is as good.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Binds a Unix socket. Replaces the file of a socket that no process listens on, which a killed
-/// server leaves.
+/// Binds a Unix socket. Replaces a socket file without a listening process, which a killed server leaves.
 fn bind_unix(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let listener = match UnixListener::bind(path) {
         Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
@@ -181,8 +181,8 @@ fn bind_unix(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     Ok((listener, file))
 }
 
-/// Fails unless the file is a socket that no process listens on. A connection to a file of another kind
-/// is refused, too, so the kind comes first.
+/// Fails unless the file is a socket without a listening process. A connection to a file of another kind is
+/// refused too, so the kind is checked first.
 fn refuse_used(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         let why =
@@ -222,7 +222,7 @@ impl Stream {
         }
     }
 
-    /// Has the system look after so many idle seconds whether the peer is still there; 0: never.
+    /// Has the system check whether the peer is still there after this number of idle seconds; 0: never.
     pub(crate) fn keep_alive(&self, seconds: u32) -> io::Result<()> {
         let socket = match self {
             Stream::Tcp(stream) => SockRef::from(stream),
@@ -248,7 +248,7 @@ impl Stream {
         }
     }
 
-    /// Whether the peer is on this machine.
+    /// Returns whether the peer is on this machine.
     pub(crate) fn is_local(&self) -> bool {
         let peer = match self {
             Stream::Tcp(stream) => stream.peer_addr(),
@@ -258,27 +258,27 @@ impl Stream {
         peer.is_ok_and(|peer| peer.ip().to_canonical().is_loopback())
     }
 
-    /// Whether a read that filled less than its buffer has emptied the socket.
+    /// Returns whether a read that filled less than its buffer has emptied the socket.
     pub(crate) fn short_read_empties(&self) -> bool {
         !matches!(self, Stream::Tls(_))
     }
 
-    /// Whether there may be more to read although the last read answered `WouldBlock`.
+    /// Returns whether there may be more to read although the last read answered `WouldBlock`.
     pub(crate) fn stopped_early(&self) -> bool {
         matches!(self, Stream::Tls(stream) if stream.stopped_early())
     }
 
-    /// Whether bytes that were taken wait for the socket.
+    /// Returns whether bytes that were taken wait for the socket.
     pub(crate) fn pending(&self) -> bool {
         matches!(self, Stream::Tls(stream) if stream.pending())
     }
 
-    /// Whether the client has yet to prove that it speaks TLS.
+    /// Returns whether the TLS handshake has not ended.
     pub(crate) fn handshaking(&self) -> bool {
         matches!(self, Stream::Tls(stream) if stream.handshaking())
     }
 
-    /// The session of a client in its handshake, if there is something for the threads to look at.
+    /// Returns the session of a client in its handshake, if the threads have something to do for it.
     pub(crate) fn take_step(&mut self) -> Option<Box<ServerConnection>> {
         match self {
             Stream::Tls(stream) => stream.take_step(),
@@ -286,7 +286,7 @@ impl Stream {
         }
     }
 
-    /// Takes a session back from the threads.
+    /// Takes over a session that the threads are done with.
     ///
     /// # Errors
     /// The client broke the protocol, or is gone.
@@ -297,7 +297,7 @@ impl Stream {
         }
     }
 
-    /// Says that nothing follows, where the protocol has words for it.
+    /// Announces the end of the stream, if the protocol has a message for it.
     pub(crate) fn farewell(&mut self) {
         if let Stream::Tls(stream) = self {
             stream.farewell();

@@ -1,4 +1,4 @@
-//! Which events of keys are published, as the setting `notify-keyspace-events` says.
+//! The events of keys that are published, as the setting `notify-keyspace-events` says.
 
 /// A class of events, one bit each.
 pub(crate) mod class {
@@ -24,18 +24,18 @@ pub(crate) mod class {
     pub(crate) const EVICTED: u16 = 1 << 9;
     /// Streams.
     pub(crate) const STREAM: u16 = 1 << 10;
-    /// Modules, which are not here.
+    /// Modules, which do not exist here.
     pub(crate) const MODULE: u16 = 1 << 11;
-    /// A key was looked up in vain. `A` does not stand for it.
+    /// A key was looked up and not found. `A` does not include it.
     pub(crate) const MISS: u16 = 1 << 12;
-    /// A key has appeared. `A` does not stand for it.
+    /// A key has appeared. `A` does not include it.
     pub(crate) const NEW: u16 = 1 << 13;
-    /// What `A` stands for.
+    /// The classes that `A` includes.
     pub(crate) const ALL: u16 =
         GENERIC | STRING | LIST | SET | HASH | ZSET | EXPIRED | EVICTED | STREAM | MODULE;
 }
 
-/// The letters of what `A` stands for.
+/// The letters of the classes that `A` includes.
 const KINDS: [(u8, u16); 10] = [
     (b'g', class::GENERIC),
     (b'$', class::STRING),
@@ -57,7 +57,7 @@ const REST: [(u8, u16); 4] = [
     (b'm', class::MISS),
 ];
 
-/// The classes that letters stand for.
+/// Returns the classes of these letters. `None`: a letter is unknown.
 pub(crate) fn parse(letters: &[u8]) -> Option<u16> {
     let mut classes = 0;
     for letter in letters {
@@ -75,7 +75,7 @@ pub(crate) fn parse(letters: &[u8]) -> Option<u16> {
     Some(classes)
 }
 
-/// The channels on which an event of `key` is told and what is said there.
+/// Returns the channels on which an event of `key` is published, each with its message.
 pub(crate) fn messages<'a>(
     classes: u16,
     database: u8,
@@ -93,7 +93,7 @@ pub(crate) fn messages<'a>(
     space.into_iter().chain(by_event)
 }
 
-/// Whether events are published at all: a class and a way to tell it.
+/// Returns whether events are published: at least one class, on at least one of the two kinds of channels.
 pub(crate) fn active(classes: u16) -> bool {
     let ways = class::KEYSPACE | class::KEYEVENT;
     classes & ways != 0 && classes & (class::ALL | class::MISS | class::NEW) != 0

@@ -1,4 +1,4 @@
-//! What the server is told at its start, and why it may refuse.
+//! The options of the server at its start, and the reasons why it may refuse them.
 
 use crate::engine::Durability;
 use crate::settings::{ClientShare, OutputLimits, PackedLimits};
@@ -10,10 +10,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// How to listen, and what clients may do.
+/// The addresses to listen on, and the rights and bounds of clients.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// TCP addresses to listen on; port 0 picks a free one. May be empty if there is a socket.
+    /// TCP addresses to listen on; port 0 picks a free one. The list may be empty if there is a socket.
     pub listen: Vec<SocketAddr>,
     /// A Unix socket to listen on. Only its owner can connect.
     pub unix_socket: Option<PathBuf>,
@@ -25,23 +25,23 @@ pub struct ServerOptions {
     pub tls_key_file: Option<PathBuf>,
     /// The roots that clients' certificates must come from, PEM.
     pub tls_ca_cert_file: Option<PathBuf>,
-    /// Whether clients show certificates.
+    /// The rule by which clients show certificates.
     pub tls_auth_clients: TlsAuthClients,
-    /// Whether addresses that other machines can reach may do without TLS.
+    /// True if addresses that other machines can reach may do without TLS.
     pub allow_plaintext: bool,
-    /// The password of AUTH. Without one only loopback addresses are accepted.
+    /// The password of AUTH. `None`: only loopback addresses are accepted.
     pub requirepass: Option<String>,
     /// The most clients at once.
     pub maxclients: usize,
-    /// The most clients at once that have not authenticated, where they must.
+    /// The most clients at once that have not authenticated, if a password is needed.
     pub maxclients_unauthenticated: usize,
-    /// The part of the memory limit that is kept for clients' buffers.
+    /// The part of the memory limit that is reserved for clients' buffers.
     pub client_share: ClientShare,
     /// The most bytes one request, or one MULTI block, may take.
     pub query_bytes_max: usize,
-    /// The most bytes one reply may take.
+    /// The most bytes that one reply may take.
     pub reply_bytes_max: usize,
-    /// Unsent bytes above which a client's further requests are kept and run when it has read.
+    /// The unsent bytes above which a client's further requests are stored. They run when it has read.
     pub output_bytes_pause: usize,
     /// Seconds after which an idle client is disconnected; 0 never.
     pub idle_seconds_max: u64,
@@ -51,25 +51,25 @@ pub struct ServerOptions {
     pub output_limits: OutputLimits,
     /// Classes of keyspace notifications, canonical.
     pub notify_keyspace_events: String,
-    /// Commands that take at least this long are in SLOWLOG, microseconds; -1 none.
+    /// The time from which on a command is in SLOWLOG, microseconds; -1: no command is.
     pub slowlog_slower_than_us: i64,
     /// Entries that SLOWLOG keeps.
     pub slowlog_len_max: usize,
-    /// Keys that are noted for clients that track their reads; 0: any number.
+    /// The most keys that are noted for clients that track their reads; 0: any number.
     pub tracking_keys_max: u64,
-    /// Bytes of an estimated count that is kept as runs of registers.
+    /// The most bytes of an estimated count that is stored as runs of registers.
     pub hll_sparse_bytes_max: u64,
-    /// Whether the times of commands are counted.
+    /// True if the times of commands are counted.
     pub latency_tracking: bool,
-    /// Whether the second in which a key was last used is kept.
+    /// True if the second in which a key was last used is stored.
     pub key_idle_times: bool,
-    /// Events that take at least this long are in LATENCY LATEST, milliseconds; 0 none.
+    /// The time from which on an event is in LATENCY LATEST, milliseconds; 0: no event is.
     pub latency_threshold_ms: u64,
     /// Percentiles that INFO latencystats shows.
     pub latency_percentiles: Vec<f64>,
-    /// How large collections may be while they are packed.
+    /// The bounds of collections that are packed.
     pub packed: PackedLimits,
-    /// Which clients may use DEBUG.
+    /// The clients that may use DEBUG.
     pub enable_debug_command: DebugAccess,
     /// A file of users, as ACL SAVE writes it.
     pub aclfile: Option<PathBuf>,
@@ -77,36 +77,36 @@ pub struct ServerOptions {
     pub users: Vec<String>,
     /// Entries that ACL LOG keeps.
     pub acllog_len_max: usize,
-    /// Whether a new user may use all channels of pub/sub: `allchannels` or `resetchannels`.
+    /// The rule for a new user's channels of pub/sub: `allchannels` or `resetchannels`.
     pub acl_pubsub_default: String,
-    /// Whether clients from elsewhere are turned away while there is no password.
+    /// True if clients from other machines are turned away while no password is set.
     pub protected_mode: bool,
-    /// Where metrics and the status page are served, if they are.
+    /// The address of the metrics and the status page. `None`: they are not served.
     pub metrics_listen: Option<SocketAddr>,
-    /// How durable what a reply tells of must be for the reply to leave, in a new session.
+    /// The durability that a write needs before a reply that shows it may leave, in a new session.
     pub durability: Durability,
-    /// What the server does when the database has stopped after a failure of its disk.
+    /// The server's reaction after the database has stopped because of a failure of its disk.
     pub on_stop: OnStop,
-    /// Names, perhaps with ports, by which they may be asked for beside their address.
+    /// Names, perhaps with ports, by which the metrics may be requested beside their address.
     pub http_hosts: Vec<String>,
-    /// The password that they ask for, if any.
+    /// The password for the metrics. `None`: they need no password.
     pub http_password: Option<String>,
-    /// Whether other machines may read them without a password.
+    /// True if other machines may read the metrics without a password.
     pub http_public: bool,
-    /// The level from which on events are in the log.
+    /// The least level of the events in the log.
     pub log_level: LogLevel,
     /// The form of the log's lines.
     pub log_format: LogFormat,
-    /// The file that the settings were read from, for CONFIG REWRITE.
+    /// The file that the settings were read from, for CONFIG REWRITE. `None`: there was no file.
     pub config_file: Option<PathBuf>,
-    /// Values of names that Redis has and we do not need, where they are not the defaults.
+    /// The values of Redis's names that this server does not need, if they differ from the defaults.
     pub ignored: BTreeMap<&'static str, String>,
 }
 
-/// Which clients may use DEBUG.
+/// The clients that may use DEBUG.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DebugAccess {
-    /// None.
+    /// No client.
     No,
     /// Every client that may run the command.
     Yes,
@@ -114,12 +114,12 @@ pub enum DebugAccess {
     Local,
 }
 
-/// What a server does whose database has stopped after a failure of its disk.
+/// The reaction of a server whose database has stopped after a failure of its disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnStop {
-    /// It tells its clients and ends.
+    /// The server answers its clients with the error and ends.
     Exit,
-    /// It goes on answering: what is durable can be read, everything else gets an error.
+    /// The server continues to answer: durable data can be read, every other request gets an error.
     Stay,
 }
 
@@ -217,7 +217,7 @@ impl ServerOptions {
         }
     }
 
-    /// The files that say how TLS is spoken.
+    /// Returns the files for TLS.
     #[must_use]
     pub fn tls_files(&self) -> TlsFiles {
         TlsFiles {
@@ -228,7 +228,7 @@ impl ServerOptions {
         }
     }
 
-    /// Refuses users that would expose the database: `open` says that strangers are let in.
+    /// Refuses users that would expose the database. `open` is true if a client needs no password.
     pub(crate) fn check_users(&self, open: bool) -> Result<(), ServeError> {
         let mut all = self.listen.iter().chain(&self.tls_listen);
         match all.find(|address| !address.ip().is_loopback()) {
@@ -237,7 +237,7 @@ impl ServerOptions {
         }
     }
 
-    /// Whether a new user may use all channels of pub/sub.
+    /// Returns whether a new user may use all channels of pub/sub.
     pub(crate) fn acl_all_channels(&self) -> bool {
         self.acl_pubsub_default.eq_ignore_ascii_case("allchannels")
     }
@@ -248,7 +248,7 @@ fn no_password(address: SocketAddr) -> ServeError {
     ServeError::Options(unguarded(address, remedy))
 }
 
-/// Why an address that strangers can reach is not listened on, and what guards it.
+/// Returns the reason why the server does not listen on an address that strangers can reach, with the remedy.
 #[must_use]
 pub fn unguarded(address: SocketAddr, remedy: &str) -> String {
     format!(
@@ -257,7 +257,8 @@ pub fn unguarded(address: SocketAddr, remedy: &str) -> String {
     )
 }
 
-/// Why an address that strangers can reach is not listened on without TLS: what they would read.
+/// Returns the reason why the server does not listen without TLS on an address that strangers can reach. It
+/// names the data that they would read.
 #[must_use]
 pub fn readable(address: SocketAddr, what: &str) -> String {
     format!(
@@ -266,7 +267,7 @@ pub fn readable(address: SocketAddr, what: &str) -> String {
     )
 }
 
-/// Why the server did not start, or how it ended.
+/// The reason why the server did not start, or how it ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The options contradict each other or expose the database.
@@ -277,7 +278,7 @@ pub enum ServeError {
     Bind {
         /// The address or path.
         address: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The certificates or the key cannot be used.

@@ -1,17 +1,17 @@
-//! How long a client may leave unread what it is sent: a limit at once, and one that may be
-//! passed for some seconds.
+//! The limits of a client's unread replies: one that disconnects at once, and one that may be exceeded for
+//! some seconds.
 
 use crate::settings::OutputLimit;
 use std::time::{Duration, Instant};
 
-/// Since when a client is above its soft limit.
+/// The time since which a client is above its soft limit.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     since: Option<Instant>,
 }
 
 impl Patience {
-    /// Whether a client with so many unsent bytes must go.
+    /// Returns whether a client with this number of unsent bytes must be disconnected.
     pub(crate) fn is_over(&mut self, limit: OutputLimit, unsent: usize, now: Instant) -> bool {
         let unsent = u64::try_from(unsent).unwrap_or(u64::MAX);
         if limit.hard_bytes > 0 && unsent >= limit.hard_bytes {

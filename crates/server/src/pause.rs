@@ -1,11 +1,11 @@
-//! Requests that are kept back for a while: by CLIENT PAUSE, and writes while the log is behind.
+//! Requests that are deferred for a while: by CLIENT PAUSE, and writes while the log is behind.
 //!
-//! A request that is kept back stays unread in its connection's input, and nothing of it has
-//! happened. When the pause ends, its connection is run again from there.
+//! A deferred request stays unread in its connection's input, and nothing of it has happened. When the
+//! pause ends, its connection is run again from there.
 //!
-//! During CLIENT PAUSE nothing is appended to the log. The purge rests. Commands that write in steps take no step (`jobs`), and
-//! clients that wait for a key are not served (`command::wait`). The copy of a directory that is in use (docs/operations.md)
-//! rests on that.
+//! During CLIENT PAUSE nothing is appended to the log. The purge rests. Commands that write in steps take
+//! no step (`jobs`), and clients that wait for a key are not served (`command::wait`). The copy of a
+//! directory that is in use (docs/operations.md) depends on that.
 
 use crate::acl::catalog::CATALOG;
 use crate::command::wait::serve;
@@ -17,37 +17,37 @@ use crate::session::Session;
 use crate::state::State;
 use std::time::Instant;
 
-/// What is kept back, until when, and whose.
+/// The deferred clients, the kind of the pause, and its end.
 #[derive(Debug, Default)]
 pub(crate) struct Pause {
     until: Option<Instant>,
     all: bool,
     kept: Vec<Seat>,
-    /// Those whose writes wait for the log.
+    /// The clients whose writes wait for the log.
     behind: Vec<Seat>,
     /// The longest request among those, bytes.
     behind_bytes: usize,
 }
 
 impl Pause {
-    /// When it ends by itself, if there is one.
+    /// Returns the time at which the pause ends by itself. `None`: there is no pause.
     pub(crate) fn until(&self) -> Option<Instant> {
         self.until
     }
 
-    /// Whether writes wait for the log.
+    /// Returns whether writes wait for the log.
     pub(crate) fn waits_for_log(&self) -> bool {
         !self.behind.is_empty()
     }
 
-    /// Whether these writes still have to wait.
+    /// Returns whether these writes still have to wait.
     pub(crate) fn still_waits(&self, db: &Db) -> bool {
         db.is_behind(self.behind_bytes)
     }
 }
 
 impl State {
-    /// Keeps back writes, or everything. Of two pauses the longer time and the wider kind hold.
+    /// Defers writes, or everything. Of two pauses the longer time and the wider kind apply.
     pub(crate) fn pause(&mut self, until: Instant, all: bool) {
         if let Some(db) = self.db() {
             db.hold_purge(true);
@@ -69,7 +69,7 @@ impl State {
         self.let_on(kept);
     }
 
-    /// Lets the writers go on that waited for the log, if it has caught up or takes no more.
+    /// Lets the writers continue that waited for the log, if it has caught up or takes no more.
     pub(crate) fn end_wait_for_log(&mut self) {
         if self.pause.waits_for_log() && !self.db().is_some_and(|db| self.pause.still_waits(db)) {
             self.pause.behind_bytes = 0;
@@ -101,13 +101,13 @@ impl State {
         }
     }
 
-    /// Keeps back a client until the log has room for so many bytes.
+    /// Defers a client until the log has room for `bytes`.
     pub(crate) fn keep_back_for_log(&mut self, seat: Seat, bytes: usize) {
         self.pause.behind.push(seat);
         self.pause.behind_bytes = self.pause.behind_bytes.max(bytes);
     }
 
-    /// Whether a request is to be kept back, which is then noted.
+    /// Returns whether a request must be deferred, and notes its client in that case.
     pub(crate) fn keeps_back(
         &mut self,
         session: &mut Session,
@@ -118,7 +118,7 @@ impl State {
             let bytes = log_bytes(session, command, args);
             let behind = |db: &&Db| may_write(session, command, args) && db.is_behind(bytes);
             if let Some(db) = self.db().filter(behind) {
-                // The loop must not wait for the disk: this client does.
+                // The loop must not wait for the disk, so this client does.
                 db.nudge();
                 self.keep_back_for_log(session.seat, bytes);
                 return true;
@@ -151,7 +151,7 @@ fn writes(command: &Command, args: &Args<'_>) -> bool {
         || (!command.words.is_empty() && CATALOG.entry(command, args).is_write())
 }
 
-/// About what a command asks of the log, bytes.
+/// Returns roughly the bytes that a command needs in the log.
 fn log_bytes(session: &Session, command: &Command, args: &Args<'_>) -> usize {
     let rows = match &session.block {
         Some(block) if command.name == "exec" => block.bytes + block.writes() * Tx::ROW_BYTES,

@@ -1,12 +1,14 @@
-//! The event loop: one thread, every socket.
+//! The event loop: one thread serves every socket.
 //!
-//! A round: sleep until something happens; read from and run *every* ready connection; have the log
-//! write what was appended if a reply waits, and collect what is durable; write every reply that may leave.
-//! A loop with nothing left to run writes and syncs the log itself; one that lets clients wait has the
-//! flusher do it beside it, or begins a write that completes by itself and wakes it like a socket.
+//! In a round the loop sleeps until something happens, then reads from and runs *every* ready connection.
+//! If a reply waits, it makes the log write its new records and collects the epochs that have become
+//! durable. At last it writes every reply that may leave.
 //!
-//! Polling is edge-triggered: what was announced and not used up is remembered in the connection
-//! and worked off in the next round, so that no client can keep the others waiting.
+//! A loop with nothing left to run writes and syncs the log itself. A loop that lets clients wait has the
+//! flusher do it in parallel, or begins a write that completes by itself and wakes it like a socket.
+//!
+//! Polling is edge-triggered. The connection remembers an announcement that was not used up, and the next
+//! round works it off, so that no client can keep the others waiting.
 
 mod conditions;
 mod handshakes;
@@ -46,34 +48,34 @@ pub(crate) const WAKER: Token = Token(usize::MAX - 1);
 const SIGNAL: Token = Token(usize::MAX - 2);
 /// The token of the log's completions.
 const LOG: Token = Token(usize::MAX - 3);
-/// Tokens below are listeners; connections start here.
+/// Tokens below this are listeners; the tokens of connections begin here.
 const CONNECTIONS: usize = 1024;
-/// One read takes at most this, bytes.
+/// The most bytes of one read.
 const READ_BYTES: usize = 128 * 1024;
 /// The time in a round for connections whose last turn took long, and for commands in steps.
 const HEAVY_SHARE: Duration = Duration::from_millis(2);
-/// When so much of a round is over, the connections that have not had their turn are run behind those
-/// that the next look at the sockets finds.
+/// The part of a round after which the remaining connections are deferred: they run behind those that the
+/// next look at the sockets finds.
 const LIGHT_SHARE: Duration = Duration::from_millis(5);
-/// How often the loop looks after itself.
+/// The time between two ticks, in which the loop looks after itself.
 const TICK: Duration = Duration::from_millis(100);
-/// How long clients may take to read their last replies when the server ends.
+/// The time that clients may take to read their last replies when the server ends.
 const FAREWELL: Duration = Duration::from_millis(1500);
 
-/// How the loop ended.
+/// The end of the loop.
 pub(crate) struct Ended {
-    /// The database, if it had opened.
+    /// The database. `None`: it had not opened.
     pub db: Option<Db>,
-    /// What to do with it.
+    /// The reason, which decides how the database is closed.
     pub how: Ending,
 }
 
-/// Why the loop ends.
+/// The reason why the loop ends.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// A request or a signal asked for it.
     Asked {
-        /// Whether to close the database with a checkpoint.
+        /// True if the database is to be closed with a checkpoint.
         checkpoint: bool,
     },
     /// The database has stopped, for this reason.
@@ -94,9 +96,9 @@ pub(crate) struct EventLoop {
     messages: Receiver<Message>,
     gate: Arc<Gate>,
     buffer: Box<[u8]>,
-    /// What was read of connections before their turns.
+    /// The bytes that were read from connections before their turns.
     early: EarlyBuffer,
-    /// Connections to run in the next round whatever the poller says.
+    /// Connections to run in the next round whatever the poller reports.
     again: Vec<usize>,
     /// Connections to run whose last turn took long, in order.
     heavy: VecDeque<usize>,
@@ -105,36 +107,36 @@ pub(crate) struct EventLoop {
     /// Connections whose replies wait for the disk, with their ids: an index may since belong
     /// to another.
     waiting: Vec<(usize, u64)>,
-    /// Whether one of them waits for the log's disk.
+    /// True if one of them waits for the log's disk.
     disk_waits: bool,
     /// The durable epochs up to which that list has been worked off.
     flushed: Reached,
-    /// Since when clients wait without the durable epoch having advanced.
+    /// The time since which clients wait without an advance of the durable epoch.
     owed_since: Instant,
-    /// The commands that had run then.
+    /// The number of commands that had run at that time.
     owed_from: u64,
-    /// Since when a log that cannot be written keeps clients waiting.
+    /// The times since which a log that cannot be written has kept clients waiting.
     stalled: Stalled,
-    /// Whether the log's writes complete by themselves, and wake the loop.
+    /// True if the log's writes complete by themselves and wake the loop.
     log_completes: bool,
     accept_pending: bool,
-    /// Whether the last round had no time to accept all that wait.
+    /// True if the last round had no time to accept all waiting newcomers.
     newcomers_left: bool,
-    /// When the log last said that no connection can be accepted.
+    /// The time of the log's last line that no connection can be accepted. `None`: it has had none.
     complained: Option<Instant>,
-    /// Connections that came to speak TLS and have yet to.
+    /// Connections whose TLS handshake has not ended.
     handshakes: Handshakes,
-    /// The client that is read while buffers take too much.
+    /// The client that is read while buffers take too much. `None`: no client is chosen.
     reader: Option<memory::Reader>,
     next_id: u64,
     stopping: Option<Stopping>,
     ticked: Instant,
-    /// Commands, bytes read and bytes written, when they were last looked at.
+    /// The time of the last look at the counters, with the commands, bytes read and bytes written then.
     counted: (Instant, [u64; 3]),
 }
 
 impl EventLoop {
-    /// A loop over bound listeners. `signals` has the signals that the loop acts on.
+    /// Returns a loop over bound listeners. `signals` has the signals that the loop acts on.
     pub(crate) fn new(
         poll: Poll,
         mut listeners: Vec<Listener>,
@@ -203,7 +205,7 @@ impl EventLoop {
         }
     }
 
-    /// Serves what the poller announced and what earlier rounds left.
+    /// Serves the connections that the poller announced and those that earlier rounds left.
     fn round(&mut self, events: &Events) -> Result<(), ServeError> {
         self.state.begin_round();
         let mut ready = std::mem::take(&mut self.again);
@@ -233,8 +235,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Waits for something to do. A loop with nothing left to run, whose clients wait for the
-    /// disk, flushes by itself: being woken by another thread would take longer than the sync.
+    /// Waits for something to do. A loop with nothing left to run, whose clients wait for the disk, flushes
+    /// the log itself: to be woken by another thread would take longer than the sync.
     fn sleep(&mut self, events: &mut Events) -> io::Result<()> {
         if let Some(db) = self.state.db().filter(|_| self.owes()) {
             let db = db.clone();
@@ -271,7 +273,7 @@ impl EventLoop {
         result
     }
 
-    /// How long nothing needs to happen by itself.
+    /// Returns the time for which nothing needs to happen without an event.
     fn patience(&self) -> Duration {
         let state = &self.state;
         let deadlines = [
@@ -286,18 +288,18 @@ impl EventLoop {
         }
     }
 
-    /// Whether clients wait for an epoch that is not durable yet, and no connection has
-    /// requests left.
+    /// Returns whether clients wait for an epoch that is not durable yet, and no connection has requests
+    /// left.
     fn owes(&self) -> bool {
         self.is_waited_for() && !self.has_work()
     }
 
-    /// Whether replies wait for the log, or clients do in WAITDUR.
+    /// Returns whether replies wait for the log, or clients do in WAITDUR.
     fn is_waited_for(&self) -> bool {
         !self.waiting.is_empty() || !self.state.rung_waits.is_empty()
     }
 
-    /// Whether connections are to be run whatever the poller says.
+    /// Returns whether connections are to be run whatever the poller reports.
     fn has_work(&self) -> bool {
         let queued = !self.again.is_empty() || !self.heavy.is_empty();
         queued || self.newcomers_left || self.handshakes.left || self.state.has_jobs()
@@ -313,11 +315,11 @@ impl EventLoop {
         }
     }
 
-    /// Remembers what the poller announced.
+    /// Remembers an announcement of the poller.
     fn note(&mut self, event: &Event, ready: &mut Vec<usize>) {
         match event.token() {
             WAKER => self.look_for_stop(),
-            // It has woken the loop, which collects in every round.
+            // The event has woken the loop, which collects completions in every round.
             LOG => {}
             SIGNAL => self.heed_signals(),
             Token(token) if token < CONNECTIONS => self.accept_pending = true,
@@ -370,14 +372,14 @@ impl EventLoop {
         }
     }
 
-    /// Whether a client has hung up that waits for others: it is served nothing any more. One that
+    /// Returns whether a client has hung up while it waits for others: it is served no more. A client that
     /// waits for the log or for a password may have half-closed, and is served to its end.
     fn waits_in_vain(&self, connection: &Connection) -> bool {
         let waits = || self.state.blocking.contains(connection.session.seat.id);
         connection.hung_up && (connection.session.in_pause || waits())
     }
 
-    /// Ends the waiting of a client that waits in vain, and closes it once its replies have left.
+    /// Ends the waiting of a client that has hung up, and closes it once its replies have left.
     fn part(&mut self, index: usize, mut connection: Box<Connection>) {
         if connection.replies.unsent() == 0 {
             return self.close(index, connection);
@@ -389,8 +391,8 @@ impl EventLoop {
         self.touched.push(index);
     }
 
-    /// Wakes the flusher, then writes what may leave: to those that ran in this round, and to
-    /// those that waited.
+    /// Wakes the flusher, then writes the replies that may leave: to the connections that ran in this
+    /// round, and to those that waited.
     fn flush_round(&mut self) {
         if self.waiting.is_empty() {
             self.owe_from(self.state.now);
@@ -461,15 +463,15 @@ impl EventLoop {
             self.handshakes.forget(connection.session.seat.id);
         }
         connection.stream.farewell();
-        // A socket that is gone cannot be deregistered; closing does it anyway.
+        // A socket that is gone cannot be deregistered. To close it is enough.
         let _ = connection.stream.deregister(self.poll.registry());
         connection.unaccount(&self.state);
         self.state.forget(&mut connection.session);
         self.state.connections.release(index);
     }
 
-    /// Whether requests are still run. A server whose database has stopped answers them to its
-    /// end, with errors.
+    /// Returns whether requests are still run. A server whose database has stopped answers them with errors
+    /// until its end.
     fn takes_requests(&self) -> bool {
         let stopping = self.stopping.as_ref();
         stopping.is_none_or(|stopping| matches!(stopping.how, Ending::Failed(_)))
@@ -498,8 +500,8 @@ impl EventLoop {
         });
     }
 
-    /// Whether the server ends now, and how: once the replies have left, or at the deadline. After
-    /// a failure it waits at least one tick, so that requests under way get their error.
+    /// Returns the reason to end if the server ends now: once the replies have left, or at the deadline.
+    /// After a failure it waits at least one tick, so that running requests get their error.
     fn ended(&self) -> Option<Ending> {
         let stopping = self.stopping.as_ref()?;
         let owed = self
@@ -530,7 +532,7 @@ impl EventLoop {
         }
     }
 
-    /// Clients that wait for others wait in vain.
+    /// Answers clients that wait for others with an error: what they wait for will not come.
     fn refuse_blocked(&mut self, why: &str) {
         let blocked = self.state.connections.iter().filter(|(_, c)| c.blocked);
         let blocked: Vec<usize> = blocked.map(|(index, _)| index).collect();
@@ -544,7 +546,8 @@ impl EventLoop {
         }
     }
 
-    /// The database has stopped: what is not durable is never acknowledged.
+    /// Gives up replies whose writes are not durable after the database has stopped: such a write is never
+    /// acknowledged.
     fn abandon_waiting(&mut self) {
         let why = self.state.stopped.clone().unwrap_or_default();
         for (index, id) in std::mem::take(&mut self.waiting) {

@@ -1,12 +1,11 @@
-//! Which clients listen to which channels, patterns and shard channels.
+//! The channels, patterns and shard channels that clients are subscribed to.
 //!
-//! A subscription is kept twice: by topic here, so that publishing finds its listeners, and by
-//! client in its [`Subscriptions`], so that a client that leaves is found in its topics without a
-//! search. Both change together in [`Topics::add`] and [`Topics::remove`].
+//! A subscription is stored twice. Publishing finds its listeners by topic here. A client that leaves is found in its
+//! topics by its [`Subscriptions`], without a search. Both change together in [`Topics::add`] and [`Topics::remove`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// What is subscribed to.
+/// The kind of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Topic {
     /// A channel by its name.
@@ -17,7 +16,7 @@ pub(crate) enum Topic {
     Shard,
 }
 
-/// A client, so that a slot that has since been given to another is not mistaken for it.
+/// A client. The id tells it from a later client in the same slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seat {
     /// The place among the connections.
@@ -27,11 +26,11 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// No client's: clients are counted from 1.
+    /// The seat of no client: clients are counted from 1.
     pub(crate) const NOBODY: Seat = Seat { index: 0, id: 0 };
 }
 
-/// What one client is subscribed to.
+/// The subscriptions of one client.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
     channels: BTreeSet<Box<[u8]>>,
@@ -48,7 +47,7 @@ impl Subscriptions {
         }
     }
 
-    /// The names of one kind.
+    /// Returns the names of one kind.
     pub(crate) fn names(&self, topic: Topic) -> impl Iterator<Item = &[u8]> {
         let set = match topic {
             Topic::Channel => &self.channels,
@@ -58,12 +57,12 @@ impl Subscriptions {
         set.iter().map(AsRef::as_ref)
     }
 
-    /// How many of one kind.
+    /// Returns the number of names of one kind.
     pub(crate) fn count(&self, topic: Topic) -> usize {
         self.names(topic).count()
     }
 
-    /// The count that a reply to a change of `topic` tells: channels and patterns together.
+    /// Returns the count in a reply to a change of `topic`: channels and patterns together.
     pub(crate) fn told(&self, topic: Topic) -> usize {
         match topic {
             Topic::Shard => self.shards.len(),
@@ -71,7 +70,7 @@ impl Subscriptions {
         }
     }
 
-    /// All of them.
+    /// Returns the number of all subscriptions.
     pub(crate) fn total(&self) -> usize {
         self.channels.len() + self.patterns.len() + self.shards.len()
     }
@@ -88,7 +87,7 @@ pub(crate) struct Topics {
 }
 
 impl Topics {
-    /// Subscribes a client; one that already listens stays as it is.
+    /// Subscribes a client, unless it is subscribed already.
     pub(crate) fn add(&mut self, own: &mut Subscriptions, topic: Topic, name: &[u8], who: Seat) {
         if !own.of(topic).insert(name.into()) {
             return;
@@ -143,7 +142,7 @@ impl Topics {
         debug_assert_eq!(own.total(), 0, "a client that leaves listens to nothing");
     }
 
-    /// The listeners of a channel by its name.
+    /// Returns the listeners of a channel by its name.
     pub(crate) fn listeners(&self, topic: Topic, name: &[u8]) -> impl Iterator<Item = Seat> {
         let found = match topic {
             Topic::Channel => self.channels.get(name),
@@ -156,7 +155,7 @@ impl Topics {
             .map(|(id, index)| seat(*id, *index))
     }
 
-    /// The patterns that match a channel, each with its listeners.
+    /// Returns the patterns that match a channel, each with its listeners.
     pub(crate) fn matching<'a>(
         &'a self,
         channel: &'a [u8],
@@ -170,7 +169,7 @@ impl Topics {
             })
     }
 
-    /// The names that have listeners.
+    /// Returns the names that have listeners.
     pub(crate) fn names(&self, topic: Topic) -> Vec<&[u8]> {
         match topic {
             Topic::Channel => self.channels.keys().map(AsRef::as_ref).collect(),
@@ -179,7 +178,7 @@ impl Topics {
         }
     }
 
-    /// How many different names of a kind there are.
+    /// Returns the number of different names of a kind.
     pub(crate) fn count(&self, topic: Topic) -> usize {
         match topic {
             Topic::Channel => self.channels.len(),
@@ -188,7 +187,7 @@ impl Topics {
         }
     }
 
-    /// Whether no channel or pattern has a listener.
+    /// Returns whether no channel or pattern has a listener.
     pub(crate) fn is_silent(&self) -> bool {
         self.channels.is_empty() && self.patterns.is_empty()
     }

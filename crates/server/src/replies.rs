@@ -1,9 +1,9 @@
-//! The replies of one connection, each held back until what it rests on is as durable as its client wants.
+//! The replies of one connection. Each is held until the epoch that it waits for is as durable as its client wants.
 //!
-//! Every reply carries the epoch of its transaction, even if that only read: another transaction may
-//! have pre-committed the value. Replies leave in the order of the requests, so what
-//! counts is the *running maximum* of the epochs; the queue therefore holds one entry per
-//! distinct epoch, and its length is bounded by the epochs in flight, not by the pipeline.
+//! Every reply carries the epoch of its transaction, even if the transaction only read: another transaction may have
+//! pre-committed the value. Replies leave in the order of the requests, so the *running maximum* of the epochs
+//! counts. The queue therefore has one entry per distinct epoch, and its length is bounded by the epochs in flight,
+//! not by the pipeline.
 //!
 //! Invariant: `sent <= released <= buf.len()`, and no byte beyond `released` is ever written.
 
@@ -13,38 +13,38 @@ use crate::stalled::{Fate, Listener, StuckRungs};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Result, Write};
 
-/// An emptied buffer above this is given back to the allocator, bytes.
+/// The most bytes of an emptied buffer that is kept. A larger one is freed.
 const KEEP_BYTES_MAX: usize = 256 * 1024;
-/// Sent bytes at the front are cut off once there are this many.
+/// The number of sent bytes at the front from which on they are cut off.
 const TRIM_BYTES: usize = 256 * 1024;
 
-/// What a flush reached.
+/// The result of a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flushed {
     /// Nothing is left that may be sent.
     Drained,
-    /// The peer takes no more for now; the poller will tell.
+    /// The peer takes no more for now. The poller will report when it does.
     Full,
 }
 
-/// What a reply waits for.
+/// The condition under which a reply may leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rest {
-    /// The newest epoch that it tells of.
+    /// The newest epoch that it shows.
     pub epoch: Epoch,
-    /// How durable that epoch is to be. At `mem` the reply waits only while the log is too far behind:
+    /// The durability that the epoch needs. At `mem` the reply waits only while the log is too far behind:
     /// see [`crate::state::State::mem_in_time`].
     pub durability: Durability,
 }
 
 impl Rest {
-    /// A reply that tells of no write.
+    /// The condition of a reply that shows no write.
     pub(crate) const NOTHING: Self = Rest {
         epoch: Epoch(0),
         durability: Durability::Disk,
     };
 
-    /// Whether the rung that decides has the epoch: at `mem` the one above it.
+    /// Returns whether the deciding rung has reached the epoch. At `mem` that is the rung above it.
     fn is_durable(self, reached: Reached) -> bool {
         self.epoch <= reached.at(self.durability.rung())
     }
@@ -58,12 +58,12 @@ impl Rest {
 struct Held {
     rest: Rest,
     end: usize,
-    /// Only messages, which no request waits for: a reply behind them is judged alone.
+    /// True if it has only messages, which no request waits for: a reply behind them is judged alone.
     is_messages: bool,
 }
 
 impl Held {
-    /// Whether a later reply that waits for `rest` waits no longer than this one.
+    /// Returns whether a later reply that waits for `rest` waits no longer than this one.
     fn covers(&self, rest: Rest, is_durable: bool) -> bool {
         if self.is_messages {
             return false;
@@ -79,7 +79,7 @@ impl Held {
 /// A buffer of replies and the marks up to which they may leave.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
-    /// Replies are appended here; [`seal`](Self::seal) says on what they rest.
+    /// The bytes of the replies. [`seal`](Self::seal) sets the condition under which they leave.
     pub buf: Vec<u8>,
     sent: usize,
     released: usize,
@@ -87,7 +87,7 @@ pub(crate) struct Replies {
 }
 
 impl Replies {
-    /// Declares what the bytes appended since the last call wait for.
+    /// Sets the condition for the bytes that were appended since the last call.
     #[inline]
     pub(crate) fn seal(&mut self, rest: Rest, reached: Reached) {
         let end = self.buf.len();
@@ -111,8 +111,8 @@ impl Replies {
         );
     }
 
-    /// Answers with `error` the requests whose replies wait for rungs that are stuck. Messages among these replies stay held,
-    /// behind the replies.
+    /// Answers with `error` the requests whose replies wait for rungs that are stuck. Messages among these
+    /// replies stay held, behind the replies.
     pub(crate) fn give_up(
         &mut self,
         stuck: StuckRungs,
@@ -169,8 +169,8 @@ impl Replies {
         );
     }
 
-    /// Appends what may leave of `part`, with `error` in the place of each reply that may not, and returns its messages. `None` if
-    /// it is not made of whole frames.
+    /// Appends the frames of `part` that may leave, with `error` for each reply that may not, and returns
+    /// its messages. `None`: it is not made of whole frames.
     fn replace(&mut self, part: &[u8], listener: Listener, error: &str) -> Option<Vec<u8>> {
         let (mut leaving, mut kept, mut rest) = (Vec::new(), Vec::new(), part);
         while !rest.is_empty() {
@@ -186,7 +186,7 @@ impl Replies {
         Some(kept)
     }
 
-    /// Releases what the rungs have reached, and with `in_time` what need not be durable.
+    /// Releases the replies whose epochs the rungs have reached, and with `in_time` those that need not be durable.
     pub(crate) fn release(&mut self, reached: Reached, in_time: bool) {
         while let Some(first) = self.held.front() {
             if !first.rest.is_durable(reached) && (first.rest.is_firm() || !in_time) {
@@ -198,33 +198,33 @@ impl Replies {
         }
     }
 
-    /// Whether the first reply that waits must reach a rung.
+    /// Returns whether the first reply that waits must reach a rung.
     pub(crate) fn waits_firmly(&self) -> bool {
         self.held.front().is_some_and(|first| first.rest.is_firm())
     }
 
-    /// How durable the first reply that waits must become; `None` if none waits.
+    /// Returns the durability that the first waiting reply needs. `None`: no reply waits.
     #[cfg(test)]
     pub(crate) fn waits_for(&self) -> Option<Durability> {
         self.held.front().map(|first| first.rest.durability)
     }
 
-    /// Whether some reply waits for the log.
+    /// Returns whether a reply waits for the log.
     pub(crate) fn waits(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Bytes not yet taken by the peer.
+    /// Returns the number of bytes that the peer has not taken.
     pub(crate) fn unsent(&self) -> usize {
         self.buf.len() - self.sent
     }
 
-    /// Whether bytes may be sent now.
+    /// Returns whether bytes may be sent now.
     pub(crate) fn sendable(&self) -> bool {
         self.sent < self.released
     }
 
-    /// Drops the replies that wait, for good, and ends with an error instead.
+    /// Drops the waiting replies for good, and ends with an error instead.
     pub(crate) fn abandon(&mut self, error: &str) {
         self.held.clear();
         self.buf.truncate(self.released);
@@ -232,7 +232,7 @@ impl Replies {
         self.released = self.buf.len();
     }
 
-    /// Writes what is released.
+    /// Writes the released bytes.
     pub(crate) fn flush(&mut self, to: &mut impl Write) -> Result<Flushed> {
         while self.sent < self.released {
             match to.write(&self.buf[self.sent..self.released]) {
@@ -255,7 +255,7 @@ impl Replies {
     }
 
     fn trim(&mut self) {
-        // A reply that was taken back leaves its mark, at the end of what has been sent.
+        // The mark of a revoked reply remains, at the end of the sent bytes.
         if self.sent == self.buf.len() && self.held.is_empty() {
             self.buf.clear();
             if self.buf.capacity() > KEEP_BYTES_MAX {
@@ -400,7 +400,7 @@ mod tests {
         monitors: false,
     };
 
-    /// The disk's rung, or both, after the log was stuck for long.
+    /// Returns the disk's rung, or both, after the log was stuck for long.
     fn stuck(both: bool) -> StuckRungs {
         let mut stalled = crate::stalled::Stalled::default();
         let now = std::time::Instant::now();

@@ -1,20 +1,19 @@
-//! How long the rounds of the loop take: for as long, no other client is served.
+//! The durations of the loop's rounds: during a round no other client is served.
 //!
-//! Asking for the processor time of a thread is a system call, so it is done at most once a
-//! millisecond, and behind a round that took longer than that. What is told may therefore be too
-//! long by a millisecond.
+//! To read the processor time of a thread is a system call. So it is done at most once a millisecond, and
+//! after a round that took longer than that. The reported time may therefore be a millisecond too long.
 
 use perdura::pace::thread_cpu_ns;
 use std::time::{Duration, Instant};
 
-/// Rounds shorter than this are not told of.
+/// The duration below which a round is not reported.
 const SHORT: Duration = Duration::from_millis(1);
 
 /// The longest round since the start or CONFIG RESETSTAT.
 #[derive(Debug)]
 pub(crate) struct Rounds {
     begin: Instant,
-    /// When the processor time was read last, and what it was, nanoseconds.
+    /// The time at which the processor time was last read, and its value, nanoseconds.
     read: (Instant, u64),
     /// The longest round, microseconds.
     pub longest_us: u64,
@@ -23,7 +22,7 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// Before the first round.
+    /// Returns the state before the first round.
     pub(crate) fn new(now: Instant) -> Self {
         Rounds {
             begin: now,
@@ -33,7 +32,7 @@ impl Rounds {
         }
     }
 
-    /// A round begins.
+    /// Notes that a round begins.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.begin = now;
         if now.saturating_duration_since(self.read.0) > SHORT {
@@ -41,7 +40,7 @@ impl Rounds {
         }
     }
 
-    /// It ends.
+    /// Notes that the round ends.
     pub(crate) fn end(&mut self) {
         let now = Instant::now();
         let took = now.saturating_duration_since(self.begin);
@@ -55,7 +54,7 @@ impl Rounds {
         }
     }
 
-    /// Forgets what it has seen.
+    /// Resets the longest times.
     pub(crate) fn reset(&mut self) {
         (self.longest_us, self.longest_cpu_us) = (0, 0);
     }

@@ -1,4 +1,4 @@
-//! Clients that wait in WAITDUR: for which epoch to be how durable, and until when.
+//! Clients that wait in WAITDUR, each for a durability of an epoch, with their deadlines.
 //!
 //! Invariant: a client in `clients` is in `wanted`, and in `deadlines` if it has one. No other client is.
 
@@ -8,7 +8,7 @@ use crate::pubsub::Seat;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
-/// What a client waits for.
+/// The durability of an epoch that a client waits for.
 #[derive(Debug, Clone, Copy)]
 struct RungWait {
     seat: Seat,
@@ -17,7 +17,7 @@ struct RungWait {
     deadline: Option<Instant>,
 }
 
-/// All of them.
+/// All clients that wait for a rung.
 #[derive(Debug, Default)]
 pub(crate) struct RungWaits {
     clients: HashMap<u64, RungWait>,
@@ -26,27 +26,27 @@ pub(crate) struct RungWaits {
 }
 
 impl RungWaits {
-    /// Whether no client waits.
+    /// Returns whether no client waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.clients.is_empty()
     }
 
-    /// How many wait.
+    /// Returns the number of clients that wait.
     pub(crate) fn count(&self) -> usize {
         self.clients.len()
     }
 
-    /// How many of them have a deadline.
+    /// Returns the number of waiting clients that have a deadline.
     pub(crate) fn timeouts(&self) -> usize {
         self.deadlines.count()
     }
 
-    /// Whether this client waits.
+    /// Returns whether this client waits.
     pub(crate) fn contains(&self, id: u64) -> bool {
         self.clients.contains_key(&id)
     }
 
-    /// Has a client wait, which does not yet.
+    /// Makes a client wait that does not wait yet.
     pub(crate) fn add(
         &mut self,
         seat: Seat,
@@ -71,7 +71,7 @@ impl RungWaits {
         );
     }
 
-    /// A client that waits no more.
+    /// Removes a client that waits no more, and returns it.
     pub(crate) fn take(&mut self, id: u64) -> Option<Seat> {
         let wait = self.clients.remove(&id)?;
         let was_noted = self.wanted.remove(&(wait.durability, wait.epoch, id));
@@ -84,13 +84,13 @@ impl RungWaits {
         Some(wait.seat)
     }
 
-    /// Some client that waits.
+    /// Removes and returns any client that waits.
     pub(crate) fn next(&mut self) -> Option<Seat> {
         let (_, _, id) = *self.wanted.first()?;
         self.take(id)
     }
 
-    /// The next client whose epoch is as durable as it wants.
+    /// Removes and returns the next client whose epoch is as durable as it wants.
     pub(crate) fn next_reached(&mut self, reached: Reached) -> Option<Seat> {
         let first_of = |durability| {
             let all = (durability, Epoch(0), 0)..=(durability, Epoch(u64::MAX), u64::MAX);
@@ -104,12 +104,12 @@ impl RungWaits {
         self.take(id)
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.next()
     }
 
-    /// A client that has waited long enough.
+    /// Removes and returns a client whose deadline has passed.
     pub(crate) fn next_late(&mut self, now: Instant) -> Option<Seat> {
         let id = self.deadlines.next_late(now)?;
         self.take(id)

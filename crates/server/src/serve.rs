@@ -1,4 +1,4 @@
-//! Start and end: bind, open the database in another thread, run the loop, close.
+//! Start and end of the server: it binds, opens the database in another thread, runs the loop, and closes.
 
 use crate::control::{Control, Gate, Message};
 use crate::descriptors::Share;
@@ -18,24 +18,24 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tracing::dispatcher::{get_default, with_default};
 
-/// How long the threads of a stopped database may take to end.
+/// The time that the threads of a stopped database may take to end.
 const LETTING_GO: Duration = Duration::from_millis(500);
 
 /// Serves until SHUTDOWN, SIGTERM or SIGINT, then closes the database.
 ///
-/// The database's directories are locked first: a database that is open elsewhere is an error before
-/// any address is bound. The addresses are bound before the database is opened, so that clients are told how far it is
-/// (`-LOADING`). A first signal ends cleanly, with a checkpoint; a second one at once, which loses
-/// nothing and makes the next start longer. SIGHUP has certificates read anew.
+/// The database's directories are locked first: a database that is open elsewhere is an error before any
+/// address is bound. The addresses are bound before the database is opened, so that clients learn its
+/// progress (`-LOADING`). A first signal ends the server cleanly, with a checkpoint. A second one ends it
+/// at once, which loses nothing and makes the next start longer. SIGHUP reloads the certificates.
 ///
 /// # Errors
-/// Options that expose the database, an address that cannot be bound, a database that does not
-/// open or close, that has stopped after a failure of its disk ([`Error::Stopped`]) or because another
-/// process owns its log ([`Error::Fenced`]), or because its files are gone ([`Error::Displaced`]).
+/// Options that expose the database, an address that cannot be bound, or a database that does not open or
+/// close. Also a database that has stopped: after a failure of its disk ([`Error::Stopped`]), because
+/// another process owns its log ([`Error::Fenced`]), or because its files are gone ([`Error::Displaced`]).
 pub fn serve(options: ServerOptions, db: Options) -> Result<(), ServeError> {
     let signals = Signals::take()?;
     options.check()?;
-    // Another process may have the database: then its port is none of this one's business.
+    // Another process may have the database. Then this process must not bind the port of that one.
     let (disks, locks) = files::open_telling(&db, &|line| tracing::info!("{line}"))?;
     let mut prepared = Prepared::new(options, db.clone(), Some(signals))?;
     prepared.event_loop.supervise();
@@ -108,22 +108,22 @@ impl Server {
         })
     }
 
-    /// The first address that speaks TLS.
+    /// Returns the first address that speaks TLS.
     #[must_use]
     pub fn tls_addr(&self) -> Option<SocketAddr> {
         self.tls_address
     }
 
-    /// The first TCP address it listens on.
+    /// Returns the first TCP address that it listens on.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Ends as SIGTERM would, and waits for it.
+    /// Ends the server like SIGTERM, and waits for the end.
     ///
     /// # Errors
-    /// What the server ended with.
+    /// The error with which the server ended.
     pub fn stop(self) -> Result<(), ServeError> {
         self.control.send(Message::Stop { checkpoint: true });
         self.join()
@@ -132,7 +132,7 @@ impl Server {
     /// Waits for the server to end by itself.
     ///
     /// # Errors
-    /// What the server ended with.
+    /// The error with which the server ended.
     pub fn join(self) -> Result<(), ServeError> {
         match self.thread.join() {
             Ok(result) => result,
@@ -146,7 +146,7 @@ struct Prepared {
     event_loop: EventLoop,
     control: Control,
     progress: Arc<Progress>,
-    /// Serves until the loop has ended.
+    /// The metrics and the status page, which are served until the loop has ended.
     http: Option<Http>,
     address: Option<SocketAddr>,
     tls_address: Option<SocketAddr>,
@@ -213,7 +213,7 @@ impl Prepared {
         let (control, progress) = (self.control.clone(), Arc::clone(&self.progress));
         let thread = thread::Builder::new().name(String::from("open"));
         thread.spawn(move || {
-            // A panic must end the server and not leave it loading.
+            // A panic must end the server, which would otherwise stay in the loading state.
             let opened = catch_unwind(AssertUnwindSafe(|| open(progress)));
             let crashed = |_| {
                 Err(Error::Stopped(String::from(
@@ -232,7 +232,7 @@ impl Prepared {
             (None, Ending::Asked { .. }) => {}
             (Some(db), Ending::Asked { checkpoint: true }) => db.close()?,
             (Some(db), Ending::Asked { checkpoint: false }) => {
-                // What `mem` clients were told already must not be lost by a clean end.
+                // A clean end must not lose a write that a `mem` client has seen acknowledged.
                 let last = db.exposure().current;
                 while let Some(epoch) = db.exposure().oldest_unsynced.filter(|e| *e <= last) {
                     db.wait_at(Durability::Disk, Ticket { epoch })?;
@@ -249,8 +249,7 @@ impl Prepared {
     }
 }
 
-/// Ends the threads of a database that has stopped, unless its disk keeps one of them waiting for
-/// long.
+/// Ends the threads of a database that has stopped, unless its disk makes one of them wait for long.
 fn let_go(db: Option<Db>) {
     let (ended, wait) = channel();
     let ending = thread::Builder::new().spawn(move || {

@@ -1,5 +1,5 @@
-//! What a client has told about itself: its database, its protocol version, whether it has
-//! authenticated, the block that it queues, and when it wants its replies.
+//! The state that a client has chosen: its database, its protocol version, its user, the block that it
+//! queues, and the durability that its replies wait for.
 
 use crate::acl::prove::Proof;
 use crate::acl::{Acl, User};
@@ -14,16 +14,16 @@ use crate::watch::Own;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Whether requests are answered, as CLIENT REPLY says.
+/// The mode of CLIENT REPLY: the requests that are answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mute {
-    /// They are.
+    /// All requests are answered.
     No,
-    /// None is.
+    /// No request is answered.
     All,
-    /// The next one is not: the running one has said so.
+    /// The next request is not answered: the running one has asked for that.
     SkipNext,
-    /// This one is not.
+    /// This request is not answered.
     Skip,
 }
 
@@ -32,26 +32,26 @@ pub(crate) enum Mute {
 pub(crate) struct Block {
     /// The commands, in order.
     pub queue: Vec<(&'static Command, OwnedArgs)>,
-    /// Bytes the queue holds.
+    /// The bytes that the queue holds.
     pub bytes: usize,
-    /// The arguments of all its commands, their names included.
+    /// The number of arguments of all its commands, their names included.
     pub words: usize,
     /// True if a command is not about data, is a script, or uses a whole database.
     pub is_wide: bool,
-    /// Whether a command could not be queued, so that EXEC will refuse.
+    /// True if a command could not be queued, so that EXEC will refuse.
     pub broken: bool,
-    /// Whether a command may have to wait for a password.
+    /// True if a command may have to wait for a password.
     pub proves: bool,
 }
 
 impl Block {
-    /// The keys of its commands from one of them on.
+    /// Returns the keys of its commands, beginning with the command at index `at`.
     pub(crate) fn keys_from(&self, at: usize) -> impl Iterator<Item = &[u8]> {
         let queue = self.queue[at..].iter();
         queue.flat_map(|(command, owned)| command.key_args(&owned.args()))
     }
 
-    /// How many of its commands change data.
+    /// Returns the number of its commands that change data.
     pub(crate) fn writes(&self) -> usize {
         let writes = self
             .queue
@@ -64,13 +64,13 @@ impl Block {
 /// The state of one client.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// Its place, and an id that is never used twice within a life of the server.
+    /// Its place, and an id that is used only once within a life of the server.
     pub seat: Seat,
-    /// The peer.
+    /// The peer's address.
     pub peer: String,
-    /// Our end.
+    /// The server's own address.
     pub local: String,
-    /// Whether it came through the Unix socket.
+    /// True if it came through the Unix socket.
     pub unix: bool,
     /// The name given by CLIENT SETNAME.
     pub name: Vec<u8>,
@@ -78,58 +78,58 @@ pub(crate) struct Session {
     pub library: [Vec<u8>; 2],
     /// The chosen database, 0 to 15.
     pub database: u8,
-    /// Whether replies are RESP3.
+    /// True if replies are RESP3.
     pub resp3: bool,
     /// Its user, always with the rules in force.
     pub user: Arc<User>,
-    /// Whether it has authenticated, or need not.
+    /// True if it has authenticated, or need not.
     pub authenticated: bool,
-    /// The open MULTI block.
+    /// The open MULTI block. `None`: no block is open.
     pub block: Option<Block>,
     /// The keys that must not change for EXEC to run.
     pub watched: Own,
-    /// What it is subscribed to.
+    /// Its subscriptions. `None`: it has none.
     pub subscriptions: Option<Box<Subscriptions>>,
-    /// How durable what a reply tells of must be for the reply to leave.
+    /// The durability that a write needs before a reply that shows it may leave.
     pub durability: Durability,
     /// The epoch of its newest write; zero before the first.
     pub written: Epoch,
-    /// The newest epoch that it was told of, its own writes included.
+    /// The newest epoch that a reply has shown to it, its own writes included.
     pub told: Epoch,
-    /// When the connection was accepted.
+    /// The time at which the connection was accepted.
     pub since: Instant,
-    /// When the last request arrived, its reply was ready after a wait, or a part of a reply left.
+    /// The last time at which a request arrived, a reply was ready after a wait, or a part of a reply left.
     pub active: Instant,
-    /// The last command.
+    /// The last command. `None`: it has sent none.
     pub last: Option<&'static Command>,
-    /// Which of its second words it was.
+    /// The index of the second word of the last command. `None`: it has none.
     pub last_word: Option<usize>,
-    /// Whether it is shown every command.
+    /// True if it is shown every command (MONITOR).
     pub monitors: bool,
-    /// Whether its requests are answered.
+    /// The requests of it that are answered.
     pub mute: Mute,
-    /// Bytes read and not done with when its newest request began, that one included.
+    /// The bytes that were read but not consumed when its newest request began, that request included.
     pub unread: usize,
-    /// Wrong passwords so far.
+    /// The number of wrong passwords so far.
     pub wrong: u32,
-    /// How far the passwords of its next request are judged.
+    /// The progress of judging the passwords of its next request.
     pub proof: Proof,
-    /// Whether its next request waits for a password to be tried or hashed.
+    /// True if its next request waits for a password to be tried or hashed.
     pub asks: bool,
-    /// What its next request has taken before it was kept back for the log.
+    /// The time that its next request had taken before it was deferred for the log.
     pub spent: Duration,
-    /// Whether its next request is kept back by CLIENT PAUSE.
+    /// True if its next request is deferred by CLIENT PAUSE.
     pub in_pause: bool,
-    /// Whether it is spared when clients' buffers take too much.
+    /// True if it is spared when clients' buffers take too much.
     pub no_evict: bool,
-    /// Which of its reads are noted.
+    /// The reads of it that are noted.
     pub reads: Reads,
-    /// Whether CLIENT CACHING was said of its next command.
+    /// True if CLIENT CACHING applies to its next command.
     pub caching: bool,
 }
 
 impl Session {
-    /// A client that has said nothing yet.
+    /// Returns the session of a client that has sent nothing yet.
     pub(crate) fn new(seat: Seat, peer: String, local: String, unix: bool, state: &State) -> Self {
         let acl = &state.acl;
         let now = Instant::now();
@@ -168,7 +168,7 @@ impl Session {
         }
     }
 
-    /// Whether this command may have to wait for a password before it can run.
+    /// Returns whether this command may have to wait for a password before it can run.
     #[inline]
     pub(crate) fn may_prove(&self, command: &Command) -> bool {
         command.has(flag::PROVES)
@@ -178,7 +178,7 @@ impl Session {
             }
     }
 
-    /// Back to the state after connecting, as RESET asks.
+    /// Returns to the state after connecting, as RESET asks.
     pub(crate) fn reset(&mut self, acl: &Acl, durability: Durability) {
         self.name.clear();
         self.database = 0;
@@ -193,7 +193,7 @@ impl Session {
         self.no_evict = false;
     }
 
-    /// The last command's name, with its second word if it has one.
+    /// Returns the last command's name, with its second word if it has one.
     pub(crate) fn last_name(&self) -> String {
         let word = |command: &Command| {
             let (word, _) = command.words.get(self.last_word?)?;
@@ -205,18 +205,18 @@ impl Session {
         }
     }
 
-    /// Whether it may do nothing but listen: it has subscribed and speaks RESP2.
+    /// Returns whether it may do nothing but listen: it has subscribed and speaks RESP2.
     pub(crate) fn only_listens(&self) -> bool {
         let own = self.subscriptions.as_ref();
         !self.resp3 && own.is_some_and(|own| own.total() > 0)
     }
 
-    /// What something waits for that tells it of `epoch`.
+    /// Returns the condition under which a reply that shows `epoch` may leave.
     pub(crate) fn rest(&mut self, epoch: Epoch) -> Rest {
         self.rest_at(Durability::Mem, epoch)
     }
 
-    /// The same of something that is at least this durable, whatever the client has chosen.
+    /// Like [`rest`](Self::rest), but with at least this durability, whatever the client has chosen.
     pub(crate) fn rest_at(&mut self, least: Durability, epoch: Epoch) -> Rest {
         self.told = self.told.max(epoch);
         Rest {
@@ -230,7 +230,7 @@ impl Session {
         self.written = self.written.max(epoch);
     }
 
-    /// The name of its user.
+    /// Returns the name of its user.
     pub(crate) fn user_name(&self) -> &[u8] {
         &self.user.name
     }

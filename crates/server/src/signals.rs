@@ -21,18 +21,18 @@ pub(crate) struct Signals {
     reloads: Arc<AtomicBool>,
 }
 
-/// The wishes that have arrived as signals.
+/// The requests that have arrived as signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wishes {
-    /// The server is to end, with a checkpoint.
+    /// True if the server is to end, with a checkpoint.
     pub ends: bool,
-    /// Certificates are to be read anew.
+    /// True if certificates are to be reloaded.
     pub reloads: bool,
 }
 
 impl Signals {
-    /// Takes over the signals: SIGTERM and SIGINT end the server, and at once when they come again; SIGXCPU ends it once; SIGHUP
-    /// has certificates read anew.
+    /// Takes over the signals. SIGTERM and SIGINT end the server, and at once when they come again. SIGXCPU
+    /// ends it once. SIGHUP reloads the certificates.
     pub(crate) fn take() -> io::Result<Signals> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -57,15 +57,15 @@ impl Signals {
         Ok(taken)
     }
 
-    /// Has the poller announce the signals.
+    /// Registers the signals with the poller.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         registry.register(&mut self.woken, token, Interest::READABLE)
     }
 
-    /// Returns what the signals since the last call ask for.
+    /// Returns the requests of the signals since the last call.
     pub(crate) fn heed(&mut self) -> Wishes {
         let mut sink = [0; 16];
-        // One byte for each signal; the flags say which they were.
+        // The pipe has one byte for each signal. The flags say which signals they were.
         while matches!(self.woken.read(&mut sink), Ok(1..)) {}
         let ends = self.ends.load(Ordering::SeqCst) || self.runs_out.swap(false, Ordering::SeqCst);
         Wishes {

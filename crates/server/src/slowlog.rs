@@ -1,23 +1,23 @@
-//! The log of slow commands: the newest ones that took longer than the setting says, each with
-//! its arguments cut short.
+//! The log of slow commands: the newest commands that took longer than the setting allows, each with its
+//! arguments cut short.
 
 use crate::resp::parse::Args;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// At most so many arguments are kept; the last of them says how many more there were.
+/// The most arguments in an entry. The last of them gives the number of further ones.
 const ARGS_MAX: usize = 32;
-/// At most so many bytes of an argument are kept.
+/// The most bytes of an argument in an entry.
 const ARG_BYTES_MAX: usize = 128;
 
 /// A slow command.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// Counted up from 0, not begun again by SLOWLOG RESET.
+    /// Its number, counted from 0. SLOWLOG RESET does not reset the count.
     pub id: u64,
-    /// When it ran, seconds since 1970.
+    /// The time at which it ran, seconds since 1970.
     pub at_seconds: u64,
-    /// How long it took.
+    /// Its duration.
     pub took: Duration,
     /// Its arguments.
     pub args: Vec<Vec<u8>>,
@@ -35,7 +35,7 @@ pub(crate) struct SlowLog {
 }
 
 impl SlowLog {
-    /// Notes a command; of more than `len_max` the oldest goes.
+    /// Notes a command. Drops the oldest entry if there are more than `len_max`.
     pub(crate) fn note(&mut self, len_max: usize, mut entry: Entry) {
         entry.id = self.next;
         self.next += 1;
@@ -53,23 +53,23 @@ impl SlowLog {
         );
     }
 
-    /// The newest first.
+    /// Returns the entries, the newest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Forgets all.
+    /// Removes all entries.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
     }
 }
 
-/// Arguments as the log keeps them; of the secret ones only that they were there.
+/// Returns arguments cut short for the log. Of secret arguments it shows only that they existed.
 pub(crate) fn shortened(args: &Args<'_>, is_secret: impl Fn(usize) -> bool) -> Vec<Vec<u8>> {
     let count = args.len();
     let kept = if count > ARGS_MAX {

@@ -1,28 +1,28 @@
-//! Latency spikes: for each kind of event the times when it took longer than
-//! `latency-monitor-threshold` says, at most one a second.
+//! Latency spikes: for each kind of event the times when it took longer than `latency-monitor-threshold`,
+//! at most one a second.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// So many of each kind are kept.
+/// The most samples of each kind.
 const SAMPLES_MAX: usize = 160;
 
-/// One kind of event.
+/// The samples of one kind of event.
 #[derive(Debug, Default)]
 pub(crate) struct Spike {
-    /// When, in seconds since 1970, and how long, in milliseconds; the newest last.
+    /// The time of each sample, seconds since 1970, with its duration, milliseconds; the newest is last.
     pub samples: VecDeque<(u64, u64)>,
-    /// The longest ever, milliseconds.
+    /// The longest duration so far, milliseconds.
     pub max_ms: u64,
 }
 
-/// All kinds that have happened.
+/// All kinds of events that have happened.
 #[derive(Debug, Default)]
 pub(crate) struct Spikes {
     kinds: BTreeMap<&'static str, Spike>,
 }
 
 impl Spikes {
-    /// Notes an event; of one second the longest stands.
+    /// Notes an event. Of several within a second the longest remains.
     pub(crate) fn note(&mut self, kind: &'static str, at_seconds: u64, ms: u64) {
         let spike = self.kinds.entry(kind).or_default();
         spike.max_ms = spike.max_ms.max(ms);
@@ -43,25 +43,25 @@ impl Spikes {
         );
     }
 
-    /// The kinds with their samples.
+    /// Returns the kinds with their samples.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, &Spike)> {
         self.kinds.iter().map(|(kind, spike)| (*kind, spike))
     }
 
-    /// One kind.
+    /// Returns the samples of a kind.
     pub(crate) fn find(&self, kind: &[u8]) -> Option<&Spike> {
         let found = self.iter().find(|(name, _)| name.as_bytes() == kind);
         found.map(|(_, spike)| spike)
     }
 
-    /// Forgets a kind; answers whether there was anything.
+    /// Forgets a kind. Returns whether it had samples.
     pub(crate) fn forget(&mut self, kind: &[u8]) -> bool {
         let before = self.kinds.len();
         self.kinds.retain(|name, _| name.as_bytes() != kind);
         self.kinds.len() < before
     }
 
-    /// Forgets all; answers how many kinds there were.
+    /// Forgets all kinds. Returns their number.
     pub(crate) fn clear(&mut self) -> usize {
         let count = self.kinds.len();
         self.kinds.clear();

@@ -1,9 +1,10 @@
-//! Replies that a log which cannot be written holds back.
+//! Replies that wait for a log which cannot be written.
 //!
-//! A full disk may refuse the write of what was accepted before. The write keeps its place, and is repeated until the disk
-//! takes it: then what it holds is durable after all. Until then no reply that rests on it may leave as it is. The client
-//! gets an error instead which says that the outcome is unknown, after [`PATIENCE`] and in the order of its requests.
-//! No client waits for a message that no request asked for, so the server holds it back until it is durable.
+//! A full disk may refuse a write that was accepted before. The write keeps its place, and is repeated
+//! until the disk takes it: then its contents are durable after all. Until then no reply that waits for it
+//! may leave unchanged. After [`PATIENCE`], and in the order of its requests, the client gets an error
+//! instead, which says that the outcome is unknown. No client waits for a message without a request, so the
+//! server holds such a message until it is durable.
 
 use crate::engine::{Epoch, Reached, Rung};
 use crate::resp::frames::Frame;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 /// The time for which a log may be stuck before clients that wait for it are answered.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// Since when a log that is stuck has kept each rung where it is.
+/// The times since which a log that is stuck has not advanced each rung.
 #[derive(Debug)]
 pub(crate) struct Stalled {
     seen: Reached,
@@ -46,8 +47,8 @@ impl StuckRungs {
 }
 
 impl Stalled {
-    /// Looks at the rungs, which is done about ten times a second. Returns those that have not advanced for [`PATIENCE`] while
-    /// the log was stuck.
+    /// Looks at the rungs. The loop calls it about ten times a second. Returns the rungs that have not
+    /// advanced for [`PATIENCE`] while the log was stuck.
     pub(crate) fn look(&mut self, is_stuck: bool, reached: Reached, now: Instant) -> StuckRungs {
         let mut stuck = StuckRungs([false; Rung::COUNT]);
         let rungs = Rung::ALL.into_iter().zip(&mut self.since);
@@ -72,25 +73,25 @@ impl Stalled {
 /// The fate of a reply that waits for a stuck log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It leaves as it is: it shows nothing of a write.
+    /// It leaves unchanged, because it shows nothing of a write.
     Leaves,
-    /// Its request gets an error in its place.
+    /// An error replaces it.
     Replaced,
-    /// It waits until it is durable: no request waits for it.
+    /// It waits until it is durable, because no request waits for it.
     Waits,
 }
 
 /// The facts about a client by which its messages are recognized.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Listener {
-    /// It has subscribed to something.
+    /// True if it has subscribed to something.
     pub subscribes: bool,
-    /// It gets a line for each request of others.
+    /// True if it gets a line for each request of others.
     pub monitors: bool,
 }
 
 impl Listener {
-    /// Decides what becomes of a reply or message of this client.
+    /// Decides the fate of a reply or message to this client.
     pub(crate) fn fate(self, frame: Frame<'_>) -> Fate {
         let is_pushed = frame.0.starts_with(b">");
         let is_listed = frame.0.starts_with(b"*") && self.subscribes;
@@ -106,7 +107,7 @@ impl Listener {
         if self.monitors && frame.0.starts_with(b"+") && frame.0 != b"+OK\r\n" {
             return Fate::Waits;
         }
-        // A write that was refused for want of room has not happened, and says so.
+        // A write that was refused for lack of space has not happened, and its reply says so.
         match frame.0.starts_with(b"-MISCONF ") || frame.0.starts_with(b"-UNKNOWN ") {
             true => Fate::Leaves,
             false => Fate::Replaced,

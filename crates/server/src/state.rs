@@ -1,4 +1,4 @@
-//! What all connections share. Only the loop's thread touches it.
+//! The state that all connections share. Only the loop's thread touches it.
 
 use crate::acl::Acl;
 use crate::acl::prove::Prover;
@@ -36,10 +36,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// After a line about a foreign protocol the log is silent about them for this long.
+/// The time for which the log is silent about foreign protocols after a line about one.
 const FOREIGN_SILENCE: Duration = Duration::from_secs(60);
 
-/// Whether there is a database yet.
+/// The database, or the progress of opening it.
 pub(crate) enum Stage {
     /// It is being opened in another thread.
     Loading(Arc<Progress>),
@@ -66,27 +66,27 @@ pub(crate) struct Stats {
     pub output_bytes: u64,
     /// Keys found.
     pub hits: u64,
-    /// Keys looked up in vain.
+    /// Keys looked up and not found.
     pub misses: u64,
-    /// What is counted of each command.
+    /// The counters of each command.
     pub by_command: CommandStats,
-    /// Clients disconnected because the buffers of all took too much.
+    /// Clients disconnected because the buffers of all clients took too much.
     pub evicted_clients: u64,
     /// Clients disconnected because they did not read.
     pub output_limit_disconnections: u64,
-    /// Clients disconnected because their requests that waited took too much.
+    /// Clients disconnected because their waiting requests took too much.
     pub query_limit_disconnections: u64,
-    /// Reads from clients that brought something.
+    /// Reads from clients that returned bytes.
     pub reads: u64,
     /// Writes to clients.
     pub writes: u64,
-    /// Keys that had been removed because their time was over when counting began.
+    /// Keys that had been removed by expiry when counting began.
     pub expired_before: u64,
     /// Commands, bytes read and bytes written a second, over the last second.
     pub per_second: [u64; 3],
 }
 
-/// Tells from two counts, looked at now and then, whether the newest checkpoint was cancelled.
+/// A judge of the newest checkpoint, from two counts that the loop reads now and then.
 #[derive(Debug, Default)]
 pub(crate) struct Checkpoints {
     completed: u64,
@@ -95,8 +95,8 @@ pub(crate) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Whether the newest one to end was cancelled. If both counts have moved since the last
-    /// look, one has completed at least, and that is what is told.
+    /// Returns whether the newest checkpoint that has ended was cancelled. If both counts have moved since
+    /// the last call, at least one checkpoint has completed, and the answer is `false`.
     pub(crate) fn failed(&mut self, completed: u64, cancelled: u64) -> bool {
         if completed > self.completed {
             self.failed = false;
@@ -108,17 +108,17 @@ impl Checkpoints {
     }
 }
 
-/// What CONFIG has to remember beside the options.
+/// The memory of CONFIG beside the options.
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// How the database was opened.
+    /// The options with which the database was opened.
     pub database: Options,
-    /// What CONFIG SET has changed, for CONFIG REWRITE.
+    /// The settings that CONFIG SET has changed, for CONFIG REWRITE.
     pub changed: BTreeSet<&'static str>,
 }
 
 impl Config {
-    /// Returns what is to be remembered of a database that was opened so.
+    /// Returns the memory for a database that was opened with these options.
     fn new(database: Options) -> Config {
         Config {
             database,
@@ -129,7 +129,7 @@ impl Config {
 
 /// The server.
 pub(crate) struct State {
-    /// How it was started.
+    /// The options in force.
     pub options: ServerOptions,
     /// The longest value, bytes.
     pub value_bytes_max: usize,
@@ -141,19 +141,19 @@ pub(crate) struct State {
     pub lookup: Lookup,
     /// All connections but the one that is running.
     pub connections: Connections,
-    /// Clients that had to authenticate when they came, the one that came first at the front.
+    /// Clients that had to authenticate when they came, the oldest at the front.
     pub strangers: VecDeque<Seat>,
-    /// The most clients for which there are descriptors.
+    /// The most clients for which there are file descriptors.
     pub clients_fit: usize,
     /// Users.
     pub acl: Acl,
-    /// Passwords that are being tried, and answers held back.
+    /// Passwords that are being tried, and answers that are deferred.
     pub prover: Prover,
     /// Counters.
     pub stats: Stats,
     /// The durable epochs as last seen; refreshed once a round.
     pub reached: Reached,
-    /// Why the database stopped, if it did.
+    /// The reason why the database stopped. `None`: it has not.
     pub stopped: Option<String>,
     /// Work that a failing disk delays.
     pub delayed: Vec<Delayed>,
@@ -165,23 +165,23 @@ pub(crate) struct State {
     pub lost_lines: LostLines,
     /// The loop's time, once a round.
     pub now: Instant,
-    /// When the server started.
+    /// The time at which the server started.
     pub started: Instant,
     /// A random name of this life of the server, 40 hex digits.
     pub run_id: String,
-    /// To the loop, from helper threads.
+    /// The way from helper threads to the loop.
     pub control: Control,
-    /// The client that waits for SAVE, if one does.
+    /// The client that waits for SAVE. `None`: no client does.
     pub saving: Option<u64>,
-    /// When the database was opened, seconds since 1970.
+    /// The time at which the database was opened, seconds since 1970.
     pub opened_at: u64,
-    /// How the newest checkpoint ended, as far as the loop has asked.
+    /// The outcome of the newest checkpoint, as of the loop's last look.
     pub checkpoints: Checkpoints,
     /// Changes of keys since the newest checkpoint.
     pub changes: Changes,
-    /// How TLS is spoken, if it is.
+    /// The configuration of TLS. `None`: TLS is not spoken.
     tls: Option<Arc<ServerConfig>>,
-    /// What CONFIG has to remember.
+    /// The memory of CONFIG.
     pub config: Config,
     /// The keys that clients watch.
     pub watches: Watches,
@@ -189,64 +189,64 @@ pub(crate) struct State {
     pub blocking: Blocking,
     /// The clients that wait for a rung.
     pub rung_waits: RungWaits,
-    /// The clients whose commands go on in steps.
+    /// The clients whose commands run in steps.
     pub jobs: Jobs,
     /// The command that runs beside the loop.
     pub beside: Beside,
-    /// What takes steps.
+    /// The size of data above which a command runs in steps, and the size of a step.
     pub steps: Steps,
-    /// Which clients listen to which channels.
+    /// The channels and the clients that are subscribed to them.
     pub topics: Topics,
     /// Scripts.
     pub scripts: Scripts,
-    /// Which clients are told of which keys' changes.
+    /// The clients that get reports of changed keys.
     pub tracking: Tracking,
     /// The newest slow commands.
     pub slowlog: SlowLog,
     /// Latency spikes.
     pub spikes: Spikes,
-    /// Until when the time of commands has been counted.
+    /// The time up to which the time of commands has been counted.
     pub clock: Instant,
-    /// The same moment as the calendar has it, nanoseconds since 1970.
+    /// The moment of `clock` by the calendar, nanoseconds since 1970.
     wall_ns: u64,
-    /// The newest epoch that a reply has rested on, or would have if its client waited for the
+    /// The newest epoch that a reply has waited for, or would have waited for if its client waited for the
     /// disk.
     pub newest: Epoch,
     /// The clients that are shown every command.
     pub monitors: Vec<Seat>,
-    /// What CLIENT PAUSE keeps back.
+    /// The requests that CLIENT PAUSE defers.
     pub pause: Pause,
     /// The classes of events that are published; see [`crate::notify`]. Read from the options.
     pub notify: u16,
-    /// Whether the keys of a pipeline are fetched before its first command runs.
+    /// True if the keys of a pipeline are fetched before its first command runs.
     pub looks_ahead: bool,
-    /// How large packed collections may become.
+    /// The bounds of packed collections.
     pub packing: Packing,
-    /// Whether the database notes when keys are used.
+    /// True if the database notes the times at which keys are used.
     notes_accesses: bool,
     /// The client whose command runs.
     pub running: Running,
     /// Connections that another connection's command has written to.
     pub touched: Vec<usize>,
-    /// The service manager, if this process has one.
+    /// The service manager. `None`: this process has none.
     pub supervisor: Option<Supervisor>,
-    /// How long rounds of the loop take.
+    /// The durations of the loop's rounds.
     pub rounds: Rounds,
-    /// What clients' buffers may take, bytes, if there is a limit.
+    /// The most bytes that clients' buffers may take. `None`: no limit.
     pub client_share: Option<u64>,
-    /// While that is nearly used up: the client that is read all the same, the nearest to the end
-    /// of its request.
+    /// The client that is read although that share is nearly used up: the nearest to the end of its
+    /// request. `None`: all clients are read.
     pub squeezed: Option<u64>,
-    /// The most memory that INFO has seen in use, bytes.
+    /// The most memory in use that INFO has seen, bytes.
     pub memory_peak: u64,
-    /// Clients that spoke another protocol, since the start.
+    /// The number of clients that spoke another protocol since the start.
     foreign_count: u64,
-    /// When the log last told of one, and the count then.
+    /// The time of the log's last line about such a client, and the count then.
     foreign_noted: Option<(Instant, u64)>,
 }
 
 impl State {
-    /// The server before its first client.
+    /// Returns the server before its first client.
     pub(crate) fn new(
         options: ServerOptions,
         database: Options,
@@ -317,7 +317,7 @@ impl State {
         }
     }
 
-    /// The database, once it is open.
+    /// Returns the database. `None`: it is not open yet.
     pub(crate) fn db(&self) -> Option<&Db> {
         match &self.stage {
             Stage::Ready(db) => Some(db),
@@ -342,7 +342,8 @@ impl State {
         self.wall_ns = nanoseconds(since.unwrap_or_default());
     }
 
-    /// Reads the clock at the end of a command, where the next one begins; how long it took.
+    /// Reads the clock at the end of a command, where the next one begins. Returns the time that the
+    /// command took.
     pub(crate) fn tick(&mut self) -> Duration {
         let now = Instant::now();
         let took = now.saturating_duration_since(self.clock);
@@ -351,23 +352,23 @@ impl State {
         took
     }
 
-    /// The time at which the next command begins, milliseconds since 1970.
+    /// Returns the time at which the next command begins, milliseconds since 1970.
     pub(crate) fn wall_ms(&self) -> u64 {
         self.wall_ns / 1_000_000
     }
 
-    /// The same in microseconds.
+    /// Returns the time at which the next command begins, microseconds since 1970.
     pub(crate) fn wall_us(&self) -> u64 {
         self.wall_ns / 1000
     }
 
-    /// Whether `mem` replies may leave now: see [`Db::is_mem_in_time`]. Asked when replies leave, not
-    /// when they are made.
+    /// Returns whether `mem` replies may leave now: see [`Db::is_mem_in_time`]. The question is asked when
+    /// replies leave, not when they are made.
     pub(crate) fn mem_in_time(&self) -> bool {
         self.db().is_none_or(Db::is_mem_in_time)
     }
 
-    /// Looks at the checkpoints, for the count of changes since the newest one.
+    /// Looks at the checkpoints, to count the changes since the newest one.
     pub(crate) fn look_at_checkpoints(&mut self) {
         if let Some(db) = self.db() {
             let checkpoint = db.stats().checkpoint;
@@ -376,7 +377,7 @@ impl State {
         }
     }
 
-    /// Counts from zero.
+    /// Resets the counters.
     pub(crate) fn reset_stats(&mut self) {
         self.stats = Stats {
             expired_before: self.control.gate.expired(),
@@ -384,13 +385,13 @@ impl State {
         };
     }
 
-    /// When the data was last saved by Redis's measure, seconds since 1970: the end of the newest
-    /// checkpoint, or the start, which is as good as one.
+    /// Returns the time at which the data was last saved by Redis's measure, seconds since 1970. It is the
+    /// end of the newest checkpoint, or the start, which is as good as a checkpoint.
     pub(crate) fn last_save(&self, checkpoint_end_us: u64) -> u64 {
         self.opened_at.max(checkpoint_end_us / 1_000_000)
     }
 
-    /// Forgets a client that leaves or begins anew: no waiting list names it any more.
+    /// Forgets a client that leaves or begins anew. No waiting list names it afterwards.
     pub(crate) fn forget(&mut self, session: &mut Session) {
         self.watches.forget(&mut session.watched);
         self.tracking.forget(session);
@@ -406,8 +407,8 @@ impl State {
         }
     }
 
-    /// Counts a client that speaks another protocol, and tells people of it once a minute: a web
-    /// page can try a thousand times.
+    /// Counts a client that speaks another protocol, and logs it at most once a minute: a web page can try
+    /// a thousand times.
     pub(crate) fn note_foreign(&mut self, foreign: Foreign, id: u64, peer: &str) {
         self.foreign_count += 1;
         self.stats.foreign += 1;
@@ -429,7 +430,7 @@ impl State {
         );
     }
 
-    /// The options have changed: what is derived from them follows.
+    /// Adapts all that is derived from the options after they have changed.
     pub(crate) fn options_changed(&mut self) {
         self.notify = notify_classes(&self.options);
         self.packing = self.options.packed.packing();
@@ -438,11 +439,12 @@ impl State {
         self.note_accesses();
     }
 
-    /// Keeps a part of the memory for clients' buffers: at most half of it.
+    /// Reserves a part of the memory for clients' buffers, at most half of it.
     pub(crate) fn share_memory(&mut self) {
         let Some(db) = self.db() else { return };
         let memory = db.memory();
-        // Without `maxmemory` the share is one of what `maxmemory` is by default: it is never without bound.
+        // Without `maxmemory` the share is computed from the default of `maxmemory`, so that it always has
+        // a bound.
         let machine = || {
             Options::new("")
                 .core()
@@ -457,7 +459,7 @@ impl State {
         self.client_share = share;
     }
 
-    /// Has the database note when keys are used, or stop doing so, as the setting says.
+    /// Makes the database note the times at which keys are used, or stop doing so, as the setting says.
     pub(crate) fn note_accesses(&mut self) {
         let wanted = self.options.key_idle_times;
         if let Some(db) = self.db().filter(|_| wanted != self.notes_accesses) {
@@ -466,18 +468,18 @@ impl State {
         }
     }
 
-    /// Has the loop look after a connection that another connection's command has written to.
+    /// Makes the loop look after a connection that another connection's command has written to.
     pub(crate) fn touch(&mut self, index: usize) {
         self.touched.push(index);
     }
 
-    /// How newcomers are spoken to in TLS, and whether they must show certificates.
+    /// Returns the configuration of TLS for newcomers, and whether they must show certificates.
     pub(crate) fn tls(&self) -> (Option<&Arc<ServerConfig>>, bool) {
         let certified = self.options.tls_auth_clients != TlsAuthClients::No;
         (self.tls.as_ref(), certified)
     }
 
-    /// Says what a restart brings back after the database has stopped.
+    /// Returns the log's line about the data that a restart brings back after the database has stopped.
     pub(crate) fn last_words(&self) -> &'static str {
         let stopped = self.db().and_then(|db| db.check().err());
         match stopped.is_some_and(|error| error.is_fenced()) {
@@ -486,8 +488,8 @@ impl State {
         }
     }
 
-    /// Reads the certificates that `options` name, for the connections to come. Those that are
-    /// there keep what they have.
+    /// Reads the certificates that `options` name, for the connections to come. Existing connections keep
+    /// theirs.
     pub(crate) fn load_tls(&mut self, options: &ServerOptions) -> Result<(), String> {
         if !options.tls_listen.is_empty() {
             self.tls = Some(options.tls_files().server_config()?);
@@ -495,7 +497,8 @@ impl State {
         Ok(())
     }
 
-    /// Reads the certificates of clients and of nodes anew. Those that cannot be used leave the ones before in use.
+    /// Reads the certificates of clients and of nodes again. If new ones cannot be used, the old ones stay
+    /// in use.
     pub(crate) fn reload_certificates(&mut self) {
         let options = self.options.clone();
         let clients = match options.tls_listen.is_empty() {
@@ -524,7 +527,7 @@ impl State {
         }
     }
 
-    /// Makes the users that the options name.
+    /// Creates the users that the options name.
     pub(crate) fn load_users(&mut self) -> Result<(), ServeError> {
         let options = &self.options;
         let all_channels = options.acl_all_channels();
@@ -541,7 +544,7 @@ impl State {
     }
 }
 
-/// Seconds since 1970.
+/// Returns the time in seconds since 1970.
 pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -552,14 +555,14 @@ fn notify_classes(options: &ServerOptions) -> u16 {
     notify::parse(options.notify_keyspace_events.as_bytes()).unwrap_or(0)
 }
 
-/// Milliseconds since 1970.
+/// Returns the time in milliseconds since 1970.
 pub(crate) fn unix_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Differs between any two starts on a machine: hashed from the clock and the process id.
+/// Returns a name that differs between any two starts on a machine: a hash of the clock and the process id.
 fn run_id() -> String {
     let nanos = SystemTime::now()
         .duration_since(UNIX_EPOCH)

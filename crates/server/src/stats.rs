@@ -1,5 +1,5 @@
-//! What is counted of each command: how often it ran, was refused and failed, how long it took;
-//! and how often each error was replied.
+//! The counters of each command: its runs, refusals, failures and durations. Also the counters of error
+//! replies by their codes.
 //!
 //! Commands are counted by their place in the lookup, their second words by place and word.
 
@@ -37,7 +37,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// A command found in a slot of the lookup, with its arguments.
+    /// Returns the counter of a command found in a slot of the lookup, with its arguments.
     pub(crate) fn new(slot: usize, command: &Command, args: &Args<'_>) -> Self {
         let word = command.word_at(args);
         debug_assert!(slot < SLOTS, "a command has a slot");
@@ -58,7 +58,7 @@ impl CommandStats {
         }
     }
 
-    /// Counts a run, and whether its reply, which begins with these bytes, is an error.
+    /// Counts a run, and an error if its reply, which begins with these bytes, is one.
     pub(crate) fn ran(&mut self, counted: Counted, took: Duration, reply: &[u8], times: bool) {
         let figures = self.figures(counted);
         figures.ran(took, times);
@@ -83,7 +83,7 @@ impl CommandStats {
         *self.errors.entry(code).or_default() += 1;
     }
 
-    /// The figures of commands that have any, with their names, in the order of these.
+    /// Returns the figures of the commands that have any, with their names, in the order of the names.
     pub(crate) fn named(&self, lookup: &Lookup) -> BTreeMap<String, &Figures> {
         let plain = self
             .plain
@@ -98,7 +98,7 @@ impl CommandStats {
         plain.chain(words).filter(|(_, f)| f.used()).collect()
     }
 
-    /// Errors by their codes.
+    /// Returns the number of errors by their codes.
     pub(crate) fn errors(&self) -> impl Iterator<Item = (&str, u64)> {
         self.errors
             .iter()

@@ -1,7 +1,7 @@
-//! Talking to the service manager: systemd is told when the server serves, how far a restart is, that
-//! it ends, and, if it wants to know, that the loop still turns.
+//! Reports to the service manager. They inform systemd that the server serves, how far a restart is, that
+//! the server ends, and, if requested, that the loop still turns.
 //!
-//! Only a server that runs as a separate process does this ([`crate::serve`]); one within another
+//! Only a server that runs as a separate process reports ([`crate::serve`]). A server within another
 //! program leaves that to the program.
 
 use crate::loading;
@@ -16,7 +16,7 @@ const SERVING: &str = "Serving";
 /// The service manager.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
-    /// How often it wants to hear of us.
+    /// The time between two signs of life that the watchdog requests. `None`: it requests none.
     watchdog: Option<Duration>,
     heard: Option<Instant>,
     said: String,
@@ -24,11 +24,11 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// The service manager, if the process has one.
+    /// Returns the service manager. `None`: the process has none.
     pub(crate) fn from_environment() -> Option<Supervisor> {
         std::env::var_os("NOTIFY_SOCKET")?;
         Some(Supervisor {
-            // Half the time, as the manual asks for.
+            // It is half the time, as the manual demands.
             watchdog: sd_notify::watchdog_enabled().map(|limit| limit / 2),
             heard: None,
             said: String::new(),
@@ -42,14 +42,15 @@ impl Supervisor {
         }
         let mut message = first.to_vec();
         message.push(NotifyState::Status(&status));
-        // One that reads nothing now is told with the next tick; one that has gone is no reason to stop.
+        // A manager that reads nothing now gets the report with the next tick. If it is gone, that is no
+        // reason to stop.
         let sent = perdura_logging::notify(&message);
         if !sent.is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
             self.said = status;
         }
     }
 
-    /// Says where the server stands; to be called now and then.
+    /// Reports the state of the server. The loop calls it regularly.
     fn tick(&mut self, state: &State) {
         let now = state.now;
         if let Some(every) = self.watchdog
@@ -74,7 +75,7 @@ impl Supervisor {
 }
 
 impl State {
-    /// Tells the service manager where the server stands.
+    /// Reports the state of the server to the service manager.
     pub(crate) fn tell_supervisor(&mut self) {
         if let Some(mut supervisor) = self.supervisor.take() {
             supervisor.tick(self);
@@ -82,7 +83,7 @@ impl State {
         }
     }
 
-    /// Tells it that the server ends, and how.
+    /// Reports to it that the server ends, with a status.
     pub(crate) fn tell_supervisor_of_the_end(&mut self, status: String) {
         if let Some(supervisor) = &mut self.supervisor {
             supervisor.tell(status, &[NotifyState::Stopping]);

@@ -1,7 +1,7 @@
-//! Tells of changes, and delivers messages to clients that did not ask for them.
+//! Reports of changes, and messages to clients without a request.
 //!
-//! A message that tells of a write waits for the disk as the write's own reply does: it carries
-//! the write's epoch into the listener's queue of replies.
+//! A message that shows a write waits for the disk like the write's own reply: it enters the listener's
+//! queue of replies with the write's epoch.
 
 use crate::command::event::{Class, Event};
 use crate::engine::Epoch;
@@ -44,8 +44,8 @@ struct Published<'a> {
     text: &'a [u8],
 }
 
-/// The client whose command runs, and what the command tells this client beside its reply: its
-/// connection is in use, so that messages to it are kept here until the reply is complete.
+/// The client whose command runs, with the messages of the command to this client. Its connection is in
+/// use, so they are stored here until the reply is complete.
 #[derive(Debug)]
 pub(crate) struct Running {
     seat: Seat,
@@ -54,7 +54,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// No command runs.
+    /// The value while no command runs.
     pub(crate) const NOBODY: Self = Running {
         seat: Seat::NOBODY,
         resp3: false,
@@ -63,14 +63,14 @@ impl Running {
 }
 
 impl Message {
-    /// How many clients will get it.
+    /// Returns the number of clients that will get it.
     pub(crate) fn count(&self) -> u64 {
         self.audience.count()
     }
 }
 
 impl State {
-    /// Whether anybody wants to know which keys change.
+    /// Returns whether a client needs reports of changed keys.
     pub(crate) fn interest(&self) -> bool {
         let waits = !self.blocking.is_empty() || !self.jobs.is_empty();
         let tracks = !self.tracking.is_empty();
@@ -81,8 +81,8 @@ impl State {
         notify::active(self.notify) && !self.topics.is_silent()
     }
 
-    /// Which events that no command tells itself are published: of keys that appear and of keys
-    /// that are not there.
+    /// Returns the published classes of events that commands do not report themselves: keys that appear,
+    /// and keys that are not there.
     pub(crate) fn notices(&self) -> u16 {
         match self.notify & (notify::class::NEW | notify::class::MISS) {
             0 => 0,
@@ -91,7 +91,7 @@ impl State {
         }
     }
 
-    /// Tells observers of changes that are durable with `epoch`.
+    /// Informs observers of changes that are durable with `epoch`.
     #[inline]
     pub(crate) fn tell(&mut self, events: &[Event], epoch: Epoch) {
         if !events.is_empty() {
@@ -117,8 +117,8 @@ impl State {
         }
     }
 
-    /// Tells of keys that were removed because their time was over. For WATCH they had gone before.
-    /// The caller serves the clients that waited.
+    /// Informs observers of keys that were removed because their time was over. For WATCH they were gone
+    /// before. The caller serves the clients that waited.
     pub(crate) fn tell_expired(&mut self, keys: Vec<(u8, Vec<u8>)>, epoch: Epoch) {
         let publishes = self.notify & notify::class::EXPIRED != 0 && self.publishes_events();
         for (database, key) in keys {
@@ -134,14 +134,13 @@ impl State {
         }
     }
 
-    /// Whether any client hears of keys that have expired.
+    /// Returns whether any client gets reports of keys that have expired.
     pub(crate) fn hears_expired(&self) -> bool {
         let publishes = self.notify & notify::class::EXPIRED != 0 && self.publishes_events();
         publishes || !self.tracking.is_empty() || self.blocking.any_ends()
     }
 
-    /// Sends a message to all clients that listen to a channel, by its name or by a pattern. Returns to
-    /// how many.
+    /// Sends a message to all clients that listen to a channel, by its name or by a pattern. Returns their number.
     pub(crate) fn publish(
         &mut self,
         topic: Topic,
@@ -160,7 +159,7 @@ impl State {
         count
     }
 
-    /// A message to the present listeners, which a MULTI block sends when it commits.
+    /// Returns a message to the present listeners, which a MULTI block sends when it commits.
     pub(crate) fn message(&self, topic: Topic, channel: &[u8], text: &[u8]) -> Message {
         Message {
             topic,
@@ -217,7 +216,7 @@ impl State {
         }
     }
 
-    /// Appends a message to what a client will be told.
+    /// Appends a message to a client's replies.
     fn deliver(&mut self, seat: Seat, words: &[&[u8]], epoch: Epoch) {
         let write = |out: &mut Out<'_>| {
             out.push(words.len());
@@ -226,11 +225,11 @@ impl State {
         self.append(seat, write, epoch);
     }
 
-    /// Appends something to what a client will be told, if it is still there. The client that is
-    /// running gets it from [`State::running`].
+    /// Appends a message to a client's replies, if the client is still there. The running client gets it
+    /// from [`State::running`].
     pub(crate) fn append(&mut self, seat: Seat, write: impl Fn(&mut Out<'_>), epoch: Epoch) {
         if self.running.seat == seat {
-            // What there is already will disconnect the client as soon as it is appended.
+            // The stored messages will disconnect the client as soon as they are appended.
             if self.running.messages.len() >= self.own_bytes_max() {
                 return;
             }
@@ -252,7 +251,7 @@ impl State {
         self.connections.put(seat.index, connection);
     }
 
-    /// A command of a client begins to run. What an earlier one has told its client has been taken.
+    /// Notes that a client's command begins to run. The messages of the command before have been appended.
     #[inline]
     pub(crate) fn begin_running(&mut self, seat: Seat, resp3: bool) {
         debug_assert!(
@@ -263,17 +262,17 @@ impl State {
         (self.running.seat, self.running.resp3) = (seat, resp3);
     }
 
-    /// The client whose command runs, or nobody.
+    /// Returns the client whose command runs, or [`Seat::NOBODY`].
     pub(crate) fn running_seat(&self) -> Seat {
         self.running.seat
     }
 
-    /// Whether that client speaks RESP3.
+    /// Returns whether that client speaks RESP3.
     pub(crate) fn running_resp3(&self) -> bool {
         self.running.resp3
     }
 
-    /// The command has ended: messages to its client go to its connection again.
+    /// Notes that the command has ended. Messages to its client go to its connection again.
     #[inline]
     pub(crate) fn end_running(&mut self) {
         self.running.seat = Seat::NOBODY;
@@ -288,7 +287,7 @@ impl State {
     }
 
     /// Seals the messages to the running client behind its reply. Like every message they wait for all
-    /// that was written before.
+    /// writes before them.
     #[inline]
     pub(crate) fn seal_own(&mut self, session: &mut Session, replies: &mut Replies) {
         if !self.running.messages.is_empty() {
@@ -297,7 +296,7 @@ impl State {
         }
     }
 
-    /// So many bytes are too many for listeners and for monitors.
+    /// Returns the bytes of messages that are too many for listeners and for monitors.
     fn own_bytes_max(&self) -> usize {
         match self.options.output_limits.pubsub.hard_bytes {
             0 => usize::MAX,
@@ -305,7 +304,7 @@ impl State {
         }
     }
 
-    /// Closes another client at once, whatever it is owed.
+    /// Closes another client at once, whatever replies it still has.
     pub(crate) fn kill(&mut self, seat: Seat) {
         let Some(mut connection) = self.connections.take(seat.index) else {
             return;

@@ -1,4 +1,4 @@
-//! A server without a loop: what connections need to run requests in a test that hands them bytes.
+//! A server without a loop, in which a test can hand bytes to connections and run their requests.
 
 use crate::connection::Connection;
 use crate::control::{Control, Gate, Message};
@@ -12,7 +12,7 @@ use crate::state::State;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-/// What a loop would have: a gate, and somewhere for messages to go.
+/// The parts of a loop that connections need: a gate, and a receiver of messages.
 pub(crate) struct Testbed {
     _poll: mio::Poll,
     control: Control,
@@ -32,12 +32,12 @@ impl Testbed {
         }
     }
 
-    /// The way to the loop.
+    /// Returns the way to the loop.
     pub(crate) fn control(&self) -> Control {
         self.control.clone()
     }
 
-    /// A server that has no database yet.
+    /// Returns a server that has no database yet.
     pub(crate) fn state(&self, server: ServerOptions, database: Options) -> State {
         let (progress, control) = (Arc::new(Progress::default()), self.control.clone());
         let mut state = State::new(server, database, 0, progress, control);
@@ -46,13 +46,13 @@ impl Testbed {
     }
 }
 
-/// A socket that is never read.
+/// Returns a socket that is never read.
 pub(crate) fn socket() -> Stream {
     let (ours, _) = mio::net::UnixStream::pair().expect("a pair of sockets");
     Stream::Unix(ours)
 }
 
-/// A client that has just connected.
+/// Returns a client that has just connected.
 pub(crate) fn connection(state: &State, stream: Stream, index: usize, id: u64) -> Box<Connection> {
     let seat = Seat { index, id };
     let session = Session::new(seat, String::new(), String::new(), true, state);

@@ -1,27 +1,27 @@
 //! TLS on the loop's sockets, by `rustls`.
 //!
-//! A session of `rustls` does no I/O: bytes of the socket go in, text comes out, and
-//! the other way round. So a TLS connection is one more kind of stream under the edge-triggered
-//! loop, and nothing above it knows. Two things differ from a bare socket:
+//! A session of `rustls` does no I/O: it turns bytes of the socket into text, and the other way round. So a TLS
+//! connection is one more kind of stream under the edge-triggered loop, and the code above it sees no
+//! difference. Two things differ from a bare socket:
 //!
-//! * A short read does not mean that the socket is empty: what one read took may decrypt to
-//!   nothing, or to less. The loop therefore reads until it is told that nothing is left.
-//! * Accepted text may still lie encrypted in the session. [`Write::flush`] pushes it, and answers
-//!   `WouldBlock` while some is left.
+//! * A short read does not mean that the socket is empty: the bytes of one read may decrypt to nothing, or to
+//!   less. The loop therefore reads until the session reports that nothing is left.
+//! * Accepted text may still lie encrypted in the session. [`Write::flush`] pushes it, and answers `WouldBlock`
+//!   while some is left.
 //!
 //! # Handshakes
-//! The loop only moves the bytes of a handshake. Threads look at them ([`pool`]): [`TlsStream::take_step`] gives them
-//! the session and [`TlsStream::put_back`] takes it back. Meanwhile a read answers `WouldBlock`.
+//! The loop only moves the bytes of a handshake. Threads process them ([`pool`]): [`TlsStream::take_step`]
+//! hands over the session and [`TlsStream::put_back`] returns it. In the meantime a read answers `WouldBlock`.
 //!
 //! # What a stranger can cost
 //! A handshake must end within [`HANDSHAKE`] and within [`HANDSHAKE_BYTES_MAX`] received bytes
-//! ([`CERTIFIED_BYTES_MAX`] where clients show certificates); the loop closes what takes longer.
-//! No tickets and no sessions are kept for a client that may come back. One call reads the
-//! socket at most [`READS_MAX`] times, so that records which hold no text do not delay other clients.
+//! ([`CERTIFIED_BYTES_MAX`] if clients show certificates). The loop closes a connection that takes longer. No
+//! tickets and no sessions are stored for a client that may come back. One call reads the socket at most
+//! [`READS_MAX`] times, so that records without text do not delay other clients.
 //!
 //! # What is absent
-//! Resumption: clients of a database keep their connections, and a cache is memory that
-//! strangers could fill. Passwords on key files: keep the file readable by the server alone.
+//! Resumption: clients of a database keep their connections, and a cache is memory that strangers could fill.
+//! Passwords on key files: keep the file readable by the server alone.
 
 pub(crate) mod pool;
 
@@ -37,32 +37,32 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A longer file holds neither certificates nor a key.
+/// The most bytes of a file of certificates or a key.
 const PEM_BYTES_MAX: usize = 16 << 20;
 /// The longest handshake.
 pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
-/// The most bytes a client may send before its handshake is done.
+/// The most bytes that a client may send before its handshake is done.
 const HANDSHAKE_BYTES_MAX: usize = 16 * 1024;
-/// The same where clients send a chain of certificates.
+/// The most bytes that a client may send before its handshake is done, if clients send a chain of certificates.
 const CERTIFIED_BYTES_MAX: usize = 64 * 1024;
-/// The most text a session holds encrypted, bytes.
+/// The most text that a session holds encrypted, bytes.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
-/// How often one call may read the socket.
+/// The most reads of the socket in one call.
 const READS_MAX: usize = 16;
 
-/// Whether clients show certificates.
+/// The rule by which clients show certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TlsAuthClients {
-    /// They are not asked.
+    /// Clients are not asked for a certificate.
     #[default]
     No,
-    /// One that is shown must be good.
+    /// A client may show none, but a shown certificate must be valid.
     Optional,
-    /// A client without one is refused.
+    /// A client without a certificate is refused.
     Yes,
 }
 
-/// The files that say how TLS is spoken, as the settings name them.
+/// The files for TLS, as the settings name them.
 #[derive(Debug, Clone, Default)]
 pub struct TlsFiles {
     /// The certificate and those between it and the root, PEM.
@@ -71,15 +71,15 @@ pub struct TlsFiles {
     pub key: Option<PathBuf>,
     /// The roots that the other side's certificates must come from, PEM.
     pub ca_cert: Option<PathBuf>,
-    /// Whether clients show certificates.
+    /// The rule by which clients show certificates.
     pub auth_clients: TlsAuthClients,
 }
 
 impl TlsFiles {
-    /// How clients are spoken to.
+    /// Returns the configuration for connections of clients.
     ///
     /// # Errors
-    /// What is wrong with the files; it names the file.
+    /// The mistake in the files, with the file's name.
     pub fn server_config(&self) -> Result<Arc<ServerConfig>, String> {
         let (Some(cert), Some(key)) = (&self.cert, &self.key) else {
             let why = "it takes a certificate and its key (tls-cert-file, tls-key-file)";
@@ -116,11 +116,11 @@ impl TlsFiles {
         Ok(Arc::new(config))
     }
 
-    /// How other servers are spoken to: their certificates must come from the roots, and they are shown the
-    /// certificate, if there is one.
+    /// Returns the configuration for connections to other servers. Their certificates must come from the
+    /// roots. They are shown the certificate, if there is one.
     ///
     /// # Errors
-    /// What is wrong with the files; it names the file.
+    /// The mistake in the files, with the file's name.
     pub fn client_config(&self) -> Result<Arc<ClientConfig>, String> {
         let Some(path) = &self.ca_cert else {
             let why = "the other side's certificate cannot be checked without tls-ca-cert-file";
@@ -180,16 +180,16 @@ pub(crate) struct TlsStream {
     pub socket: TcpStream,
     /// The session; `None` while the threads have it.
     session: Option<Box<ServerConnection>>,
-    /// True if bytes of the handshake were read that are to be looked at.
+    /// True if bytes of the handshake were read that the threads have not processed.
     due: bool,
     /// Bytes that the client may still send before the handshake is done.
     handshake_bytes: usize,
-    /// Whether the last read stopped by itself and not because the socket was empty.
+    /// True if the last read stopped by itself and not because the socket was empty.
     stopped_early: bool,
 }
 
 impl TlsStream {
-    /// A session over a socket that has just been accepted.
+    /// Returns a session over a socket that has just been accepted.
     pub(crate) fn new(
         socket: TcpStream,
         config: &Arc<ServerConfig>,
@@ -210,18 +210,18 @@ impl TlsStream {
         })
     }
 
-    /// Whether the handshake is not done yet.
+    /// Returns whether the handshake is not done yet.
     pub(crate) fn handshaking(&self) -> bool {
         let session = self.session.as_ref();
         session.is_none_or(|session| session.is_handshaking())
     }
 
-    /// The session, to be given to the threads, if there is something for them to look at.
+    /// Returns the session for the threads, if they have something to do for it.
     pub(crate) fn take_step(&mut self) -> Option<Box<ServerConnection>> {
         std::mem::take(&mut self.due).then(|| self.session.take())?
     }
 
-    /// Takes the session back and sends what it has to say.
+    /// Takes over the session from the threads and sends its answers.
     ///
     /// # Errors
     /// The client broke the protocol, or is gone.
@@ -238,18 +238,18 @@ impl TlsStream {
         }
     }
 
-    /// Whether there may be more to read although the last read answered `WouldBlock`.
+    /// Returns whether there may be more to read although the last read answered `WouldBlock`.
     pub(crate) fn stopped_early(&self) -> bool {
         self.stopped_early
     }
 
-    /// Whether encrypted bytes wait for the socket.
+    /// Returns whether encrypted bytes wait for the socket.
     pub(crate) fn pending(&self) -> bool {
         let session = self.session.as_ref();
         session.is_some_and(|session| session.wants_write())
     }
 
-    /// Says that nothing follows, as far as the socket takes it now.
+    /// Announces the end of the stream, as far as the socket takes it now.
     pub(crate) fn farewell(&mut self) {
         if let Some(session) = self.session.as_mut().filter(|one| !one.is_handshaking()) {
             session.send_close_notify();
@@ -271,11 +271,11 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Takes bytes of an established session from the socket; `false` at their end.
+    /// Reads bytes of an established session from the socket. Returns `false` at their end.
     fn pull(&mut self, session: &mut ServerConnection) -> io::Result<bool> {
         let read = session.read_tls(&mut self.socket)?;
         if let Err(error) = session.process_new_packets() {
-            // The alert that says why; the peer may not take it.
+            // This sends the alert with the reason. The peer may not take it.
             let _ = session.write_tls(&mut self.socket);
             return Err(io::Error::new(ErrorKind::InvalidData, error));
         }
@@ -286,7 +286,7 @@ impl TlsStream {
         for _ in 0..READS_MAX {
             match session.reader().read(buf) {
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {}
-                // Requests say themselves where they end: no farewell is as good as one.
+                // Requests mark their own end, so an end without a farewell is as good as one with it.
                 Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                 other => return other,
             }
@@ -301,7 +301,7 @@ impl TlsStream {
         Err(ErrorKind::WouldBlock.into())
     }
 
-    /// Takes bytes of the handshake from the socket, for the threads to look at. Returns 0 at their end.
+    /// Reads bytes of the handshake from the socket, for the threads. Returns 0 at their end.
     fn pull_handshake(&mut self) -> io::Result<usize> {
         let Some(session) = self.session.as_mut().filter(|_| !self.due) else {
             return Err(ErrorKind::WouldBlock.into());
@@ -334,7 +334,7 @@ impl Read for TlsStream {
 
 impl Write for TlsStream {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        // What was encrypted before leaves before.
+        // Text that was encrypted before leaves first.
         self.push()?;
         let session = self.session.as_mut().ok_or(ErrorKind::WouldBlock)?;
         let taken = session.writer().write(buf)?;

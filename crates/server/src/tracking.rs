@@ -1,21 +1,21 @@
-//! Client-side caches: which clients are told that a key that they have read has changed.
+//! Client-side caches: a client that has read a key is informed when the key changes.
 //!
-//! A client says CLIENT TRACKING ON. From then on the [`table`] notes the keys that its commands read,
-//! and the next change of such a key is told once: the client reads it again if it wants to hear more.
-//! A client in mode BCAST names prefixes instead: it is told of every change of a key that begins with
-//! one, and nothing of it is noted.
+//! A client says CLIENT TRACKING ON. From then on the [`table`] notes the keys that its commands read. The
+//! next change of such a key is reported once. The client reads the key again if it wants further reports.
+//! A client in mode BCAST names prefixes instead. It gets a report of every change of a key that begins
+//! with one of them, and its reads are not noted.
 //!
-//! An *invalidation* is a message that nobody asked for. It carries the epoch of the write that it
-//! tells of into the queue of its client's replies, so it leaves when that write is durable, as the
-//! replies do from which others can learn of the write. One that only makes room in the table rests
-//! on nothing.
+//! An *invalidation* is a message that its client has not requested. It enters the queue of its client's
+//! replies with the epoch of the write that it reports. So it leaves when that write is durable, like every
+//! reply that shows the write to others. An invalidation that only makes room in the table waits for no
+//! write.
 //!
-//! Access control filters invalidations when they are sent. A client hears of no key outside its user's
-//! rules, and in mode BCAST only of keys that the user may read. Redis 7.0 sends all of them. With REDIRECT,
-//! the rules of the client that tracks decide, not those of the receiver.
+//! Access control filters invalidations when they are sent. A client gets no report of a key outside its
+//! user's rules, and in mode BCAST only of keys that the user may read. Redis 7.0 sends all of them. With
+//! REDIRECT, the rules of the client that tracks decide, not those of the receiver.
 //!
-//! What a block of MULTI has read is noted before its changes are told: its client is told of a key
-//! that it has read and then written.
+//! The keys that a block of MULTI has read are noted before its changes are reported. So its client gets a
+//! report of a key that it has first read and then written.
 
 mod table;
 
@@ -31,25 +31,28 @@ use perdura_base::flaw::{Flaw, armed};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use table::Table;
 
-/// Where a client that speaks RESP2 is told, in a subscription.
+/// The channel of invalidations for a client that speaks RESP2.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
-/// A client that has named a key hears of its changes if its rules cover the key, as with WATCH.
+/// The access to a key that a client needs to get reports of its changes, if it has named the key: any, as
+/// with WATCH.
 const HAVE: Access = Access {
     read: false,
     write: false,
 };
-/// A client that has named a prefix hears names of keys, so its user must be allowed to read them.
+/// The access to a key that a client needs if it has named a prefix. It learns names of keys, so its user
+/// must be allowed to read them.
 const READ: Access = Access {
     read: true,
     write: false,
 };
-/// So many keys are forgotten beside those that are noted, while the table is over its limit.
+/// The most keys that a command forgets in excess of those that it notes, while the table is over its
+/// limit.
 const FORGOTTEN_AT_ONCE: usize = 100;
 
-/// Which of a client's reads are noted.
+/// The reads of a client that are noted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Reads {
-    /// None: it does not track keys, or tracks prefixes.
+    /// None: the client does not track keys, or tracks prefixes.
     #[default]
     None,
     /// All.
@@ -60,39 +63,39 @@ pub(crate) enum Reads {
     OptOut,
 }
 
-/// A client that is told of changes.
+/// A client that gets reports of changes.
 #[derive(Debug)]
 pub(crate) struct Tracker {
     seat: Seat,
-    /// The client that is told in its place.
+    /// The client that gets the reports instead. `None`: this client gets them itself.
     pub redirect: Option<Seat>,
-    /// Whether that client was gone when it was to be told.
+    /// True if `redirect` was gone when a report was due.
     pub broken: bool,
-    /// Whether changes of its own are not told.
+    /// True if the client's own changes are not reported to it.
     pub noloop: bool,
-    /// Its prefixes, in mode BCAST.
+    /// Its prefixes, in mode BCAST. `None`: it tracks keys.
     pub prefixes: Option<BTreeSet<Box<[u8]>>>,
 }
 
-/// A prefix of keys that somebody listens to.
+/// A prefix of keys with the clients that track it.
 #[derive(Debug, Default)]
 struct Prefix {
     clients: BTreeSet<u64>,
-    /// What has changed since it was told last, each with the client that changed it last.
+    /// The keys that have changed since the last report, each with the client that changed it last.
     changed: BTreeMap<Box<[u8]>, u64>,
 }
 
-/// All clients that are told of changes, and of which.
+/// All clients that get reports of changes, with the keys and prefixes that they track.
 #[derive(Debug, Default)]
 pub(crate) struct Tracking {
     clients: HashMap<u64, Tracker>,
     table: Table,
     prefixes: BTreeMap<Box<[u8]>, Prefix>,
-    /// The newest epoch of what is to be told of prefixes.
+    /// The newest epoch of the changes that are not yet reported for prefixes.
     epoch: Epoch,
 }
 
-/// What CLIENT TRACKING ON asks for.
+/// The arguments of CLIENT TRACKING ON.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted<'a> {
     /// REDIRECT.
@@ -108,23 +111,23 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Tracking {
-    /// Whether no client is told of anything.
+    /// Returns whether no client tracks anything.
     pub(crate) fn is_empty(&self) -> bool {
         self.clients.is_empty()
     }
 
-    /// Clients, keys, readers of keys, and prefixes.
+    /// Returns the number of clients, of keys, of readers of keys, and of prefixes.
     pub(crate) fn counts(&self) -> [usize; 4] {
         let (keys, items) = (self.table.keys(), self.table.items());
         [self.clients.len(), keys, items, self.prefixes.len()]
     }
 
-    /// A client that is told of changes.
+    /// Returns the tracking state of a client.
     pub(crate) fn get(&self, id: u64) -> Option<&Tracker> {
         self.clients.get(&id)
     }
 
-    /// The client that is told in the place of another one; 0 if none is, -1 without tracking.
+    /// Returns the client that gets this client's reports: 0 without REDIRECT, -1 without tracking.
     pub(crate) fn redirection(&self, id: u64) -> i64 {
         let tracker = self.clients.get(&id);
         tracker.map_or(-1, |tracker| {
@@ -133,8 +136,8 @@ impl Tracking {
         })
     }
 
-    /// Has a client told of changes, in the way that it wants from now on. Its prefixes are added to
-    /// those that it has.
+    /// Begins to report changes to a client, or changes the way in which they are reported. The wanted
+    /// prefixes are added to those that the client has.
     pub(crate) fn add(&mut self, session: &mut Session, wanted: &Wanted<'_>) {
         let seat = session.seat;
         session.reads = match wanted.reads {
@@ -167,7 +170,7 @@ impl Tracking {
         self.clients.insert(seat.id, tracker);
     }
 
-    /// Tells a client of nothing any more.
+    /// Ends all reports to a client.
     pub(crate) fn forget(&mut self, session: &mut Session) {
         (session.reads, session.caching) = (Reads::None, false);
         let Some(tracker) = self.clients.remove(&session.seat.id) else {
@@ -186,7 +189,7 @@ impl Tracking {
         }
     }
 
-    /// Notes a change for those who listen to prefixes.
+    /// Notes a change for the clients that track prefixes of the key.
     fn note_prefixes(&mut self, key: &[u8], writer: u64, epoch: Epoch) {
         let listening = self.prefixes.iter_mut();
         for (_, prefix) in listening.filter(|(prefix, _)| key.starts_with(prefix)) {
@@ -197,7 +200,7 @@ impl Tracking {
 }
 
 impl Session {
-    /// Whether the keys that its commands read now are noted.
+    /// Returns whether the keys that its commands read now are noted.
     #[inline]
     pub(crate) fn tracks_reads(&self) -> bool {
         match self.reads {
@@ -208,7 +211,8 @@ impl Session {
         }
     }
 
-    /// A command has run: CLIENT CACHING is about the next one, or the next block of MULTI.
+    /// Notes that a command has run: CLIENT CACHING applies only to the next one, or to the next block of
+    /// MULTI.
     #[inline]
     pub(crate) fn end_caching(&mut self, command: &Command) {
         if self.caching && self.block.is_none() && command.name != "client" {
@@ -218,8 +222,8 @@ impl Session {
 }
 
 impl State {
-    /// Notes the keys that a command has read, if its client wants to be told of their changes. Of a
-    /// script, as in Redis 7.0, those are the keys that its caller names.
+    /// Notes the keys that a command has read, if its client tracks reads. For a script, as in Redis 7.0,
+    /// those are the keys that its caller names.
     #[inline]
     pub(crate) fn note_reads(&mut self, session: &Session, command: &Command, args: &Args<'_>) {
         let reads = command.flags & (flag::READ | flag::SCRIPTS) != 0;
@@ -252,7 +256,7 @@ impl State {
         }
     }
 
-    /// A key has changed, durably with `epoch`: those who track it are told.
+    /// Reports the change of a key, durable with `epoch`, to the clients that track the key.
     #[inline]
     pub(crate) fn key_changed(&mut self, key: &[u8], epoch: Epoch) {
         if !self.tracking.is_empty() {
@@ -262,7 +266,7 @@ impl State {
         }
     }
 
-    /// Tells the readers of a key that it is not what they have read.
+    /// Informs the readers of a key that it is no longer what they have read.
     fn tell_readers(&mut self, key: &[u8], writer: Seat, epoch: Epoch) {
         for reader in self.tracking.table.take(key) {
             let tracker = self.tracking.clients.get(&reader.id);
@@ -276,8 +280,7 @@ impl State {
         }
     }
 
-    /// All keys are gone, or others than they were: everybody is told once, and nobody has read
-    /// anything.
+    /// Informs every client once that all keys are gone or have been replaced. Forgets all noted reads.
     pub(crate) fn all_changed(&mut self, epoch: Epoch) {
         if self.tracking.is_empty() {
             return;
@@ -290,7 +293,7 @@ impl State {
         }
     }
 
-    /// Tells those who listen to prefixes what has changed in this round of the loop.
+    /// Reports to the clients that track prefixes which keys have changed in this round of the loop.
     pub(crate) fn tell_prefixes(&mut self) {
         if self.tracking.prefixes.is_empty() {
             return;
@@ -320,8 +323,8 @@ impl State {
         }
     }
 
-    /// Returns whether the rules of a client's user let it hear of a key. The client that runs hears
-    /// only of what its own command has changed.
+    /// Returns whether the rules of a client's user let it get reports of a key. The running client gets
+    /// reports only of the changes that its command has made.
     fn may_hear(&self, seat: Seat, key: &[u8], wanted: Access) -> bool {
         let connection = self.connections.get(seat.index);
         let session = connection.map(|other| &other.session);
@@ -330,15 +333,16 @@ impl State {
             || armed(Flaw::HiddenNameTold)
     }
 
-    /// Whether a client is still connected.
+    /// Returns whether a client is still connected.
     fn is_there(&self, seat: Seat) -> bool {
         let connection = self.connections.get(seat.index);
         let waits = connection.is_some_and(|other| other.session.seat == seat && !other.doomed);
         waits || self.running_seat() == seat
     }
 
-    /// Sends one client that keys have changed, or all of them: to itself, or to the client that it
-    /// names. One that speaks RESP2 can be told only if it listens to others' invalidations.
+    /// Sends the invalidation of some keys on behalf of a client; `keys` is `None` for all keys. The
+    /// receiver is the client itself, or the one that it names. A receiver that speaks RESP2 gets it only
+    /// if it is named by another client and is subscribed.
     fn invalidate(&mut self, id: u64, keys: Option<&[&[u8]]>, epoch: Epoch) {
         let Some(tracker) = self.tracking.clients.get(&id) else {
             return;
@@ -375,7 +379,7 @@ impl State {
         self.append(to, write, epoch);
     }
 
-    /// Tells a client that the one that was to be told in its place is gone.
+    /// Informs a client that the receiver of its invalidations is gone.
     fn tell_broken(&mut self, seat: Seat, gone: Seat, epoch: Epoch) {
         if self.speaks_resp3(seat) {
             let write = |out: &mut Out<'_>| {

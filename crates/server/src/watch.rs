@@ -1,12 +1,11 @@
-//! The keys that clients watch, and how often each was changed.
+//! The keys that clients watch, with the number of changes of each.
 //!
-//! A watched key has a count of changes that lives as long as a client watches it. WATCH notes
-//! the count; EXEC compares. So a change costs one lookup however many clients watch, and no
-//! client has to be found, not even the one that is running.
+//! A watched key has a count of changes that exists as long as a client watches it. WATCH notes the count, and EXEC
+//! compares it. So a change costs one lookup, however many clients watch the key, and no client has to be found, not
+//! even the running one.
 //!
-//! No command changes a key that expires. WATCH therefore notes its deadline, too: a later
-//! change of the deadline is a change of the key, so at EXEC the noted one still holds, or the
-//! count has moved.
+//! No command changes a key that expires. WATCH therefore notes its deadline, too. A later change of the deadline is
+//! a change of the key. So at EXEC either the noted deadline still applies, or the count has changed.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -26,21 +25,21 @@ pub(crate) struct Watches {
 /// The keys that one client watches, by database and name.
 pub(crate) type Own = HashMap<(u8, Box<[u8]>), Watch>;
 
-/// What a client knows of a key that it watches.
+/// The state of a watched key when its client began to watch it.
 #[derive(Debug)]
 pub(crate) struct Watch {
     changes: u64,
-    /// When the key expires, milliseconds since 1970.
+    /// The time at which the key expires, milliseconds since 1970. `None`: it does not expire.
     expiry_ms: Option<u64>,
 }
 
 impl Watches {
-    /// Whether no key is watched.
+    /// Returns whether no key is watched.
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Has a client watch a key, unless it does already.
+    /// Makes a client watch a key, unless it does already.
     pub(crate) fn add(&mut self, own: &mut Own, database: u8, key: &[u8], expiry_ms: Option<u64>) {
         let Entry::Vacant(vacant) = own.entry((database, key.into())) else {
             return;
@@ -73,7 +72,7 @@ impl Watches {
         }
     }
 
-    /// A key was changed.
+    /// Notes that a key was changed.
     pub(crate) fn touch(&mut self, database: u8, key: &[u8]) {
         let keys = self.keys.get_mut(&database);
         if let Some(watched) = keys.and_then(|keys| keys.get_mut(key)) {
@@ -82,7 +81,7 @@ impl Watches {
         }
     }
 
-    /// The watched keys of a database.
+    /// Returns the watched keys of a database.
     pub(crate) fn keys_of(&self, database: u8) -> impl Iterator<Item = &[u8]> {
         let keys = self.keys.get(&database);
         keys.into_iter()
@@ -90,7 +89,7 @@ impl Watches {
             .map(AsRef::as_ref)
     }
 
-    /// Whether one of a client's keys was changed since it watches it.
+    /// Returns whether one of a client's keys was changed since the client watches it.
     pub(crate) fn changed(&self, own: &Own) -> bool {
         own.iter().any(|((database, key), watch)| {
             let keys = self.keys.get(database);
@@ -100,7 +99,7 @@ impl Watches {
     }
 }
 
-/// Whether one of these keys has expired by `now_ms`.
+/// Returns whether one of these keys has expired by `now_ms`.
 pub(crate) fn expired(own: &Own, now_ms: u64) -> bool {
     own.values()
         .any(|watch| watch.expiry_ms.is_some_and(|at| at <= now_ms))

@@ -1,6 +1,6 @@
-//! The server over real sockets, against the words of Redis 7.0.
+//! Tests of the server over real sockets, against the replies of Redis 7.0.
 //!
-//! The client below knows nothing of the server's code: it writes bytes and reads replies.
+//! The client below uses none of the server's code: it writes bytes and reads replies.
 
 mod redis {
     pub mod acl;

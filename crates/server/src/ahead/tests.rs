@@ -1,7 +1,7 @@
-//! Whether looking ahead and reading early can be seen: the same pipelines are run with them and without
-//! them, over copies of one database. The replies, what is counted and the bytes of the log must be equal.
+//! A test that no client can see whether the server looks ahead or reads early. The same pipelines are run with and
+//! without them, over copies of one database. The replies, the counters and the bytes of the log must be equal.
 //!
-//! `PERDURA_AHEAD_ROUNDS` says how many pipelines there are.
+//! `PERDURA_AHEAD_ROUNDS` is the number of pipelines.
 
 use crate::connection::early::{EARLY_BYTES, EarlyBuffer, read_group};
 use crate::engine::{Db, Options, Ticket};
@@ -19,16 +19,16 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Clients that take turns.
+/// The number of clients, which take turns.
 const CLIENTS: usize = 3;
-/// Keys of each of two databases.
+/// The number of keys in each of two databases.
 const KEYS: u16 = 60;
 
-/// What can be seen of a run.
+/// The visible results of a run.
 #[derive(PartialEq)]
 struct Seen {
     replies: Vec<Vec<u8>>,
-    /// Commands, errors, hits and misses.
+    /// The numbers of commands, errors, hits and misses.
     counted: [u64; 4],
     /// The groups in the log, in their order.
     log: Vec<Vec<u8>>,
@@ -55,7 +55,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The groups in the log of a database that was abandoned.
+/// Returns the groups in the log of a database that was abandoned.
 fn groups(dir: &Path) -> Vec<Vec<u8>> {
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(dir).expect("a disk"));
     let anchor = read_anchor(disk.as_ref())
@@ -77,16 +77,16 @@ fn groups(dir: &Path) -> Vec<Vec<u8>> {
     groups
 }
 
-/// How the clients' input is run.
+/// The way in which the clients' input is run.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     Plainly,
     LookingAhead,
-    /// Looking ahead, and the sockets of several clients are read before the first of them runs.
+    /// It looks ahead, and the sockets of several clients are read before the first of them runs.
     ReadingEarly,
 }
 
-/// The clients' ends of their sockets, and what a loop reads into.
+/// The clients' ends of their sockets, and the buffers into which a loop reads.
 struct Sockets {
     ends: Vec<UnixStream>,
     buffer: Vec<u8>,
@@ -95,12 +95,11 @@ struct Sockets {
 }
 
 impl Sockets {
-    /// Runs as many pieces of different clients as can be read early together, from the first one on. Returns
-    /// how many.
+    /// Runs the first pieces, as many of different clients as can be read early together. Returns their number.
     fn run(&mut self, state: &mut State, pieces: &[(usize, Vec<u8>)]) -> usize {
         let mut group: Vec<usize> = Vec::new();
         for (client, piece) in pieces {
-            // One that is not read early reads in its turn, while the others wait for theirs.
+            // A connection that is not read early reads in its turn, while the others wait for theirs.
             let heavy = self.rng.u8(..4) == 0;
             let most = if heavy {
                 self.buffer.len()
@@ -133,7 +132,7 @@ impl Sockets {
     }
 }
 
-/// Hands pieces of input to clients.
+/// Hands pieces of input to clients. Returns the visible results.
 fn play(dir: &Path, way: Way, pieces: &[(usize, Vec<u8>)]) -> Seen {
     let options = options(dir);
     let db = Db::open(options.clone()).expect("a database");
@@ -213,8 +212,8 @@ fn value(rng: &mut Rng) -> String {
     letter.to_string().repeat(len)
 }
 
-/// Commands whose effects depend on neither time nor chance: `K` is a key, `V` a value, `N` a number,
-/// and what is between brackets comes several times.
+/// Commands whose effects depend on neither time nor chance. `K` is a key, `V` a value, `N` a number, and
+/// the text between brackets is repeated.
 const REQUESTS: [&str; 57] = [
     "GET K",
     "GET K",
@@ -290,7 +289,7 @@ fn request(rng: &mut Rng) -> Vec<String> {
     text.split(' ').map(word).collect()
 }
 
-/// Requests behind each other, a few of them inline.
+/// Returns several requests in one text, a few of them inline.
 fn pipeline(rng: &mut Rng) -> Vec<u8> {
     let mut out = Vec::new();
     for _ in 0..rng.usize(1..40) {

@@ -1,13 +1,15 @@
-//! Requests that are read and not run, and clients that wait for the server while the server waits for them.
+//! Requests that are read and not run, and clients that wait for the server while the server waits for
+//! them.
 //!
-//! A client may write any number of requests before it reads a reply. While its replies pile up, or while it waits
-//! for another client, for the log or for the end of a pause, its requests are kept as they came. They count as its
-//! buffers, whose bounds are `client-query-buffer-limit` for one client and `maxmemory-clients` for all.
+//! A client may write any number of requests before it reads a reply. Its requests are stored unchanged
+//! while its replies pile up, or while it waits for another client, for the log or for the end of a pause.
+//! They count as its buffers, whose bounds are `client-query-buffer-limit` for one client and
+//! `maxmemory-clients` for all.
 //!
 //! Three kinds of clients are not read. Strangers may send little before AUTH. Others are to be closed once
-//! they have read their last replies, or wait while another client's request is read. If such a
-//! client does not read either, both sides wait for each other. The loop looks once a second, and disconnects a
-//! client that waits so at [`LOOKS_MAX`] looks in a row.
+//! they have read their last replies, or wait while another client's request is read. If such a client does
+//! not read either, both sides wait for each other. The loop looks once a second. It disconnects a client
+//! that waits like this at [`LOOKS_MAX`] looks in a row.
 
 use std::io::{self, ErrorKind};
 
@@ -16,23 +18,23 @@ use crate::command::After;
 use crate::session::Session;
 use crate::state::State;
 
-/// 27 looks, 1.0 to 1.1 s apart, take less than 30 s. Looks are counted and not time, which also passes while this
-/// process is stopped.
+/// The number of looks in a row after which a client is disconnected. 27 looks, 1.0 to 1.1 s apart, take
+/// less than 30 s. Looks are counted, not time, because time also passes while this process is stopped.
 pub(crate) const LOOKS_MAX: u32 = 27;
 
 impl Connection {
-    /// True if requests are kept that may not run now.
+    /// Returns whether requests that may not run now are stored.
     pub(super) fn keeps_requests(&self) -> bool {
         self.session.authenticated && !self.closing && !self.doomed && !self.ended
     }
 
-    /// True if its requests wait until it has read replies.
+    /// Returns whether its requests wait until it has read replies.
     pub(crate) fn is_choked(&self, state: &State) -> bool {
         let waits = self.blocked || self.postponed || self.closing;
         !waits && !self.open(state)
     }
 
-    /// Reads once and keeps what comes. `Err`: the connection is dead.
+    /// Reads once and stores the bytes. `Err`: the connection is dead.
     pub(super) fn read_ahead(&mut self, state: &mut State, buffer: &mut [u8]) -> Result<After, ()> {
         debug_assert!(self.keeps_requests(), "the caller has asked");
         let read = self.read_once(buffer);
@@ -47,7 +49,7 @@ impl Connection {
         buffer: &[u8],
     ) -> Result<(), ()> {
         match read {
-            // The next read sees the end again, when all that came before has run.
+            // The next read sees the end again, when all requests before it have run.
             Ok(0) => self.ended = true,
             Ok(bytes) => {
                 self.note_read(bytes, buffer.len());
@@ -64,7 +66,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Disconnects a client whose requests, which wait, take more than one client may have.
+    /// Disconnects a client whose waiting requests take more than one client may have.
     #[cold]
     pub(super) fn end_backlog(&mut self, state: &mut State) {
         let (who, bytes) = (self.session.who(), self.input.len());
@@ -78,8 +80,8 @@ impl Connection {
         self.unaccount(state);
     }
 
-    /// Notes one look of the loop. Returns whether the client and the server have waited for each other for too
-    /// long: the client takes nothing that it is sent, and the server reads nothing of it.
+    /// Notes one look of the loop. Returns whether the client and the server have waited for each other for
+    /// too long: the client does not take the replies, and the server does not read the client.
     pub(crate) fn is_stuck(&mut self, state: &State) -> bool {
         let unread = self.readable && !self.ready(state);
         match self.full && (self.closing || self.ended || unread) {
@@ -89,12 +91,12 @@ impl Connection {
         self.stuck >= LOOKS_MAX
     }
 
-    /// Notes that the socket, which was full, has room: the client has taken something.
+    /// Notes that the socket, which was full, has room again: the client has read something.
     pub(crate) fn has_taken(&mut self) {
         (self.full, self.stuck) = (false, 0);
     }
 
-    /// Why the server does not read a client that is stuck.
+    /// Returns the reason why the server does not read a client that is stuck.
     pub(crate) fn why_unread(&self, state: &State) -> &'static str {
         if self.closing || self.ended {
             "it is to be closed once it has read them"
@@ -107,7 +109,7 @@ impl Connection {
 }
 
 impl Session {
-    /// The client, in words for a line of the log.
+    /// Returns a description of the client for a line of the log.
     pub(crate) fn who(&self) -> String {
         let (id, peer, name) = (self.seat.id, &self.peer, self.name.escape_ascii());
         let user = self.user_name().escape_ascii();

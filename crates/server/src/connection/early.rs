@@ -1,14 +1,16 @@
-//! Reading early: a few connections that are ready are read before the first of them runs.
+//! Early reads: a few connections that are ready are read before the first of them runs.
 //!
-//! A client that sends one request at a time gives nothing to look ahead at, but many such clients do: their
-//! requests are parsed before the first one runs, and their keys are fetched together (see
-//! [`ahead`](crate::ahead)). Each connection still has its turn in its place, and takes there what was read.
+//! A client that sends one request at a time gives nothing to look ahead at, but many such clients together
+//! do. Their requests are parsed before the first one runs, and their keys are fetched together (see
+//! [`ahead`](crate::ahead)). Each connection still has its turn in its place, and runs there the bytes that
+//! were read early.
 //!
 //! # Invariants
-//! * What was read early lies in a buffer that only early reads use, until the connection's turn, which comes
-//!   before the next group is read; or else the connection keeps a copy ([`Connection::keep_early`]).
+//! * Bytes that were read early lie in a buffer that only early reads use, until the connection's turn.
+//!   That turn comes before the next group is read, or else the connection keeps a copy
+//!   ([`Connection::keep_early`]).
 //! * A connection is read early only if its turn would begin with the same read: it has no input left, and
-//!   nothing forbids it to run. Whether it may run is asked again in its turn.
+//!   nothing forbids it to run. In its turn the loop checks again whether it may run.
 
 use std::io;
 
@@ -19,17 +21,17 @@ use crate::resp::parse::Args;
 use crate::session::Session;
 use crate::state::State;
 
-/// So many connections are read before the first of them runs.
+/// The most connections that are read before the first of them runs.
 pub(crate) const EARLY_READS: usize = 8;
 
-/// An early read takes at most this, bytes.
+/// The most bytes that an early read takes.
 pub(crate) const EARLY_BYTES: usize = 16 * 1024;
 
-/// Where early reads go: a window for each connection of a group.
+/// The buffer of early reads, with a window for each connection of a group.
 pub(crate) struct EarlyBuffer(Box<[u8]>);
 
 impl EarlyBuffer {
-    /// One that holds nothing yet.
+    /// Returns a buffer that holds nothing yet.
     pub(crate) fn new() -> Self {
         EarlyBuffer(vec![0; EARLY_READS * EARLY_BYTES].into_boxed_slice())
     }
@@ -39,16 +41,16 @@ impl EarlyBuffer {
     }
 }
 
-/// What an early read has brought.
+/// The result of an early read.
 #[derive(Debug)]
 pub(super) struct Early {
-    /// Which window it went to.
+    /// The window that holds the bytes.
     turn: usize,
     read: io::Result<usize>,
 }
 
 impl Early {
-    /// The bytes that came.
+    /// Returns the bytes that were read.
     fn bytes<'a>(&self, buffer: &'a EarlyBuffer) -> &'a [u8] {
         let read = *self.read.as_ref().unwrap_or(&0);
         debug_assert!(read <= EARLY_BYTES, "a read fits its window");
@@ -56,8 +58,8 @@ impl Early {
     }
 }
 
-/// Reads those of some connections, whose turns come next, that may be read now, and fetches what their
-/// requests will need.
+/// Reads those connections of a group, whose turns come next, that may be read now. Fetches the keys that
+/// their requests will need.
 pub(crate) fn read_group(state: &mut State, group: &[usize], buffer: &mut EarlyBuffer) {
     debug_assert!(group.len() <= EARLY_READS, "each has its window");
     if group.len() < 2 {
@@ -81,14 +83,14 @@ pub(crate) fn read_group(state: &mut State, group: &[usize], buffer: &mut EarlyB
 }
 
 impl Connection {
-    /// Whether it may be read before its turn.
+    /// Returns whether it may be read before its turn.
     fn may_read_early(&self, state: &State) -> bool {
         let plain = self.session.authenticated && self.stream.short_read_empties();
         let rests = self.paused || self.heavy || !self.input.is_empty() || self.early.is_some();
         plain && !rests && self.open(state) && self.ready(state)
     }
 
-    /// Reads into the window of its turn, and parses what came.
+    /// Reads into the window of its turn, and parses the bytes.
     fn read_early(&mut self, state: &State, window: &mut [u8], turn: usize) {
         debug_assert!(self.may_read_early(state), "its turn begins with a read");
         let read = self.read_once(window);
@@ -100,7 +102,8 @@ impl Connection {
         self.early = Some(Early { turn, read });
     }
 
-    /// The request that was read early, if it is a lone one: a pipeline is looked at when its turn comes.
+    /// Returns the request that was read early, if it is a single one. A pipeline is looked at when its
+    /// turn comes.
     fn lone_early<'a>(&'a self, buffer: &'a EarlyBuffer) -> Option<(&'a Session, Args<'a>)> {
         let bytes = self.early.as_ref()?.bytes(buffer);
         if bytes.is_empty() || !self.parser.begins() {
@@ -111,7 +114,7 @@ impl Connection {
         requests.next().is_none().then_some((&self.session, first))
     }
 
-    /// Runs what was read early.
+    /// Runs the bytes that were read early.
     pub(super) fn take_early(
         &mut self,
         state: &mut State,
@@ -125,14 +128,15 @@ impl Connection {
         self.take_read(state, early.read, buffer.window(early.turn), false)
     }
 
-    /// Keeps what was read early, for a turn that comes later.
+    /// Copies the bytes that were read early, for a turn that comes later.
     pub(crate) fn keep_early(&mut self, state: &mut State, buffer: &EarlyBuffer) {
         if let Some(early) = self.early.take() {
             self.keep(state, &early, buffer);
         }
     }
 
-    /// An end of the input or an error shows again when the socket is read again.
+    /// Copies the bytes of an early read. An end of the input or an error shows again when the socket is
+    /// read again.
     fn keep(&mut self, state: &mut State, early: &Early, buffer: &EarlyBuffer) {
         let bytes = early.bytes(buffer);
         if bytes.is_empty() {
@@ -159,7 +163,7 @@ mod tests {
     use crate::state::Stage;
     use crate::testbed::{self, Testbed};
 
-    /// A client whose turn comes after that of one that ends it runs nothing of what was read early.
+    /// After a client has ended another one, nothing runs of the bytes that were read early from the ended one.
     #[test]
     fn what_was_read_early_does_not_run_when_an_earlier_turn_forbids_it() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -13,11 +13,11 @@ pub(crate) struct Input {
     begin: usize,
 }
 
-/// An emptied buffer above this is given back to the allocator, bytes.
+/// The most bytes of an emptied buffer that is kept. A larger one is freed.
 const KEEP_BYTES_MAX: usize = 64 * 1024;
 
 impl Input {
-    /// The bytes that are left.
+    /// Returns the bytes that are left.
     pub(super) fn rest(&self) -> &[u8] {
         &self.bytes[self.begin..]
     }
@@ -27,12 +27,12 @@ impl Input {
         self.bytes.len() - self.begin
     }
 
-    /// True if nothing is left.
+    /// Returns whether nothing is left.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Bytes that it has from the allocator.
+    /// Returns the bytes that it has from the allocator.
     pub(super) fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
@@ -96,7 +96,7 @@ impl Input {
         (request, begin)
     }
 
-    /// Gives an empty buffer back to the allocator.
+    /// Frees an empty buffer.
     pub(super) fn rest_if_empty(&mut self) {
         if self.is_empty() {
             self.bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Reading: bytes from a client's socket into the loop's buffer.
+//! Reads from a client's socket into the loop's buffer.
 
 use std::io::{self, ErrorKind, Read};
 
@@ -6,15 +6,15 @@ use super::Connection;
 use crate::command::After;
 use crate::state::State;
 
-/// A read that begins with a new request takes at most this, bytes.
+/// The most bytes of a read that begins with a new request.
 const PIPELINE_BYTES: usize = 32 * 1024;
-/// One read from a stranger takes at most this, bytes.
+/// The most bytes of one read from a stranger.
 const STRANGER_READ_BYTES: usize = 4 * 1024;
 
 impl Connection {
     pub(super) fn read(&mut self, state: &mut State, buffer: &mut [u8]) -> Result<After, ()> {
-        // The rest of a long request comes in long reads; whole pipelines in short ones, so that
-        // no client waits for thousands of another's requests.
+        // The rest of a long request comes in long reads, and whole pipelines come in short ones. So no
+        // client waits for thousands of another client's requests.
         let window = if !self.session.authenticated {
             STRANGER_READ_BYTES.min(buffer.len())
         } else if self.parser.needed() > PIPELINE_BYTES {
@@ -37,7 +37,7 @@ impl Connection {
         }
     }
 
-    /// Goes on with what a read into `buffer` has brought.
+    /// Processes the result of a read into `buffer`.
     pub(super) fn take_read(
         &mut self,
         state: &mut State,
@@ -57,8 +57,8 @@ impl Connection {
             Err(_) => return Err(()),
         };
         if read == 0 {
-            // A half-closed peer still gets the replies to what it sent. One that is owed nothing
-            // goes now, before another client's request is run.
+            // A half-closed peer still gets the replies to its requests. A peer without unsent replies is
+            // closed now, before another client's request is run.
             self.readable = false;
             self.closing = true;
             return match self.replies.unsent() {
@@ -70,7 +70,8 @@ impl Connection {
         Ok(self.take(state, &buffer[..read]))
     }
 
-    /// Less than a buffer empties the socket; only a hang-up may hide behind it.
+    /// Notes whether the socket may have more to read. A read shorter than its window has emptied the
+    /// socket; only a hang-up may follow.
     pub(super) fn note_read(&mut self, read: usize, window: usize) {
         self.readable = read == window || self.hung_up || !self.stream.short_read_empties();
     }

@@ -1,15 +1,14 @@
-//! Access control against effects: clients of a user that has some keys, and whatever they send.
+//! Access control against effects: clients of a user with some keys, and all that they can send.
 //!
-//! The user may use keys that begin with `a:`, read those of `r:` and write those of `w:`. An administrator
-//! fills and changes keys of all types that the user may not have. The user knows the names of some (`s:`). Of
-//! the others not even the name may show. Requests are templates with options in any number and order, and
-//! random ones, alone, in blocks and in scripts.
+//! The user may use keys that begin with `a:`, read those of `r:` and write those of `w:`. An administrator fills and
+//! changes keys of all types that the user may not have. The user knows the names of some (`s:`). Of the others not
+//! even the name may show. Requests are templates with options in any number and order, and random ones, alone, in
+//! blocks and in scripts.
 //!
-//! The keys that the user may not write must stay as they are, and no key may appear outside of
-//! `a:` and `w:`. No reply, push or invalidation contains a hidden value or name. No command reaches for a
-//! key that it does not declare.
+//! The keys that the user may not write must stay unchanged, and no key may appear outside of `a:` and `w:`. No
+//! reply, push or invalidation contains a hidden value or name. No command accesses a key that it does not declare.
 //!
-//! `PERDURA_ACL_COMMANDS` says how many inputs there are, `PERDURA_FUZZ_SEED` with which seed:
+//! `PERDURA_ACL_COMMANDS` is the number of inputs, and `PERDURA_FUZZ_SEED` the seed:
 //!
 //! ```text
 //! PERDURA_ACL_COMMANDS=1000000 cargo test -p perdura-server --lib limited -- --nocapture
@@ -48,14 +47,14 @@ const INPUTS_PER_SERVER: u64 = 4000;
 /// The administrator's client; the others are the user's.
 const ROOT: usize = 0;
 
-/// Strings, lists, hashes, sets, sorted sets, places and streams.
+/// The types: strings, lists, hashes, sets, sorted sets, places and streams.
 const TYPES: &[u8] = b"slhezgx";
 
-/// Requests that may name several targets, of which one counts: each `T` is one, or nothing.
+/// Requests that may name several targets, of which one counts. Each `T` becomes a target, or nothing.
 const TARGETS: &str = "GEORADIUS K 13.36 38.11 100 km T O T|GEORADIUSBYMEMBER K 1 100 km T T O|SORT K T O T\
     |SORT K O T T|XREADGROUP COUNT 1 GROUP STREAMS STREAMS O STREAMS K K > >";
 
-/// Requests. `K` is a key, `C` how many follow, `O` an option with its arguments, `N` a number.
+/// Requests. `K` is a key, `C` the number of keys that follow, `O` an option with its arguments, `N` a number.
 const TEMPLATES: &str = "GEORADIUS K 13.36 38.11 100 km O O O|GEORADIUSBYMEMBER K 1 100 km O O O\
     |GEOSEARCHSTORE K K FROMLONLAT 13.36 38.11 BYRADIUS 100 km O|GEOSEARCH K FROMMEMBER 1 BYRADIUS 100 km O O\
     |SORT K O O O O|SORT_RO K O O O|XREAD O O STREAMS K K 0 0|XREADGROUP O GROUP g c O STREAMS K K > >\
@@ -72,13 +71,13 @@ const TEMPLATES: &str = "GEORADIUS K 13.36 38.11 100 km O O O|GEORADIUSBYMEMBER 
     |BITFIELD K GET u8 0 O|SETRANGE K N N|INCR K|LPUSH K N|SADD K N|ZADD K N N|HSET K N N|XADD K N-1 f N\
     |GEOADD K 13.36 38.11 N|LRANGE K 0 -1|HGETALL K|SMEMBERS K|ZRANGE K 0 -1 O|GET K|STRLEN K|TYPE K";
 
-/// Options of some command, right or wrong for the one at hand.
+/// Options of some command, which may be wrong for the current one.
 const OPTIONS: &str = "STORE K|STOREDIST K|STORE STORE|STOREDIST STORE|STORE|COUNT N|COUNT STORE|ANY|WITHDIST|ASC|DESC\
     |ALPHA|BY s:s*|BY nosort|BY s:h*->f|GET s:s*|GET #|GET s:h*->f|LIMIT 0 2|LIMIT STORE K|REPLACE|DB 1|DB 0\
     |BLOCK 1|NOACK|GROUP g c|STREAMS K|WEIGHTS 1 2|AGGREGATE MAX|WITHSCORES|KEYS K|GET|EX 10|KEEPTTL|NX|XX\
     |MKSTREAM|SAMPLES N|REV|BYSCORE|nonsense|K";
 
-/// Requests that set the stage.
+/// Requests that change the state in which the others run.
 const OFTEN: &str = "MULTI|EXEC|EXEC|DISCARD|HELLO 3|HELLO 3|CLIENT TRACKING ON BCAST|CLIENT TRACKING OFF\
     |CLIENT TRACKING ON|CLIENT TRACKING ON BCAST PREFIX s: PREFIX a: PREFIX H|SELECT 0|SELECT 1|RESET\
     |AUTH default x|CLIENT NO-EVICT on|ACL WHOAMI|ACL LIST|PUBSUB CHANNELS|FUNCTION LIST|INFO|CONFIG GET *\
@@ -98,11 +97,11 @@ struct Limited {
     fuzz: Fuzz,
     user: Arc<User>,
     root: Arc<User>,
-    /// The hidden keys as the administrator saw them last.
+    /// The hidden keys as the administrator last saw them.
     seen: Vec<Vec<u8>>,
     /// The newest inputs.
     recent: VecDeque<Vec<u8>>,
-    /// Replies, those among them that are denials, and pushes.
+    /// The numbers of replies, of denials among them, and of pushes.
     counts: [u64; 3],
 }
 
@@ -138,7 +137,7 @@ fn holds(bytes: &[u8], mark: &str) -> bool {
         .any(|window| window == mark.as_bytes())
 }
 
-/// The requests that make a key of a type.
+/// Returns the requests that make a key of a type.
 fn filling(key: &str, kind: u8, values: [&str; 3]) -> Vec<String> {
     let [one, two, three] = values;
     let mut lines = vec![format!("DEL {key}")];
@@ -180,7 +179,7 @@ impl Limited {
         list.split('|').nth(at).unwrap_or_default()
     }
 
-    /// A key of a type that the user knows of.
+    /// Returns a key of a type whose name the user knows.
     fn key(&mut self, kind: u8) -> Vec<u8> {
         let prefix = match self.fuzz.rng.u8(..20) {
             0..11 => "a",
@@ -192,7 +191,7 @@ impl Limited {
         format!("{prefix}:{kind}{}", self.fuzz.rng.u8(..2)).into_bytes()
     }
 
-    /// Adds what a template stands for.
+    /// Appends the words of a template, with its letters replaced.
     fn expand(&mut self, template: &str, kind: u8, to: &mut Words) {
         for (at, token) in template.split(' ').enumerate() {
             match token {
@@ -229,7 +228,7 @@ impl Limited {
         }
     }
 
-    /// A request to a command of the table, with words that mean something somewhere.
+    /// Returns a request to a command of the table, with words that have a meaning in some command.
     fn any(&mut self, kind: u8) -> Words {
         let at = self.fuzz.rng.usize(..self.fuzz.names.len());
         let (name, arity, second) = self.fuzz.names[at].clone();
@@ -264,7 +263,7 @@ impl Limited {
                     _ => TEMPLATES,
                 };
                 let template = self.pick(list);
-                // Places are sorted sets; SORT is for lists, sets and sorted sets.
+                // Places are sorted sets. SORT is for lists, sets and sorted sets.
                 let kind = match template.as_bytes() {
                     [b'G', b'E', b'O', ..] => b'g',
                     [b'X', ..] => b'x',
@@ -301,14 +300,14 @@ impl Limited {
             connection.account(state);
             state.connections.put(ROOT, connection);
             if reply.is_empty() {
-                // It takes steps, or waits for the log.
+                // The request runs in steps, or waits for the log.
                 turn(state, around);
             }
         }
         reply
     }
 
-    /// Makes a key anew.
+    /// Creates a key again with new values.
     fn fill(&mut self, state: &mut State, around: &Testbed, (prefix, kind): (&str, u8)) {
         let number = self.fuzz.rng.u8(..100);
         let hidden = [0, 1, 2].map(|nth| format!("{VALUE}{number}.{nth}"));
@@ -348,7 +347,7 @@ impl Limited {
         seen
     }
 
-    /// Something that the administrator does: it changes what is hidden, or brings back what is not.
+    /// Lets the administrator do something that changes hidden keys or restores the others.
     fn administer(&mut self, state: &mut State, around: &Testbed) {
         let kind = TYPES[self.fuzz.rng.usize(..TYPES.len())];
         let prefix = ["a", "a", "a", "w", "r", "s", NAME][self.fuzz.rng.usize(..7)];
@@ -357,7 +356,7 @@ impl Limited {
             // Redis lets XREADGROUP change what may only be read, and XCLAIM read what may only be written.
             return;
         }
-        // What was changed without leave must not become what is expected.
+        // A change without permission must not become the expected state.
         self.compare(state, around);
         if self.fuzz.rng.u8(..4) == 0 {
             self.root(state, around, "SELECT 1");
@@ -369,7 +368,7 @@ impl Limited {
         self.seen = self.hidden(state, around);
     }
 
-    /// Lets a client of the user send something.
+    /// Lets a client of the user send a request.
     fn act(&mut self, state: &mut State) {
         let index = 1 + self.fuzz.rng.usize(..CLIENTS - 1);
         let mut input = Vec::new();
@@ -511,7 +510,7 @@ fn run(seed: u64, inputs: u64) {
          denial, {invalidations} times with an invalidation",
         began.elapsed().as_secs_f64()
     );
-    // A user that is denied all, or nothing, shows nothing.
+    // If the user is denied everything, or nothing, the test shows nothing.
     assert!(denials > inputs / 20 && replies > denials + inputs / 20);
     assert!(invalidations > 0);
 }

@@ -1,4 +1,4 @@
-//! Jobs and other clients by turns, without sockets: a test decides when a job takes a step.
+//! Jobs and other clients in turns, without sockets: a test decides when a job takes a step.
 
 mod behind;
 mod beside;
@@ -13,18 +13,18 @@ use crate::state::{Stage, State};
 use crate::testbed::{self, Testbed};
 use tempfile::TempDir;
 
-/// Elements of each collection, and of a step.
+/// The number of elements of each collection, and of a step.
 const ELEMENTS: usize = 300;
 const STEP: u64 = 7;
 const STEPS: Steps = Steps {
     long: STEP,
     elements: STEP,
 };
-/// The client whose command is long, and another one.
+/// The client with the long command, and another one.
 const READER: usize = 0;
 const WRITER: usize = 1;
 
-/// What a command may have stored.
+/// Requests that show what a command has stored.
 const STORED: [&str; 4] = [
     "SORT to ALPHA",
     "LRANGE to 0 -1",
@@ -79,7 +79,7 @@ impl Bed {
         }
     }
 
-    /// Sends a line, without waiting.
+    /// Sends a line without waiting.
     fn send(&mut self, client: usize, line: &str) {
         let mut connection = self.state.connections.take(client).expect("a client");
         connection.take(&mut self.state, format!("{line}\r\n").as_bytes());
@@ -87,7 +87,7 @@ impl Bed {
         self.state.connections.put(client, connection);
     }
 
-    /// What the client has been replied since it was last asked.
+    /// Returns the replies to the client since the last call.
     fn replies(&mut self, client: usize) -> String {
         self.land();
         let mut connection = self.state.connections.take(client).expect("a client");
@@ -102,8 +102,7 @@ impl Bed {
         self.replies(client)
     }
 
-    /// Lets the jobs go on to their end, and does something between all steps. Returns how many
-    /// steps there were.
+    /// Lets the jobs run to their end, and calls `between` between all steps. Returns the number of steps.
     fn finish(&mut self, mut between: impl FnMut(&mut Bed)) -> usize {
         let mut steps = 0;
         while !self.state.jobs.is_empty() {
@@ -117,7 +116,7 @@ impl Bed {
         steps
     }
 
-    /// The reply as it comes in one round.
+    /// Returns the reply to a line that runs in one round.
     fn at_once(&mut self, line: &str) -> String {
         let before = std::mem::replace(
             &mut self.state.steps,
@@ -140,7 +139,7 @@ impl Bed {
     }
 }
 
-/// The bulk strings of a reply, sorted.
+/// Returns the bulk strings of a reply, sorted.
 fn sorted(reply: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = reply.split("\r\n").collect();
     lines.sort_unstable();
@@ -269,7 +268,7 @@ fn later_requests_of_the_client_wait_for_its_long_command() {
     let mut all = String::new();
     for _ in 0..2 {
         bed.finish(|_| {});
-        // The loop runs what was left unread.
+        // The loop runs the unread rest.
         bed.send(READER, "");
         all += &bed.replies(READER);
     }

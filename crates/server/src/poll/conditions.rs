@@ -1,7 +1,7 @@
-//! Changes of the database's state, each in the log once, when it happens.
+//! The changes of the database's state, each reported in the log once, when it happens.
 //!
-//! They are writes refused and resumed, work that fails and works again, the archive away and back, alarms, and nodes lost
-//! and back.
+//! They are writes refused and resumed, work that fails and works again, the archive away and back, alarms,
+//! and nodes lost and back.
 
 use super::EventLoop;
 use crate::alarms::{self, Alarm};
@@ -13,15 +13,17 @@ use tracing::Level;
 pub(crate) struct Conditions {
     /// True if the log has no room.
     log_full: bool,
-    /// True if a write was refused for want of room since the last look, which the state at a look may miss.
+    /// True if a write was refused for lack of space since the last look. The state at a look may miss
+    /// that.
     refused: bool,
     /// The place to which runs go while there is an archive: `none`, `waiting` or `draining`, as in INFO.
     backlog: String,
-    /// Runs that wait for the archive.
+    /// The number of runs that wait for the archive.
     runs: u64,
-    /// Runs that have waited and that the archive has got. A backlog may be drained between two looks.
+    /// The number of runs that have waited and have reached the archive. A backlog may be drained between
+    /// two looks.
     drained: u64,
-    /// The alarm about the archive.
+    /// The alarm about the archive. `None`: there is no alarm.
     alarm: Option<String>,
 }
 
@@ -88,7 +90,7 @@ impl Conditions {
                 _ => {}
             }
         }
-        // What waits for an archive that is away grows, which is no change of state.
+        // The amount that waits for an archive that is away grows, which is no change of state.
         let of_archive = |alarm: &Option<String>, is_away: bool| alarm.clone().filter(|_| !is_away);
         let before = of_archive(&self.alarm, self.backlog == "waiting");
         let alarm = of_archive(&now.alarm, is_away);
@@ -108,7 +110,7 @@ impl Conditions {
     }
 }
 
-/// A text without its figures: it is another alarm only if its words are others.
+/// Returns a text without its figures. An alarm is another one only if its words differ.
 fn without_numbers(text: &str) -> String {
     text.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
@@ -136,7 +138,7 @@ fn changes_of_alarms(before: &[Alarm], now: &[Alarm]) -> Vec<Said> {
     raised.chain(ended).collect()
 }
 
-/// A text that begins a sentence.
+/// Returns a text as the beginning of a sentence.
 fn capital(text: &str) -> String {
     let mut rest = text.chars();
     let first = rest.next().map(|c| c.to_ascii_uppercase());
@@ -154,14 +156,14 @@ fn say(lines: Vec<Said>) {
 }
 
 impl EventLoop {
-    /// Reports what has changed of the database's conditions.
+    /// Reports the changes of the database's conditions.
     pub(super) fn look_at_conditions(&mut self) {
         if let Some(now) = self.state.db().map(Conditions::of) {
             say(self.state.conditions.replace(now));
         }
     }
 
-    /// Reports the alarms that nothing else here reports.
+    /// Reports the alarms that no other function here reports.
     pub(super) fn look_for_alarms(&mut self) {
         let lost = perdura_logging::figures().lost;
         self.state.lost_lines.look(lost, self.state.now);
@@ -171,7 +173,7 @@ impl EventLoop {
         self.state.alarms = now;
     }
 
-    /// Reports the work that a failing disk begins to delay, and the work that it no longer does.
+    /// Reports work that a failing disk begins to delay, and work that it no longer delays.
     pub(super) fn look_for_delays(&mut self) {
         if let Some(now) = self.state.db().map(Db::delayed) {
             say(changes_of_delays(&self.state.delayed, &now));
@@ -179,10 +181,11 @@ impl EventLoop {
         }
     }
 
-    /// Reports how the view of the log's nodes has changed.
+    /// Reports the changes in the view of the log's nodes.
     pub(super) fn tell_views(&self) {
         for line in self.state.db().map(Db::take_views).unwrap_or_default() {
-            // A node that is back, or a trouble or a change of what acknowledgements rest on.
+            // The line reports a node that is back, or else a trouble or a change of the rules of
+            // acknowledgement.
             match line.ends_with("takes blocks") {
                 true => tracing::info!("The log's nodes: {line}"),
                 false => tracing::warn!("The log's nodes: {line}"),

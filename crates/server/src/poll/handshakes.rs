@@ -1,9 +1,9 @@
-//! Connections that have yet to prove that they speak TLS.
+//! Connections whose TLS handshake has not ended.
 //!
-//! The loop reads what they send and writes what they are answered; threads do the arithmetic in between
-//! ([`crate::tls::pool`]). There are [`HANDSHAKES_MAX`] at most: beyond, newcomers wait in the system's queue. If some
-//! client has sent nothing to be worked on for [`SLOW`], the one that has been silent for longest is closed for a
-//! newcomer. A handshake that lasts longer than [`HANDSHAKE`] is closed.
+//! The loop reads the client's bytes and writes the answers. Threads do the arithmetic in between
+//! ([`crate::tls::pool`]). There are at most [`HANDSHAKES_MAX`] handshakes; further newcomers wait in the
+//! system's queue. If a client has sent nothing to be worked on for [`SLOW`], the one that has been silent
+//! for longest is closed for a newcomer. A handshake that lasts longer than [`HANDSHAKE`] is closed.
 
 use super::{EventLoop, HEAVY_SHARE};
 use crate::connection::Connection;
@@ -15,12 +15,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The most at once.
+/// The most handshakes at once.
 const HANDSHAKES_MAX: usize = 1000;
-/// A client that has been silent for longer may be closed for another one.
+/// The time of silence after which a client may be closed for another one.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// One of them.
+/// A connection in its handshake.
 #[derive(Debug)]
 struct Handshake {
     index: usize,
@@ -29,18 +29,18 @@ struct Handshake {
     away: bool,
 }
 
-/// All of them, by their clients' ids, and with that in the order in which they came.
+/// All handshakes, by their clients' ids and so in the order in which the clients came.
 pub(super) struct Handshakes {
     all: BTreeMap<u64, Handshake>,
-    /// The most that there may be.
+    /// The most handshakes at once.
     most: usize,
     pub(super) pool: Pool,
-    /// True if there was no time to collect all that is done.
+    /// True if there was no time to collect all finished steps.
     pub(super) left: bool,
 }
 
 impl Handshakes {
-    /// None yet. `wake` is called when there is something to collect.
+    /// Returns an empty set. `wake` is called when there is something to collect.
     pub(super) fn new(wake: Arc<dyn Fn() + Send + Sync>) -> Self {
         Handshakes {
             all: BTreeMap::new(),
@@ -50,7 +50,7 @@ impl Handshakes {
         }
     }
 
-    /// A client has come.
+    /// Notes that a client has come.
     ///
     /// # Errors
     /// No thread can be started that would do its work.
@@ -62,12 +62,12 @@ impl Handshakes {
         Ok(())
     }
 
-    /// True if there are as many as there may be.
+    /// Returns whether no further handshake may begin.
     pub(super) fn is_full(&self) -> bool {
         self.all.len() >= self.most
     }
 
-    /// A client has gone.
+    /// Notes that a client has gone.
     pub(super) fn forget(&mut self, id: u64) {
         self.all.remove(&id);
     }
@@ -88,14 +88,14 @@ impl Handshakes {
         }
     }
 
-    /// The places and ids of those that have lasted for longer than they may.
+    /// Returns the places and ids of the handshakes that have lasted too long.
     fn late(&self, now: Instant) -> Vec<(usize, u64)> {
         let late = |one: &Handshake| now.saturating_duration_since(one.begun) >= HANDSHAKE;
         let all = self.all.iter().take_while(|(_, one)| late(one));
         all.map(|(id, one)| (one.index, *id)).collect()
     }
 
-    /// The one that has been silent for longest, if that is too long to keep a newcomer waiting for it.
+    /// Returns the client that has been silent for longest, if a newcomer need not wait for it any longer.
     fn silent(&self, now: Instant) -> Option<(usize, u64)> {
         let (id, one) = self.all.iter().find(|(_, one)| !one.away)?;
         let is_slow = now.saturating_duration_since(one.begun) >= SLOW;
@@ -104,15 +104,16 @@ impl Handshakes {
 }
 
 impl EventLoop {
-    /// Gives the session of a client that is in its handshake to the threads, if they have something to do for it.
+    /// Gives the session of a client that is in its handshake to the threads, if they have something to do
+    /// for it.
     pub(super) fn hand_over(&mut self, connection: &mut Connection) {
         if connection.stream.handshaking() {
             self.handshakes.hand_over(connection);
         }
     }
 
-    /// Takes back sessions that the threads are done with, as far as there is time in the round, and sends what they have to
-    /// say. Behind the end of its handshake a client's requests are run as those of all others.
+    /// Collects sessions that the threads are done with, as far as there is time in the round, and sends
+    /// their answers. Once its handshake has ended, a client's requests are run like those of all others.
     pub(super) fn collect_handshakes(&mut self) {
         self.handshakes.left = false;
         let begin = Instant::now();
@@ -142,7 +143,7 @@ impl EventLoop {
         if !connection.stream.handshaking() {
             self.handshakes.forget(id);
         }
-        // What came meanwhile was announced and not read.
+        // Bytes that came in the meantime were announced and not read.
         connection.readable = true;
         connection.full = connection.stream.pending();
         if !std::mem::replace(&mut connection.queued, true) {
@@ -162,7 +163,7 @@ impl EventLoop {
         !self.handshakes.is_full()
     }
 
-    /// Closes those that have not ended in time.
+    /// Closes the handshakes that have not ended in time.
     pub(super) fn close_handshakes(&mut self) {
         for (index, id) in self.handshakes.late(self.state.now) {
             self.end_handshake(index, id);

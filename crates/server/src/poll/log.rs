@@ -1,4 +1,4 @@
-//! The loop and the log: whose replies may leave, and when the log writes.
+//! The loop and the log: the replies that may leave, and the times at which the log writes.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -12,16 +12,17 @@ use super::{EventLoop, LOG};
 use crate::engine::{Db, Durability, outcome_unknown};
 use crate::stalled::Listener;
 
-/// How long a busy loop lets clients wait before it has the flusher work beside it.
+/// The time for which a busy loop lets clients wait before it makes the flusher work in parallel.
 const PATIENCE: Duration = Duration::from_micros(1000);
-/// How long one does whose clients send many requests at a time, before it begins a write that completes
+/// The time for which a busy loop lets clients with pipelines wait before it begins a write that completes
 /// by itself.
 const PATIENCE_WITH_PIPELINES: Duration = Duration::from_micros(250);
-/// So many requests of each client that waits are a pipeline.
+/// The number of requests of each waiting client that make a pipeline.
 const PIPELINE: u64 = 4;
 
 impl EventLoop {
-    /// Has completions of the log's writes wake the loop, if they complete by themselves.
+    /// Registers the completions of the log's writes with the poller, if they complete by themselves. They
+    /// then wake the loop.
     pub(super) fn hear_completions(&mut self, db: &Db) -> io::Result<()> {
         if let Some(ring) = db.completions() {
             let mut source = SourceFd(&ring.as_raw_fd());
@@ -33,7 +34,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Lets replies leave that have become durable while the loop serves others, and has written what waits.
+    /// Lets replies leave that have become durable while the loop serves others, and has the waiting
+    /// records written.
     pub(super) fn tend_log(&mut self) {
         let Some(db) = self
             .state
@@ -53,7 +55,7 @@ impl EventLoop {
         }
     }
 
-    /// Answers those that wait for a log which cannot be written; see [`crate::stalled`].
+    /// Answers the clients that wait for a log which cannot be written; see [`crate::stalled`].
     pub(super) fn answer_stalled(&mut self) {
         let Some(db) = self.state.db() else {
             return;
@@ -83,23 +85,25 @@ impl EventLoop {
         self.flush_waiting();
     }
 
-    /// Clients wait from `then` on for the durable epoch to advance.
+    /// Notes that clients wait from `then` on for the durable epoch to advance.
     pub(super) fn owe_from(&mut self, then: Instant) {
         self.owed_since = then;
         self.owed_from = self.state.stats.commands;
     }
 
-    /// Has the log written beside a loop whose clients have waited for long; one that has nothing left to
-    /// run writes it when it would sleep. Where clients send one request at a time, there is little to run
-    /// until they have their replies: the loop will soon be idle, and writing then costs least. Pipelines
-    /// keep it busy, and the kernel writes beside it without a thread to be woken.
+    /// Has the log written in parallel if the loop is busy and its clients have waited for long. A loop
+    /// with nothing left to run writes the log when it would sleep. If clients send one request at a time,
+    /// there is little to run until they have their replies. The loop will soon be idle then, and writing
+    /// costs least at that time. Pipelines keep it busy, and the kernel writes in parallel without a thread
+    /// to be woken.
     pub(super) fn keep_log_going(&mut self) {
         let Some(db) = self.state.db() else {
             return;
         };
         if !self.waiting.is_empty() {
             if self.log_completes {
-                // Collected first: the next write begins before the replies of the last one leave.
+                // Completions are collected first, so that the next write begins before the replies of the
+                // last one leave.
                 db.collect();
             }
             db.ship();
@@ -142,7 +146,8 @@ impl EventLoop {
         self.disk_waits = disk_waits;
     }
 
-    /// Whether clients wait for the log's disk: always, unless those that wait have nodes to wait for.
+    /// Returns whether clients wait for the log's disk: always, unless those that wait have nodes to wait
+    /// for.
     pub(super) fn needs_disk(&self, db: &Db) -> bool {
         self.disk_waits || !self.state.rung_waits.is_empty() || !db.is_mirrored()
     }

@@ -1,14 +1,17 @@
 //! The clients' share of memory (`maxmemory-clients`), which is kept inside `maxmemory`.
 //!
-//! When data reaches its limit, writes are refused and no client is disconnected. The share is for what clients
-//! leave behind: unfinished requests, requests that wait, queued transactions, replies and messages that they do
-//! not read. From three quarters on, clients with large buffers are not read from, but for the one whose unfinished
-//! request is the largest: so that of many uploads some end. It stays chosen until its request is whole, and has to
-//! bring it on: if it is too slow while others wait, it is disconnected. While no large request is unfinished, all
-//! are read until the share is full. Then its largest holder is disconnected. `CLIENT NO-EVICT ON` spares a client.
+//! If data reaches its limit, writes are refused and no client is disconnected. The share is for all that
+//! clients leave behind: unfinished requests, requests that wait, queued transactions, and replies and
+//! messages that they do not read.
 //!
-//! A large request that was read whole and waits for the server gives its memory back once it has
-//! run. If the rest of the chosen one does not fit until then, no large request is read.
+//! From three quarters of the share on, clients with large buffers are not read. The only exception is the
+//! client with the largest unfinished request, so that some of many uploads end. It stays chosen until its
+//! request is whole. If it is too slow while others wait, it is disconnected. While no large request is
+//! unfinished, all clients are read until the share is full. Then its largest holder is disconnected.
+//! `CLIENT NO-EVICT ON` spares a client.
+//!
+//! A large request that was read whole and waits for the server frees its memory once it has run. If the
+//! rest of the chosen request does not fit until then, no large request is read.
 
 use super::{EventLoop, TICK};
 use crate::connection::{Connection, HELD_OFF_BYTES};
@@ -17,28 +20,28 @@ use crate::state::State;
 use perdura_base::num::to_u64;
 use std::time::{Duration, Instant};
 
-/// A client that is read while others must wait has this long for its next [`progress`].
+/// The time that a client which is read while others must wait has for its next [`progress`].
 const STALLED: Duration = Duration::from_secs(1);
-/// The least that counts as progress.
+/// The fewest bytes that count as progress.
 const PROGRESS_BYTES_MIN: u64 = 64 << 10;
 
-/// What the chosen client must send within [`STALLED`], bytes: so much that the last quarter of the
-/// share is full after about a minute, however large the share is.
+/// Returns the bytes that the chosen client must send within [`STALLED`]. At that pace the last quarter of
+/// the share is full after about a minute, however large the share is.
 fn progress(share: u64) -> u64 {
     PROGRESS_BYTES_MIN.max(share / 256)
 }
 
-/// The client that is read while others must wait, and how it gets on.
+/// The client that is read while others must wait, and its progress.
 #[derive(Debug)]
 pub(super) struct Reader {
     id: u64,
-    /// What it had sent when its time was counted from nothing.
+    /// The bytes that it had sent when its time was last counted from zero.
     received: u64,
-    /// How long others have waited for it since.
+    /// The time for which others have waited for it since.
     waited: Duration,
-    /// When it was looked at last.
+    /// The time of the last look at it.
     seen: Instant,
-    /// What it had sent then.
+    /// The bytes that it had sent at that look.
     had: u64,
 }
 
@@ -53,14 +56,14 @@ impl Reader {
         }
     }
 
-    /// Passes over a look at a client that waits for its turn to be read: what it has sent since the
-    /// last one shows only afterwards.
+    /// Skips a look at a client that waits for its turn to be read. The bytes that it has sent since the
+    /// last look show only later.
     fn excuse(&mut self, now: Instant) {
         self.seen = now;
     }
 
-    /// Whether it has kept others waiting for too long. Bytes count only as far as they are
-    /// progress: a trickle is none. A round of the loop that took long is not the client's fault.
+    /// Returns whether it has kept others waiting for too long. Bytes count only from the amount that is
+    /// progress: a trickle does not count. A round of the loop that took long is not the client's fault.
     fn stalls(&mut self, received: u64, share: u64, others_wait: bool, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.seen).min(TICK * 2);
         debug_assert!(received >= self.had, "what a client has sent only grows");
@@ -77,14 +80,14 @@ impl Reader {
 }
 
 impl EventLoop {
-    /// What clients' buffers take, and what they may take, bytes.
+    /// Returns the bytes that clients' buffers take, and those that they may take.
     fn client_memory(&self) -> Option<(u64, u64)> {
         let share = self.state.client_share?;
         let used = self.state.db()?.memory().get(MemoryUse::Clients);
         Some((used, share))
     }
 
-    /// Disconnects the largest holders while the share is more than full. Called after each client
+    /// Disconnects the largest holders while the share is more than full. It is called after each client
     /// that ran.
     pub(super) fn keep_share(&mut self) {
         while let Some((used, share)) = self.client_memory()
@@ -93,7 +96,7 @@ impl EventLoop {
         {}
     }
 
-    /// Disconnects the client with the largest buffers; `false` if all are spared.
+    /// Disconnects the client with the largest buffers. Returns `false` if all clients are spared.
     fn evict_largest(&mut self, used: u64, share: u64) -> bool {
         let clients = self.state.connections.iter();
         let largest = clients
@@ -120,10 +123,10 @@ impl EventLoop {
         true
     }
 
-    /// Once a round: stops reading from clients with large buffers while the share is nearly full,
-    /// and goes on afterwards.
+    /// Stops reading from clients with large buffers while the share is nearly full, and resumes
+    /// afterwards. The loop calls it once a round.
     pub(super) fn squeeze(&mut self) {
-        // Taken in any case: when the limit is lifted, no client may stay unread.
+        // The value is taken in any case: when the limit is lifted, no client may stay unread.
         let before = self.state.squeezed.take();
         if let Some((used, share)) = self.client_memory()
             && used > share / 4 * 3
@@ -143,7 +146,7 @@ impl EventLoop {
         }
     }
 
-    /// The place of the client that is read, if it is too slow for those that wait.
+    /// Returns the place of the client that is read, if it is too slow for those that wait.
     fn stalled(&mut self, share: u64) -> Option<usize> {
         let state = &self.state;
         let all = || state.connections.iter();
@@ -158,8 +161,8 @@ impl EventLoop {
         stalls.then_some(index)
     }
 
-    /// Picks the client that is read although others are not, or one that waits for the server: then
-    /// no other one is read.
+    /// Picks the client that is read although others are not. If it picks one that waits for the server, no
+    /// other client is read.
     fn choose_reader(&mut self, before: Option<u64>, room: u64) {
         let reader = choose(&self.state, before);
         if let Some(waiting) = awaited(&self.state, reader, room) {
@@ -198,28 +201,28 @@ impl EventLoop {
     }
 }
 
-/// Whether a client has a large request under way.
+/// Returns whether a client has a large request that has not run.
 fn is_large(connection: &Connection) -> bool {
     to_u64(connection.input_held()) > HELD_OFF_BYTES
 }
 
-/// The largest request that was read whole and waits for the server.
+/// Returns the client with the largest request that was read whole and waits for the server.
 fn largest_waiting(state: &State) -> Option<&Connection> {
     let all = state.connections.iter().map(|(_, c)| c);
     all.filter(|c| is_large(c) && c.waits_for_server(state))
         .max_by_key(|c| c.input_held())
 }
 
-/// The client whose request is to run before `reader` is read on, whose rest does not fit into the
-/// room until then.
+/// Returns the client whose request must run before `reader` is read further, because the rest of
+/// `reader`'s request does not fit into the room before that.
 fn awaited<'a>(state: &'a State, reader: Option<&Connection>, room: u64) -> Option<&'a Connection> {
     let fits = reader.is_none_or(|c| to_u64(c.input_wanted()) <= room);
     largest_waiting(state).filter(|_| !fits)
 }
 
-/// Picks the client that is read all the same: the one of before while its request is under way, else
-/// the one with the largest unfinished request, if any is large. One that waits for the server, or until it has read
-/// its replies, has no request to be finished.
+/// Picks the client that is read although others are not: the previous one while its request is unfinished,
+/// else the one with the largest unfinished request, if any is large. A client that waits for the server,
+/// or until it has read its replies, has no request to be finished.
 fn choose(state: &State, before: Option<u64>) -> Option<&Connection> {
     let all = state.connections.iter().map(|(_, c)| c);
     let waits = |c: &Connection| c.postponed || c.blocked || c.is_choked(state);

@@ -1,4 +1,4 @@
-//! What other threads tell the loop: see [`Message`].
+//! The messages of other threads to the loop: see [`Message`].
 
 use super::{Ending, EventLoop};
 use crate::command::Told;
@@ -13,7 +13,7 @@ use crate::state::{Stage, unix_seconds};
 use std::sync::Arc;
 
 impl EventLoop {
-    /// Does what signals ask for.
+    /// Does what the signals ask for.
     pub(super) fn heed_signals(&mut self) {
         let Some(wishes) = self.signals.as_mut().map(Signals::heed) else {
             return;
@@ -26,13 +26,13 @@ impl EventLoop {
         }
     }
 
-    /// Does what another thread asks for.
+    /// Does what the message of another thread asks for.
     pub(super) fn handle(&mut self, message: Message) -> Result<(), ServeError> {
         match message {
             Message::Opened(Ok(db)) => self.opened(db)?,
             Message::Opened(Err(error)) => return Err(error.into()),
             Message::Stop { checkpoint } => self.stop(Ending::Asked { checkpoint }),
-            // The keys of all partitions are counted.
+            // Taking the figures counts the keys of all partitions.
             Message::Figures(sender) if self.state.beside.is_busy() => {
                 self.state.beside.keep_figures(sender);
             }
@@ -41,7 +41,8 @@ impl EventLoop {
             Message::Proved(proved) => self.state.proved(&proved),
             Message::Expired { keys, epoch } => {
                 self.state.tell_expired(keys, epoch);
-                // What lands serves them, too, and may hold the latches until then.
+                // The command beside the loop serves them too when it ends, and may hold the latches until
+                // then.
                 if !self.state.beside.is_busy() {
                     serve(&mut self.state);
                 }
@@ -116,7 +117,7 @@ impl EventLoop {
     }
 }
 
-/// Says which log streams lie in memory, unless replies do not wait for a disk anyway.
+/// Returns the lines about log streams that lie in memory, unless replies do not wait for a disk anyway.
 fn in_memory_lines(db: &Db, durability: Durability) -> Vec<String> {
     if durability == Durability::Mem {
         return Vec::new();
@@ -133,7 +134,7 @@ fn in_memory_lines(db: &Db, durability: Durability) -> Vec<String> {
     named.map(line).collect()
 }
 
-/// How the writes of each log stream become durable, and why so.
+/// Returns the lines about the way in which the writes of each log stream become durable, with the reason.
 fn log_io_lines(db: &Db) -> Vec<String> {
     let ways = db.log_ways();
     let several = ways.len() > 1;

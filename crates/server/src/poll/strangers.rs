@@ -1,18 +1,18 @@
-//! Room for newcomers: how many clients may be connected, and how many of them without a password.
+//! Room for newcomers: the most clients that may be connected, and the most of them without a password.
 //!
-//! A stranger can open connections and say nothing. So connections that have not authenticated are bounded
-//! by themselves where a password is needed, and none of them keeps another client out: the one that has
-//! waited longest goes.
+//! A stranger can open connections and say nothing. So if a password is needed, connections that have not
+//! authenticated have their own bound. None of them keeps another client out: the one that has waited
+//! longest is closed.
 
 use super::EventLoop;
 use crate::pubsub::Seat;
 use std::time::{Duration, Instant};
 
-/// A client may take this long to authenticate, however many others come.
+/// The time that a client may take to authenticate, however many others come.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl EventLoop {
-    /// Returns whether one more client may come. Where no place is left, closes the client that has waited
+    /// Returns whether one more client may come. If no place is left, closes the client that has waited
     /// longest to authenticate.
     pub(super) fn has_place(&mut self) -> bool {
         let options = &self.state.options;

@@ -3,7 +3,7 @@
 use super::EventLoop;
 
 impl EventLoop {
-    /// Looks for clients that take nothing of what they are sent while the server reads nothing of them. Disconnects
+    /// Looks for clients that do not take their replies while the server does not read them. Disconnects
     /// those that it has met too often in a row. The loop calls it about once a second.
     pub(super) fn end_mutual_waits(&mut self) {
         let mut stuck = Vec::new();

@@ -1,4 +1,4 @@
-//! The loop's upkeep: newcomers are let in or turned away, idle clients leave, figures are taken.
+//! The loop's upkeep: it lets newcomers in or turns them away, closes idle clients, and takes figures.
 
 use super::{CONNECTIONS, EventLoop, TICK};
 use crate::connection::Connection;
@@ -9,7 +9,7 @@ use mio::Token;
 use std::io::{ErrorKind, Write};
 use std::time::{Duration, Instant};
 
-/// After this time without a request a client gives its empty buffers back.
+/// The time without a request after which a client's empty buffers are freed.
 const REST_AFTER: Duration = Duration::from_secs(2);
 /// The most newcomers of one listener in a round.
 pub(super) const ACCEPTS_MAX: usize = 32;
@@ -34,7 +34,7 @@ impl EventLoop {
         }
     }
 
-    /// Accepts from one listener, at most its share of a round: those that are connected come first, and no
+    /// Accepts from one listener, at most its share of a round. Connected clients come first, and no
     /// listener keeps the newcomers of another one waiting.
     fn accept_from(&mut self, at: usize, begin: Instant) {
         let is_tls = matches!(self.listeners[at], Listener::Tls(_));
@@ -69,7 +69,7 @@ impl EventLoop {
         (self.accept_pending, self.newcomers_left) = (true, true);
     }
 
-    /// Says once a second that no connection can be accepted: without descriptors every round fails.
+    /// Logs once a second that no connection can be accepted: without descriptors every round fails.
     fn complain(&mut self, error: &std::io::Error) {
         let now = self.state.now;
         let recently = |at: Instant| now.duration_since(at) < Duration::from_secs(1);
@@ -97,7 +97,7 @@ impl EventLoop {
             let _ = stream.write(b"-ERR max number of clients reached\r\n");
             return;
         }
-        // A peer that went away without a word is found later, by what is sent to it.
+        // A peer that disappeared without closing is found later, when something is sent to it.
         let _ = stream.keep_alive(self.state.options.tcp_keepalive_seconds);
         let index = self.state.connections.reserve();
         if let Err(e) = stream.register(self.poll.registry(), Token(CONNECTIONS + index)) {
@@ -160,7 +160,7 @@ impl EventLoop {
         }
     }
 
-    /// Ten thousand idle clients hold no buffers.
+    /// Frees the buffers of idle clients, so that ten thousand of them hold none.
     fn rest_idle(&mut self) {
         let now = self.state.now;
         let idle = |c: &Connection| now.duration_since(c.session.active) >= REST_AFTER;
@@ -174,13 +174,13 @@ impl EventLoop {
         for index in indices {
             if let Some(mut connection) = self.state.connections.take(index) {
                 connection.rest(&self.state);
-                // One that was held off for its large buffers may now be read again.
+                // A connection that was not read because of its large buffers may now be read again.
                 self.put_back(index, connection, Ok(()));
             }
         }
     }
 
-    /// Subscribers and monitors are idle by nature.
+    /// Closes clients that have been idle for too long. Subscribers and monitors are idle by nature and stay.
     fn close_idle(&mut self) {
         let max = self.state.options.idle_seconds_max;
         if max == 0 {

@@ -1,5 +1,5 @@
-//! The settings of connections: how many there may be, how long they may be idle, what they track, how durable
-//! what they are told must be.
+//! The settings of connections: their number, their idle time, the keys that they track, and the durability
+//! that their replies wait for.
 
 use super::kind::{Kind, known, number};
 use super::row::{I32_MAX, one, row, seconds, server};

@@ -5,7 +5,7 @@ use super::table::SETTINGS;
 use super::{Group, Setting, Settings, Source, fixed, ignored};
 use std::fmt::Write;
 
-/// What stands between the marks of `docs/configuration.md`.
+/// Returns the text between the marks of `docs/configuration.md`.
 #[must_use]
 pub fn tables() -> String {
     let mut text = String::new();
@@ -51,7 +51,7 @@ pub fn tables() -> String {
     text
 }
 
-/// What Redis calls a setting, where that is not its name alone.
+/// Returns the other names of a setting in Redis, as text for the table.
 fn other_names(row: &Setting) -> String {
     let names: Vec<String> = row.other_names().map(|name| format!("`{name}`")).collect();
     match names.is_empty() {
@@ -60,7 +60,7 @@ fn other_names(row: &Setting) -> String {
     }
 }
 
-/// A file with every setting, commented out.
+/// Returns a file with every setting, commented out.
 #[must_use]
 pub fn sample() -> String {
     let mut text = String::from(
@@ -85,7 +85,7 @@ pub fn sample() -> String {
     text
 }
 
-/// All effective settings as a file, each with its source behind it; secrets are masked.
+/// Returns all effective settings as a file, each with its source behind it. Secrets are masked.
 #[must_use]
 pub fn effective(settings: &Settings) -> String {
     let mut text = String::new();
@@ -96,7 +96,7 @@ pub fn effective(settings: &Settings) -> String {
             values.retain(|value| !value.is_empty());
             values.fill(String::from("********"));
         }
-        // A text that is not a value stands as a comment.
+        // A text that is not a value is written as a comment.
         let mute = row.kind == Kind::Secret || (values.is_empty() && !row.many);
         let sign = if mute { "# " } else { "" };
         let words = row.default.filter(|_| source == Source::Default);
@@ -111,7 +111,7 @@ pub fn effective(settings: &Settings) -> String {
     text
 }
 
-/// A setting as a line of TOML.
+/// Returns a setting as a line of TOML.
 fn line(row: &Setting, values: &[String]) -> String {
     let bare = matches!(row.kind, Kind::Integer { .. });
     if row.many {
@@ -129,7 +129,7 @@ fn toml(value: &str, bare: bool) -> String {
     toml_edit::Value::from(value).to_string()
 }
 
-/// Sizes and times with the largest unit that fits.
+/// Returns a size or time with the largest unit that fits.
 fn readable(row: &Setting, value: &str) -> String {
     let Ok(number) = value.parse::<u64>() else {
         return value.to_owned();
@@ -171,7 +171,7 @@ fn value(row: &Setting) -> String {
     }
 }
 
-/// The default as people write it, if there is one.
+/// Returns the default as people write it. `None`: there is no default.
 #[must_use]
 pub fn default_of(row: &Setting) -> Option<String> {
     let values = Settings::default().get(row);

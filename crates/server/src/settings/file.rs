@@ -1,8 +1,8 @@
-//! The file of settings: TOML, flat, one key a setting, by the names of the flags or Redis's. Numbers,
-//! `true` and `false` may be written bare; what may be given several times is an array.
+//! The file of settings: flat TOML, one key for each setting, by the names of the flags or Redis's.
+//! Numbers, `true` and `false` may be written bare. A setting that takes several values is an array.
 //!
-//! CONFIG REWRITE changes only the keys that CONFIG SET has changed, where they stand; comments,
-//! order and everything else stay. The file is replaced as a whole, synced before and after.
+//! CONFIG REWRITE changes only the keys that CONFIG SET has changed, in their places. Comments, order and
+//! everything else stay. The file is replaced as a whole, synced before and after.
 
 use super::{Setting, Settings, Source, fixed, ignored, nearest, redis_conf};
 use crate::engine::{open_regular, read_input};
@@ -11,16 +11,16 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use toml_edit::{Array, Document, DocumentMut, Item, Value};
 
-/// A longer file is no file of settings.
+/// The most bytes of a file of settings.
 const FILE_BYTES_MAX: usize = 16 << 20;
-/// A typo is at most so far from the name that was meant.
+/// The largest distance between a typo and the intended name.
 const TYPO_DISTANCE_MAX: usize = 4;
 
-/// Reads a file into `settings`. Answers what a person should know: names without effect.
+/// Reads a file into `settings`. Returns notes for the operator: the names without effect.
 ///
 /// # Errors
-/// File, line and reason of everything that is wrong, a line each. A `redis.conf` is answered with
-/// the same settings as they would stand in a file of ours.
+/// File, line and reason of every mistake, a line each. For a `redis.conf` the error shows its settings in
+/// the form of this server's file.
 pub fn read(path: &Path, settings: &mut Settings) -> Result<Vec<String>, String> {
     let place = path.display();
     let text = read_input(path, FILE_BYTES_MAX).map_err(|error| format!("{place}: {error}"))?;
@@ -58,7 +58,7 @@ pub fn read(path: &Path, settings: &mut Settings) -> Result<Vec<String>, String>
     Ok(notes)
 }
 
-/// The one name of a setting that may have several; any other name as it is.
+/// Returns the main name of a setting that may have several names. Returns any other name unchanged.
 pub(super) fn main_name(name: &str) -> &str {
     Setting::find(name).map_or_else(|| ignored::resolve(name), |row| row.name)
 }
@@ -103,7 +103,7 @@ pub(super) fn read_key(
     })
 }
 
-/// The texts of a value: one, or those of an array. `None` for what is no value.
+/// Returns the texts of a value: one, or those of an array. `None`: the item is not a value.
 fn texts(item: &Item) -> Option<Vec<String>> {
     match item.as_value()? {
         Value::Array(values) => values.iter().map(text).collect(),
@@ -121,23 +121,23 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// A name and its values as the file is to have them.
+/// A name and its new values in the file.
 #[derive(Debug)]
 pub struct Change {
-    /// The setting, ours or without effect.
+    /// The name of the setting: this server's, or one without effect.
     pub name: &'static str,
-    /// Other names that it may stand under.
+    /// The other names under which the file may have it.
     pub other_names: Vec<&'static str>,
-    /// Whether it is an array.
+    /// True if it is an array.
     pub many: bool,
     /// Its values.
     pub values: Vec<String>,
 }
 
-/// Makes changes in a file and leaves everything else as it is.
+/// Makes changes in a file and leaves everything else unchanged.
 ///
 /// # Errors
-/// What the system says, or what has become of the file since it was read.
+/// The system's error, or the way in which the file has changed since it was read.
 pub fn rewrite(path: &Path, changes: &[Change]) -> io::Result<()> {
     // A pipe cannot be replaced, and may never end.
     let mut text = String::new();
@@ -172,7 +172,7 @@ fn value(change: &Change) -> Value {
     }
 }
 
-/// Replaces a file as a whole; its permissions stay.
+/// Replaces a file as a whole, and preserves its permissions.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");

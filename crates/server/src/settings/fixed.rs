@@ -1,6 +1,6 @@
-//! Names of Redis whose value is a fact here: what the log guarantees, what there is only one of, what
-//! another setting says. They are shown, may be set to what they are, and are otherwise refused
-//! with the reason, so that no setting promises what the server does not do.
+//! Names of Redis whose value is a fact here: a guarantee of the log, a property without an alternative, or
+//! a consequence of another setting. They are shown, and may be set to their value. Any other value is
+//! refused with the reason, so that no setting promises anything that the server does not do.
 
 use super::kind::Kind;
 use super::texts::save_points;
@@ -10,11 +10,11 @@ use super::texts::save_points;
 pub struct Fixed {
     /// Its name.
     pub name: &'static str,
-    /// The value; empty where it follows from other settings.
+    /// The value; empty if it follows from other settings.
     pub value: &'static str,
-    /// What is accepted beside it because it asks for nothing else.
+    /// Other accepted values, which ask for nothing else.
     pub also: &'static [&'static str],
-    /// Why it is nothing else.
+    /// The reason why it has no other value.
     pub why: &'static str,
 }
 
@@ -31,7 +31,7 @@ const fn fixed(name: &'static str, value: &'static str, why: &'static str) -> Fi
     }
 }
 
-/// All of them.
+/// All facts.
 pub static FIXED: &[Fixed] = &[
     fixed(
         "appendfsync",
@@ -80,13 +80,13 @@ pub static FIXED: &[Fixed] = &[
     },
 ];
 
-/// The row of a name.
+/// Returns the row of a name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Fixed> {
     FIXED.iter().find(|row| row.name == name)
 }
 
-/// What to write instead of the name.
+/// Returns the name to write instead.
 #[must_use]
 pub fn instead(name: &str) -> Option<&'static str> {
     match name {
@@ -98,10 +98,10 @@ pub fn instead(name: &str) -> Option<&'static str> {
 }
 
 impl Fixed {
-    /// Takes a value that asks for what is anyway so.
+    /// Accepts a value that asks for the fact.
     ///
     /// # Errors
-    /// What is wrong with the form, or why it cannot be.
+    /// The mistake in the form, or the reason why the value is impossible.
     pub fn check(&self, value: &str) -> Result<(), String> {
         let policies = &[
             "volatile-lru",
@@ -129,7 +129,7 @@ impl Fixed {
         }
     }
 
-    /// Whether a value asks for what is anyway so.
+    /// Returns whether a value asks for the fact.
     fn allows(&self, value: &str) -> bool {
         value.eq_ignore_ascii_case(self.value)
             || self

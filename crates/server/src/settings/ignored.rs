@@ -1,7 +1,7 @@
-//! Names that Redis 7.0 has and this server does not need: tuning of structures, forks, replicas and
-//! files that are not here. They are accepted, checked for their form and remembered, so that tools
-//! which set and read them are content; nothing else happens, and the documentation says so. A name
-//! that promises something about safety is never among them: those are [`super::fixed`].
+//! Names that Redis 7.0 has and this server does not need: tuning of structures, forks, replicas and files
+//! that do not exist here. They are accepted, checked for their form and remembered, so that tools can set
+//! and read them. They have no other effect, and the documentation says so. A name that promises something
+//! about safety is never among them: those are [`super::fixed`].
 
 use super::kind::Kind;
 
@@ -10,11 +10,11 @@ use super::kind::Kind;
 pub struct Ignored {
     /// Its name.
     pub name: &'static str,
-    /// Its value until another is set.
+    /// Its value until another one is set.
     pub default: &'static str,
-    /// What it takes.
+    /// The kind of its values.
     pub kind: Kind,
-    /// Whether CONFIG SET refuses it, as Redis does.
+    /// True if CONFIG SET refuses it, as Redis does.
     pub immutable: bool,
 }
 
@@ -47,7 +47,7 @@ const fn fixed(name: &'static str, default: &'static str, kind: Kind) -> Ignored
     }
 }
 
-/// All of them.
+/// All settings without effect.
 #[rustfmt::skip]
 pub const IGNORED: &[Ignored] = &[
     free("active-defrag-cycle-max", "25", ANY),
@@ -169,7 +169,7 @@ pub const IGNORED: &[Ignored] = &[
     fixed("unixsocketperm", "0", ANY),
 ];
 
-/// Older names, and what each is another name of: a name without effect, or a setting.
+/// Older names, each with the name that it means: a name without effect, or a setting.
 pub const ALIASES: &[(&str, &str)] = &[
     ("cluster-slave-no-failover", "cluster-replica-no-failover"),
     (
@@ -193,7 +193,7 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("zset-max-ziplist-value", "zset-max-listpack-value"),
 ];
 
-/// The name that an older one stands for; any other name as it is.
+/// Returns the name that an older one means. Returns any other name unchanged.
 #[must_use]
 pub fn resolve(name: &str) -> &str {
     let mut aliases = ALIASES.iter();
@@ -201,7 +201,7 @@ pub fn resolve(name: &str) -> &str {
     found.map_or(name, |(_, of)| of)
 }
 
-/// The row of a name or of the name that it stands for.
+/// Returns the row of a name, or of the name that it means.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Ignored> {
     let name = resolve(name);

@@ -1,10 +1,10 @@
-//! Kinds of values: what a setting takes, and how its value is written in the one canonical way
-//! that CONFIG GET shows. The texts of refusals are Redis's, since clients see them too.
+//! The kinds of values that a setting takes, and the one canonical form of a value that CONFIG GET shows.
+//! The texts of refusals are Redis's, since clients see them too.
 
 use super::units;
 use std::net::ToSocketAddrs;
 
-/// What a setting takes.
+/// The kind of values that a setting takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `yes` or `no`.
@@ -23,7 +23,7 @@ pub enum Kind {
         /// The most.
         max: u64,
     },
-    /// A time; `unit_us` is the unit of a bare number and of what is shown.
+    /// A time. `unit_us` is the unit of a bare number and of the shown value.
     Time {
         /// Microseconds of the unit.
         unit_us: u64,
@@ -48,10 +48,10 @@ pub enum Kind {
 pub const SECOND_US: u64 = 1_000_000;
 
 impl Kind {
-    /// A text in the canonical form.
+    /// Returns a text in the canonical form.
     ///
     /// # Errors
-    /// Why it is no such value.
+    /// The reason why the text is not such a value.
     pub fn canonical(self, text: &str) -> Result<String, String> {
         match self {
             Kind::Bool => match text.to_ascii_lowercase().as_str() {
@@ -66,7 +66,7 @@ impl Kind {
                 within(number, min, max)
             }
             Kind::Bytes { min, max } => match units::bytes(text) {
-                // Redis takes an empty text for nothing.
+                // Redis reads an empty text as zero.
                 Err(_) if text.is_empty() => within(0, min, max),
                 Err(_) => Err("argument must be a memory value".into()),
                 Ok(number) => within(number, min, max),
@@ -102,7 +102,7 @@ impl Kind {
         }
     }
 
-    /// What stands for the value in help and documents.
+    /// Returns the placeholder of the value in help and documents.
     #[must_use]
     pub fn placeholder(self) -> &'static str {
         match self {
@@ -128,7 +128,7 @@ fn within<T: PartialOrd + std::fmt::Display>(number: T, min: T, max: T) -> Resul
     Ok(number.to_string())
 }
 
-/// Stores a canonical number, of whatever width the field has.
+/// Stores a canonical number in a field of any width.
 pub(super) fn number<T: std::str::FromStr>(field: &mut T, text: &str) -> Result<(), String> {
     *field = text
         .parse()
@@ -136,7 +136,7 @@ pub(super) fn number<T: std::str::FromStr>(field: &mut T, text: &str) -> Result<
     Ok(())
 }
 
-/// Stores what a canonical word or number stands for.
+/// Stores the value of a canonical word or number. Fails if there is no such value.
 pub(super) fn known<T>(field: &mut T, value: Option<T>) -> Result<(), String> {
     *field = value.ok_or("there is no such value")?;
     Ok(())
@@ -147,7 +147,7 @@ pub(super) fn boolean(field: &mut bool, text: &str) {
     *field = text == "yes";
 }
 
-/// `yes` or `no`.
+/// Returns `yes` or `no`.
 pub(super) fn yes_no(value: bool) -> String {
     String::from(if value { "yes" } else { "no" })
 }

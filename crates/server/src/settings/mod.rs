@@ -1,19 +1,17 @@
-//! Settings: one table says what can be set, and everything that speaks of settings is made from it:
-//! the flags of `perdura serve`, the variables, the file, CONFIG GET and SET, and
-//! `docs/configuration.md`.
+//! The settings, in one table. All that deals with settings is made from it: the flags of `perdura serve`, the
+//! variables, the file, CONFIG GET and SET, and `docs/configuration.md`.
 //!
-//! A setting's value lives in one typed field of [`ServerOptions`] or of the engine's [`Options`];
-//! its row in the [`table`] knows how to write the field as text and how to set it from text. Code
-//! that needs a value reads the field. A change is made on a copy, which then replaces the original:
-//! so a list of changes is made as a whole or not at all.
+//! A setting's value is in one typed field of [`ServerOptions`] or of the engine's [`Options`]. Its row in the
+//! [`table`] writes the field as text and sets it from text. Code that needs a value reads the field. A change
+//! is made on a copy, which then replaces the original. So a list of changes is made as a whole or not at all.
 //!
-//! Of two places that set the same, the nearer to the person wins: flags over variables
-//! (`PERDURA_MAXCLIENTS`) over the file over the defaults. An unknown name is an error that says
-//! where it stands and which name is nearest.
+//! Of two places that set the same name, the one nearer to the person wins: flags over variables
+//! (`PERDURA_MAXCLIENTS`) over the file over the defaults. An unknown name is an error that gives its place and
+//! the nearest known name.
 //!
-//! * [`kind`], [`units`], `texts`: what values look like.
-//! * [`table`], `packed`, `archive`: our settings. [`ignored`]: names of Redis without effect. [`fixed`]: names whose value
-//!   is a fact here, with the reason why it cannot be another.
+//! * [`kind`], [`units`], `texts`: the forms of values.
+//! * [`table`], `packed`, `archive`: this server's settings. [`ignored`]: names of Redis without effect.
+//!   [`fixed`]: names whose value is a fact here, with the reason why it cannot be another.
 //! * [`file`](mod@file): reading and rewriting TOML. [`document`]: the tables of the documentation.
 
 mod archive;
@@ -42,7 +40,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-/// What a setting belongs to.
+/// The part of the server that a setting belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
     /// The database and its restart.
@@ -51,14 +49,14 @@ pub enum Group {
     Network,
     /// Users and their rules.
     Security,
-    /// What is watched and told.
+    /// Logs, metrics and notifications.
     Observation,
-    /// How collections are kept.
+    /// The storage of collections.
     Collections,
 }
 
 impl Group {
-    /// All, in the order of the documentation.
+    /// All groups, in the order of the documentation.
     pub const ALL: [Group; 5] = [
         Group::Database,
         Group::Network,
@@ -67,7 +65,7 @@ impl Group {
         Group::Collections,
     ];
 
-    /// The heading.
+    /// Returns the heading.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -80,27 +78,27 @@ impl Group {
     }
 }
 
-/// How a row reads and writes its field. Values that can be given once come as one text.
+/// The functions by which a row reads and writes its field. A setting with one value has one text.
 #[derive(Clone, Copy)]
 pub enum Field {
     /// A field of the server's options.
     Server {
-        /// The values as texts.
+        /// Returns the values as texts.
         get: fn(&ServerOptions) -> Vec<String>,
-        /// From canonical texts.
+        /// Sets the values from canonical texts.
         set: fn(&mut ServerOptions, &[String]) -> Result<(), String>,
     },
     /// A field of the engine's options.
     Database {
-        /// The values as texts.
+        /// Returns the values as texts.
         get: fn(&Options) -> Vec<String>,
-        /// From canonical texts.
+        /// Sets the values from canonical texts.
         set: fn(&mut Options, &[String]) -> Result<(), String>,
     },
 }
 
 impl Field {
-    /// The values as texts.
+    /// Returns the values as texts.
     pub(crate) fn get(&self, server: &ServerOptions, database: &Options) -> Vec<String> {
         match self {
             Field::Server { get, .. } => get(server),
@@ -113,21 +111,21 @@ impl Field {
 pub struct Setting {
     /// Its name: the flag, the key in the file, and with `PERDURA_` the variable.
     pub name: &'static str,
-    /// Its name for CONFIG, if Redis has another.
+    /// Its name for CONFIG. `None`: Redis has the same name, or has no such setting.
     pub redis: Option<&'static str>,
-    /// What it belongs to.
+    /// Its group.
     pub group: Group,
-    /// What it takes.
+    /// The kind of its values.
     pub kind: Kind,
-    /// Whether it takes several values.
+    /// True if it takes several values.
     pub many: bool,
-    /// Whether CONFIG SET may change it.
+    /// True if CONFIG SET may change it.
     pub live: bool,
-    /// What it means.
+    /// Its meaning, for help and documents.
     pub doc: &'static str,
-    /// The default in words, where the value does not say it.
+    /// The default in words. `None`: the value itself says it.
     pub default: Option<&'static str>,
-    /// Its value.
+    /// Access to its value.
     pub field: Field,
 }
 
@@ -138,20 +136,20 @@ impl fmt::Debug for Setting {
 }
 
 impl Setting {
-    /// The name that CONFIG knows it by.
+    /// Returns its name for CONFIG.
     #[must_use]
     pub fn config_name(&self) -> &'static str {
         self.redis.unwrap_or(self.name)
     }
 
-    /// Other names of it: Redis's, and older ones.
+    /// Returns its other names: Redis's, and older ones.
     pub(crate) fn other_names(&self) -> impl Iterator<Item = &'static str> {
         let name = self.name;
         let older = ignored::ALIASES.iter().filter(move |(_, of)| *of == name);
         self.redis.into_iter().chain(older.map(|(alias, _)| *alias))
     }
 
-    /// The variable that sets it.
+    /// Returns the variable that sets it.
     #[must_use]
     pub fn variable(&self) -> String {
         format!(
@@ -160,7 +158,7 @@ impl Setting {
         )
     }
 
-    /// The setting of a name, ours or one of Redis's.
+    /// Returns the setting of a name, this server's or Redis's.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Setting> {
         let name = ignored::resolve(name);
@@ -170,10 +168,10 @@ impl Setting {
     }
 }
 
-/// Where a value came from, the nearer to the person the later.
+/// The source of a value. A source nearer to the person is greater.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// It is not set.
+    /// The setting is not set.
     Default,
     /// A file, at a line.
     File(PathBuf, usize),
@@ -194,14 +192,14 @@ impl fmt::Display for Source {
     }
 }
 
-/// The effective settings, and where each came from.
+/// The effective settings, and the source of each.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The server's.
+    /// The server's options.
     pub server: ServerOptions,
-    /// The engine's.
+    /// The engine's options.
     pub database: Options,
-    /// Where each setting was set; a setting that is not here has its default.
+    /// The sources of the settings that are set. A setting that is not here has its default.
     pub sources: BTreeMap<&'static str, Source>,
 }
 
@@ -216,7 +214,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The values of a setting, canonical.
+    /// Returns the values of a setting, canonical.
     #[must_use]
     pub fn get(&self, setting: &Setting) -> Vec<String> {
         setting.field.get(&self.server, &self.database)
@@ -225,7 +223,7 @@ impl Settings {
     /// Sets a setting from texts as people write them.
     ///
     /// # Errors
-    /// Why a text is no such value.
+    /// The reason why a text is not such a value.
     pub fn set(
         &mut self,
         setting: &'static Setting,
@@ -241,8 +239,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Draws the last conclusion: a configuration that names another address to listen on has no default
-    /// address.
+    /// Completes the settings: a configuration that names another address to listen on has no default address.
     pub fn finish(&mut self) {
         let elsewhere = self.server.unix_socket.is_some() || !self.server.tls_listen.is_empty();
         if elsewhere && !self.is_given("listen") {
@@ -250,7 +247,7 @@ impl Settings {
         }
     }
 
-    /// Where a setting's value came from.
+    /// Returns the source of a setting's value.
     #[must_use]
     pub fn source(&self, setting: &Setting) -> Source {
         self.sources
@@ -259,16 +256,16 @@ impl Settings {
             .unwrap_or(Source::Default)
     }
 
-    /// Whether it is set.
+    /// Returns whether it is set.
     #[must_use]
     pub fn is_given(&self, name: &str) -> bool {
         self.sources.contains_key(name)
     }
 
-    /// Takes what variables say, if nothing nearer has said it.
+    /// Reads the settings from variables, unless a nearer source has set them.
     ///
     /// # Errors
-    /// A value that is none, or a variable that looks like one of ours and is not.
+    /// An invalid value, or a variable whose name is close to that of a setting but unknown.
     pub fn read_environment(
         &mut self,
         variables: impl Iterator<Item = (String, String)>,
@@ -303,7 +300,7 @@ impl Settings {
     }
 }
 
-/// Texts in the canonical form of their setting.
+/// Returns texts in the canonical form of their setting.
 pub(crate) fn canonical(setting: &Setting, texts: &[String]) -> Result<Vec<String>, String> {
     if !setting.many && texts.len() != 1 {
         return Err(String::from("it takes one value"));
@@ -316,7 +313,7 @@ pub(crate) fn canonical(setting: &Setting, texts: &[String]) -> Result<Vec<Strin
         .collect()
 }
 
-/// The known name that a wrong one was probably meant to be.
+/// Returns the known name that a wrong one probably means.
 #[must_use]
 pub fn nearest(wrong: &str, distance_max: usize) -> Option<&'static str> {
     table::SETTINGS

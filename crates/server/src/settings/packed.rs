@@ -1,6 +1,6 @@
-//! How large a collection may be while it is packed in the row of its key, by Redis's names and in
-//! Redis's numbers. What a row can hold bounds them: 128 elements, 64 bytes each, 2304 bytes in all.
-//! A number beyond that is kept and shown, and the row's limit holds.
+//! The bounds of a collection that is packed in the row of its key, by Redis's names and in Redis's
+//! numbers. The size of a row limits them: 128 elements, 64 bytes each, 2304 bytes in all. A greater number
+//! is stored and shown, but the row's limit applies.
 
 use super::kind::{Kind, number};
 use super::row::row;
@@ -37,14 +37,14 @@ impl Default for PackedLimits {
 }
 
 impl PackedLimits {
-    /// What takes effect, within what a row can hold.
+    /// Returns the bounds that take effect, within the limits of a row.
     #[must_use]
     pub fn packing(&self) -> Packing {
         let within = |limit: u64| u8::try_from(limit).unwrap_or(u8::MAX);
         Packing {
             hash_entries: within(self.hash_entries),
             hash_bytes: within(self.hash_bytes),
-            // Classes of bytes begin above what a row can hold. As in Redis, none is one.
+            // Classes of bytes begin above the size of a row. As in Redis, zero counts as one.
             list_entries: u64::try_from(self.list_size)
                 .map_or(u8::MAX, |items| within(items.max(1))),
             set_integers: within(self.set_integers),

@@ -1,6 +1,6 @@
-//! A `redis.conf` where a file of settings was expected: its lines as they would stand there. Words
-//! are split as Redis splits them. A name may stand there several times: some then mean a list, of
-//! the others Redis takes the last one.
+//! A `redis.conf` that was given as a file of settings, with its lines translated to TOML. Words are split
+//! as Redis splits them. A name may appear several times: for some names this means a list, for the others
+//! Redis takes the last one.
 
 use super::file::{main_name, read_key};
 use super::kind::Kind;
@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::ops::Range;
 use toml_edit::{Array, Item, Value};
 
-/// Names that have no place here under any value, and why.
+/// Names that have no place here under any value, each with the reason.
 const ELSEWHERE: &[(&str, &str)] = &[
     (
         "include",
@@ -23,11 +23,11 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ),
 ];
 
-/// A name and its values, once for each line that it stands in.
+/// The names with their values, once for each line in which a name appears.
 type Lines = Vec<(String, Vec<Vec<String>>)>;
 
-/// What a `redis.conf` would be as TOML, with a comment for each line that has no place there.
-/// `None` if the text is no `redis.conf`: not every line of one begins with a name that Redis has.
+/// Returns a `redis.conf` as TOML, with a comment for each line that has no equivalent. `None`: the text is
+/// not a `redis.conf`, because not every line begins with a name that Redis has.
 pub(super) fn moved(text: &str) -> Option<String> {
     let (mut lines, mut broken) = (Lines::new(), Vec::new());
     let (mut known, mut all) = (0, 0);
@@ -71,7 +71,7 @@ pub(super) fn moved(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// What a name is as TOML.
+/// Returns the TOML for a name.
 fn line(name: &str, mut values: Vec<Vec<String>>) -> String {
     if let Some((_, why)) = ELSEWHERE.iter().find(|(known, _)| *known == name) {
         return format!("# {name}: {why}");
@@ -80,7 +80,7 @@ fn line(name: &str, mut values: Vec<Vec<String>>) -> String {
     let many = setting.is_some_and(|row| row.many);
     let mut note = String::new();
     let texts: Vec<String> = match name {
-        // Each line adds to those before, and an empty one takes them back.
+        // Each line adds to those before, and an empty one cancels them.
         "save" => {
             let from = values.iter().rposition(|words| words[..] == [""]);
             vec![values.split_off(from.unwrap_or(0)).concat().join(" ")]
@@ -96,7 +96,7 @@ fn line(name: &str, mut values: Vec<Vec<String>>) -> String {
     };
     let item = item(&texts, many);
     match read_key(name, &item, &mut Settings::default(), Source::Default) {
-        // The text goes to logs: passwords, known or not, stay where they are.
+        // The text goes to logs, so passwords, known or not, are left out.
         Ok(None) if setting.is_some_and(|row| matches!(row.kind, Kind::Secret)) => {
             format!("# {name} = (its value as it is there)")
         }
@@ -106,7 +106,7 @@ fn line(name: &str, mut values: Vec<Vec<String>>) -> String {
     }
 }
 
-/// Whether Redis has a setting of this name.
+/// Returns whether Redis has a setting of this name.
 fn is_name(name: &str) -> bool {
     Setting::find(name).is_some()
         || fixed::find(name).is_some()
@@ -114,8 +114,8 @@ fn is_name(name: &str) -> bool {
         || ELSEWHERE.iter().any(|(known, _)| *known == name)
 }
 
-/// The words of a line that is not empty, quotes and escapes resolved. `None` if they do not balance,
-/// or the words are no text.
+/// Returns the words of a line that is not empty, with quotes and escapes resolved. `None`: the quotes do
+/// not balance, or the words are not text.
 fn words(line: &str) -> Option<Vec<String>> {
     let (mut bytes, mut places) = (Vec::new(), Vec::new());
     split_words(line.as_bytes(), &mut bytes, |from, to| {
@@ -215,7 +215,7 @@ mod tests {
             moved[0].starts_with("# save: there are no snapshots"),
             "{moved:?}"
         );
-        // What is shown is TOML, each name once.
+        // The result is TOML, with each name once.
         text.parse::<toml_edit::DocumentMut>().expect("TOML");
     }
 }

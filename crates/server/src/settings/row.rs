@@ -1,5 +1,5 @@
-//! What a row of the table of settings is made of: its constructor, the kinds that several rows share,
-//! and how values become words and back.
+//! The parts of a row in the table of settings: its constructor, the kinds that several rows share, and the
+//! conversion between values and words.
 
 use super::kind::{Kind, SECOND_US, number};
 use super::{Field, Group, Setting};
@@ -79,7 +79,7 @@ pub(super) const fn seconds(max: i64) -> Kind {
     }
 }
 
-/// A time of at most so many milliseconds.
+/// Returns the kind of a time of at most `max` milliseconds.
 pub(super) const fn millis(max: i64) -> Kind {
     Kind::Time {
         unit_us: 1000,

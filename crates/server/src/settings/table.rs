@@ -1,4 +1,4 @@
-//! The table of our settings, in the order of the documentation.
+//! The table of this server's settings, in the order of the documentation.
 
 use super::kind::{Kind, SECOND_US, boolean, known, number, yes_no};
 use super::row::{
@@ -11,7 +11,7 @@ use crate::tls::TlsAuthClients;
 use perdura::{Level, LogIo};
 use std::path::PathBuf;
 
-/// All of them.
+/// All settings.
 pub static SETTINGS: &[Setting] = &[
     row(
         "data",

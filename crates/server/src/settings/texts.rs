@@ -3,14 +3,14 @@
 
 use super::kind::Kind;
 
-/// When a client of a class is disconnected for what it has not read.
+/// The limit of unread bytes at which a client of a class is disconnected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutputLimit {
-    /// At once above this, bytes; 0 never.
+    /// The bytes above which it is disconnected at once; 0: never.
     pub hard_bytes: u64,
-    /// Above this, bytes, for [`soft_seconds`](Self::soft_seconds); 0 never.
+    /// The bytes above which it is disconnected after [`soft_seconds`](Self::soft_seconds); 0: never.
     pub soft_bytes: u64,
-    /// How long, seconds.
+    /// The time above `soft_bytes` after which it is disconnected, seconds.
     pub soft_seconds: u64,
 }
 
@@ -80,7 +80,7 @@ impl OutputLimits {
         Ok(())
     }
 
-    /// As CONFIG GET shows it.
+    /// Returns the limits as CONFIG GET shows them.
     pub(super) fn show(&self) -> String {
         let classes = [
             ("normal", self.normal),
@@ -98,15 +98,15 @@ impl OutputLimits {
     }
 }
 
-/// A share given in percent is at least this, bytes: with a tiny `maxmemory` clients can still speak.
+/// The least share that is given in percent, bytes. With a tiny `maxmemory` clients can still speak.
 const SHARE_BYTES_MIN: u64 = 16 << 20;
 
-/// The part of `maxmemory` that is kept for clients' buffers.
+/// The part of `maxmemory` that is reserved for clients' buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientShare {
-    /// So many bytes; 0 is no limit.
+    /// This number of bytes; 0: no limit.
     Bytes(u64),
-    /// Of `maxmemory`, and 16 MiB at least.
+    /// This percentage of `maxmemory`, and 16 MiB at least.
     Percent(u64),
 }
 
@@ -128,7 +128,7 @@ impl ClientShare {
         }
     }
 
-    /// The share of this limit, bytes; `None`: there is none.
+    /// Returns the share of this limit, bytes. `None`: there is no limit.
     pub(crate) fn of(self, limit: u64) -> Option<u64> {
         match self {
             ClientShare::Bytes(0) | ClientShare::Percent(0) => None,
@@ -139,10 +139,10 @@ impl ClientShare {
     }
 }
 
-/// The classes that `A` stands for, in the order in which they are shown.
+/// The classes that `A` means, in the order in which they are shown.
 const ALL_CLASSES: &str = "g$lshzxetd";
 
-/// The canonical form of classes of keyspace events.
+/// Returns the canonical form of classes of keyspace events.
 pub(super) fn events(text: &str) -> Result<String, String> {
     if text.chars().any(|c| !"Ag$lshzxeKEtmdn".contains(c)) {
         return Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into());
@@ -155,14 +155,14 @@ pub(super) fn events(text: &str) -> Result<String, String> {
         shown.extend(ALL_CLASSES.chars().chain(['n']).filter(|c| has(*c)));
     }
     shown.extend("KEm".chars().filter(|c| has(*c)));
-    // Redis does not show `n` beside `A`; it is kept here, since what is shown is what is stored.
+    // Redis does not show `n` beside `A`. It is shown here, because the shown text is also the stored one.
     if shown.starts_with('A') && has('n') {
         shown.push('n');
     }
     Ok(shown)
 }
 
-/// Percentiles between 0 and 100.
+/// Reads percentiles between 0 and 100.
 pub(super) fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     let mut found = Vec::new();
     for word in text.split_whitespace() {
@@ -180,7 +180,7 @@ pub(super) fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     Ok(found)
 }
 
-/// What `save` takes: pairs of seconds and changes.
+/// Checks the value of `save`: pairs of seconds and changes.
 pub(super) fn save_points(text: &str) -> Result<(), String> {
     let positive = Kind::Integer {
         min: 0,
@@ -196,7 +196,7 @@ pub(super) fn save_points(text: &str) -> Result<(), String> {
     }
 }
 
-/// A name, an IPv4 address or a bracketed IPv6 address, perhaps with a port, in small letters.
+/// Returns a name, an IPv4 address or a bracketed IPv6 address, perhaps with a port, in lower case.
 pub(super) fn host(text: &str) -> Result<String, String> {
     match crate::http::Host::parse(text) {
         Some(_) => Ok(text.to_ascii_lowercase()),

@@ -1,10 +1,10 @@
 //! Sizes and durations as people write them: `64MiB`, `10ms`.
 
-/// Bytes: a whole number with a unit. As in Redis, `k`, `m` and `g` are powers of 1000, `kb`, `mb`
-/// and `gb` of 1024; `KiB`, `MiB`, `GiB` and `TiB` say the same without doubt.
+/// Returns the bytes of a whole number with a unit. As in Redis, `k`, `m` and `g` are powers of 1000, `kb`,
+/// `mb` and `gb` of 1024. `KiB`, `MiB`, `GiB` and `TiB` are unambiguous names for powers of 1024.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The mistake in the text.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let factor = match unit.to_ascii_lowercase().as_str() {
@@ -28,10 +28,10 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "the size is too large".into())
 }
 
-/// Microseconds: a whole number with us, ms, s, m or h; a bare number has the unit `bare_us`.
+/// Returns the microseconds of a whole number with us, ms, s, m or h. A bare number has the unit `bare_us`.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The mistake in the text.
 pub fn micros(text: &str, bare_us: u64) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let factor = match unit.to_ascii_lowercase().as_str() {
@@ -52,10 +52,10 @@ pub fn micros(text: &str, bare_us: u64) -> Result<u64, String> {
         .ok_or_else(|| "the duration is too long".into())
 }
 
-/// A duration; a bare number is seconds.
+/// Returns a duration. A bare number is seconds.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The mistake in the text.
 pub fn duration(text: &str) -> Result<std::time::Duration, String> {
     micros(text, 1_000_000).map(std::time::Duration::from_micros)
 }

@@ -1,9 +1,9 @@
 //! Threads that do the arithmetic of handshakes, so that the event loop does none.
 //!
-//! A handshake costs its server a private-key operation: about 1 ms with RSA of 2048 bits, and four times that with
-//! 4096. The loop reads what the client sends, hands the session over as a [`Step`], and collects it afterwards.
-//! While a session is away its connection does nothing. The threads have a lower priority than the loop: those that
-//! are connected come first.
+//! A handshake costs its server a private-key operation: about 1 ms with RSA of 2048 bits, and four times
+//! that with 4096. The loop reads the client's bytes, hands the session over as a [`Step`], and collects it
+//! afterwards. While a session is away its connection does nothing. The threads have a lower priority than
+//! the loop, so connected clients come first.
 
 use crate::pubsub::Seat;
 use rustls::ServerConnection;
@@ -14,22 +14,22 @@ use std::thread::{self, JoinHandle};
 
 /// The most threads.
 const THREADS_MAX: usize = 4;
-/// The steps, as `nice` counts them, by which their priority is lower.
+/// The difference by which their priority is lower, in units of `nice`.
 const NICER: i32 = 10;
 
-/// A session whose next bytes are to be looked at, and which connection it belongs to.
+/// A session with bytes to be processed, and its connection.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// Whose session it is.
+    /// The client of the session.
     pub seat: Seat,
     /// The session, with the bytes that were read.
     pub session: Box<ServerConnection>,
-    /// The error in the bytes, if there is one.
+    /// The error in the bytes. `None`: they have no error.
     pub failed: Option<rustls::Error>,
 }
 
 impl Step {
-    /// Does the work.
+    /// Processes the bytes.
     pub(crate) fn run(&mut self) {
         self.failed = self.session.process_new_packets().err();
     }
@@ -39,7 +39,7 @@ impl Step {
 #[derive(Debug, Default)]
 struct Shared {
     queues: Mutex<Queues>,
-    /// A step waits, or all is over.
+    /// The signal that a step waits, or that the pool ends.
     arrived: Condvar,
 }
 
@@ -74,8 +74,8 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// A pool without threads yet, which calls `wake` when steps are done and none was before. There will be half as
-    /// many threads as there are cores.
+    /// Returns a pool without threads yet. It calls `wake` when a step is done and no other step waits to
+    /// be collected. There will be half as many threads as there are cores.
     pub(crate) fn new(wake: Arc<dyn Fn() + Send + Sync>) -> Self {
         let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Pool {
@@ -103,18 +103,18 @@ impl Pool {
         Ok(())
     }
 
-    /// Has a thread take a step.
+    /// Hands a step to the threads.
     pub(crate) fn submit(&self, step: Step) {
         self.shared.lock().waiting.push_back(step);
         self.shared.arrived.notify_one();
     }
 
-    /// The next step that is done.
+    /// Returns the next step that is done.
     pub(crate) fn collect(&self) -> Option<Step> {
         self.shared.lock().done.pop_front()
     }
 
-    /// Has no thread started: the test takes the steps.
+    /// Prevents that threads are started: the test takes the steps.
     #[cfg(test)]
     pub(crate) fn by_hand(&mut self) {
         self.wanted = 0;
@@ -126,7 +126,7 @@ impl Pool {
         self.shared.lock().waiting.len()
     }
 
-    /// Takes one step here, as a thread would. Returns whether one waited.
+    /// Takes one step in this thread. Returns whether a step waited.
     #[cfg(test)]
     pub(crate) fn take_one(&self) -> bool {
         let Some(step) = self.shared.lock().waiting.pop_front() else {

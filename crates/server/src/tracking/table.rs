@@ -1,7 +1,7 @@
-//! Which clients may have read which keys: a table that is bounded by its number of keys.
+//! The readers of keys, in a table that is bounded by its number of keys.
 //!
-//! A client that leaves stays in the rows of the keys that it has read; it is dropped when the key
-//! changes, or when its row would grow.
+//! A client that leaves stays in the rows of the keys that it has read. It is dropped when the key changes,
+//! or when its row would grow.
 
 use crate::pubsub::Seat;
 use std::collections::HashMap;
@@ -10,34 +10,34 @@ use std::sync::Arc;
 /// The readers of one key.
 #[derive(Debug)]
 struct Row {
-    /// Where the key is in [`Table::order`].
+    /// The key's index in [`Table::order`].
     place: usize,
     readers: Vec<Seat>,
 }
 
-/// The keys that clients have read since they changed last.
+/// The keys that clients have read since the last change of each.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     rows: HashMap<Arc<[u8]>, Row>,
     /// All keys, so that one can be drawn.
     order: Vec<Arc<[u8]>>,
-    /// Readers of all keys.
+    /// The number of readers, each counted with every key.
     items: usize,
 }
 
 impl Table {
-    /// Keys.
+    /// Returns the number of keys.
     pub(super) fn keys(&self) -> usize {
         debug_assert_eq!(self.rows.len(), self.order.len());
         self.rows.len()
     }
 
-    /// Readers, each counted with every key.
+    /// Returns the number of readers, each counted with every key.
     pub(super) fn items(&self) -> usize {
         self.items
     }
 
-    /// Notes that a client has read a key. `is_there` says whether a reader still is.
+    /// Notes that a client has read a key. `is_there` returns whether a reader is still connected.
     pub(super) fn add(&mut self, key: &[u8], who: Seat, is_there: impl Fn(Seat) -> bool) {
         let Some(row) = self.rows.get_mut(key) else {
             let key: Arc<[u8]> = key.into();
@@ -64,7 +64,7 @@ impl Table {
         }
     }
 
-    /// Takes a key out, and returns who has read it.
+    /// Removes a key and returns its readers.
     pub(super) fn take(&mut self, key: &[u8]) -> Vec<Seat> {
         let Some(row) = self.rows.remove(key) else {
             return Vec::new();
@@ -89,7 +89,7 @@ impl Table {
         row.readers
     }
 
-    /// Any key, drawn by a random number.
+    /// Returns the key that a random number draws. `None`: the table is empty.
     pub(super) fn draw(&self, random: u64) -> Option<Arc<[u8]>> {
         let at = perdura_base::num::to_usize(random).checked_rem(self.order.len())?;
         self.order.get(at).cloned()

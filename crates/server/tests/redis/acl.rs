@@ -1,4 +1,4 @@
-//! Users, with the words of Redis 7.0.15.
+//! Users, with the replies of Redis 7.0.15.
 
 use super::client::{Client, Running, local, start, start_with};
 use perdura_server::{ServeError, Server, ServerOptions};
@@ -52,7 +52,7 @@ fn a_user_does_what_its_rules_allow_and_nothing_else() {
         ("ACL WHOAMI", "\"default\""),
         ("GET y", "\"1\""),
     ]);
-    // Rules change under a client that is there, and under a block that it has queued.
+    // Rules change for a connected client, and for a block that it has queued.
     let mut client = as_user(&running, "c pw");
     client.expect(&[
         ("MULTI", "+OK"),
@@ -316,8 +316,8 @@ fn sort_reaches_other_keys_only_for_who_may_read_all() {
     ]);
 }
 
-/// Found in review: the name behind STORE was read as an option by the check alone, so a user could
-/// write to, or read from, any key through one whose name is that of an option.
+/// Only the check read the name behind STORE as an option. So a user could write to, or read from, any key
+/// by using one whose name is that of an option. A review found this.
 #[test]
 fn sort_is_checked_for_the_keys_that_it_touches_whatever_these_are_called() {
     let running = start();

@@ -1,4 +1,4 @@
-//! Users limited to some keys: what their commands do, and what they hear of.
+//! Users limited to some keys: the effects of their commands, and the messages that they get.
 
 use super::client::{Client, Running, start};
 use std::net::TcpStream;
@@ -6,7 +6,8 @@ use std::net::TcpStream;
 const NO_KEY: &str =
     "-NOPERM this user has no permissions to access one of the keys used as arguments";
 
-/// A user of the keys that begin with `a:`, beside secrets of each type.
+/// Returns the clients of an administrator and of a user limited to the keys that begin with `a:`. The
+/// administrator has made secrets of each type.
 fn limited(running: &Running) -> (Client<TcpStream>, Client<TcpStream>) {
     let mut root = running.connect();
     root.expect(&[
@@ -57,7 +58,7 @@ fn the_last_store_of_a_georadius_is_the_key_that_is_judged() {
                 format!("[{source}, \"secret:1\"]")
             );
         }
-        // The other way round the secret is named but not used: Redis 7.0 refuses that.
+        // In the other order the secret is named but not used. Redis 7.0 refuses that.
         let reply = client.send(&format!("{search} STORE secret:1 STORE a:o"));
         assert_eq!(reply, ":1");
         let reply = client.send(&format!("{search} STORE a:o nonsense"));
@@ -134,7 +135,7 @@ fn told(client: &mut Client<TcpStream>) -> Vec<String> {
     }
 }
 
-/// A client of the limited user that speaks RESP3 and tracks.
+/// Returns a client of the limited user that speaks RESP3 and tracks.
 fn tracking(running: &Running, options: &str) -> Client<TcpStream> {
     let mut client = running.connect();
     assert!(client.send("HELLO 3 AUTH u pw").contains("\"proto\": :3"));
@@ -158,12 +159,12 @@ fn tracking_of_prefixes_tells_no_name_that_a_user_may_not_read() {
         ("DEL secret:2", ":1"),
         ("SET a:1 x", "+OK"),
     ]);
-    // A round of the loop tells; one more request of each is a later round.
+    // The messages leave at the end of a round of the loop. One more request of each client is a later round.
     redirecting.expect(&[("PING", "+PONG")]);
     for client in [&mut all, &mut named, &mut shown] {
         assert_eq!(told(client), [">[\"invalidate\", [\"a:1\"]]"]);
     }
-    // The rules of the moment count.
+    // The rules at the moment of sending count.
     root.expect(&[
         ("ACL SETUSER u resetkeys ~b:*", "+OK"),
         ("SET a:1 y", "+OK"),

@@ -1,10 +1,10 @@
-//! Users that come back after ACL SAVE and LOAD, CONFIG REWRITE and a restart.
+//! Users after ACL SAVE and LOAD, CONFIG REWRITE and a restart.
 
 use super::client::{Client, local, small, start, start_with};
 use perdura_server::{Server, ServerOptions};
 use std::path::Path;
 
-/// A server over `dir` that reads the settings and users there.
+/// Returns a server over `dir` that reads the settings and users there.
 fn served(dir: &Path, options: ServerOptions) -> Server {
     let server = Server::start(options, small(&dir.join("data")));
     server.expect("a server whose users are sound")
@@ -105,7 +105,7 @@ fn config_rewrite_stores_the_users() {
         ("CONFIG REWRITE", "+OK"),
     ]);
     server.stop().expect("an end");
-    // A line of `default` that was written before does not overrule the new password.
+    // An older line of `default` does not override the new password.
     let server = served(dir.path(), options());
     let mut root = client_of(&server);
     root.expect(&[

@@ -1,4 +1,4 @@
-//! Clients that wait for a key: who is served, in which order, and what ends the waiting.
+//! Clients that wait for a key: their order, the reply, and the end of the waiting.
 
 use super::client::{Client, start};
 use std::time::{Duration, Instant};

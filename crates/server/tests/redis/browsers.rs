@@ -1,9 +1,9 @@
-//! What happens to a connection over which another protocol comes.
+//! The end of a connection that carries another protocol.
 
 use super::client::{Running, local, start, start_with};
 use perdura_server::ServerOptions;
 
-/// A request of a browser with commands in its body, in the forms that the port tells apart.
+/// Requests of a browser with commands in their bodies, in the forms that the port distinguishes.
 const REQUESTS: &[&[u8]] = &[
     b"POST / HTTP/1.1\r\nHost: 127.0.0.1:6379\r\n\r\nSET stolen 1\r\n",
     b"GET /?a HTTP/1.0\r\n\r\nSET stolen 1\r\n",
@@ -20,7 +20,7 @@ const REQUESTS: &[&[u8]] = &[
     b"GET a\x00b\nSET stolen 1\r\n",
 ];
 
-/// Sends each request over a connection that has had this dialog, and sees it closed unanswered.
+/// Sends each request over a connection that has had this dialog. Checks that the server closes it without an answer.
 fn each_is_closed(running: &Running, dialog: &[(&str, &str)], password: Option<&str>) {
     let mut watcher = running.connect();
     if let Some(password) = password {

@@ -1,4 +1,4 @@
-//! A client of a hundred lines, and servers to talk to.
+//! A client of a hundred lines, and servers for it.
 
 use perdura::{Db, Options, Progress};
 use perdura_server::{Server, ServerOptions};
@@ -22,7 +22,7 @@ pub fn local() -> ServerOptions {
     }
 }
 
-/// Small segments and few partitions: a test's database is made in milliseconds.
+/// Returns options with small segments and few partitions, so that a test's database is made in milliseconds.
 pub fn small(dir: &Path) -> Options {
     let mut options = Options::new(dir);
     options.partitions = 16;
@@ -61,7 +61,7 @@ impl Running {
         Client::new(stream)
     }
 
-    /// A client whose request waits for a key.
+    /// Returns a client whose request waits for a key.
     pub fn waiting(&self, line: &str) -> Client<TcpStream> {
         let mut client = self.connect();
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
@@ -71,7 +71,7 @@ impl Running {
         client
     }
 
-    /// Waits until INFO shows a figure; the client that asks is one of those that it counts.
+    /// Waits until INFO shows a figure. The client that asks is counted too.
     pub fn await_figure(&self, name: &str, value: u64) {
         let deadline = Instant::now() + Duration::from_secs(30);
         let mut client = self.connect();
@@ -94,7 +94,7 @@ impl Running {
     }
 }
 
-/// A database that opens only when told to.
+/// Returns a server whose database opens only when the gate gets a message.
 pub fn start_gated(gate: std::sync::mpsc::Receiver<()>, password: Option<&str>) -> Running {
     let dir = TempDir::new().expect("a directory");
     let db = small(&dir.path().join("data"));
@@ -113,7 +113,7 @@ pub fn start_gated(gate: std::sync::mpsc::Receiver<()>, password: Option<&str>) 
     }
 }
 
-/// Reads replies as text: `+OK`, `-ERR …`, `:1`, `,1.5`, `"bulk"`, `nil`, `[a, b]`, `{k: v}`.
+/// A client that reads replies as text: `+OK`, `-ERR …`, `:1`, `,1.5`, `"bulk"`, `nil`, `[a, b]`, `{k: v}`.
 pub struct Client<S> {
     stream: BufReader<S>,
 }
@@ -129,7 +129,7 @@ impl<S: Read + Write> Client<S> {
         self.stream.get_mut()
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub fn write(&mut self, bytes: &[u8]) {
         self.stream.get_mut().write_all(bytes).expect("a write");
     }
@@ -150,7 +150,7 @@ impl<S: Read + Write> Client<S> {
         self.read()
     }
 
-    /// A figure of INFO.
+    /// Returns a figure of INFO.
     pub fn figure(&mut self, name: &str) -> u64 {
         let info = self.send("INFO");
         let value = info.lines().find_map(|line| line.strip_prefix(name));
@@ -158,7 +158,7 @@ impl<S: Read + Write> Client<S> {
         value.and_then(|text| text.trim().parse().ok()).expect(name)
     }
 
-    /// Asks each line and compares the reply.
+    /// Sends each line and compares the reply.
     pub fn expect(&mut self, dialog: &[(&str, &str)]) {
         for (line, reply) in dialog {
             assert_eq!(self.send(line), *reply, "reply to {line}");
@@ -188,7 +188,7 @@ impl<S: Read + Write> Client<S> {
         Some(String::from_utf8_lossy(&line).into_owned())
     }
 
-    /// The next reply, or `closed`.
+    /// Reads the next reply. Returns `closed` at the end.
     pub fn read(&mut self) -> String {
         let Some(line) = self.line() else {
             return String::from("closed");

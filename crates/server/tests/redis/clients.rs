@@ -1,5 +1,5 @@
-//! What clients do to each other: CLIENT KILL, PAUSE, REPLY and LIST, MONITOR, and what becomes of
-//! those who do not read or do not say who they are.
+//! Clients that affect each other: CLIENT KILL, PAUSE, REPLY and LIST, MONITOR. Also the end of clients
+//! that do not read or do not authenticate.
 
 use super::client::{Client, Running, local, start, start_with};
 use perdura_server::ServerOptions;
@@ -242,14 +242,14 @@ fn a_stranger_costs_little() {
         requirepass: Some(String::from("secret")),
         ..local()
     });
-    // A request that is never complete.
+    // This request is never complete.
     let mut client = running.connect();
     client.write(b"*3\r\n$4\r\nAUTH\r\n$3000\r\n");
     client.write(&[b'x'; 2000]);
     let mut talker = running.connect();
     let request = b"GET k\r\n".repeat(20_000);
     talker.socket().set_nonblocking(true).expect("a setting");
-    // Replies that are never read: at some time nothing more is taken.
+    // These replies are never read, so at some time the server reads nothing more.
     let _ = std::io::Write::write(talker.socket(), &request);
     sleep(Duration::from_millis(100));
     let mut admin = running.connect();
@@ -270,7 +270,7 @@ fn a_stranger_costs_little() {
     assert_eq!(greedy.read(), "closed");
 }
 
-/// Resident memory of this process, bytes.
+/// Returns the resident memory of this process, bytes.
 fn resident_bytes() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").expect("a Linux");
     let pages = text.split(' ').nth(1).expect("a second number");

@@ -437,7 +437,7 @@ fn elements_are_sorted_by_themselves_and_by_other_keys() {
         ("RPUSH zeros 1 0 -0 00", ":4"),
         ("SORT zeros", "[\"-0\", \"0\", \"00\", \"1\"]"),
         ("SORT zeros DESC", "[\"1\", \"00\", \"0\", \"-0\"]"),
-        // A count of keys is read as C reads numbers.
+        // A count of keys is read as the C library reads numbers.
         ("COMMAND GETKEYS EVAL s +1 a b", "[\"a\"]"),
         (
             "COMMAND GETKEYS ZUNIONSTORE d 2x a b",

@@ -1,5 +1,5 @@
-//! DEBUG DIGEST is of the data: not of its history, its form in memory, or the numbers that the
-//! database gives things.
+//! DEBUG DIGEST depends on the data only: not on its history, its form in memory, or the internal numbers
+//! of the database.
 
 use super::client::{Client, Running, local, start_with};
 use perdura_server::{DebugAccess, ServerOptions};
@@ -26,7 +26,7 @@ fn words(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// A command with a number of its own for each of `range`.
+/// Returns a command with an argument for each number of `range`.
 fn each(command: &str, range: impl Iterator<Item = u32>, form: fn(u32) -> String) -> String {
     let mut text = command.to_owned();
     for n in range {
@@ -42,7 +42,7 @@ fn equal_data_has_an_equal_digest_whatever_its_history_and_form() {
     let text = |n: u32| n.to_string();
     let field = |n: u32| format!("f{n} v{n}");
     let member = |n: u32| format!("{n} m{n}");
-    // The short way, all packed but for what is too much.
+    // The short history: all is packed except for the collections that are too large.
     let short = [
         words(&[
             "SET s text",
@@ -62,8 +62,8 @@ fn equal_data_has_an_equal_digest_whatever_its_history_and_form() {
         words(&["ZADD zz 0 zero", "SELECT 3", "SADD u 1"]),
     ]
     .concat();
-    // The long way: other tables, other homes, rows that once were many, items pushed from the
-    // other end.
+    // The long history: other tables, other databases, collections that were larger before, items pushed
+    // from the other end.
     let long = [
         words(&["SADD u 1", "FLUSHALL", "SADD u 1", "SWAPDB 0 3"]),
         vec![
@@ -90,7 +90,7 @@ fn equal_data_has_an_equal_digest_whatever_its_history_and_form() {
             "SET t text PXAT 99999999999999",
         ]),
         words(&["APPEND s te", "DEL s", "APPEND s te", "APPEND s xt"]),
-        // A score of -0, which an export and its import make 0.
+        // The score is -0, which becomes 0 in an export and its import.
         words(&[
             "ZADD q 0 zero",
             "ZUNIONSTORE zz 2 zz q WEIGHTS 1 -1",

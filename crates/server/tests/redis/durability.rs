@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A server over the database in a directory, which is made if it is not there.
+/// Returns a server over the database in a directory, which is made if it does not exist.
 pub fn started(dir: &TempDir) -> super::client::Running {
     let data = small(&dir.path().join("data"));
     let server = Server::start(local(), data).expect("a server");
@@ -94,7 +94,7 @@ fn clients_at_both_levels_see_each_other() {
     }
 }
 
-/// A server whose log is written at most once a second, and a client that does not wait for it.
+/// Returns a server that writes its log at most once a second.
 fn slow(options: ServerOptions) -> Running {
     let dir = TempDir::new().expect("a directory");
     let mut data = small(&dir.path().join("data"));
@@ -116,7 +116,7 @@ fn waitdur_is_answered_when_the_rung_is_reached_or_the_time_is_over() {
         ("CLIENT DURABILITY", "\"mem\""),
         ("SET k v", "+OK"),
         ("WAITDUR disk 0", ":1"),
-        // The log was written just now, and is not for a second.
+        // The log was written just now, and will not be for a second.
         ("SET k w", "+OK"),
         ("WAITDUR mem 0", ":1"),
     ]);
@@ -133,7 +133,7 @@ fn waitdur_is_answered_when_the_rung_is_reached_or_the_time_is_over() {
     ]);
 }
 
-/// Waits until one client is blocked, and returns its line and its id. What is asked rests on no write.
+/// Waits until one client is blocked, and returns its line and its id. The request's reply waits for no write.
 fn await_blocked(other: &mut Client<TcpStream>) -> (String, String) {
     let begun = Instant::now();
     loop {
@@ -148,7 +148,7 @@ fn await_blocked(other: &mut Client<TcpStream>) -> (String, String) {
     }
 }
 
-/// A client that waits for a write that will not be on disk for a while.
+/// Returns a client that waits for a write that will not be on disk for a while.
 fn waiting(running: &Running, milliseconds: &[u8]) -> Client<TcpStream> {
     let mut client = running.connect();
     client.expect(&[
@@ -170,7 +170,7 @@ fn a_client_in_waitdur_is_counted_and_can_be_released() {
         ("ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK"),
     ] {
         let mut client = waiting(&running, b"60000");
-        // What stands behind the wait in a pipeline runs behind it.
+        // A request behind the wait in a pipeline runs after it.
         client.push(&[b"GET", b"k"]);
         let (line, id) = await_blocked(&mut other);
         assert!(line.contains(" durability=mem"), "{line}");
@@ -189,7 +189,7 @@ fn a_client_in_waitdur_is_counted_and_can_be_released() {
     assert!(info.contains("blocked_clients:0"), "{info}");
 }
 
-/// A server that stays when its database stops, and a handle to that.
+/// Returns a server that stays when its database stops, and a receiver of the database.
 fn with_handle(durability: Durability, flush_every: Duration) -> (Running, Receiver<Db>) {
     let dir = TempDir::new().expect("a directory");
     let mut data = small(&dir.path().join("data"));

@@ -1,4 +1,4 @@
-//! Estimated counts, in the words of Redis 7.0.15.
+//! Estimated counts, with the replies of Redis 7.0.15.
 
 use super::client::start;
 
@@ -131,7 +131,7 @@ fn estimated_counts_answer_as_redis_does() {
     ]);
 }
 
-/// What a client has counted is in the string, and moves with it.
+/// The string contains the count of a client, and moves with it.
 #[test]
 fn a_sketch_is_a_string_that_carries_its_count() {
     let running = start();
@@ -158,7 +158,7 @@ fn a_sketch_is_a_string_that_carries_its_count() {
     ]);
 }
 
-/// To remember a count is a write, which a watched key shows, and one that a full memory leaves out.
+/// To store a count is a write. A watched key shows it, and a full memory prevents it.
 #[test]
 fn a_count_is_answered_whether_or_not_it_can_be_remembered() {
     let running = start();

@@ -123,7 +123,7 @@ fn libraries_are_there_after_a_restart_and_deleted_ones_are_not() {
     let server = open();
     let mut client = connect(&server);
     assert_eq!(load(&mut client, LIBRARY), "\"lib\"");
-    // Longer than a page.
+    // This library is longer than a page.
     let long = format!(
         "#!lua name=long\n-- {}\nredis.register_function('long', function() return 1 end)",
         "x".repeat(100_000)

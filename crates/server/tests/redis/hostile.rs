@@ -1,8 +1,9 @@
-//! A thousand scripts that want to take everything, stay, or break out, made of families and parameters.
+//! A thousand scripts that try to take all resources, to run forever, or to break out, made of families and
+//! parameters.
 //!
-//! Each ends with an error that is no later than 100 ms behind the limit, leaves no more than a MiB of memory in use and
-//! nothing in the log, and the next command is served. A short sample runs always; `PERDURA_HOSTILE=all` runs all, which
-//! takes a quarter of an hour:
+//! Each ends with an error at most 100 ms behind the limit, and the next command is served. It leaves at
+//! most a MiB of memory in use, and nothing in the log. A short sample always runs. `PERDURA_HOSTILE=all`
+//! runs all scripts, which takes a quarter of an hour:
 //!
 //! ```text
 //! PERDURA_HOSTILE=all cargo test --release -p perdura-server --test redis hostile -- --nocapture
@@ -17,34 +18,34 @@ use std::time::Duration;
 
 /// The limit of a run's time.
 const LIMIT: Duration = Duration::from_secs(1);
-/// Bytes of a beacon in the log. A row that a script wrote has more.
+/// The bytes of a beacon in the log. A row that a script wrote has more.
 const BEACON_BYTES: u64 = 2;
-/// How late a run may end behind it.
+/// The time behind the limit at which a run must have ended.
 const LATE: Duration = Duration::from_millis(100);
-/// How much later in a short run, which shares the machine with other tests.
+/// The bound of lateness in a short run, which shares the machine with other tests.
 const LATE_BESIDE_OTHERS: Duration = Duration::from_secs(2);
-/// How much memory it may leave in use, bytes.
+/// The most memory that a run may leave in use, bytes.
 const LEFT_BYTES: u64 = 1 << 20;
-/// Scripts there are at least.
+/// The least number of scripts.
 const SCRIPTS_MIN: usize = 1000;
-/// Scripts of a short run, and how many of them may run into the limit of time.
+/// The number of scripts in a short run, and of those that may run into the limit of time.
 const SAMPLED: usize = 120;
 const SAMPLED_ENDLESS: usize = 3;
 
-/// How a script ends.
+/// The end of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// The watchdog ends it.
     Time,
-    /// A limit ends it, that of memory mostly.
+    /// A limit ends it, mostly that of memory.
     Limit,
     /// It ends with an error by itself, or a limit ends it.
     Error,
-    /// It ends by itself, with whatever reply.
+    /// It ends by itself, with any reply.
     Reply,
 }
 
-/// What a loop does each time.
+/// The bodies of a loop.
 const STEPS: [&str; 26] = [
     "",
     "local x = 1",
@@ -74,7 +75,7 @@ const STEPS: [&str; 26] = [
     "table.sort({3, 2, 1})",
 ];
 
-/// Where a loop is; `@` stands for it.
+/// The surroundings of a loop; `@` is the place of the loop.
 const PLACES: [&str; 14] = [
     "@",
     "pcall(function() @ end)",
@@ -92,7 +93,7 @@ const PLACES: [&str; 14] = [
     "local t = setmetatable({}, {__lt = function() @ end}) return t < t",
 ];
 
-/// What is no part of the language here, or must not be changed.
+/// Expressions that are not part of the language here, or that change what must not be changed.
 const FORBIDDEN: [&str; 66] = [
     "os.exit()",
     "os.execute('id')",
@@ -162,7 +163,7 @@ const FORBIDDEN: [&str; 66] = [
     "(function() cjson.decode = nil end)()",
 ];
 
-/// Where something forbidden is done; `@` stands for it.
+/// The ways to use a forbidden expression; `@` is its place.
 const WAYS: [&str; 5] = [
     "return @",
     "redis.call('PING') local x = @ return 1",
@@ -171,7 +172,7 @@ const WAYS: [&str; 5] = [
     "return table.concat({tostring(@), error('behind')})",
 ];
 
-/// What fails by itself.
+/// Scripts that fail by themselves.
 const WRONG: [&str; 39] = [
     "return redis.call()",
     "return redis.call({})",
@@ -214,7 +215,7 @@ const WRONG: [&str; 39] = [
     "for i = 1, 10, 0 do return x end error('step')",
 ];
 
-/// All scripts, in the order of their families.
+/// Returns all scripts, in the order of their families.
 fn all() -> Vec<(String, End)> {
     let mut scripts = Vec::new();
     let mut add = |end, source: String| scripts.push((source, end));
@@ -225,7 +226,7 @@ fn all() -> Vec<(String, End)> {
                 1 => format!("repeat {step} until false"),
                 _ => format!("for i = 1, 1e18 do {step} end"),
             };
-            // Where the stack is full, what needs more of it ends the run before its time is over.
+            // If the stack is full, a step that needs more of it ends the run before its time is over.
             let end = if around.contains("pcall(f)") {
                 End::Limit
             } else {
@@ -391,19 +392,19 @@ fn all() -> Vec<(String, End)> {
     scripts
 }
 
-/// What the scripts have done.
+/// The observations of all scripts.
 #[derive(Default)]
 struct Seen {
-    /// The time behind the limit that the latest took, and which that was.
+    /// The longest time behind the limit, with its script.
     late: (Duration, String),
-    /// The most memory that one has left, bytes, and which that was.
+    /// The most memory that a script has left, bytes, with that script.
     left: (u64, String),
-    /// What should not be.
+    /// The violations.
     wrong: Vec<String>,
 }
 
 impl Seen {
-    /// Runs one script and looks at what it leaves.
+    /// Runs one script and checks its effects.
     fn suffer(
         &mut self,
         client: &mut Client<TcpStream>,
@@ -437,7 +438,7 @@ impl Seen {
                 client.figure("log_log_bytes") - log,
             );
             check(kept == ":0", &|| String::from("it has left a key"));
-            // A log that rests gets a beacon, which is the head of a frame.
+            // An idle log gets a beacon, which is the head of a frame.
             check(logged == 0 || logged == BEACON_BYTES, &|| {
                 format!("{logged} bytes were logged")
             });

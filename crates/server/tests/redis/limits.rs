@@ -100,7 +100,7 @@ fn clients_beyond_the_limit_are_turned_away() {
     assert_eq!(first.send("PING"), "+PONG");
     let mut second = running.connect();
     while second.send("PING") != "+PONG" {
-        // The connection that waited for loading may not be gone yet.
+        // The connection that waited for loading may still be there.
         second = running.connect();
     }
     assert_eq!(
@@ -108,7 +108,7 @@ fn clients_beyond_the_limit_are_turned_away() {
         "-ERR max number of clients reached"
     );
     drop(second);
-    // Until the server has seen that it is gone.
+    // This waits until the server has seen that the client is gone.
     while running.connect().send("PING") != "+PONG" {}
 }
 
@@ -206,7 +206,7 @@ fn at_the_memory_limit_writes_fail_and_reads_and_deletes_work() {
     ]);
 }
 
-/// A request of a mebibyte, and a share of clients' memory that two of them do not fit into.
+/// The size of an upload, a mebibyte. Two uploads do not fit into the share of clients' memory.
 const UPLOAD: usize = 1 << 20;
 
 fn start_squeezed() -> Running {
@@ -216,7 +216,7 @@ fn start_squeezed() -> Running {
     running
 }
 
-/// Begins an upload: so many bytes of its value.
+/// Begins an upload with the given number of bytes of its value.
 fn begin_upload(running: &Running, bytes: usize) -> Client<TcpStream> {
     let mut client = running.connect();
     let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${UPLOAD}\r\n");
@@ -225,7 +225,7 @@ fn begin_upload(running: &Running, bytes: usize) -> Client<TcpStream> {
     client
 }
 
-/// Waits until the server holds so much of requests that it reads one client's alone.
+/// Waits until requests exceed the share of memory above which the server reads only one client.
 fn await_squeeze(control: &mut Client<TcpStream>) {
     loop {
         let info = control.send("INFO memory");
@@ -250,7 +250,7 @@ fn a_client_that_trickles_while_it_is_read_alone_does_not_keep_the_others_waitin
             std::thread::sleep(Duration::from_millis(20));
         }
     });
-    // It fits into the share alone, and not beside the first one.
+    // This request fits into the share, but not together with the first one.
     let mut other = running.connect();
     other.push(&[b"SET", b"k", &vec![b'v'; UPLOAD / 2]]);
     assert_eq!(other.read(), "+OK");
@@ -273,7 +273,7 @@ fn lifting_the_limit_of_clients_memory_lets_a_client_be_read_again_that_had_to_w
         std::thread::sleep(Duration::from_millis(100));
         control.expect(&[("CONFIG SET maxmemory-clients 0", "+OK")]);
         if control.send("INFO stats").contains("evicted_clients:1\r") {
-            // This machine was so busy that the first one counted as stalled: once more.
+            // The machine was so busy that the first client counted as stalled, so the test tries again.
             continue;
         }
         assert_eq!(second.read(), "+OK");

@@ -1,4 +1,4 @@
-//! Lists, small and large, in the words of Redis 7.0.15.
+//! Lists, small and large, with the replies of Redis 7.0.15.
 
 use super::client::start;
 
@@ -134,7 +134,7 @@ fn lists_have_the_errors_of_redis() {
     ]);
 }
 
-/// The same commands on a list in the row of its key and on one whose items are rows.
+/// Sends equal commands to a list in the row of its key and to one whose items are rows.
 #[test]
 fn a_long_list_answers_as_a_short_one() {
     let running = start();

@@ -1,4 +1,4 @@
-//! Passwords: at rest, judged beside the loop, and guessed at.
+//! Passwords: stored, judged beside the loop, and guessed.
 
 use super::client::{Client, Running, local, start, start_with};
 use perdura_server::ServerOptions;
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
 /// SHA-256 of `password`.
 const SHA256: &str = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";
-/// Half a second of work and 64 MiB; no password is known for it.
+/// A stored password that costs half a second of work and 64 MiB. No password is known for it.
 const SLOW: &str = "$argon2id$v=19$m=65536,t=8,p=1$c2FsdHNhbHRzYWx0$\
                     AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-/// The line of a user in ACL LIST.
+/// Returns the line of a user in ACL LIST.
 fn line(client: &mut Client<TcpStream>, user: &str) -> String {
     let list = client.send("ACL LIST");
     let start = format!("user {user} ");
@@ -21,7 +21,7 @@ fn line(client: &mut Client<TcpStream>, user: &str) -> String {
     lines.next().expect("a user").to_owned()
 }
 
-/// The words of a user's line that are passwords.
+/// Returns the words of a user's line that are passwords.
 fn passwords(client: &mut Client<TcpStream>, user: &str) -> Vec<String> {
     let line = line(client, user);
     let words = line.split(' ').filter_map(|word| word.strip_prefix('#'));
@@ -67,7 +67,7 @@ fn passwords_at_rest_are_argon2id_and_the_form_of_redis_is_read() {
     for name in ["new", "old"] {
         assert_eq!(login(&running, name, "password"), "+OK");
         assert_eq!(login(&running, name, "passwort"), WRONG);
-        // What is there already, in whatever form, is not there twice.
+        // A password that the user has already, in any form, is not added again.
         root.expect(&[
             (&format!("ACL SETUSER {name} >password #{SHA256}"), "+OK"),
             (&format!("ACL SETUSER {name} >other <password"), "+OK"),
@@ -80,7 +80,7 @@ fn passwords_at_rest_are_argon2id_and_the_form_of_redis_is_read() {
                 .contains("does not exist")
         );
     }
-    // By the form at rest, and an argon2id one also by its SHA-256.
+    // It is removed by its stored form, and an argon2id one also by its SHA-256.
     let other = passwords(&mut root, "new").remove(0);
     root.expect(&[
         (&format!("ACL SETUSER new !{other} >password"), "+OK"),
@@ -91,7 +91,7 @@ fn passwords_at_rest_are_argon2id_and_the_form_of_redis_is_read() {
         root.send("ACL SETUSER new #$argon2id$v=19$m=99999")
             .contains("argon2id")
     );
-    // In a block there is nobody to wait for.
+    // A command in a block cannot wait for the other thread.
     root.expect(&[
         ("MULTI", "+OK"),
         ("ACL SETUSER new >third", "+QUEUED"),
@@ -115,11 +115,11 @@ fn a_password_from_a_file_is_tried_once_and_known_from_then_on() {
     let hello = running.connect().send("HELLO 3 AUTH b one SETNAME me");
     assert!(hello.starts_with("{\"server\": \"redis\""), "{hello}");
     assert_eq!(running.connect().send("HELLO 3 AUTH b three"), WRONG);
-    // Removed by a password that nobody has given yet.
+    // It is removed by a password that no client has given yet.
     let mut root = running.connect();
     root.expect(&[("ACL SETUSER b <two", "+OK")]);
     assert_eq!(passwords(&mut root, "b"), [stored[0].clone()]);
-    // In a block, and behind it in one write.
+    // One login is in a block, and one follows it in the same write.
     let running = with_users(&[rules]);
     let mut client = running.connect();
     client
@@ -150,7 +150,7 @@ fn many_first_logins_at_once_are_all_answered() {
         client.push(&[b"AUTH", b"a", word.as_bytes()]);
         client.push(&[b"ACL", b"WHOAMI"]);
     }
-    // Those that leave are not waited for.
+    // The server does not wait for clients that have left.
     clients.drain(..5);
     for (number, client) in (5..).zip(&mut clients) {
         let (reply, name) = match number % 10 {
@@ -199,11 +199,11 @@ fn wrong_passwords_cost_growing_delays_and_right_ones_of_others_none() {
         took >= Duration::from_millis(20 + 40 + 80 + 160),
         "{took:?}"
     );
-    // The address is remembered beyond the connection, unknown users are no faster.
+    // The address is remembered beyond the connection, and an unknown user is not faster.
     let begin = Instant::now();
     assert_eq!(login(&running, "nobody", "x"), WRONG);
     assert!(begin.elapsed() >= Duration::from_millis(320));
-    // Held back for seconds, while many log in from the same address.
+    // These requests are deferred for seconds, while many clients log in from the same address.
     for _ in 0..5 {
         guesser.push(&[b"AUTH", b"a", b"wrong"]);
     }
@@ -213,7 +213,7 @@ fn wrong_passwords_cost_growing_delays_and_right_ones_of_others_none() {
     let short = Some(Duration::from_micros(1));
     guesser.socket().set_read_timeout(short).expect("a timeout");
     let mut answered = Vec::new();
-    // The time-out ends it.
+    // The time-out ends the read.
     let _ = guesser.socket().read_to_end(&mut answered);
     let answers = answered
         .windows(9)
@@ -222,7 +222,7 @@ fn wrong_passwords_cost_growing_delays_and_right_ones_of_others_none() {
     assert!(answers < 5, "five answers take twenty seconds");
 }
 
-/// Connects, logs in and asks once, so many times.
+/// Connects, logs in and sends one request, `count` times.
 fn log_in_often(running: &Running, name: &str, count: u32) {
     for _ in 0..count {
         let mut client = running.connect();
@@ -235,8 +235,8 @@ fn log_in_often(running: &Running, name: &str, count: u32) {
     }
 }
 
-/// What a login costs is counted: the passwords that argon2id has tried. `PERDURA_LOGINS=10000`
-/// prints the times too, with `--nocapture`; they decide nothing.
+/// The cost of a login is counted as the passwords that argon2id has tried. `PERDURA_LOGINS=10000` prints
+/// the times too, with `--nocapture`. The times do not affect the result.
 #[test]
 fn a_login_costs_the_same_whatever_form_the_password_has() {
     let count = std::env::var("PERDURA_LOGINS")
@@ -251,7 +251,7 @@ fn a_login_costs_the_same_whatever_form_the_password_has() {
         format!("sha on +@all #{SHA256}"),
         format!("argon on +@all #{stored}"),
     ]);
-    // Whoever asks has the rights of the user without a password, and logs in as nobody.
+    // The client that reads the figures has the rights of the user without a password, and does not log in.
     let mut watcher = running.connect();
     for (name, tries) in [("sha", 0), ("argon", 1)] {
         log_in_often(&running, name, 1);
@@ -317,7 +317,7 @@ fn every_wrong_password_of_a_block_costs_a_delay_and_others_log_in_meanwhile() {
     guesser.write(
         b"MULTI\r\nAUTH a w1\r\nAUTH a w2\r\nAUTH a two\r\nAUTH a w3\r\nAUTH nobody w4\r\nEXEC\r\n",
     );
-    // The same address: its checks come between those of the block.
+    // The address is that of the guesser, and the checks come between those of the block.
     assert_eq!(login(&running, "a", "one"), "+OK");
     for reply in ["+OK", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED"] {
         assert_eq!(guesser.read(), reply);
@@ -331,7 +331,7 @@ fn every_wrong_password_of_a_block_costs_a_delay_and_others_log_in_meanwhile() {
         took >= Duration::from_millis(20 + 40 + 80 + 160),
         "{took:?}"
     );
-    // The block is judged, what comes next is judged anew.
+    // The passwords of the block were judged, and those of the next request are judged separately.
     let begin = Instant::now();
     assert_eq!(guesser.send("AUTH a w1"), WRONG);
     assert!(begin.elapsed() >= Duration::from_millis(320));

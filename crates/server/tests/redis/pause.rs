@@ -1,4 +1,4 @@
-//! CLIENT PAUSE WRITE: while it lasts the log gets nothing, so that the files of a server can be copied beside it.
+//! CLIENT PAUSE WRITE: during the pause the log gets nothing, so that the files of a running server can be copied.
 
 use super::client::{Client, Running, encode, local, start_with};
 use perdura_server::{DebugAccess, ServerOptions};
@@ -7,14 +7,14 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// The time for which the files of the log stay the same when all that was begun before the pause has ended.
+/// The time for which the files of the log stay unchanged when all work from before the pause has ended.
 const QUIET: Duration = Duration::from_millis(700);
 const EXPIRING: u64 = 200;
 const MEMBERS: usize = 20_000;
 
 const LIBRARY: &str = "#!lua name=mine\nredis.register_function('f', function() return 7 end)";
 
-/// The files of the log.
+/// Returns the files of the log.
 fn log(running: &Running) -> BTreeMap<PathBuf, Vec<u8>> {
     let folder = running._dir.path().join("data").join("log");
     let entries = std::fs::read_dir(folder).expect("a log");
@@ -24,7 +24,7 @@ fn log(running: &Running) -> BTreeMap<PathBuf, Vec<u8>> {
         .collect()
 }
 
-/// The files of the log once nothing of what was begun before is left.
+/// Returns the files of the log when all earlier work has ended.
 fn settled_log(running: &Running) -> BTreeMap<PathBuf, Vec<u8>> {
     let deadline = Instant::now() + Duration::from_secs(30);
     let mut before = log(running);
@@ -56,7 +56,7 @@ fn push(client: &mut Client<TcpStream>, line: &str) {
     client.push(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
 }
 
-/// Makes work for the server beside requests: keys that expire, a large set that goes, a command in steps.
+/// Makes work for the server beside requests: keys that expire, a large set that is removed, a command in steps.
 fn fill(client: &mut Client<TcpStream>) {
     client.call(&[b"FUNCTION", b"LOAD", LIBRARY.as_bytes()]);
     for number in 0..EXPIRING {
@@ -94,7 +94,7 @@ fn the_log_does_not_change_in_a_pause_of_writes() {
     push(&mut stepped, "COPY source copied");
     let mut block = running.connect();
     block.expect(&[("MULTI", "+OK"), ("FUNCTION FLUSH", "+QUEUED")]);
-    // The transaction that begins the pause leaves work: for both that wait, and for the purge.
+    // The transaction that begins the pause leaves work: for the two waiting clients, and for the purge.
     let expire = "EVAL for\ti=0,199\tdo\tredis.call('PEXPIRE','k'..i,300)\tend 0";
     client.expect(&[
         ("MULTI", "+OK"),

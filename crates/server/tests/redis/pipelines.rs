@@ -7,13 +7,13 @@ use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Requests of 1 kB, 20 MB in all: more than the buffers of two sockets hold.
+/// The number of requests of 1 kB, 20 MB in all: more than the buffers of two sockets hold.
 const REQUESTS: usize = 20_000;
 const KEY: [u8; 1000] = [b'k'; 1000];
-/// Replies of 10 KiB, 200 MB in all.
+/// A value whose replies have 10 KiB, 200 MB in all.
 const VALUE: [u8; 10 << 10] = [b'v'; 10 << 10];
 
-/// A server whose clients' buffers may take `share` bytes.
+/// Returns a server whose clients' buffers may take `share` bytes.
 fn start(share: u64) -> Running {
     let running = start_with(local());
     let share = format!("CONFIG SET maxmemory-clients {share}");
@@ -23,7 +23,7 @@ fn start(share: u64) -> Running {
     running
 }
 
-/// Writes the pipeline in one go. A write that does not move for a while is an error.
+/// Writes the whole pipeline. Fails if a write does not progress for a while.
 fn write_all(client: &mut Client<TcpStream>, request: &[u8]) -> std::io::Result<()> {
     let patience = Some(Duration::from_secs(20));
     client

@@ -1,4 +1,4 @@
-//! Places in sorted sets, small and large, in the words of Redis 7.0.15.
+//! Places in sorted sets, small and large, with the replies of Redis 7.0.15.
 
 use super::client::start;
 
@@ -136,7 +136,7 @@ fn places_have_the_errors_of_redis() {
     ]);
 }
 
-/// Many members at few distances: their order in an answer is decided by the form of the search alone.
+/// Many members have few different distances, so only the form of the search decides their order in a reply.
 #[test]
 fn a_large_set_of_places_answers_as_a_small_one() {
     let running = start();

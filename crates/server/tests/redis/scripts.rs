@@ -31,7 +31,7 @@ fn a_script_that_declares_no_key_reaches_all_of_them_in_one_transaction() {
     );
 }
 
-/// The processor time that the server's loop has taken, seconds.
+/// Returns the processor time that the server's loop has taken, seconds.
 pub(super) fn loop_seconds(client: &mut Client<TcpStream>) -> f64 {
     let info = client.send("INFO cpu");
     let of = |name: &str| {
@@ -47,7 +47,7 @@ pub(super) fn loop_seconds(client: &mut Client<TcpStream>) -> f64 {
 fn all_attempts_of_a_script_have_one_second_together() {
     let running = start();
     let mut client = running.connect();
-    // The loop's processor time: a machine that is busy with others does not count.
+    // It measures the loop's processor time, so that other load on the machine does not count.
     let mut timed = |source: &str| {
         let before = loop_seconds(&mut client);
         let reply = eval(&mut client, source);
@@ -58,13 +58,13 @@ fn all_attempts_of_a_script_have_one_second_together() {
     let (_, new) = timed(long);
     let (_, took) = timed(long);
     let most = 0.6 / took.min(new).max(0.005);
-    // Each key is met for the first time late: what runs again has used more than half a second each time.
+    // The script meets each key late for the first time. So each repeated run has used more than half a second.
     let late = format!(
         "for i = 1, 1e7 * {most:.1} do end for i = 1, 12 do redis.call('GET', 'late' .. i) end while true do end"
     );
     let (reply, took) = timed(&late);
     assert!(reply.contains("longer than the 1000 ms allowed"), "{reply}");
-    // A second for each of them would be more than six.
+    // With a second for each run it would be more than six.
     assert!(took < 3.0, "{took} s");
 }
 
@@ -94,7 +94,7 @@ fn an_error_keeps_what_was_written_and_a_limit_undoes_it() {
     let reply = eval(&mut client, long);
     assert!(reply.contains("its reply is longer"), "{reply:.200}");
     assert_eq!(client.send("EXISTS c"), ":0");
-    // A block in which a limit is passed does not happen either.
+    // A block in which a limit is exceeded has no effect either.
     client.expect(&[("MULTI", "+OK"), ("SET d 1", "+QUEUED")]);
     assert_eq!(eval(&mut client, greedy), "+QUEUED");
     assert!(client.send("EXEC").starts_with("-ERR the script was ended"));
@@ -153,7 +153,7 @@ fn a_script_in_a_block_is_part_of_it() {
     ]);
 }
 
-/// A queue's program asks in a script what its tasks cost, keys that it does not declare too.
+/// A queue's program uses a script to read the memory of its tasks, including keys that the script does not declare.
 #[test]
 fn memory_usage_in_a_script_sees_what_the_script_wrote() {
     let running = start();
@@ -204,7 +204,7 @@ fn what_a_script_may_not_do_is_refused_with_the_words_of_redis() {
             "{reply}"
         );
     }
-    // A command that would wait finds nothing.
+    // A command that would wait behaves as if its time was over.
     assert_eq!(
         eval(
             &mut client,
@@ -259,7 +259,7 @@ fn messages_and_events_leave_once_and_after_the_commit() {
     let (mut client, mut listener) = (running.connect(), running.connect());
     client.expect(&[("CONFIG SET notify-keyspace-events KA", "+OK")]);
     listener.expect(&[("PSUBSCRIBE *", "[\"psubscribe\", \"*\", :1]")]);
-    // Keys of several partitions, none declared: the script runs more than once.
+    // The keys are in several partitions, and none is declared, so the script runs more than once.
     let source = "redis.call('PUBLISH', 'c', 'm') for i = 1, 5 do redis.call('SET', 'k' .. i, i) end return 1";
     assert_eq!(eval(&mut client, source), ":1");
     let undone = "redis.call('PUBLISH', 'c', 'never') redis.call('SET', 'k9', 1) return string.rep('x', 2^30)";
@@ -338,7 +338,7 @@ fn the_commands_of_a_script_are_counted_and_shown() {
 fn the_same_time_and_seed_for_a_script_that_runs_again() {
     let running = start();
     let mut client = running.connect();
-    // The widening runs see the same numbers: what they would have written is what is there.
+    // Repeated runs see the same numbers, so the stored values are those that each run would have written.
     let source = "local a, b = math.random(1e9), redis.call('TIME') for i = 1, 20 do redis.call('RPUSH', 'k' .. i, a, \
                   b[1] .. b[2]) end return redis.call('LRANGE', 'k20', 0, -1)";
     let reply = eval(&mut client, source);

@@ -1,5 +1,5 @@
-//! What is counted and noted of commands: SLOWLOG, LATENCY, INFO's figures, MEMORY, DEBUG; and
-//! what is answered about servers that are not there.
+//! Figures and notes about commands: SLOWLOG, LATENCY, INFO's figures, MEMORY, DEBUG. Also the replies
+//! about other servers, of which this one has none.
 
 use super::client::{Client, local, start, start_with};
 use perdura_server::{DebugAccess, ServerOptions};
@@ -205,19 +205,19 @@ fn clients_that_are_all_heavy_at_once_do_not_share_one_round() {
     for client in &mut clients {
         assert_eq!(client.send("PING"), "+PONG");
     }
-    // A busy machine may stretch one round, hardly that of each of three times.
+    // A busy machine may stretch one round, but hardly one in each of three attempts.
     let apart = (0..3).any(|_| heavy_at_once_take_rounds(&mut control, &mut clients));
     assert!(apart, "all were one round, three times");
 }
 
-/// Whether requests that take 5 ms each, of all clients at once, are spread over rounds.
+/// Returns whether requests that take 5 ms each, of all clients at once, are spread over rounds.
 fn heavy_at_once_take_rounds(
     control: &mut Client<TcpStream>,
     clients: &mut [Client<TcpStream>],
 ) -> bool {
     control.expect(&[("CONFIG RESETSTAT", "+OK")]);
     let began = Instant::now();
-    // While the loop sleeps, all of them become ready.
+    // All of them become ready while the loop sleeps.
     control.push(&[b"DEBUG", b"SLEEP", b"0.05"]);
     for client in &mut *clients {
         client.push(&[b"DEBUG", b"SLEEP", b"0.005"]);

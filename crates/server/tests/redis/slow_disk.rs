@@ -1,4 +1,4 @@
-//! A server over a log whose disk does not finish its syncs until the test says so.
+//! A server over a log whose disk does not finish its syncs until the test allows it.
 
 use super::client::{Client, Running, local, small};
 use perdura::files;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Whether syncs end, and how many wait for that.
+/// The gate of syncs: whether it is shut, and the number of syncs that wait.
 #[derive(Default)]
 struct Gate {
     state: Mutex<(bool, usize)>,
@@ -156,7 +156,7 @@ fn the_gated_disk_conforms() {
     });
 }
 
-/// Whether a reply comes within a tenth of a second, while the gate is shut.
+/// Returns whether a reply comes within a tenth of a second, while the gate is shut.
 fn is_answered(client: &mut Client<TcpStream>) -> bool {
     let socket = client.socket();
     let limit = |ms| Some(Duration::from_millis(ms));
@@ -175,7 +175,7 @@ fn is_answered(client: &mut Client<TcpStream>) -> bool {
     }
 }
 
-/// A write of a client that does not wait, which the flusher then tries to sync in vain.
+/// Writes for a client that does not wait, and shuts the gate, at which the flusher's sync then hangs.
 fn write_unsynced(running: &Running, gate: &Gate) -> Client<TcpStream> {
     let mut client = running.connect();
     client.expect(&[("CLIENT DURABILITY mem", "+OK")]);
@@ -185,8 +185,8 @@ fn write_unsynced(running: &Running, gate: &Gate) -> Client<TcpStream> {
     client
 }
 
-/// An invalidation tells of a write, so it waits for the disk as the write's own reply does; what the
-/// table tells to make room waits for nothing.
+/// An invalidation shows a write, so it waits for the disk like the write's own reply. An invalidation that
+/// only makes room in the table waits for nothing.
 #[test]
 fn no_invalidation_leaves_before_the_write_that_it_tells_of_is_durable() {
     for options in ["", "BCAST", "BCAST PREFIX k", "NOLOOP"] {
@@ -253,7 +253,7 @@ fn a_half_closed_client_gets_its_replies_when_the_log_has_caught_up() {
     };
     let mut client = running.connect();
     let mut filling = 0_u8;
-    // Until the log is so far behind that a write waits before it runs.
+    // This fills the log until it is so far behind that a write waits before it runs.
     loop {
         filling += 1;
         assert!(filling < 60, "the log is never behind");

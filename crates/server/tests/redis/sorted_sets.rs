@@ -1,4 +1,4 @@
-//! Sorted sets, small and large, in the words of Redis 7.0.15.
+//! Sorted sets, small and large, with the replies of Redis 7.0.15.
 
 use super::client::start;
 
@@ -164,7 +164,7 @@ fn sorted_sets_have_the_errors_of_redis() {
     ]);
 }
 
-/// The same commands on a sorted set in the row of its key and on one whose members are rows.
+/// Sends equal commands to a sorted set in the row of its key and to one whose members are rows.
 #[test]
 fn a_large_sorted_set_answers_as_a_small_one() {
     let running = start();

@@ -1,4 +1,4 @@
-//! What tools, client libraries and tear-downs of test suites ask, whose authors only ever met a Redis.
+//! The requests of tools, client libraries and tear-downs of test suites, which were written for Redis only.
 
 use super::client::{Client, start};
 use std::net::TcpStream;
@@ -87,7 +87,7 @@ fn what_looks_for_the_version_in_lolwut_finds_it() {
     assert!(reply.contains("Redis ver. 7.0"), "{reply}");
 }
 
-/// A field of CLIENT LIST's line about a client.
+/// Returns a field of CLIENT LIST's line about a client.
 fn field(line: &str, name: &str) -> usize {
     let values = line.split_whitespace();
     let value = values.filter_map(|word| word.strip_prefix(name)).next();
@@ -190,7 +190,7 @@ fn the_list_of_commands_has_their_subcommands_and_can_be_filtered() {
     ]);
 }
 
-/// The value of a field of INFO.
+/// Returns the value of a field of INFO.
 fn figure(info: &str, name: &str) -> u64 {
     let mut lines = info.lines();
     let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

@@ -1,4 +1,4 @@
-//! Client-side caches, in the words of Redis 7.0.15: who is told of which changes, and when.
+//! Client-side caches, with the replies of Redis 7.0.15: the reported changes, their receivers and their times.
 
 use super::client::{Client, Running, start};
 use std::net::TcpStream;
@@ -64,7 +64,7 @@ fn tracking_answers_as_redis_does() {
     ]);
 }
 
-/// A client that speaks RESP3 and tracks its keys in some way.
+/// Returns a client that speaks RESP3 and tracks its keys with these options.
 fn tracking(running: &Running, options: &str) -> Tcp {
     let mut client = running.connect();
     assert!(client.send("HELLO 3").contains("\"proto\": :3"));
@@ -73,7 +73,7 @@ fn tracking(running: &Running, options: &str) -> Tcp {
     client
 }
 
-/// What a client has been told: everything before the answer to a PING.
+/// Returns all messages to a client before the reply to a PING.
 fn told(client: &mut Tcp) -> Vec<String> {
     client.push(&[b"PING", b"there"]);
     let mut told = Vec::new();
@@ -120,12 +120,12 @@ fn a_reader_is_told_once_of_each_key_that_changes() {
         [changed(&["b"]), changed(&["a"]), changed(&["h"])]
     );
     assert_eq!(writer.figure("tracking_total_keys"), 0);
-    // Names of keys are the same in all databases; a key that is gone has changed.
+    // Names of keys are equal in all databases, and a removed key has changed.
     reader.expect(&[("GET k", "\"w\""), ("GET a", "\"2\"")]);
     writer.expect(&[("SELECT 3", "+OK"), ("SET k v", "+OK"), ("SELECT 0", "+OK")]);
     writer.expect(&[("RENAME a z", "+OK"), ("DEL z", ":1")]);
     assert_eq!(told(&mut reader), [changed(&["k"]), changed(&["a"])]);
-    // The keys of a script are those that are named.
+    // The keys of a script are those that its caller names.
     reader.call(&[
         b"EVAL",
         b"return redis.call('GET', KEYS[1])",
@@ -134,7 +134,7 @@ fn a_reader_is_told_once_of_each_key_that_changes() {
     ]);
     writer.expect(&[("SET scripted v", "+OK")]);
     assert_eq!(told(&mut reader), [changed(&["scripted"])]);
-    // One that tracks no more, and one that has left, are not told.
+    // A client that no longer tracks, and one that has left, get no report.
     reader.expect(&[("GET k", "\"w\""), ("CLIENT TRACKING OFF", "+OK")]);
     let mut leaving = tracking(&running, "");
     assert_eq!(leaving.send("GET k"), "\"w\"");
@@ -151,7 +151,7 @@ fn a_client_is_told_of_its_own_changes_behind_its_reply_unless_it_says_noloop() 
     let mut client = tracking(&running, "");
     client.expect(&[("GET k", "nil"), ("SET k v", "+OK")]);
     assert_eq!(told(&mut client), [changed(&["k"])]);
-    // What a block has read and then changed is not what it has read.
+    // A key that a block has read and then changed is reported.
     client.expect(&[
         ("MULTI", "+OK"),
         ("GET k", "+QUEUED"),
@@ -233,7 +233,7 @@ fn another_client_is_told_in_resp2_by_a_channel_until_it_leaves() {
     let redirect = format!("CLIENT TRACKING ON REDIRECT {id}");
     let mut old = running.connect();
     old.expect(&[(&redirect, "+OK"), ("GET k", "nil")]);
-    // Until it subscribes, a listener that speaks RESP2 cannot be told.
+    // A listener that speaks RESP2 gets no report until it subscribes.
     writer.expect(&[("SET k v", "+OK")]);
     assert_eq!(
         listener.send("SUBSCRIBE __redis__:invalidate"),
@@ -303,7 +303,7 @@ fn a_key_that_the_purge_removes_has_changed() {
     client.expect(&[("GET k", "nil")]);
 }
 
-/// Beyond its limit the table forgets keys, and tells their readers so.
+/// Beyond its limit the table forgets keys, and informs their readers.
 #[test]
 fn the_table_is_bounded_and_no_reader_is_left_in_the_dark() {
     let running = start();

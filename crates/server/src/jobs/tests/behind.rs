@@ -1,16 +1,15 @@
-//! Requests that the log has no room for until another file of it is ready: the client waits, the loop
-//! does not.
+//! Requests that do not fit into the log until another file of it is ready: the client waits, and the loop does not.
 
 use super::{Bed, READER, STEPS, WRITER};
 use std::time::{Duration, Instant};
 
-/// A string that does not fit into the files ahead of the log's end.
+/// The bytes of a string that does not fit into the files ahead of the log's end.
 const BYTES: usize = 8 << 20;
 
-/// So many copies of it need more room than was made for the string itself.
+/// The number of copies that need more room than was made for the string itself.
 const COPIES: usize = 6;
 
-/// A key so long that its commands do not go on in steps.
+/// The length of a key with which commands do not run in steps.
 const LONG: usize = 1100;
 
 impl Bed {
@@ -21,7 +20,7 @@ impl Bed {
         kept
     }
 
-    /// Waits until the log takes what is kept back.
+    /// Waits until the log takes the deferred request.
     fn await_log(&mut self, client: usize) {
         let began = Instant::now();
         while self.is_kept_back(client) {
@@ -32,7 +31,7 @@ impl Bed {
         }
     }
 
-    /// Runs what is kept back, as the loop does, until nothing is. Returns how often it had to wait.
+    /// Runs the deferred requests, as the loop does, until none is left. Returns the number of waits.
     fn catch_up(&mut self, client: usize) -> usize {
         let mut waits = 0;
         while self.is_kept_back(client) {
@@ -50,7 +49,7 @@ impl Bed {
     }
 }
 
-/// A database with a string of bytes that are not zero, so that the log has to hold each.
+/// Returns a database with a string of nonzero bytes, so that the log has to hold each of them.
 fn with_string() -> Bed {
     let mut bed = Bed::new();
     bed.state.steps.long = u64::MAX;
@@ -83,7 +82,7 @@ fn a_command_that_needs_more_of_the_log_than_its_request_tells_waits_outside_the
 fn a_command_that_begins_again_waits_for_the_log_outside_the_loop() {
     let mut bed = with_string();
     let mut waited = 0;
-    // Each time the room is made for about two copies.
+    // Each time, the room is made for about two copies.
     for copy in 0..COPIES {
         bed.state.steps = STEPS;
         bed.send(READER, &format!("COPY ones copy{copy}"));
@@ -92,7 +91,7 @@ fn a_command_that_begins_again_waits_for_the_log_outside_the_loop() {
         while let Some(job) = bed.state.jobs.queue.front() {
             lacked |= job.stale && job.lacked > 0;
             if !job.stale {
-                // What it has read changes before each of its steps.
+                // The source changes before each of its steps.
                 bed.patiently(WRITER, "SETRANGE ones 0 x");
             }
             bed.state.step_job();
@@ -114,7 +113,7 @@ fn exec_is_kept_back_as_a_whole_before_the_first_of_its_commands_runs() {
     let text = "x".repeat(BYTES / 2);
     assert_eq!(bed.ask(READER, "MULTI"), "+OK\r\n");
     for copy in 0..COPIES {
-        // No inline request is so long.
+        // An inline request cannot be this long.
         let head = format!("*3\r\n$3\r\nSET\r\n$5\r\nexec{copy}");
         let set = format!("{head}\r\n${}\r\n{text}", text.len());
         assert_eq!(bed.patiently(READER, &set), "+QUEUED\r\n");
@@ -154,7 +153,7 @@ fn a_script_that_was_kept_back_has_only_the_rest_of_its_time() {
     let reply = bed.replies(READER);
     assert!(reply.contains("longer than the 1000 ms"), "{reply}");
     assert!(longest < Duration::from_secs(1), "it had {longest:?} more");
-    // The next one has all of it.
+    // The next script has the whole time.
     let connection = bed.state.connections.take(READER).expect("a client");
     assert_eq!(connection.session.spent, Duration::ZERO);
     bed.state.connections.put(READER, connection);

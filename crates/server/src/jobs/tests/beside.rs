@@ -1,4 +1,5 @@
-//! Commands beside the loop: what other clients see meanwhile, and that the outcome is the same.
+//! Commands beside the loop have the same outcome as on the loop, and other clients see a consistent state
+//! in the meantime.
 
 use super::*;
 use crate::engine::Durability;
@@ -28,7 +29,7 @@ impl Bed {
     }
 }
 
-/// A line with many words in the place of `$` and a letter.
+/// Returns a line with `$` and a letter replaced by many words.
 fn expanded(line: &str) -> String {
     let many = |word: fn(usize) -> String| (1..=30).map(word).collect::<Vec<_>>().join(" ");
     line.replace("$a", &many(|i| format!("a{i}")))
@@ -39,7 +40,7 @@ fn expanded(line: &str) -> String {
         .replace("$x", &many(|i| format!("{i}-1")))
 }
 
-/// Heavy commands in an order in which each finds many elements, and a command that shows the outcome.
+/// Heavy commands in an order in which each finds many elements, and commands that show the outcome.
 const HEAVY: [(&str, &str); 38] = [
     ("ZUNIONSTORE to 2 zset thirds", "ZRANGE to 0 5 WITHSCORES"),
     ("ZINTERSTORE to 2 zset thirds", "ZCARD to"),
@@ -87,7 +88,7 @@ const HEAVY: [(&str, &str); 38] = [
     ("DEL hash list zset $k", "EXISTS hash list zset k1"),
 ];
 
-/// A bed with places, and with a stream that one of two groups has read.
+/// Returns a bed with places, and with a stream that one of two groups has read.
 fn bed_with_stream() -> Bed {
     let mut bed = Bed::new();
     for id in 1..=ELEMENTS {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Everything that is compared of a key and its database.
+/// Requests that show all that is compared of a key and its database.
 const SEEN: [&str; 7] = [
     "TYPE to",
     "HGETALL to",
@@ -37,7 +37,7 @@ impl Bed {
         self.state.connections.put(client, connection);
     }
 
-    /// What DUMP answers for a key.
+    /// Returns the reply of DUMP for a key.
     fn dumped(&mut self, key: &str) -> Vec<u8> {
         let before = std::mem::take(&mut self.state.steps);
         self.send(WRITER, &format!("DUMP {key}"));
@@ -53,7 +53,7 @@ impl Bed {
         reply[head + 1..reply.len() - 2].to_vec()
     }
 
-    /// Lines that build the key `to` in as many ways as there are.
+    /// Returns requests that build the key `to` in all possible ways.
     fn builders(&mut self) -> Vec<Vec<u8>> {
         let items = (0..ELEMENTS).map(|i| format!(" i{i}")).collect::<String>();
         let lines = [
@@ -111,7 +111,7 @@ fn a_collection_that_is_built_in_steps_is_what_it_is_at_once() {
         assert_eq!(bed.replies(READER), reply, "{text}");
         assert_eq!(seen(&mut bed), expected, "{text}");
         assert!(bed.state.watches.is_empty());
-        // Once more, within a block.
+        // The same line runs once more, within a block.
         bed.ask(WRITER, "DEL to");
         bed.ask(WRITER, "MULTI");
         bed.send_bytes(WRITER, &line);
@@ -143,13 +143,13 @@ fn a_collection_is_moved_in_steps_with_its_deadline() {
     }
 }
 
-/// What another client does between two steps, and what is replied and there in the end.
+/// Lets another client act between two steps, and checks the reply and the final state.
 #[test]
 fn what_comes_between_the_steps_of_a_building_command_came_before_it() {
     let items = (0..ELEMENTS).map(|i| format!(" i{i}")).collect::<String>();
     let push = format!("RPUSH to{items}");
     let rows = [
-        // The command, what comes between, the reply, a question, its answer.
+        // Each row: the command, the other client's request, the reply, a question, its answer.
         (
             "COPY list to",
             "SET to text",
@@ -293,7 +293,7 @@ fn compressed_letters(copies: u32) -> Vec<u8> {
     payload
 }
 
-/// `RESTORE` of a string of 59 MB held up every other client for 166 ms.
+/// Before, `RESTORE` of a string of 59 MB held up every other client for 166 ms.
 #[test]
 fn a_long_string_is_restored_beside_the_loop_compressed_or_not() {
     let mut bed = Bed::new();

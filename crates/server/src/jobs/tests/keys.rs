@@ -31,7 +31,7 @@ fn keys_replies_the_keys_of_one_moment_whatever_comes_and_goes_between_its_steps
         assert!(steps > ELEMENTS / 8, "{steps}");
         let reply = bed.replies(READER);
         let (mut found, mut there) = (sorted(&reply), sorted(&expected));
-        // What expires between the two is not compared.
+        // Keys that expire between the two replies are not compared.
         let lasts = |bed: &mut Bed, key: &&str| {
             !key.starts_with('k') || bed.ask(WRITER, &format!("PTTL {key}")) == ":-1\r\n"
         };

@@ -1,8 +1,8 @@
-//! Long strings, a page or a few at a time.
+//! Long strings, processed one or a few pages at a time.
 
 use super::{Bed, MemoryUse, READER, WRITER};
 
-/// A string of several pages.
+/// The bytes of a string of several pages.
 const BYTES: usize = 100_000;
 
 fn with_text() -> Bed {
@@ -12,7 +12,7 @@ fn with_text() -> Bed {
     bed
 }
 
-/// Sends a line that must go on in steps, and returns its reply.
+/// Sends a line that must run in steps, and returns its reply.
 fn in_steps(bed: &mut Bed, line: &str, between: impl FnMut(&mut Bed)) -> String {
     assert_eq!(bed.ask(READER, line), "", "{line} is not over at once");
     let steps = bed.finish(between);
@@ -72,7 +72,7 @@ fn a_lookup_of_a_string_read_in_steps_is_counted_once() {
     assert_eq!(bed.state.stats.hits, before + 2);
 }
 
-/// A request that writes a long string, what it replies, and the string's length then.
+/// Requests that write a long string, each with its reply and the string's length after it.
 const WRITES: [(&str, &str, usize); 9] = [
     ("COPY text to", ":1\r\n", BYTES),
     ("COPY text to REPLACE", ":1\r\n", BYTES),
@@ -85,7 +85,7 @@ const WRITES: [(&str, &str, usize); 9] = [
     ("APPEND to ARG", ":60000\r\n", 60_000),
 ];
 
-/// A line whose word ARG stands for a long argument.
+/// Returns a line with the word ARG replaced by a long argument.
 fn with_argument(line: &str) -> String {
     line.replace("ARG", &"argument..".repeat(6_000))
 }
@@ -112,7 +112,7 @@ fn a_long_string_is_written_in_steps_and_comes_to_what_it_comes_to_at_once() {
         assert_eq!(got, wanted, "{line}");
         assert_eq!(bed.ask(WRITER, "STRLEN to"), format!(":{len}\r\n"));
         if line.contains("NOT") {
-            // So that it is text.
+            // This makes it text again.
             bed.at_once("BITOP NOT to to");
             other.at_once("BITOP NOT to to");
         }

@@ -12,7 +12,7 @@ use std::net::{SocketAddr, TcpStream};
 
 const CLIENTS: usize = 200;
 
-/// A loop whose handshakes the test works on, and its addresses, the one that speaks TLS first.
+/// Returns a loop whose handshakes the test works on, and its addresses, the one that speaks TLS first.
 fn server() -> (EventLoop, SocketAddr, SocketAddr) {
     let dir = tempfile::TempDir::new().expect("a directory");
     let made = rcgen::generate_simple_self_signed(vec![String::from("localhost")]);
