@@ -37,7 +37,7 @@ fn machine_of(machine_id: &[u8], boot_id: &[u8], host: &[u8]) -> (Machine, &'sta
     (digest(&[b"boot", boot, host]), BOOT_ID)
 }
 
-/// The id itself must not leave the machine (machine-id(5)), so its hash does.
+/// Hashes the parts of an id: the id itself must not leave the machine (machine-id(5)), so its hash does.
 fn digest(parts: &[&[u8]]) -> Machine {
     let mut hash = Sha256::new();
     for part in parts {

@@ -227,8 +227,8 @@ impl LogCursor {
         Ok((end.min(span.end()), epoch_max))
     }
 
-    /// The seeded bug: returns the life of the open segment, although it was cut here. Everything that it wrote beyond
-    /// is void.
+    /// Returns the life of the open segment, although it was cut here. This is the seeded bug: everything that the life
+    /// wrote beyond is void.
     fn void_life(&self) -> Option<&Life> {
         let open = self.segment.as_ref();
         let open = open.filter(|_| armed(Flaw::VoidEpochArchived))?;

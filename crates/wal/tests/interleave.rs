@@ -243,9 +243,9 @@ impl Reader {
     }
 }
 
-/// Hands the log over between three threads. A loop begins writes, collects what has completed and never waits. The
-/// flusher does what the loop leaves, and the housekeeper places segments. Writes complete out of order. Then the power
-/// is cut: everything up to D is there.
+/// Runs three threads on one log. A loop begins writes, collects what has completed and never waits. The flusher does
+/// what the loop leaves, and the housekeeper places segments. Writes complete out of order. Then the power is cut:
+/// everything up to D is there.
 fn loop_and_flusher() {
     let machine = SimDisk::new(shuttle::rand::thread_rng().gen_range(1..1000));
     let life: Arc<dyn Disk> = machine.life();
@@ -292,8 +292,8 @@ fn loop_and_flusher() {
     check(machine.life().as_ref(), &wal, &told.lock().unwrap());
 }
 
-/// Two threads take the steps of one stream, and the first sync fails. The second one's sync would succeed, and prove
-/// nothing.
+/// Takes the steps of one stream in two threads while the first sync fails. The second thread's sync would succeed, and
+/// prove nothing.
 fn sync_that_fails() {
     let disk = SimDisk::new(1);
     let life: Arc<dyn Disk> = disk.life();
@@ -388,8 +388,8 @@ fn numbers() {
     assert_eq!(cut.gsn_max, wal.last_gsn());
 }
 
-/// One thread seals and raises the mirror, and another one copies to disk. Meanwhile the view changes from nodes to the
-/// disk. No rung goes back, and in the end the mirror is behind neither its nodes nor the disk.
+/// Seals and raises the mirror in one thread, and copies to disk in another. At the same time the view changes from
+/// nodes to the disk. No rung goes back, and in the end the mirror is behind neither its nodes nor the disk.
 fn two_rungs() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     disk.make_dir(LOG_DIR).unwrap();

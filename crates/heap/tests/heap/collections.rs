@@ -146,7 +146,7 @@ fn a_rollback_restores_bytes_elements_and_orphans() {
     }
 }
 
-/// Returns items of many lengths, and one that needs a chain of pages.
+/// Returns items of several lengths, one of which needs a chain of pages.
 fn items() -> Vec<Vec<u8>> {
     let mut rng = fastrand::Rng::with_seed(11);
     let mut items: Vec<_> = (0..3000u32)

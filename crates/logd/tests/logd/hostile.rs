@@ -32,7 +32,7 @@ fn still_serves(logd: &Logd) {
     client(logd).ask(&Request::Ping).unwrap();
 }
 
-/// The bytes after which a client is served.
+/// Returns the bytes after which a client is served.
 fn introduced() -> Vec<u8> {
     [
         Request::hello(UUID, [1; 32]).frame(),

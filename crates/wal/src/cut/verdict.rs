@@ -63,8 +63,8 @@ pub(super) enum Verdict {
 }
 
 impl Facts {
-    /// Decides. Evidence of loss comes before a contradiction, because its error says what is lost. The anchor's
-    /// evidence comes first, because it names the epochs.
+    /// Returns the verdict. Evidence of loss comes before a contradiction, because its error says what is lost. The
+    /// anchor's evidence comes first, because it names the epochs.
     pub(super) fn decide(self) -> Verdict {
         let Facts {
             log,

@@ -29,7 +29,7 @@ pub(super) fn seal_anew(parts: &mut [Part], durable: Epoch) {
     }
 }
 
-/// The seeded bug of counting a write that the disk refused, and writing it with the next step.
+/// Counts a write that the disk refused, and writes it with the next step. This is the seeded bug.
 pub(super) fn count_refused(
     state: &mut FlushState,
     result: Result<(), Failure>,
