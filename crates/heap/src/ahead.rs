@@ -8,8 +8,8 @@
 //! It is a hint. It writes, counts, notes as used and decodes nothing, and keeps no result: a command looks for its key
 //! anew. It may miss a key, or touch a stranger with the same bits of the hash instead.
 //!
-//! All latches of a batch are taken before the first load and released after the last one, because
-//! an atomic instruction waits for the loads before it.
+//! All latches of a batch are taken before the first load and released after the last one. The reason is that an atomic
+//! instruction waits for the loads before it.
 
 use perdura_base::{PartitionId, TableId};
 use perdura_page::layout;

@@ -1,5 +1,5 @@
-//! The properties of a table that the heap gets from the layer above: the indexes of its rows, the chooser of a row's
-//! partition, and whether its pages are logged.
+//! The properties of a table that the heap gets from the layer above. They are the indexes of its rows, the chooser of
+//! a row's partition, and whether its pages are logged.
 //!
 //! The heap reads no row. A layer that gives rows columns returns by [`Derive`] the keys that a row has in the
 //! secondary indexes of its table.

@@ -145,8 +145,8 @@ impl Heap {
     /// collections that no header names. Returns the number of orphans.
     ///
     /// # Errors
-    /// Fails with `Corrupt`, which names the page and slot of a header whose collection has no rows, has another header
-    /// too, or is of another shape.
+    /// Fails with `Corrupt` if a header's collection has no rows, has another header too, or is of another shape. The
+    /// error names the header's page and slot.
     pub fn settle_collections(&self) -> Result<u64> {
         let ids = || (0..self.geometry().partitions).map(PartitionId);
         let mut headers: Vec<FoundHeader> = Vec::new();

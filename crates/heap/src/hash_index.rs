@@ -12,7 +12,7 @@
 //! array without a directory.
 //!
 //! Places are in the order of the spread hash. That makes cursors possible. It also makes an array sensitive to entries
-//! that come or go in that order: they leave one part of it crowded and another one empty. Each index spreads by a
+//! that come or go in that order. They leave one part of it crowded and another one empty. Each index spreads by a
 //! *salt*, so that the order of one is random in another. One case remains: a client that removes or adds names in the
 //! very order that a scan of the same index returned them. The array then grows, or is cut, before it is full, up to
 //! `SPARSE_MAX` places an entry. It is not made smaller while that would crowd it.

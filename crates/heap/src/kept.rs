@@ -25,8 +25,8 @@ const RANGES_BYTES_MAX: usize = 4096;
 /// The data kept of one page.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// Set if the page has changed since the checkpoint's cut, which has not visited it yet: the image slots that did
-    /// not hold it at the cut, as bits.
+    /// The image slots that did not hold the page at the checkpoint's cut, as bits. Set if the page has changed since
+    /// the cut, which has not visited it yet.
     pub(crate) pending: Option<u8>,
     /// The page as of that cut, in row mode: the checkpoint needs no version.
     pub(crate) shadow: Option<Shadow>,

@@ -84,8 +84,8 @@ impl Partition {
         Ok(id)
     }
 
-    /// Writes a field or a part of a stream with its value, a member with an empty one, or a member with its score as
-    /// eight bytes. Returns whether it is new.
+    /// Writes a field or a part of a stream with its value, or a member of a set with an empty one. Writes a member of
+    /// a sorted set with its score as eight bytes. Returns whether it is new.
     ///
     /// # Errors
     /// `OutOfMemory` like [`put`](Self::put); `Usage` if there is no such collection, it is a list, or the value does

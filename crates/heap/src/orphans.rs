@@ -94,8 +94,8 @@ impl Partition {
         u64::try_from(rows.sum::<usize>()).unwrap_or(u64::MAX)
     }
 
-    /// Frees two pages of a long chain that waits for each one that is about to be written, so that
-    /// overwriting long strings cannot outrun the purge.
+    /// Frees two waiting pages of a long chain for each page that is about to be written. So overwriting long strings
+    /// cannot outrun the purge.
     pub(crate) fn pay_for_chains(&mut self, undo: &mut Undo, id: TableId, pages: usize) {
         let part = undo.part_mut(self.pages.id);
         if let Some(table) = self.tables.get_mut(&id)

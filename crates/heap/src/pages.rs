@@ -1,7 +1,7 @@
 //! The pages of one partition: chunks of zeroed memory, and the lists of free pages.
 //!
 //! Pages at and above a [pool](crate::pools)'s `fresh` were never used. A page below it that holds nothing is on its
-//! free list and keeps its bytes as garbage; taking it again is logged like any change. Lists are checked when they are
+//! free list and keeps its bytes as garbage. Taking it again is logged like any change. Lists are checked when they are
 //! popped, so that a rollback need not search them.
 //!
 //! A page is *born* when it is used for the first time: it gets the current checkpoint epoch, read under the latch. If

@@ -295,8 +295,8 @@ impl Partition {
         self.last_write_epoch = epoch;
     }
 
-    /// Returns the number of the last transaction that wrote typed tables or was a command, of those that have this
-    /// partition among their parts; 0 before the first.
+    /// Returns the number of the last transaction that wrote typed tables or was a command. Only transactions that have
+    /// this partition among their parts count. Returns 0 before the first.
     #[must_use]
     pub fn pseq(&self) -> u64 {
         self.pseq

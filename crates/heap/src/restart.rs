@@ -6,7 +6,7 @@
 //! assigned from the image. A page that records have changed already gets the image XORed over its logged region. The
 //! 16 bytes of meta before that region are not differenced. No record writes them, so they are always the image's.
 //!
-//! XOR itself cannot detect a lost or doubled record, so every page counts: the update numbers applied must be exactly
+//! XOR itself cannot detect a lost or doubled record, so every page counts. The update numbers applied must be exactly
 //! those after the image's, each once. The image's number may be known last. So numbers are noted as they come, as
 //! distances from the first one seen, which makes the wrap at 2^32 vanish. At the end they are compared as a set: by
 //! count, lowest, highest and a sum of mixed values. Changes without numbers (interleaved transactions, whose clean

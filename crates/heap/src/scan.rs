@@ -1,7 +1,7 @@
 //! Cursors over hash order.
 //!
 //! An entry's place in a hash index follows from its spread hash. Ranges of hashes follow each other, and within a
-//! range the hash is scaled to the array: a greater hash has its home further on, whatever the array's size. So the top
+//! range the hash is scaled to the array. A greater hash has its home further on, whatever the array's size. So the top
 //! 32 bits of the spread hash are a cursor that outlives growth, shrinking and a restart: everything below it was
 //! returned. An entry's hash never changes, but its neighbours move its place. From the cursor's home on, all entries
 //! above the cursor are before the next empty place behind *their* homes. So a walk may end at any empty place and has

@@ -4,12 +4,12 @@
 //! whose row has gone is *deleted*: its bytes still lie there, and the image has it taken. A row that was overwritten
 //! is *modified*: a shadow has the slot as it was. Free slots are garbage in such an image. So only pages that no page
 //! record describes are kept like this, those of key-addressed tables. A page of which more changes than slots and
-//! their bitmap (it is freed, formatted, or holds a piece of a long value) is kept as a copy.
+//! their bitmap is kept as a copy. Such a page is freed, formatted, or holds a piece of a long value.
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), section II-C.
 //! # Deviations
-//! The bits are set when a transaction commits, from its before-images, and not by each operation: an abort has none to
+//! The bits are set when a transaction commits, from its before-images, and not by each operation. An abort has none to
 //! clear, except for a seeded bug. The slot of a deleted row may be taken again before the visit, which makes it a
 //! modified one. So the visit frees no slots.
 

@@ -108,9 +108,9 @@ impl Entered {
 }
 
 impl Partition {
-    /// Appends the present hash indexes of the tables that are not key-addressed: per table its id `u32`, the count of
-    /// entries `u32` and the entries `u64`. For an image it is taken after the partition's last visit: a row that no
-    /// later record touches is then as the image has it.
+    /// Appends the present hash indexes of the tables that are not key-addressed. They are, per table, its id `u32`,
+    /// the count of entries `u32` and the entries `u64`. For an image it is taken after the partition's last visit: a
+    /// row that no later record touches is then as the image has it.
     pub fn sidecar(&self, out: &mut Vec<u8>) {
         for (id, table) in &self.tables {
             if table.form.keyed && !armed(Flaw::SidecarBelievedForKept) {

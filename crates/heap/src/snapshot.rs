@@ -86,8 +86,8 @@ impl Snapshot {
     /// Passes every row of a table that has a plain value to `take`, key and value, in no order.
     ///
     /// # Errors
-    /// [`Error::SnapshotEnded`] if the snapshot was ended because too much was kept for it, [`Error::Corrupt`] if a row
-    /// cannot be read, and the first error of `take`.
+    /// [`Error::SnapshotEnded`] if the snapshot was ended because too much was kept for it. [`Error::Corrupt`] if a row
+    /// cannot be read. The first error of `take`.
     pub fn each_row(
         &self,
         table: TableId,

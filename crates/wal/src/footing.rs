@@ -1,4 +1,4 @@
-//! The check of the segments' names: the name of an open segment must lead to its file, and that of any other segment
+//! The check of the segments' names. The name of an open segment must lead to its file, and that of any other segment
 //! to a file.
 
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crate::log::{Stream, Wal};
 use crate::placing::Placement;
 
 impl Wal {
-    /// Fails if the name of a segment that is written, or is next, leads to another file, or if a segment that a
-    /// restart may need is gone.
+    /// Fails if the name of a segment that is written, or is next, leads to another file. Also fails if a segment that
+    /// a restart may need is gone.
     ///
     /// # Errors
     /// [`Error::Displaced`].

@@ -258,8 +258,8 @@ impl RestartRecord {
     }
 }
 
-/// A transaction that had not ended when a checkpoint did, and the position of its first record: that of the block that
-/// the record begins in.
+/// A transaction that had not ended when a checkpoint did, and the position of its first record. That is the position
+/// of the block that the record begins in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActiveTxn {
     /// The transaction.

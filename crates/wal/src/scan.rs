@@ -140,8 +140,8 @@ struct Held {
 /// Then it scans a bounded distance beyond for evidence.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if a block (with [`Check::InDoubt`], a header) that a closed life's cut
-/// vouches for is damaged or missing, or a segment does not have its position and size.
+/// [`Error::Corrupt`] if a block that a closed life's cut vouches for is damaged or missing (with [`Check::InDoubt`], a
+/// header). Also if a segment does not have its position and size.
 pub fn scan_stream(
     disk: &dyn Disk,
     lives: &Lives<'_>,

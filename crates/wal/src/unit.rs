@@ -1,8 +1,8 @@
 //! Reading a scanned stream in units: runs of blocks that begin with the start of a frame.
 //!
-//! Reading and opening are separate, so that a restart can do them on different threads:
-//! [`StreamScan::read_raw`] waits for the disk, and [`RawUnit::open`] checks the checksums and joins the
-//! bodies. An opened unit holds the origin of each of its frames, so its player needs no scan.
+//! Reading and opening are separate, so that a restart can do them on different threads. [`StreamScan::read_raw`] waits
+//! for the disk, and [`RawUnit::open`] checks the checksums and joins the bodies. An opened unit holds the origin of
+//! each of its frames, so its player needs no scan.
 
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId};

@@ -54,8 +54,8 @@ impl HashIndex {
         }
     }
 
-    /// Frees the memory of removed entries, after one was removed: when less than a fifth of its array is used, unless
-    /// that would crowd the remaining ones. In that case it tries again when half of them are gone.
+    /// Frees the memory of removed entries, after one was removed. It does so when less than a fifth of its array is
+    /// used, unless that would crowd the remaining ones. In that case it tries again when half of them are gone.
     pub(crate) fn shrink(&mut self, removed: Entry) {
         let (number, _) = self.range(removed.spread(self.salt));
         if self.len() == 0 && self.ranges().len() > 1 {

@@ -14,7 +14,7 @@ use crate::hash_index::work;
 /// all ones, which this excludes, would name slot 1023, which no page has.
 pub(super) const EMPTY: u64 = 0;
 pub(super) const PLACES_MIN: usize = 8;
-/// The distance from its home from which on an entry is in a crowd that chance does not make, in an array that is four
+/// The distance of an entry from its home that shows a crowd which chance does not make, in an array that is four
 /// fifths full.
 const CROWDED: usize = 512;
 /// Like `CROWDED`, for an array that is at most half full.

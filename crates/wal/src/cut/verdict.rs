@@ -32,8 +32,8 @@ pub(super) struct Facts {
     pub vouch: Vouch,
     /// True if a block names a durable epoch above the candidate.
     pub proven_beyond: bool,
-    /// True if a valid block lies so far behind the end of its stream that a sync had passed the end before the block
-    /// was written.
+    /// True if a valid block lies far behind the end of its stream: so far that a sync had passed the end before the
+    /// block was written.
     pub out_of_reach: bool,
     /// True if a block names an acknowledged epoch above the candidate, and that loss is not accepted.
     pub acked_beyond: bool,

@@ -199,8 +199,8 @@ impl World {
         self.archive.open.clear();
     }
 
-    /// Checks that the source returned what the scan of the whole log finds, up to the last epoch that has ended, and
-    /// at least up to `at_least`.
+    /// Checks that the source returned what the scan of the whole log finds. The check extends to the last epoch that
+    /// has ended, and at least to `at_least`.
     fn check(&self, scans: &[StreamScan], at_least: Epoch) -> Result<(), String> {
         let mut found = scanned(scans);
         let ended = self.archive.epochs.keys().next_back().copied();
