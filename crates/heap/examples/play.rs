@@ -1,5 +1,5 @@
-//! Log play from memory: 256-byte differences at random pages, million records a second on one
-//! core, with the checksum, decoding and latches. A plain loop over the same changes stands beside it.
+//! Log play from memory: 256-byte differences at random pages, million records a second on one core, with the checksum,
+//! decoding and latches. A plain loop over the same changes is measured beside it.
 //!
 //! `cargo run --release -p perdura-heap --example play [records] [pages] [rounds]`
 
@@ -33,7 +33,7 @@ fn new_heap(pages: u32) -> Heap {
     heap
 }
 
-/// A unit of log: group payloads, each as long as `ends` says.
+/// A unit of log: group payloads, whose ends are in `ends`.
 #[derive(Default)]
 struct Unit {
     bytes: Vec<u8>,
@@ -41,7 +41,7 @@ struct Unit {
 }
 
 impl Unit {
-    /// What reading a block from disk does with its bytes.
+    /// Checks the bytes like a read of a block from disk.
     fn check(&self) {
         black_box(perdura_base::checksum::crc32c(&self.bytes));
     }

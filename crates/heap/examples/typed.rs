@@ -1,5 +1,5 @@
-//! What a transaction on typed tables costs in the heap, on one core, without log or disk: ten rows changed in
-//! a few columns and twelve put in an ordered table, as a new order does.
+//! The cost of a transaction on typed tables in the heap, on one core, without log or disk. Ten rows are changed in a
+//! few columns and twelve put in an ordered table, as a new order does.
 //!
 //! `cargo run --release -p perdura-heap --example typed [transactions]`
 
@@ -35,7 +35,7 @@ impl Derive for ByCustomer {
     }
 }
 
-/// A transaction in progress and what verbs took.
+/// A transaction in progress and the times of verbs.
 struct Bench {
     heap: Heap,
     undo: Undo,

@@ -1,29 +1,29 @@
-//! When each key was last used, in memory only.
+//! The time at which each key was last used, in memory only.
 //!
-//! A coarse clock beside the index: an array of seconds parallel to the places of a hash index,
-//! which exists only if it is asked for and takes four bytes a place. A read writes its second
-//! there under the partition's latch and touches no page, so the log and the images know nothing of
-//! it. After a restart every key counts as used when the database was opened.
+//! A coarse clock beside the index: an array of seconds parallel to the places of a hash index. It exists only if it is
+//! asked for, and takes four bytes a place. A read writes its second there under the partition's latch and touches no
+//! page, so the log and the images do not contain it. After a restart every key counts as used when the database was
+//! opened.
 //!
-//! The array is made by the first access that is noted, so asking for it costs nothing at a start,
-//! however many keys there are.
+//! The first access that is noted makes the array. So asking for it costs nothing at a start, whatever the number of
+//! keys.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Bytes for each place of an index.
+/// The bytes for each place of an index.
 pub(crate) const ACCESS_BYTES: usize = size_of::<AtomicU32>();
-/// No access has been noted.
+/// The value of a place without a noted access.
 pub(crate) const NEVER: u32 = 0;
 
 /// Seconds since 1970 by place of a hash index.
 pub(crate) struct Accesses {
-    /// When noting began: the access of every key that has none since.
+    /// The time at which noting began. It counts as the access of every key that has had none since.
     since: u32,
     seconds: OnceLock<Box<[AtomicU32]>>,
 }
 
-/// Room for the accesses of so many places.
+/// Returns room for the accesses of the given number of places.
 pub(crate) fn unnoted(places: usize) -> Box<[AtomicU32]> {
     (0..places).map(|_| AtomicU32::new(NEVER)).collect()
 }
@@ -46,13 +46,13 @@ impl Accesses {
         seconds[place].store(second, Ordering::Relaxed);
     }
 
-    /// What was noted of a place; [`NEVER`]: nothing.
+    /// Returns the noted access of a place; [`NEVER`] if none was noted.
     pub(crate) fn noted(&self, place: usize) -> u32 {
         let seconds = self.seconds.get();
         seconds.map_or(NEVER, |seconds| seconds[place].load(Ordering::Relaxed))
     }
 
-    /// When the entry in a place was last used.
+    /// Returns the time at which the entry in a place was last used.
     pub(crate) fn last(&self, place: usize) -> u32 {
         match self.noted(place) {
             NEVER => self.since,
@@ -60,12 +60,12 @@ impl Accesses {
         }
     }
 
-    /// Whether anything has been noted.
+    /// Returns whether any access has been noted.
     pub(crate) fn is_any(&self) -> bool {
         self.seconds.get().is_some()
     }
 
-    /// What was noted in the order of another array, or nothing of it.
+    /// Returns the accesses in the order of another array, which holds `seconds`; `None`: nothing was noted.
     pub(crate) fn moved(&self, seconds: Option<Box<[AtomicU32]>>) -> Accesses {
         Accesses {
             since: self.since,
@@ -74,7 +74,7 @@ impl Accesses {
     }
 }
 
-/// The whole seconds of a time in milliseconds, never [`NEVER`].
+/// Returns the whole seconds of a time in milliseconds, never [`NEVER`].
 pub(crate) fn seconds(ms: u64) -> u32 {
     u32::try_from(ms / 1000).unwrap_or(u32::MAX).max(1)
 }

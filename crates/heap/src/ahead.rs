@@ -1,16 +1,15 @@
 //! Looking ahead: keys that will be used soon are touched together.
 //!
-//! A random key costs two waits for memory, one for its place in the index and then one for its
-//! row. A processor overlaps loads that do not depend on each other, as far as its window of
-//! instructions reaches: a batch of keys touches all of its places first and then all of its rows, and
-//! waits about twice in all. The commands that follow find their lines in the cache.
+//! A random key costs two waits for memory, one for its place in the index and then one for its row. A processor
+//! overlaps loads that do not depend on each other, as far as its window of instructions reaches. So a batch of keys
+//! touches all of its places first and then all of its rows, and waits about twice in all. The commands that follow
+//! find their lines in the cache.
 //!
-//! It is a hint. Nothing is written, counted, noted as used or decoded, and nothing that was seen is
-//! kept: a command looks for its key anew. A key may be missed, or a stranger with the same bits of
-//! the hash touched in its stead.
+//! It is a hint. It writes, counts, notes as used and decodes nothing, and keeps no result: a command looks for its key
+//! anew. It may miss a key, or touch a stranger with the same bits of the hash instead.
 //!
-//! All latches of a batch are taken before the first load and released after the last one, because
-//! an atomic instruction waits for the loads before it.
+//! All latches of a batch are taken before the first load and released after the last one. The reason is that an atomic
+//! instruction waits for the loads before it.
 
 use perdura_base::{PartitionId, TableId};
 use perdura_page::layout;
@@ -23,12 +22,12 @@ use crate::latches::{Heap, PartitionGuard};
 use crate::pages::Pages;
 use crate::partition::Partition;
 
-/// So many keys are touched together: about as many loads as a core has under way.
+/// The number of keys that are touched together: about as many loads as a core has under way.
 pub const AHEAD_KEYS: usize = 16;
 
 /// A line of the cache, bytes.
 const LINE_BYTES: usize = 64;
-/// So many lines of a row are touched; behind them the processor reads ahead by itself.
+/// The number of lines of a row that are touched; behind them the processor reads ahead by itself.
 const ROW_LINES: usize = 4;
 
 /// A key whose place in the index is being fetched.
@@ -40,7 +39,7 @@ struct Sought<'a> {
     spread: u64,
 }
 
-/// Touches the places of keys in the indexes of their tables, and then their rows. Nothing is done for a lone key.
+/// Touches the places of keys in the indexes of their tables, and then their rows. Does nothing for a lone key.
 pub fn touch<'a>(keys: impl Iterator<Item = (&'a Partition, TableId, KeyHash)>) {
     let mut last: Option<(&Partition, TableId, &HashIndex)> = None;
     let sought = keys.filter_map(|(part, table, hash)| {
@@ -76,7 +75,7 @@ pub fn touch<'a>(keys: impl Iterator<Item = (&'a Partition, TableId, KeyHash)>) 
 }
 
 impl Sought<'_> {
-    /// The page and the slot of the row that is probably the key's.
+    /// Returns the page and the slot of the row that is probably the key's.
     fn row(&self) -> Option<(&[u8], &[u8])> {
         let mut near = self.range.near(self.spread);
         let entry = near.find(|entry| entry.hash_is(self.hash))?;
@@ -103,8 +102,8 @@ impl Sought<'_> {
 }
 
 impl Heap {
-    /// Touches the places of keys of a table in their indexes, and then their rows, as far as the
-    /// latches of their partitions are free. Nothing is done for a lone key.
+    /// Touches the places of keys of a table in their indexes, and then their rows, as far as the latches of their
+    /// partitions are free. Does nothing for a lone key.
     pub fn look_ahead(&self, table: TableId, keys: &[KeyHash]) {
         for batch in keys.chunks(AHEAD_KEYS).filter(|batch| batch.len() > 1) {
             let mut guards: SmallVec<[(PartitionId, PartitionGuard<'_>); AHEAD_KEYS]> =
@@ -145,7 +144,7 @@ mod tests {
     const TABLE: TableId = TableId(1);
     const KEYS: u32 = 300;
 
-    /// A heap of some partitions with keys that have been idle and are past their expiry.
+    /// Returns a heap of some partitions with keys that have been idle and are past their expiry.
     fn heap() -> (Heap, Vec<KeyHash>) {
         let geometry = Geometry {
             partitions: 4,
@@ -175,10 +174,10 @@ mod tests {
         (heap, hashes)
     }
 
-    /// Of a partition: its pages, the idle times of its keys, and those that are due.
+    /// The visible state of a partition: its pages, the idle times of its keys, and those that are due.
     type Seen = (Vec<u8>, Vec<Option<u64>>, Vec<Vec<u8>>);
 
-    /// All that can be seen of the heap.
+    /// Returns the visible state of the heap.
     fn seen(heap: &Heap, hashes: &[KeyHash]) -> Vec<Seen> {
         let parts = (0..heap.geometry().partitions).map(|id| {
             let part = heap.lock(PartitionId(id));

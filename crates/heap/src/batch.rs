@@ -1,15 +1,14 @@
-//! Playing many records at once: sorted by partition, each latch taken once, misses overlapped.
+//! The play of many records at once: sorted by partition, each latch taken once, misses overlapped.
 //!
-//! Records of one unit of log hit pages at random, and a page in memory is far away: played one by
-//! one, each record pays for its latch, which is a full barrier, and then for its cache misses, one
-//! after the other. A batch is played partition by partition. Within a partition
-//! a few records at a time are *fetched* (one byte of each cache line they will change is read,
-//! which a processor does side by side since no read waits for another) and then applied to lines
-//! that have come. The sort is by counting and stable: records of one page stay in the order they
-//! were pushed, which a scheme that assigns relies on.
+//! Records of one unit of log hit pages at random, and a page in memory is far away. Played one by one, each record
+//! pays for its latch, which is a full barrier, and then for its cache misses, one after the other. A batch is played
+//! partition by partition. Within a partition a few records at a time are *fetched* and then applied to lines that have
+//! come. To fetch a record is to read one byte of each cache line that it will change. A processor does that side by
+//! side, since no read waits for another. The sort is by counting and stable: records of one page stay in the order
+//! they were pushed, which a scheme that assigns relies on.
 //!
-//! Batches on several threads begin with different partitions and come back later to those that
-//! are taken: an image's page may be on its way into one.
+//! Batches on several threads begin with different partitions. They return later to those that are taken: an image's
+//! page may be on its way into one.
 
 use std::hint::black_box;
 
@@ -23,10 +22,9 @@ use crate::pages::index;
 use crate::partition::Partition;
 use crate::touch::Touch;
 
-/// Records fetched before the first of them is applied: about as many misses as a core keeps
-/// under way.
+/// The number of records fetched before the first of them is applied: about as many misses as a core keeps under way.
 const FETCHED: usize = 8;
-/// Bytes that one read of memory brings.
+/// The bytes that one read of memory brings.
 const LINE_BYTES: usize = 64;
 /// The most bytes of a record to fetch: longer runs are fetched by the processor itself.
 const FETCH_BYTES: usize = 1024;
@@ -34,11 +32,11 @@ const FETCH_BYTES: usize = 1024;
 /// A run of bytes of a page: its offset and length.
 pub type Run = (usize, usize);
 
-/// What a batch can play.
+/// A record that a batch can play.
 pub trait Replayed {
-    /// The page it changes.
+    /// Returns the page it changes.
     fn page(&self) -> PageId;
-    /// The first runs of bytes it changes; shorter than two are padded by empty ones. A hint.
+    /// Returns the first two runs of bytes it changes; empty runs replace missing ones. A hint.
     fn runs(&self) -> [Run; 2];
     /// Changes the page, which is the partition's at this local index and marked as changed.
     fn play(&self, partition: &mut Partition, local: u32);
@@ -58,14 +56,14 @@ impl Replayed for PageRecord<'_> {
     }
 }
 
-/// A change of an interleaved transaction, to be made or taken back.
+/// A change of an interleaved transaction, to be made or undone.
 #[derive(Debug, Clone)]
 pub struct SlotChange<'a> {
     /// The page.
     pub page: PageId,
-    /// What changed.
+    /// The change.
     pub change: Change<'a>,
-    /// Whether to take it back.
+    /// True if it is to be undone.
     pub undo: bool,
 }
 
@@ -94,7 +92,7 @@ fn first_two(mut runs: impl Iterator<Item = Run>) -> [Run; 2] {
     [0, 1].map(|_| runs.next().unwrap_or_default())
 }
 
-/// Where a record goes, worked out while its bytes are at hand.
+/// The target of a record, computed while its bytes are at hand.
 #[derive(Clone, Copy, Default)]
 struct Target {
     record: u32,
@@ -124,7 +122,7 @@ impl<R> Default for Batch<R> {
 }
 
 impl<R: Replayed> Batch<R> {
-    /// An empty batch.
+    /// Returns an empty batch.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -133,7 +131,7 @@ impl<R: Replayed> Batch<R> {
     /// Adds a record.
     ///
     /// # Panics
-    /// Beyond 2^32 records.
+    /// Panics beyond 2^32 records.
     pub fn push(&mut self, geometry: &Geometry, record: R) {
         let narrow = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
         debug_assert_eq!(
@@ -151,23 +149,22 @@ impl<R: Replayed> Batch<R> {
         self.records.push(record);
     }
 
-    /// How many records wait to be played.
+    /// Returns the number of records that wait to be played.
     #[must_use]
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether no record waits.
+    /// Returns whether no record waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// Plays and forgets all records; those of one page in the order they were pushed.
+    /// Plays and discards all records; those of one page in the order they were pushed.
     ///
     /// # Errors
-    /// `Corrupt` of the first record whose page is none of this heap's; others may have been
-    /// played.
+    /// Fails with `Corrupt` for the first record whose page does not belong to this heap. Others may have been played.
     pub fn play(&mut self, heap: &Heap) -> Result<()> {
         let ends = self.sort(heap);
         let Some(begin) = self.targets.first().map(|t| t.partition) else {
@@ -194,7 +191,7 @@ impl<R: Replayed> Batch<R> {
         Ok(())
     }
 
-    /// Sorts the targets by partition, stably; gives where each partition's share ends.
+    /// Sorts the targets by partition, stably. Returns the end of each partition's share.
     fn sort(&mut self, heap: &Heap) -> Vec<usize> {
         let mut at = vec![0; usize::from(heap.geometry().partitions)];
         for target in &self.targets {
@@ -219,7 +216,7 @@ impl<R: Replayed> Batch<R> {
     }
 }
 
-/// A partition's part of the sorted targets.
+/// Returns a partition's part of the sorted targets.
 fn share<'a>(sorted: &'a [Target], ends: &[usize], partition: u16) -> &'a [Target] {
     let p = usize::from(partition);
     let from = if p == 0 { 0 } else { ends[p - 1] };
@@ -249,8 +246,8 @@ fn play_partition<R: Replayed>(
 }
 
 impl Partition {
-    /// Reads a byte of each cache line that a record will change. What is read does not matter;
-    /// the caller keeps it from being optimised away.
+    /// Reads a byte of each cache line that a record will change. The result does not matter; the caller keeps it from
+    /// being optimised away.
     #[inline]
     fn fetch(&self, target: &Target) -> u8 {
         let page = self.pages.page(target.local);

@@ -1,13 +1,13 @@
-//! Building all that is derived from pages: indexes, free lists, counts.
+//! The building of everything that is derived from pages: indexes, free lists, counts.
 //!
-//! It runs after the last record. Rows are found by the bitmaps and checked on the way: a slot's
-//! bytes are trusted afterwards. Hashing and comparing every key is the expensive part, so an
-//! image may carry a *sidecar* of index entries, which is entered first, for the rows that no record
-//! touched. A sidecar is never needed: when it does not fit, all rows are read. Elements of
-//! collections are not in it: their rows are always read, and in a page that no record touched a slot
-//! without an entry is an element's or the sidecar does not fit.
+//! It runs after the last record. Rows are found by the bitmaps and checked on the way: a slot's bytes are trusted
+//! afterwards. Hashing and comparing every key is the expensive part. So an image may carry a *sidecar* of index
+//! entries, which is entered first, for the rows that no record touched. A sidecar is never needed: when it does not
+//! fit, all rows are read. Elements of collections are not in it: their rows are always read. In a page that no record
+//! touched, a slot without an entry is an element's, or the sidecar does not fit.
 //!
-//! The rows of key-addressed tables are all read: what their pages hold is not in the log, so no sidecar lists them.
+//! The rows of key-addressed tables are all read: the contents of their pages are not in the log, so no sidecar lists
+//! them.
 //!
 //! Invariants: an element is in its collection once; a key is in its table once. A second one is damage and named with its page and slot.
 
@@ -31,23 +31,23 @@ use crate::partition::Partition;
 use crate::row_ref::RowRef;
 use crate::sidecar::{Entered, Sidecar};
 
-/// Of which form a table is; `None` if there is no such table.
+/// A function that returns the form of a table; `None` if there is no such table.
 type Forms<'a> = &'a dyn Fn(TableId) -> Option<TableForm>;
 
-/// What building the indexes of a partition did.
+/// The result of building the indexes of a partition.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IndexStats {
-    /// Rows in all tables.
+    /// The rows in all tables.
     pub rows: u64,
-    /// Index entries taken from the sidecar.
+    /// The index entries taken from the sidecar.
     pub from_sidecar: u64,
-    /// Index entries built by reading rows.
+    /// The index entries built by reading rows.
     pub from_rows: u64,
-    /// Pages that hold something.
+    /// The pages that hold something.
     pub pages: u64,
-    /// Pages of tables that are not in the catalog, to be reclaimed.
+    /// The pages of tables that are not in the catalog, to be reclaimed.
     pub orphan_pages: u64,
-    /// Whether a sidecar was given and could not be used.
+    /// True if a sidecar was given and could not be used.
     pub sidecar_refused: bool,
 }
 
@@ -64,24 +64,24 @@ impl IndexStats {
 }
 
 impl Partition {
-    /// Builds the index of table 0 alone, so that the catalog can be read and
-    /// [`build_indexes`](Self::build_indexes) be told about the other tables.
+    /// Builds the index of table 0 alone, so that the catalog can be read. It gives the forms of the other tables to
+    /// [`build_indexes`](Self::build_indexes).
     ///
     /// # Errors
-    /// `Corrupt`, as [`build_indexes`](Self::build_indexes).
+    /// Fails with `Corrupt`, like [`build_indexes`](Self::build_indexes).
     pub fn build_catalog_index(&mut self) -> Result<()> {
         let only_catalog = |table: TableId| (table.0 == 0).then(TableForm::default);
         self.attach_table(TableId(0), false);
         self.derive(&only_catalog, None).map(drop)
     }
 
-    /// Builds all that is derived from pages. `forms` says of which form a table is; `None`: it is not in the catalog, its pages wait for [`reclaim`](Self::reclaim).
-    /// Tables in the catalog without a page here have to be attached by the caller, before or
-    /// after. Entries of rows that no record touched come from `sidecar` if it is sound, all
-    /// others from rows.
+    /// Builds everything that is derived from pages. `forms` returns the form of a table; `None`: it is not in the
+    /// catalog, and its pages wait for [`reclaim`](Self::reclaim). The caller has to attach tables in the catalog
+    /// without a page here, before or after. Entries of rows that no record touched come from `sidecar` if it is sound,
+    /// all others from rows.
     ///
     /// # Errors
-    /// `Corrupt` names the page and slot of a malformed row or a duplicate key.
+    /// Fails with `Corrupt`, which names the page and slot of a malformed row or a duplicate key.
     pub fn build_indexes(
         &mut self,
         forms: Forms<'_>,
@@ -181,7 +181,8 @@ impl Partition {
             }
         }
         let table = self.tables.get(&header.table);
-        // Of a table that is gone nobody knows whether it was key-addressed. No record follows either way.
+        // The form of a dropped table is unknown, so its pool decides whether it counts as key-addressed. No record
+        // follows either way.
         let gone = self.pages.pool_of(local) == self.pages.pool_for(true);
         let keyed = table.map_or(gone, |table| table.form.keyed);
         self.pages.mark_keyed(local, keyed);
@@ -195,8 +196,8 @@ impl Partition {
         Ok(())
     }
 
-    /// Enters the rows of all pages; with `entered`, those that it has no entries of. False if on a page that
-    /// no record touched a key has none.
+    /// Enters the rows of all pages; with `entered`, those without an entry in it. Returns false if on a page that no
+    /// record touched a key has no entry.
     fn index_pages(&mut self, entered: Option<&Entered>, stats: &mut IndexStats) -> Result<bool> {
         for local in self.pages.used() {
             if !self.index_page(local, entered, stats)? {
@@ -249,7 +250,7 @@ impl Partition {
     }
 }
 
-/// The slots that a word of a bitmap names.
+/// Returns the slots that a word of a bitmap names.
 fn slots_of(word: usize, mut bits: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = usize::try_from(bits.trailing_zeros()).ok()?;
@@ -263,7 +264,7 @@ fn slots_of(word: usize, mut bits: u64) -> impl Iterator<Item = usize> {
 /// Checks the header and the bitmap of a page, which do not depend on any other page.
 ///
 /// # Errors
-/// `Corrupt` names the page, and the slot if there is one.
+/// Fails with `Corrupt`, which names the page, and the slot if there is one.
 pub fn check_page(id: PageId, page: &[u8]) -> Result<PageHeader> {
     let damage = |slot, expected: &str, found: &str| Err(damage_in(id, slot, expected, found));
     let Some(header) = PageHeader::decode(page) else {
@@ -282,7 +283,7 @@ pub fn check_page(id: PageId, page: &[u8]) -> Result<PageHeader> {
     Ok(header)
 }
 
-/// Checks one row and enters it where it is not yet.
+/// Checks one row and enters it unless it is entered.
 fn index_row(
     pages: &Pages,
     table: &mut Table,

@@ -1,9 +1,8 @@
-//! Rows in slots: composing, placing and freeing them, whatever index finds them afterwards.
+//! Rows in slots: composing, placing and freeing them, independently of the index that finds them.
 //!
-//! A row is overwritten in place when its slot's class is exactly the one it needs, otherwise it
-//! moves: it is written to a new slot first, and the caller frees the old one then, so that a
-//! refusal for lack of memory comes before any change of an index. Freeing flips one bit and
-//! leaves the content. Keys and elements of a table share its pages.
+//! A row is overwritten in place when its slot's class is exactly the one it needs. Otherwise it moves: it is written
+//! to a new slot first, and the caller frees the old one afterwards. So a refusal for lack of memory comes before any
+//! change of an index. Freeing flips one bit and leaves the content. Keys and elements of a table share its pages.
 
 use perdura_base::{PageId, Result, TableId};
 use perdura_page::layout::{self, HEADER_BYTES};
@@ -80,7 +79,7 @@ pub(crate) struct Destination {
     pub(crate) old: Option<Entry>,
 }
 
-/// Composes a row; what does not fit a slot goes to a chain of fresh pages.
+/// Composes a row. Content that does not fit a slot goes to a chain of fresh pages.
 pub(crate) fn compose<'a>(
     pages: &mut Pages,
     part: &mut PartUndo,
@@ -100,8 +99,7 @@ pub(crate) fn compose<'a>(
     Ok(Row::large(key, value.len(), first, new.hash.0, new.expiry_ms).with_kind(new.kind))
 }
 
-/// Writes a row where it belongs: over the old one, or in a new slot. What the old one
-/// held stays.
+/// Writes a row where it belongs: over the old one, or in a new slot. The contents of the old row stay.
 pub(crate) fn place(
     pages: &mut Pages,
     table: &mut Table,
@@ -142,7 +140,7 @@ pub(crate) fn place(
     Ok(entry)
 }
 
-/// Composes a row and writes it where it belongs. What the old one held stays.
+/// Composes a row and writes it where it belongs. The contents of the old row stay.
 pub(crate) fn write(
     pages: &mut Pages,
     table: &mut Table,
@@ -182,7 +180,7 @@ pub(crate) fn save_bit(pages: &Pages, part: &mut PartUndo, local: u32, slot: usi
     part.save(pages.page(local), local, HEADER_BYTES + slot / 64 * 8, 8);
 }
 
-/// A page of the table and class with a free slot.
+/// Returns a page of the table and class with a free slot.
 pub(crate) fn open_page(
     pages: &mut Pages,
     table: &mut Table,

@@ -1,8 +1,8 @@
 //! Large values: chains of pages, written fresh and never differenced against the old value.
 //!
-//! The content of a chain is the key, if it is too long for the head, and then the value. Every
-//! page but the last is full. A chain is read with its length known from the head, so that a
-//! damaged one ends the walk early instead of running in circles.
+//! The content of a chain is the key, if it is too long for the head, and then the value. Every page but the last is
+//! full. A chain is read with its length known from the head, so that a damaged one ends the walk early instead of
+//! running in circles.
 
 use perdura_base::{PageId, Result, TableId};
 use perdura_page::layout::{self, CHAIN_BYTES, HEADER_BYTES};
@@ -13,7 +13,7 @@ use crate::geometry::KeyHash;
 use crate::pages::Pages;
 use crate::undo::PartUndo;
 
-/// Walks the content of a chain: (local page, content).
+/// A walk over the content of a chain: (local page, content).
 #[derive(Clone)]
 pub(crate) struct Chain<'a> {
     pages: &'a Pages,
@@ -21,12 +21,12 @@ pub(crate) struct Chain<'a> {
     left: usize,
 }
 
-/// Where a reader of a value stands. It is good as long as the value is not written.
+/// The position of a reader of a value. It is valid as long as the value is not written.
 #[derive(Debug, Clone, Copy)]
 pub struct ValueCursor {
-    /// The page that is read next, and the content's bytes from its begin on.
+    /// The page that is read next, and the number of the content's bytes from its begin on.
     page: Option<(PageId, usize)>,
-    /// Bytes of it, or of an inline value, that were read before.
+    /// The bytes of it, or of an inline value, that were read before.
     skip: usize,
 }
 
@@ -38,7 +38,7 @@ pub struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// The pieces of a row's value from a cursor on.
+    /// Returns the pieces of a row's value from a cursor on.
     pub(crate) fn new(pages: &'a Pages, row: &Row<'a>, cursor: ValueCursor) -> Pieces<'a> {
         let inline = match row.place {
             Place::Inline { value, .. } => value.get(cursor.skip..),
@@ -55,7 +55,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Where the next piece begins.
+    /// Returns the position of the next piece.
     #[must_use]
     pub fn cursor(&self) -> ValueCursor {
         ValueCursor {
@@ -66,7 +66,7 @@ impl<'a> Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    /// Appends the next `bytes` bytes to `out`, or as many as there are. How many it were.
+    /// Appends the next `bytes` bytes to `out`, or fewer at the end. Returns the number of bytes appended.
     pub fn read(&mut self, bytes: usize, out: &mut Vec<u8>) -> usize {
         let mut left = bytes;
         while left > 0 {
@@ -106,7 +106,7 @@ impl<'a> Iterator for Pieces<'a> {
 }
 
 impl Chain<'_> {
-    /// The page that comes next, and the bytes of the content from there on; `None` at the end.
+    /// Returns the page that comes next, and the number of bytes of the content from there on; `None` at the end.
     pub(crate) fn rest(&self) -> ChainPlace {
         let first = self.next.filter(|_| self.left > 0)?;
         let bytes = self.left;
@@ -160,7 +160,7 @@ impl Pages {
         }
     }
 
-    /// A cursor at a byte of a row's value, or at its end.
+    /// Returns a cursor at a byte of a row's value, or at its end.
     pub(crate) fn cursor(&self, row: &Row<'_>, at: usize) -> ValueCursor {
         let at = at.min(row.value_bytes);
         let Place::Large { first, .. } = row.place else {
@@ -180,7 +180,7 @@ impl Pages {
         }
     }
 
-    /// Whether the row has this key.
+    /// Returns whether the row has this key.
     pub(crate) fn key_is(&self, row: &Row<'_>, key: &[u8], hash: KeyHash) -> bool {
         match row.place {
             Place::Inline { key: mine, .. }
@@ -211,7 +211,7 @@ impl Pages {
         }
     }
 
-    /// Writes `[key, value]` as a chain of fresh pages and gives the first.
+    /// Writes `[key, value]` as a chain of fresh pages. Returns the first page.
     pub(crate) fn write_chain(
         &mut self,
         undo: &mut PartUndo,
@@ -222,7 +222,7 @@ impl Pages {
         Ok(first)
     }
 
-    /// Writes `[key, value]` as a chain of fresh pages and gives the first and the last.
+    /// Writes `[key, value]` as a chain of fresh pages. Returns the first and the last page.
     pub(crate) fn write_pages(
         &mut self,
         undo: &mut PartUndo,

@@ -1,13 +1,13 @@
-//! The indexes of collections. All of it is derived from pages.
+//! The indexes of collections. All of them are derived from pages.
 //!
-//! Each collection has a hash index of its names (a hash's fields, the members of a set or sorted
-//! set), so that its length is known, a scan meets no other names, and a small collection costs
-//! little. A sorted set also has an order of scores. A list has its items in their order, and no
-//! hash index. Every change is an [`Edit`], and every edit returns its inverse. A rollback needs
-//! nothing else: it applies the inverses latest first, so positions and ranks are as they were.
+//! Each collection has a hash index of its names (a hash's fields, the members of a set or sorted set). So its length
+//! is known, a scan meets no other names, and a small collection costs little. A sorted set also has an order of
+//! scores. A list has its items in their order, and no hash index. Every change is an [`Edit`], and every edit returns
+//! its inverse. A rollback needs nothing else: it applies the inverses latest first, so positions and ranks are as they
+//! were.
 //!
-//! Invariants: a collection has each row of its home once; `bytes` is what the indexes of all
-//! collections take; `orphan_rows` counts the rows of those on the list of orphans.
+//! Invariants: a collection has each row of its home once. `bytes` is the size of the indexes of all collections.
+//! `orphan_rows` counts the rows of those on the list of orphans.
 
 use std::collections::VecDeque;
 
@@ -24,13 +24,13 @@ use crate::hash_index::{HashIndex, Place};
 use crate::order::OrderIndex;
 use crate::pages::Pages;
 
-/// How the elements of one collection are found.
+/// The index that finds the elements of one collection.
 pub(crate) enum Index {
-    /// A hash's or a set's.
+    /// The index of a hash or a set.
     Names(HashIndex),
-    /// A list's.
+    /// The index of a list.
     Items(VecDeque<Entry>),
-    /// A sorted set's, and a stream's, whose scores are all 0.
+    /// The index of a sorted set, and of a stream, whose scores are all 0.
     Scores(HashIndex, OrderIndex),
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Collection {
     pub(crate) shape: Shape,
     pub(crate) index: Index,
     pub(crate) owner: Owner,
-    /// Of an orphan: where the purge looks for the next name.
+    /// The place where the purge of an orphan looks for the next name.
     pub(crate) purged: Place,
 }
 
@@ -76,7 +76,7 @@ impl Collection {
         }
     }
 
-    /// The hash index; `None` for lists.
+    /// Returns the hash index; `None` for lists.
     pub(crate) fn names(&self) -> Option<&HashIndex> {
         match &self.index {
             Index::Names(names) | Index::Scores(names, _) => Some(names),
@@ -84,7 +84,7 @@ impl Collection {
         }
     }
 
-    /// The row of a name, found by the whole key of the element.
+    /// Returns the row of a name, found by the whole key of the element.
     pub(crate) fn find<'a>(
         &self,
         pages: &'a Pages,
@@ -133,7 +133,7 @@ impl Collection {
     }
 }
 
-/// Gives back room that a list has left behind.
+/// Frees room that a list has left behind.
 fn shrink(items: &mut VecDeque<Entry>) {
     if items.capacity() > 64 && items.len() * 4 < items.capacity() {
         items.shrink_to(items.len() * 2);
@@ -182,12 +182,12 @@ impl Collections {
         self.map.iter_mut()
     }
 
-    /// Rows of collections on the list of orphans.
+    /// Returns the number of rows of collections on the list of orphans.
     pub(crate) fn orphan_rows(&self) -> usize {
         self.orphan_rows
     }
 
-    /// Bytes for the memory account.
+    /// Returns the bytes for the memory account.
     pub(crate) fn bytes(&self) -> u64 {
         let orphans = self.orphans.capacity() * size_of::<CollectionId>();
         to_u64(self.map.allocation_size() + self.index_bytes + orphans)
@@ -241,7 +241,7 @@ impl Collections {
         }
     }
 
-    /// Makes a collection a draft again that was one.
+    /// Turns a collection that was a draft into a draft again.
     pub(crate) fn disclaim(&mut self, id: CollectionId) {
         if let Some(collection) = self.get_mut(id) {
             collection.owner = Owner::Draft;
@@ -254,13 +254,12 @@ impl Collections {
         }
     }
 
-    /// Changes the index of a collection and gives what takes the change back; `None` if there is
-    /// no such collection.
+    /// Changes the index of a collection. Returns the inverse of the change, or `None` if there is no such collection.
     pub(crate) fn edit(&mut self, id: CollectionId, edit: Edit) -> Option<Edit> {
         self.change(id, |collection| collection.edit(edit))
     }
 
-    /// Does what [`edit`](Self::edit) does with two changes. The first inverse is that of the first change.
+    /// Makes two changes like [`edit`](Self::edit). The first inverse is that of the first change.
     pub(crate) fn edit_both(&mut self, id: CollectionId, edits: [Edit; 2]) -> Option<[Edit; 2]> {
         self.change(id, |collection| edits.map(|edit| collection.edit(edit)))
     }
@@ -277,7 +276,7 @@ impl Collections {
         });
     }
 
-    /// Takes items off an end of a list.
+    /// Removes items from an end of a list.
     pub(crate) fn pop_items(&mut self, id: CollectionId, end: End, count: usize) {
         self.change(id, |collection| {
             if let Index::Items(items) = &mut collection.index {
@@ -295,7 +294,7 @@ impl Collections {
         });
     }
 
-    /// Changes a collection and keeps the sums; `None` if there is no such collection.
+    /// Changes a collection and keeps the sums. Returns `None` if there is no such collection.
     fn change<R>(
         &mut self,
         id: CollectionId,
@@ -311,7 +310,7 @@ impl Collections {
         Some(result)
     }
 
-    /// During a restart: the collection of this id, made if it is new, without an owner.
+    /// Returns the collection of this id during a restart. Makes it, without an owner, if it is new.
     pub(crate) fn find_or_make(&mut self, id: CollectionId, shape: Shape) -> &mut Collection {
         let hash = |c: &Collection| mix64(c.id.0);
         let entry = self.map.entry(mix64(id.0), |c| c.id == id, hash);
@@ -320,7 +319,7 @@ impl Collections {
         entry.into_mut()
     }
 
-    /// During a restart: lists the collections that no header has claimed.
+    /// Lists the collections that no header has claimed, during a restart.
     pub(crate) fn list_orphans(&mut self) {
         if armed(Flaw::OrphansForgotten) {
             return self.recount();
@@ -355,7 +354,7 @@ mod tests {
 
     type Contents = Vec<(CollectionId, Owner, Vec<(u64, Entry)>)>;
 
-    /// Everything in every collection; items and scores in their order, names sorted.
+    /// Returns everything in every collection; items and scores in their order, names sorted.
     fn contents(collections: &Collections) -> Contents {
         let mut all: Contents = collections
             .iter()

@@ -1,9 +1,9 @@
-//! The end of a transaction: its records, or its undoing.
+//! The end of a transaction: its records, or its rollback.
 //!
-//! A page's record is the XOR of its saved ranges with what they hold now. The update number
-//! moves by one per record, so that a lost or doubled record shows at restart; a page whose
-//! difference is empty has no record. The latch is held from the first save to the encoding and
-//! until the group is in the log, so that a checkpoint's visit falls before or after all of it.
+//! A page's record is the XOR of its saved ranges with their present bytes. The update number moves by one per record,
+//! so that a lost or doubled record shows at restart. A page whose difference is empty has no record. The latch is held
+//! from the first save to the encoding and until the group is in the log. So a checkpoint's visit falls before or after
+//! all of it.
 //!
 //! # Source
 //! Differential logging, algorithm 1; executed at commit, under the partition's latch.
@@ -21,7 +21,7 @@ use crate::pages::{DIRTY_BOTH, flag};
 use crate::partition::Partition;
 use crate::undo::{Mark, PartUndo, Save, Undo};
 
-/// Whether ranges meet of saves in the order of their offsets.
+/// Returns whether ranges of saves meet. The saves are in the order of their offsets.
 fn meet(part: &PartUndo, saves: &[usize]) -> bool {
     let range = |i: usize| part.saves[i].range();
     saves
@@ -29,8 +29,8 @@ fn meet(part: &PartUndo, saves: &[usize]) -> bool {
         .any(|pair| range(pair[0]).end > range(pair[1]).start)
 }
 
-/// The saves of a page, in the order of their offsets, without those whose bytes an older one holds too: those are
-/// left behind.
+/// Returns the saves of a page, in the order of their offsets, without those whose bytes an older one holds too. The
+/// others are moved behind them.
 fn oldest<'a>(part: &PartUndo, saves: &'a mut [usize]) -> &'a mut [usize] {
     let mut kept = 0;
     for i in 0..saves.len() {
@@ -46,7 +46,8 @@ fn oldest<'a>(part: &PartUndo, saves: &'a mut [usize]) -> &'a mut [usize] {
     &mut saves[..kept]
 }
 
-/// Appends the difference of a page, whose saves are in the order of their offsets; its fragments.
+/// Appends the difference of a page, whose saves are in the order of their offsets. Returns the number of its
+/// fragments.
 fn difference(part: &PartUndo, saves: &mut [usize], page: &[u8], group: &mut GroupBuilder) -> u32 {
     let mut overlap = meet(part, saves);
     let mut saves = saves;
@@ -85,9 +86,8 @@ fn difference(part: &PartUndo, saves: &mut [usize], page: &[u8], group: &mut Gro
 }
 
 impl Partition {
-    /// Appends this partition's records of a transaction that commits: computes the differences,
-    /// moves update numbers, marks pages dirty for both images. To be called once, after the
-    /// transaction's last change.
+    /// Appends this partition's records of a transaction that commits: computes the differences, moves update numbers,
+    /// marks pages dirty for both images. The caller calls it once, after the transaction's last change.
     pub fn encode(&mut self, undo: &Undo, group: &mut GroupBuilder) {
         let Some(part) = undo.part(self.id()) else {
             return;
@@ -112,7 +112,7 @@ impl Partition {
         group.order = order;
     }
 
-    /// Marks what a transaction has changed, where no page has a record.
+    /// Marks the changes of a transaction, where no page has a record.
     fn mark_changed(&mut self, part: &PartUndo) {
         for save in &part.saves {
             debug_assert!(
@@ -165,15 +165,15 @@ impl Partition {
         );
     }
 
-    /// Takes back this partition's changes of a transaction, latest first. The pages are byte for
-    /// byte as before; nothing is logged.
+    /// Undoes this partition's changes of a transaction, latest first. The pages are byte for byte as before; nothing
+    /// is logged.
     pub fn rollback(&mut self, undo: &Undo) {
         if let Some(part) = undo.part(self.id()) {
             self.take_back_to(part, &Mark::default());
         }
     }
 
-    /// Takes back the changes since a mark.
+    /// Undoes the changes since a mark.
     pub(crate) fn take_back_to(&mut self, part: &PartUndo, mark: &Mark) {
         let (saves, ops) = part.since(mark);
         #[cfg(feature = "flaws")]

@@ -1,27 +1,27 @@
-//! Cuts: instants between transactions at which all pages are seen together, while writers go on.
+//! Cuts: instants between transactions at which all pages are seen together, while writers continue.
 //!
-//! A cut takes all latches in ascending order, so no transaction is half done; notes every partition's
-//! sequence number and how many of its pages are in use; and releases the latches. From then on commits
-//! keep what the cut needs (`kept`), until it is closed. Cuts have ascending numbers, and any number of them
-//! may be open: at most one of a checkpoint, and snapshots of users.
+//! A cut takes all latches in ascending order, so no transaction is half done. It notes every partition's sequence
+//! number and its number of pages in use, and releases the latches. From then on commits keep the bytes that the cut
+//! needs (`kept`), until it is closed. Cuts have ascending numbers, and any number of them may be open: at most one of
+//! a checkpoint, and snapshots of users.
 //!
-//! A *checkpoint's* cut also fixes what its image says of each page by tag: the closure that runs under the
-//! latches publishes `G := k`, and the first commit on an older page assigns `epoch := k` before its
-//! records are encoded, as a fuzzy sweep's visit would. So a record is in image k exactly if its tag is
-//! below k, whoever assigned it. A page that the slot's image holds as it was at the cut needs no bytes,
-//! and a page that was visited needs none any more.
+//! A *checkpoint's* cut also fixes by tag the contents of its image for each page. The closure that runs under the
+//! latches publishes `G := k`. The first commit on an older page assigns `epoch := k` before its records are encoded,
+//! as a fuzzy sweep's visit would. So a record is in image k exactly if its tag is below k, in whichever way it was
+//! assigned. A page that the slot's image holds as it was at the cut needs no bytes. A page that was visited needs none
+//! any more.
 //!
-//! A *snapshot's* cut takes no checkpoint number and leaves `G` alone: raised within a fuzzy sweep, `G` would
-//! make pages born then look as if they came after it.
+//! A *snapshot's* cut takes no checkpoint number and does not change `G`. If `G` rose within a fuzzy sweep, pages born
+//! after that would look as if they came after the sweep.
 //!
-//! A cut ends when its [`Cut`] is dropped. The owner may hold a latch then, so a partition that cannot be
+//! A cut ends when its [`Cut`] is dropped. The owner may hold a latch at that moment. So a partition that cannot be
 //! latched at once closes the cut at its next commit, visit or cut.
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), section II-C: the asynchronous, transaction-consistent checkpoint.
 //! # Deviations
-//! Before-images of pages instead of shadow rows: one mechanism for all tables, and the tag test stays. The
-//! paper's way is there too, for key-addressed tables (`shadow`).
+//! Before-images of pages are kept instead of shadow rows: one mechanism for all tables, and the tag test stays. The
+//! paper's way is available too, for key-addressed tables (`shadow`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +42,7 @@ mod open;
 use open::Open;
 pub(crate) use open::{AtCut, CutState, Cuts};
 
-/// What a cut is for.
+/// The purpose of a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
     /// Checkpoint `k` into a slot.
@@ -56,13 +56,13 @@ pub enum Reader {
     Snapshot,
 }
 
-/// What a checkpoint's cut keeps of pages of key-addressed tables.
+/// The data that a checkpoint's cut keeps of pages of key-addressed tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SnapshotMode {
-    /// Byte ranges, as of all other pages.
+    /// Byte ranges, like those of all other pages.
     #[default]
     Pages,
-    /// The paper's: three bits for each slot, and copies of the rows that are overwritten.
+    /// The data of the paper: three bits for each slot, and copies of the rows that are overwritten.
     Rows,
 }
 
@@ -81,25 +81,25 @@ impl std::fmt::Debug for Cut {
 }
 
 impl Cut {
-    /// Its number; later cuts have higher ones.
+    /// Returns its number; later cuts have higher ones.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The sequence number of each partition at the cut.
+    /// Returns the sequence number of each partition at the cut.
     #[must_use]
     pub fn pseq(&self) -> &[u64] {
         &self.pseq
     }
 
-    /// The heap that was cut.
+    /// Returns the heap that was cut.
     #[must_use]
     pub fn heap(&self) -> &Arc<Heap> {
         &self.heap
     }
 
-    /// Whether it was ended to make room for others.
+    /// Returns whether it was ended to make room for others.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         self.ended.load(Ordering::SeqCst)
@@ -108,7 +108,7 @@ impl Cut {
 
 #[cfg(feature = "flaws")]
 impl Cut {
-    /// The seeded bug of cutting one partition after the other.
+    /// Opens the cut in one partition: the seeded bug of cutting one partition after the other.
     pub fn open_late(&mut self, id: PartitionId, reader: Reader) {
         let mut part = self.heap.lock(id);
         self.pseq[usize::from(id.0)] = part.pseq();
@@ -124,13 +124,13 @@ impl Drop for Cut {
 }
 
 impl Partition {
-    /// Whether an open cut may need what a commit overwrites in a page.
+    /// Returns whether an open cut may need the bytes that a commit overwrites in a page.
     pub(crate) fn is_kept_for_cuts(&self, local: u32) -> bool {
         self.cuts.is_open() && self.cuts.is_due(local, self.pages.page(local))
     }
 
-    /// To be called for every page that a commit has changed, before its epoch is read: keeps for open
-    /// cuts what `saves`, indexes of the page's saves, hold of it.
+    /// Keeps for open cuts the bytes that `saves`, indexes of the page's saves, hold of a page. The caller calls it for
+    /// every page that a commit has changed, before its epoch is read.
     pub(crate) fn keep(&mut self, part: &PartUndo, saves: &[usize]) {
         if !self.is_kept_for_cuts(part.saves[saves[0]].local) {
             return;
@@ -157,7 +157,7 @@ impl Partition {
 }
 
 impl Heap {
-    /// Cuts: runs `mark` while all latches are held, and opens the cut in every partition. For a checkpoint
+    /// Makes a cut: runs `mark` while all latches are held, and opens the cut in every partition. For a checkpoint
     /// `mark` publishes its number.
     pub fn cut<T>(self: &Arc<Self>, reader: Reader, mark: impl FnOnce() -> T) -> (Cut, T) {
         let mut parts: Vec<PartitionGuard<'_>> = (0..self.geometry().partitions)
@@ -174,7 +174,7 @@ impl Heap {
         let mut pseq = Vec::with_capacity(parts.len());
         for part in &mut parts {
             pseq.push(part.pseq());
-            // The mistake: later partitions are cut when the sweep comes to them.
+            // This is the mistake: later partitions are cut when the sweep comes to them.
             let late = armed(Flaw::CutLatchesSingly) && part.id().0 > 0;
             if !late || reader == Reader::Snapshot {
                 part.open_cut(number, reader, &ended);
@@ -194,27 +194,27 @@ impl Heap {
         (cut, marked)
     }
 
-    /// Sets what later checkpoints' cuts keep of key-addressed tables.
+    /// Sets the data that later checkpoints' cuts keep of key-addressed tables.
     pub fn set_snapshot_mode(&self, mode: SnapshotMode) {
         let by_rows = mode == SnapshotMode::Rows;
         self.cuts.rows.store(by_rows, Ordering::SeqCst);
     }
 
-    /// Whether a typed table was ever attached, whose transactions have sequence numbers: then every checkpoint
-    /// must be a cut.
+    /// Returns whether a typed table was ever attached. Its transactions have sequence numbers, so every checkpoint
+    /// must then be a cut.
     #[must_use]
     pub fn has_typed(&self) -> bool {
         self.cuts.typed.load(Ordering::SeqCst)
     }
 
-    /// Whether more is kept for cuts than a quarter of the memory in use: new writers wait.
+    /// Returns whether more is kept for cuts than a quarter of the memory in use: new writers wait.
     #[must_use]
     pub fn kept_over_bound(&self) -> bool {
         self.memory().is_kept_over_bound()
     }
 
-    /// Visits pages that have changed since the checkpoint's cut, at most `max`, in the partition that keeps most:
-    /// what is kept of them is free then. Returns the partition; `None` if there are no such pages.
+    /// Visits pages that have changed since the checkpoint's cut, at most `max`, in the partition that keeps most. The
+    /// memory kept for them is free then. Returns the partition; `None` if there are no such pages.
     pub fn visit_kept(
         &self,
         max: usize,
@@ -241,8 +241,8 @@ impl Heap {
         (!pages.is_empty()).then_some(fullest)
     }
 
-    /// Frees what is kept for cuts that have ended; if that leaves too much, ends the oldest snapshot. The
-    /// caller holds no latch.
+    /// Frees the memory kept for cuts that have ended. If that leaves too much, ends the oldest snapshot. The caller
+    /// holds no latch.
     pub fn make_room(&self) {
         self.close_ended();
         if self.kept_over_bound() {
@@ -263,7 +263,7 @@ impl Heap {
 }
 
 impl Partition {
-    /// Closes the checkpoint's cut here. To be called when the partition's last page has been visited.
+    /// Closes the checkpoint's cut in this partition. The caller calls it after the visit of the partition's last page.
     pub fn close_checkpoint_cut(&mut self) {
         self.cuts.close_checkpoint();
     }

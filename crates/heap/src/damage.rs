@@ -5,7 +5,7 @@ use perdura_page::layout::PAGE_BYTES;
 
 use crate::pages::Pages;
 
-/// An error that names a page of a partition and a slot.
+/// Returns an error that names a page of a partition and a slot.
 pub(crate) fn damaged(
     pages: &Pages,
     local: u32,
@@ -16,7 +16,7 @@ pub(crate) fn damaged(
     damage_in(pages.page_id(local), slot, expected, found)
 }
 
-/// An error that names a page and a slot.
+/// Returns an error that names a page and a slot.
 pub(crate) fn damage_in(page: PageId, slot: Option<usize>, expected: &str, found: &str) -> Error {
     let place = slot.map_or(format!("page {page}"), |slot| {
         format!("page {page} slot {slot}")

@@ -1,14 +1,13 @@
 //! Collections that are built before a key names them.
 //!
-//! A big collection that one transaction wrote whole would keep every other client waiting. A *draft*
-//! is a collection without a header that any number of transactions fill, one after the other; the
-//! last one writes the header, and only then can anything but its [`Draft`] reach it. Commit epochs are monotone, so
-//! where the header is durable all elements are. A crash before that leaves rows that no header
-//! names, which a restart lists as orphans.
+//! A big collection that one transaction wrote whole would keep every other client waiting. A *draft* is a collection
+//! without a header that any number of transactions fill, one after the other. The last one writes the header. Until
+//! then only its [`Draft`] can reach it. Commit epochs are monotone, so where the header is durable all elements are. A
+//! crash before that leaves rows that no header names, which a restart lists as orphans.
 //!
-//! Memory alone knows which collections are drafts, as it alone knows the orphans, and an empty draft has
-//! no row. So [`begin`](Draft::begin) is not undone with the transaction that calls it. The elements that a
-//! transaction adds to the draft, and its [naming](Partition::claim_draft), are undone.
+//! Only memory records which collections are drafts, as it does for orphans, and an empty draft has no row. So
+//! [`begin`](Draft::begin) is not undone with the transaction that calls it. The elements that a transaction adds to
+//! the draft, and its [naming](Partition::claim_draft), are undone.
 
 use std::sync::Arc;
 
@@ -23,8 +22,8 @@ use crate::ops::Op;
 use crate::partition::Partition;
 use crate::undo::Undo;
 
-/// A collection that no key names yet. Dropping it makes the collection an orphan, unless a
-/// committed transaction has named it; so it may be dropped in any state, within a transaction too.
+/// A collection that no key names yet. Dropping it makes the collection an orphan, unless a committed transaction has
+/// named it. So it may be dropped in any state, within a transaction too.
 pub struct Draft {
     heap: Arc<Heap>,
     table: TableId,
@@ -45,7 +44,7 @@ impl Draft {
     /// Makes a draft without elements in a partition of the heap, whose latch the caller holds.
     ///
     /// # Errors
-    /// `Usage` if the table is not attached.
+    /// Fails with `Usage` if the table is not attached.
     pub fn begin(
         heap: &Arc<Heap>,
         partition: &mut Partition,
@@ -69,19 +68,19 @@ impl Draft {
         })
     }
 
-    /// The table that its elements are in. Once the table is detached, nothing can be done with the draft.
+    /// Returns the table that its elements are in. Once the table is detached, the draft cannot be used.
     #[must_use]
     pub fn table(&self) -> TableId {
         self.table
     }
 
-    /// Where its elements are: the verbs for the elements of a collection work on it.
+    /// Returns the home of its elements: the verbs for the elements of a collection work on it.
     #[must_use]
     pub fn home(&self) -> Home {
         self.home
     }
 
-    /// Its shape.
+    /// Returns its shape.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
@@ -90,7 +89,7 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // The latch may be this thread's own, and the naming may yet be undone: then it waits.
+        // This thread may hold the latch, and the naming may yet be undone: then the draft waits.
         match self.heap.try_lock(self.home.partition) {
             Some(mut partition) => partition.abandon_draft(self.table, self.home.id),
             None => self.heap.abandoned.lock().push((self.table, self.home)),
@@ -110,7 +109,7 @@ impl Heap {
 }
 
 impl Partition {
-    /// Whether a collection is a draft.
+    /// Returns whether a collection is a draft.
     #[must_use]
     pub fn is_draft(&self, table: TableId, id: CollectionId) -> bool {
         let found = self.tables.get(&table).map(|table| &table.collections);
@@ -118,7 +117,7 @@ impl Partition {
         found.is_some_and(|collection| collection.owner == Owner::Draft)
     }
 
-    /// Notes that a header names a draft, which the same transaction writes.
+    /// Notes that a header, which the same transaction writes, names a draft.
     pub fn claim_draft(&mut self, undo: &mut Undo, table: TableId, id: CollectionId) {
         if armed(Flaw::DraftNotClaimed) {
             return;
@@ -146,7 +145,7 @@ impl Partition {
         }
     }
 
-    /// Elements of drafts of a table.
+    /// Returns the number of elements of drafts of a table.
     #[must_use]
     pub fn draft_rows(&self, table: TableId) -> u64 {
         let Some(table) = self.tables.get(&table) else {

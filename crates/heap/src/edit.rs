@@ -15,19 +15,19 @@ pub(crate) enum Edit {
     ItemRemove(usize),
     /// The item at this place lies in another slot.
     ItemMove(usize, Entry),
-    /// A member has this rank and score.
+    /// A member got this rank and score.
     ScoreAdd(u64, f64, Entry),
     /// The member of this rank went away.
     ScoreRemove(u64),
 }
 
-/// What keeps a collection.
+/// The owner of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The header of a key.
     Header,
     /// A [`Draft`](crate::Draft).
     Draft,
-    /// Nothing: its rows are to be removed.
+    /// No owner: its rows are to be removed.
     Orphan,
 }

@@ -29,25 +29,25 @@ impl<'a> Elements<'a> {
         Elements { pages, collection }
     }
 
-    /// What the collection is.
+    /// Returns the shape of the collection.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.collection.shape
     }
 
-    /// How many there are.
+    /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> u64 {
         to_u64(self.collection.len())
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The field or member of this name; a list has none.
+    /// Returns the field or member of this name. A list has no names.
     #[must_use]
     pub fn get(&self, field: &[u8]) -> Option<RowRef<'a>> {
         let key = ElementKey::named(self.collection.id, field);
@@ -56,7 +56,7 @@ impl<'a> Elements<'a> {
         Some(RowRef::new(self.pages, row))
     }
 
-    /// All elements: names in hash order, items in theirs, members by score.
+    /// Returns all elements: names in hash order, items in theirs, members by score.
     #[must_use]
     pub fn iter(&self) -> Iter<'a> {
         let walk = match &self.collection.index {
@@ -73,10 +73,10 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Returns about `count` fields or members in hash order from a cursor on, and the cursor for the
-    /// next call. 0 begins, and 0 says that this was the end. An element that is there throughout
-    /// is returned, whatever happens to others meanwhile; one may be returned twice. A call that meets
-    /// many places without elements may return none. A list returns nothing.
+    /// Returns about `count` fields or members in hash order from a cursor on, and the cursor for the next call. 0
+    /// begins, and a returned 0 means the end. An element that exists throughout is returned, whatever happens to
+    /// others in the meantime; one may be returned twice. A call that meets many places without elements may return
+    /// none. A list returns nothing.
     #[must_use]
     pub fn scan(&self, cursor: u64, count: usize) -> (Vec<RowRef<'a>>, u64) {
         let Some((names, from)) = self.collection.names().zip(u32::try_from(cursor).ok()) else {
@@ -87,7 +87,7 @@ impl<'a> Elements<'a> {
         (rows.collect(), next.map_or(0, u64::from))
     }
 
-    /// An element chosen by the random number `r`, each as likely as any other.
+    /// Returns an element chosen by the random number `r`, each as likely as any other.
     #[must_use]
     pub fn random(&self, r: u64) -> Option<RowRef<'a>> {
         let rank = mix64(r).checked_rem(self.len())?;
@@ -97,7 +97,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// The item at a place, or the member at a rank.
+    /// Returns the item at a place, or the member at a rank.
     #[must_use]
     pub fn at(&self, i: u64) -> Option<RowRef<'a>> {
         let entry = match &self.collection.index {
@@ -108,7 +108,7 @@ impl<'a> Elements<'a> {
         row(self.pages, entry)
     }
 
-    /// The items of a list from one place to before another.
+    /// Returns the items of a list from one place to before another.
     #[must_use]
     pub fn items(
         &self,
@@ -128,7 +128,7 @@ impl<'a> Elements<'a> {
         entries.filter_map(move |entry| row(pages, *entry))
     }
 
-    /// How many members come before this one; `None` if it is not there.
+    /// Returns the number of members before this one; `None` if it does not exist.
     #[must_use]
     pub fn rank(&self, member: &[u8]) -> Option<u64> {
         let Index::Scores(_, order) = &self.collection.index else {
@@ -140,8 +140,8 @@ impl<'a> Elements<'a> {
         Some(rank)
     }
 
-    /// How many parts of a stream have names before this one, whether it is there or not. Rows are read only where names have one
-    /// score.
+    /// Returns the number of parts of a stream with names before this one, whether it exists or not. Rows are read only
+    /// where names have one score.
     #[must_use]
     pub fn names_before(&self, name: &[u8]) -> u64 {
         match &self.collection.index {
@@ -152,8 +152,8 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// How many members `pred` holds for, which are the first ones and no others. Each question
-    /// reads a row.
+    /// Returns the number of members for which `pred` holds. It must hold for the first ones and no others. Each call
+    /// of `pred` reads a row.
     #[must_use]
     pub fn partition_point(&self, mut pred: impl FnMut(f64, &RowRef<'a>) -> bool) -> u64 {
         match &self.collection.index {
@@ -164,7 +164,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// As [`partition_point`](Self::partition_point), by scores alone: no row is read.
+    /// Like [`partition_point`](Self::partition_point), by scores alone: no row is read.
     #[must_use]
     pub fn score_point(&self, mut pred: impl FnMut(f64) -> bool) -> u64 {
         match &self.collection.index {
@@ -173,7 +173,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// The members from one rank to before another, with their scores.
+    /// Returns the members from one rank to before another, with their scores.
     #[must_use]
     pub fn range(
         &self,
@@ -211,7 +211,7 @@ enum Walk<'a> {
     Scores(Box<order::Range<'a>>),
 }
 
-/// All elements of a collection.
+/// An iterator over all elements of a collection.
 pub struct Iter<'a> {
     pages: &'a Pages,
     walk: Walk<'a>,
@@ -234,12 +234,12 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-/// How many members of an order come before this score and name.
+/// Returns the number of members of an order before this score and name.
 pub(crate) fn rank_of(pages: &Pages, order: &OrderIndex, score: f64, field: &[u8]) -> u64 {
     partition_at(pages, order, score, field).0
 }
 
-/// Returns how many members come before this score and name, and the member behind them.
+/// Returns the number of members before this score and name, and the member behind them.
 fn partition_at(
     pages: &Pages,
     order: &OrderIndex,
@@ -257,7 +257,7 @@ pub(crate) struct Part<'a> {
     pub(crate) row: RowRef<'a>,
 }
 
-/// Returns the part of this name. One descent yields rank and row, and the hash index is not asked.
+/// Returns the part of this name. One descent yields rank and row, without the hash index.
 pub(crate) fn part_of<'a>(pages: &'a Pages, order: &OrderIndex, name: &[u8]) -> Option<Part<'a>> {
     let (rank, next) = partition_at(pages, order, place_of(name), name);
     let (_, entry) = next?;

@@ -1,4 +1,4 @@
-//! The entry of an index: where a row is.
+//! The entry of an index: the place of a row.
 //!
 //! An entry is eight bytes: 30 bits of the key's hash, 24 of the local page, 10 of the slot. The
 //! partition is chosen by the hash's *top* bits and the entry keeps its *low* ones, so that both
@@ -9,13 +9,13 @@ use perdura_base::checksum::mix64;
 
 use crate::geometry::KeyHash;
 
-/// Local pages that an entry can name.
+/// The number of local pages that an entry can name.
 pub(crate) const LOCAL_PAGES_MAX: u32 = 1 << 24;
 const SLOT_BITS: u32 = 10;
 const LOCAL_BITS: u32 = 24;
 const HASH_MASK: u64 = (1 << 30) - 1;
 
-/// Where a row is, with a part of its key's hash.
+/// The place of a row, with a part of its key's hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Entry(pub(crate) u64);
 
@@ -40,15 +40,15 @@ impl Entry {
         self.0 >> (LOCAL_BITS + SLOT_BITS) == hash.0 & HASH_MASK
     }
 
-    /// The hash that places the entry in an index of this salt: its 30 bits, spread over 64. The
-    /// salt is mixed in *before* the bits are spread: added afterwards it would turn the order of
-    /// one index into that of another by a rotation, and leave it clustered.
+    /// Returns the hash that places the entry in an index of this salt: its 30 bits, spread over 64. The salt is mixed
+    /// in *before* the bits are spread. Added afterwards, it would turn the order of one index into that of another by
+    /// a rotation, and leave it clustered.
     pub(crate) fn spread(self, salt: u64) -> u64 {
         mix64(self.0 >> (LOCAL_BITS + SLOT_BITS) ^ salt)
     }
 }
 
-/// The hash that places the entries of a key in an index of this salt.
+/// Returns the hash that places the entries of a key in an index of this salt.
 pub(crate) fn spread(hash: KeyHash, salt: u64) -> u64 {
     mix64(hash.0 & HASH_MASK ^ salt)
 }

@@ -1,12 +1,11 @@
-//! Collections from rows, at a restart.
+//! The building of collections from rows, at a restart.
 //!
-//! Elements are entered in their collection as pages are read, in no order; when all are there,
-//! items are ordered by their labels and members by score and name. A collection's header may be
-//! in another partition, so headers are noted and held against the collections when every
-//! partition is built; what none of them names is an orphan.
+//! Elements are entered in their collection as pages are read, in no order. When all are there, items are ordered by
+//! their labels and members by score and name. A collection's header may be in another partition. So headers are noted,
+//! and compared with the collections when every partition is built. A collection that no header names is an orphan.
 //!
-//! Invariants: an element is in its collection once; labels are distinct; scores are numbers; a
-//! header names a collection of the header's shape that has elements and that no other header names.
+//! Invariants: an element is in its collection once; labels are distinct; scores are numbers. A header names a
+//! collection of the header's shape that has elements and that no other header names.
 
 use std::cmp::Ordering;
 
@@ -30,8 +29,8 @@ use crate::partition::Partition;
 use crate::row_ref::RowRef;
 
 impl Partition {
-    /// Puts items and scores in order and gives the count of all elements. Every collection is
-    /// an orphan until its header is found.
+    /// Puts items and scores in order. Returns the number of all elements. Every collection is an orphan until its
+    /// header is found.
     pub(crate) fn order_collections(&mut self) -> Result<u64> {
         let mut rows = 0;
         let by_count = armed(Flaw::CollectionIdReused);
@@ -142,12 +141,12 @@ fn order_collection(pages: &Pages, collection: &mut Collection) -> Result<()> {
 }
 
 impl Heap {
-    /// After a restart has built all partitions: holds the headers against the collections they
-    /// name, and lists those that none names. Gives the count of orphans.
+    /// Compares the headers with the collections they name, after a restart has built all partitions. Lists the
+    /// collections that no header names. Returns the number of orphans.
     ///
     /// # Errors
-    /// `Corrupt` names the page and slot of a header whose collection has no rows, is another
-    /// header's too, or is of another shape.
+    /// Fails with `Corrupt` if a header's collection has no rows, has another header too, or is of another shape. The
+    /// error names the header's page and slot.
     pub fn settle_collections(&self) -> Result<u64> {
         let ids = || (0..self.geometry().partitions).map(PartitionId);
         let mut headers: Vec<FoundHeader> = Vec::new();

@@ -1,4 +1,4 @@
-//! Which partition a key and a page belong to: arithmetic, fixed when a database is made.
+//! The assignment of keys and pages to partitions: arithmetic, fixed when a database is made.
 //!
 //! The top bits of a key's hash choose its partition, other bits its place in an index. Pages are
 //! dealt out to partitions by [`Chunks`].
@@ -14,20 +14,20 @@ use perdura_page::{Chunks, CollectionId};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct KeyHash(pub u64);
 
-/// What is fixed when a database is made.
+/// The properties that are fixed when a database is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
-    /// Virtual partitions: a power of two, at most 256.
+    /// The number of virtual partitions: a power of two, at most 256.
     pub partitions: u16,
-    /// Pages in a chunk, at least one.
+    /// The number of pages in a chunk, at least one.
     pub chunk_pages: u16,
     /// The seed of the hash of keys.
     pub hash_seed: u64,
 }
 
-/// Spreads the entries of each index in a different order. Rows that are read in the order
-/// of one index are written to another one in an order that is random there: in the order of
-/// their places they would fill a growing array from one end, each behind all before it.
+/// The salts that spread the entries of each index in a different order. Rows that are read in the order of one index
+/// are written to another one in an order that is random there. In the order of their places they would fill a growing
+/// array from one end, each behind all before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Salts {
     keys: u64,
@@ -35,13 +35,13 @@ pub(crate) struct Salts {
 }
 
 impl Salts {
-    /// The salt of an index of keys. It is the same for all tables of a partition: a cursor goes on
-    /// where it was when two databases have changed their contents.
+    /// Returns the salt of an index of keys. It is the same for all tables of a partition: a cursor continues at its
+    /// position when two databases have changed their contents.
     pub(crate) fn of_keys(self) -> u64 {
         self.keys
     }
 
-    /// The salt of the index of a collection's names: by the number in its home, which stays the
+    /// Returns the salt of the index of a collection's names. It depends on the number in its home, which stays the
     /// same under a new name. Numbers are counted in a partition, whatever the table.
     pub(crate) fn of_collection(self, id: CollectionId) -> u64 {
         mix64(self.collections ^ id.0)
@@ -52,7 +52,7 @@ impl Geometry {
     /// The tag of the anchor's section that holds the geometry (docs/formats/anchor.md).
     pub const SECTION: [u8; 4] = *b"GEOM";
 
-    /// The section's payload.
+    /// Returns the section's payload.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
@@ -63,7 +63,7 @@ impl Geometry {
         out
     }
 
-    /// Reads the section's payload; `None` if it is none that [`encode`](Self::encode) writes.
+    /// Reads the section's payload; `None` if [`encode`](Self::encode) does not write such a payload.
     #[must_use]
     pub fn decode(payload: &[u8]) -> Option<Geometry> {
         let mut r = Reader::new(payload);
@@ -80,13 +80,13 @@ impl Geometry {
         (in_range && r.remaining() == 0).then_some(geometry)
     }
 
-    /// The hash of a key.
+    /// Returns the hash of a key.
     #[must_use]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
         KeyHash(hash64(self.hash_seed, key))
     }
 
-    /// The hash of a key whose partition the caller has chosen: its top bits name the partition, and the others
+    /// Returns the hash of a key whose partition the caller has chosen: its top bits name the partition, and the others
     /// are those of [`hash`](Self::hash).
     #[must_use]
     pub fn hash_in(&self, partition: PartitionId, key: &[u8]) -> KeyHash {
@@ -100,8 +100,8 @@ impl Geometry {
         KeyHash(top | self.hash(key).0 & low)
     }
 
-    /// The salts of the indexes in a partition. They are made of nothing but numbers that are
-    /// durable, because cursors outlive restarts.
+    /// Returns the salts of the indexes in a partition. They are made of durable numbers only, because cursors outlive
+    /// restarts.
     pub(crate) fn salts(&self, partition: PartitionId) -> Salts {
         let partition = mix64(self.hash_seed ^ mix64(u64::from(partition.0) + 1));
         Salts {
@@ -110,7 +110,7 @@ impl Geometry {
         }
     }
 
-    /// The partition of a key with this hash, from the hash's top bits.
+    /// Returns the partition of a key with this hash, from the hash's top bits.
     #[must_use]
     pub fn partition_of(&self, hash: KeyHash) -> PartitionId {
         let bits = self.partitions.trailing_zeros();
@@ -122,7 +122,7 @@ impl Geometry {
         PartitionId(u16::try_from(top).unwrap_or(0))
     }
 
-    /// How pages are dealt out to partitions.
+    /// Returns the assignment of pages to partitions.
     #[inline]
     #[must_use]
     pub fn chunks(&self) -> Chunks {
@@ -132,28 +132,28 @@ impl Geometry {
         }
     }
 
-    /// The partition that owns a page; see [`Chunks`].
+    /// Returns the partition that owns a page; see [`Chunks`].
     #[inline]
     #[must_use]
     pub fn partition_of_page(&self, page: PageId) -> PartitionId {
         self.chunks().partition_of(page)
     }
 
-    /// The place of a page among those of its partition.
+    /// Returns the place of a page among those of its partition.
     #[inline]
     #[must_use]
     pub fn local_index(&self, page: PageId) -> u32 {
         self.chunks().local_index(page)
     }
 
-    /// The page at a local index of a partition; `None` beyond the 2^32 pages of a heap.
+    /// Returns the page at a local index of a partition; `None` beyond the 2^32 pages of a heap.
     #[inline]
     #[must_use]
     pub fn page_id(&self, partition: PartitionId, local: u32) -> Option<PageId> {
         self.chunks().page_id(partition, local)
     }
 
-    /// Panics unless the fields are in their ranges: the door of [`Heap::new`](crate::Heap::new).
+    /// Panics unless the fields are in their ranges. [`Heap::new`](crate::Heap::new) calls it.
     pub(crate) fn assert_sound(&self) {
         assert!(self.partitions.is_power_of_two() && self.partitions <= 256);
         assert!(self.chunk_pages > 0);

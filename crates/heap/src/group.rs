@@ -8,13 +8,13 @@ use perdura_base::{CkptEpoch, PartitionId, PartitionSet};
 use perdura_page::diff::FragmentWriter;
 use perdura_page::record::{RecordHead, encode_group_head, encode_record_head};
 
-/// Copying more than this costs more than handing on its parts.
+/// The size above which copying costs more than passing on the parts, bytes.
 const LARGE_BYTES: usize = 64 * 1024;
 
-/// Collects the records of one transaction and lays them out as a group payload.
+/// A builder that collects the records of one transaction and lays them out as a group payload.
 #[derive(Default)]
 pub struct GroupBuilder {
-    /// Each record's head and where its fragments end in `body`.
+    /// Each record's head, and the end of its fragments in `body`.
     records: Vec<(RecordHead, usize)>,
     body: Vec<u8>,
     out: Vec<u8>,
@@ -26,13 +26,13 @@ pub struct GroupBuilder {
 }
 
 impl GroupBuilder {
-    /// An empty builder.
+    /// Returns an empty builder.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Forgets everything and keeps the buffers.
+    /// Discards everything and keeps the buffers.
     pub fn clear(&mut self) {
         self.records.clear();
         self.body.clear();
@@ -58,13 +58,13 @@ impl GroupBuilder {
         &self.out
     }
 
-    /// Whether the payload is worth handing on in parts.
+    /// Returns whether the payload is worth passing on in parts.
     #[must_use]
     pub fn is_large(&self) -> bool {
         self.body.len() > LARGE_BYTES
     }
 
-    /// As [`finish`](Self::finish), of a large group: the payload in parts, its records not copied.
+    /// Like [`finish`](Self::finish), for a large group: the payload in parts, its records not copied.
     pub fn parts(&mut self) -> Vec<&[u8]> {
         self.out.clear();
         encode_group_head(&mut self.out, self.tag_max, self.records.len());
@@ -88,25 +88,25 @@ impl GroupBuilder {
         parts
     }
 
-    /// Bytes of buffers held.
+    /// Returns the bytes of its buffers.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         to_u64(self.body.capacity() + self.out.capacity())
     }
 
-    /// Whether no page changed so far.
+    /// Returns whether no page changed so far.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// The partitions with a record.
+    /// Returns the partitions with a record.
     #[must_use]
     pub fn partitions(&self) -> PartitionSet {
         self.partitions
     }
 
-    /// The highest tag; 0 when empty.
+    /// Returns the highest tag; 0 when empty.
     #[must_use]
     pub fn tag_max(&self) -> CkptEpoch {
         self.tag_max

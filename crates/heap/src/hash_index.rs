@@ -1,29 +1,26 @@
 //! The hash index: arrays of eight-byte entries, one for each range of hashes.
 //!
-//! A lookup of a random key waits for memory, so what counts is how many cache lines it needs one
-//! after the other. A table with separate control bytes needs two and then the row; here the
-//! entry carries enough of the hash to reject strangers, so that one line and then the row
-//! suffice. An array grows by half at four fifths full: ten to fifteen bytes per row.
+//! A lookup of a random key waits for memory, so its cost is the number of cache lines that it needs one after the
+//! other. A table with separate control bytes needs two and then the row. Here the entry carries enough of the hash to
+//! reject strangers, so that one line and then the row suffice. An array grows by half at four fifths full: ten to
+//! fifteen bytes per row.
 //!
-//! No step of growth is long: an array that would have more than `RANGE_PLACES` places is
-//! cut in two instead, each for half of its hashes, and a directory finds a hash's array by its top bits
-//! (extendible hashing: Fagin, Nievergelt, Pippenger and Strong, 1979). The two get unequal room, and
-//! so do the arrays of an index that is made at once: hashes are even, and arrays with equal room would all be
-//! full at the same time. A small index is one array without a directory.
+//! No step of growth is long. An array that would have more than `RANGE_PLACES` places is cut in two instead, each for
+//! half of its hashes. A directory finds a hash's array by its top bits (extendible hashing: Fagin, Nievergelt,
+//! Pippenger and Strong, 1979). The two get unequal room, and so do the arrays of an index that is made at once. The
+//! reason is that hashes are even: arrays with equal room would all be full at the same time. A small index is one
+//! array without a directory.
 //!
-//! Places are in the order of the spread hash, which is what makes cursors possible, and what makes
-//! an array sensitive to entries that come or go in that order: they leave one part of it crowded
-//! and another one empty. Each index spreads by a *salt*, so that the order of one is random in
-//! another. What is left is a client that removes or adds names in the very order that a scan of the
-//! same index returned them. The array then grows, or is cut, before it is full, up to
-//! `SPARSE_MAX` places an entry, and is not made smaller while that would crowd it.
+//! Places are in the order of the spread hash. That makes cursors possible. It also makes an array sensitive to entries
+//! that come or go in that order. They leave one part of it crowded and another one empty. Each index spreads by a
+//! *salt*, so that the order of one is random in another. One case remains: a client that removes or adds names in the
+//! very order that a scan of the same index returned them. The array then grows, or is cut, before it is full, up to
+//! `SPARSE_MAX` places an entry. It is not made smaller while that would crowd it.
 //!
-//! Beside the entries may stand the seconds of their last [accesses](crate::accesses), which move with
-//! them.
+//! Beside the entries may be the seconds of their last [accesses](crate::accesses), which move with them.
 //!
-//! Invariants: the ranges follow each other and cover all hashes; the directory names for each value of
-//! the top bits the range that has it; an entry is in the range of its hash. Those of an array are in
-//! `range`.
+//! Invariants: the ranges follow each other and cover all hashes. The directory names for each value of the top bits
+//! the range that has it. An entry is in the range of its hash. The invariants of an array are in `range`.
 
 mod grow;
 mod range;
@@ -37,11 +34,11 @@ use perdura_base::num::{to_u64, to_usize};
 use range::Extent;
 pub(crate) use range::Range;
 
-/// An array of this many places is cut in two rather than grown, which takes a third of a millisecond.
+/// The number of places from which on an array is cut in two rather than grown, which takes a third of a millisecond.
 const RANGE_PLACES: usize = 32 << 10;
 
-/// Where an entry is, until the next one comes or goes. Places are ordered as the hashes are, but for
-/// entries that were pushed around the end of their array.
+/// The place of an entry, until the next one comes or goes. Places are ordered like the hashes, except for entries that
+/// were pushed around the end of their array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     range: u32,
@@ -60,7 +57,7 @@ impl Place {
         }
     }
 
-    /// The one behind it, or where it would be.
+    /// Returns the place behind it, whether that exists or not.
     pub(crate) fn next(self) -> Place {
         Place {
             at: self.at + 1,
@@ -89,12 +86,12 @@ enum Ranges {
 
 /// Ranges with their directory.
 struct Many {
-    /// In the order of their hashes.
+    /// The ranges, in the order of their hashes.
     ranges: Vec<Range>,
-    /// By the top `depth` bits of a hash, the range that has it.
+    /// The number of the range that has a hash, by the top `depth` bits of the hash.
     directory: Vec<u32>,
     depth: u8,
-    /// Entries and places of all ranges, and the most places that one has.
+    /// The entries and places of all ranges, and the most places that one range has.
     len: usize,
     places: usize,
     widest: usize,
@@ -110,7 +107,7 @@ impl Many {
 }
 
 impl HashIndex {
-    /// An empty index that spreads hashes by a salt.
+    /// Returns an empty index that spreads hashes by a salt.
     pub(crate) fn new(salt: u64) -> HashIndex {
         HashIndex {
             salt,
@@ -118,7 +115,7 @@ impl HashIndex {
         }
     }
 
-    /// What its hashes are spread by.
+    /// Returns the salt that spreads its hashes.
     pub(crate) fn salt(&self) -> u64 {
         self.salt
     }
@@ -130,13 +127,13 @@ impl HashIndex {
         }
     }
 
-    /// The range that has a spread hash.
+    /// Returns the range that has a spread hash.
     #[inline]
     pub(crate) fn range_of(&self, spread: u64) -> &Range {
         self.range(spread).1
     }
 
-    /// The same, and its number.
+    /// Returns the range that has a spread hash, and its number.
     #[inline]
     fn range(&self, spread: u64) -> (usize, &Range) {
         match &self.ranges {
@@ -167,7 +164,7 @@ impl HashIndex {
         }
     }
 
-    /// Changes a range in place, but for its entries.
+    /// Changes a range in place, except for its entries.
     fn change<R>(&mut self, number: usize, change: impl FnOnce(&mut Range) -> R) -> R {
         match &mut self.ranges {
             Ranges::One(range) => change(range),
@@ -195,7 +192,7 @@ impl HashIndex {
         }
     }
 
-    /// Places, taken or not.
+    /// Returns the number of places, taken or not.
     pub(crate) fn place_count(&self) -> usize {
         match &self.ranges {
             Ranges::One(range) => range.place_count(),
@@ -203,13 +200,13 @@ impl HashIndex {
         }
     }
 
-    /// The entry in a place.
+    /// Returns the entry in a place.
     #[inline]
     pub(crate) fn place(&self, place: Place) -> Option<Entry> {
         self.ranges().get(place.range())?.place(place.at())
     }
 
-    /// The first taken place from `from` on.
+    /// Returns the first taken place from `from` on.
     pub(crate) fn next_taken(&self, from: Place) -> Option<Place> {
         let mut at = from.at();
         for (number, range) in self.ranges().iter().enumerate().skip(from.range()) {
@@ -221,8 +218,8 @@ impl HashIndex {
         None
     }
 
-    /// A place chosen by a random number, each as likely as any other, and one that may not be there; `None` if there is
-    /// no place.
+    /// Returns a place chosen by a random number, each as likely as any other. The place may not exist. Returns `None`
+    /// if the index has no place.
     pub(crate) fn random_place(&self, r: u64) -> Option<Place> {
         let (r, ranges) = (mix64(r), to_u64(self.ranges().len()));
         let widest = match &self.ranges {
@@ -233,12 +230,12 @@ impl HashIndex {
         Some(Place::new(to_usize(r % ranges), to_usize(at)))
     }
 
-    /// The ranges from that of a spread hash on.
+    /// Returns the ranges from that of a spread hash on.
     pub(crate) fn ranges_from(&self, spread: u64) -> impl Iterator<Item = &Range> {
         self.ranges()[self.range(spread).0..].iter()
     }
 
-    /// Bytes of the arrays, of those of the accesses, and of the directory.
+    /// Returns the bytes of the arrays, of those of the accesses, and of the directory.
     pub(crate) fn bytes(&self) -> usize {
         let arrays = self.place_count() * self.ranges()[0].place_bytes();
         match &self.ranges {
@@ -249,17 +246,17 @@ impl HashIndex {
         }
     }
 
-    /// Has a time of access beside each entry, which is `since` for those that are there, or none.
+    /// Keeps a time of access beside each entry, which is `since` for the present ones. `None`: keeps no times.
     pub(crate) fn note_accesses(&mut self, since: Option<u32>) {
         self.change_all(|range| range.note_accesses(since));
     }
 
-    /// Notes when the entry in a place was used.
+    /// Notes the time at which the entry in a place was used.
     pub(crate) fn note_access(&self, place: Place, second: u32) {
         self.ranges()[place.range()].note_access(place.at(), second);
     }
 
-    /// When the entry in a place was used, if that is noted.
+    /// Returns the time at which the entry in a place was used, if that is noted.
     pub(crate) fn accessed(&self, place: Place) -> Option<u32> {
         self.ranges()[place.range()].accessed(place.at())
     }
@@ -268,8 +265,8 @@ impl HashIndex {
         self.ranges().iter().flat_map(Range::iter)
     }
 
-    /// The place of the first entry near the spread hash for which `is` holds. It is asked about
-    /// strangers too.
+    /// Returns the place of the first entry near the spread hash for which `is` holds. `is` is called for strangers
+    /// too.
     #[inline]
     pub(crate) fn search(&self, spread: u64, is: impl FnMut(Entry) -> bool) -> Option<Place> {
         let (number, range) = self.range(spread);
@@ -278,12 +275,12 @@ impl HashIndex {
         Some(Place::new(number, at))
     }
 
-    /// Adds an entry that is not there.
+    /// Adds an entry that is not in the index.
     pub(crate) fn insert(&mut self, entry: Entry) {
         self.insert_used(entry, NEVER);
     }
 
-    /// The same, of an entry that was used at a second.
+    /// Adds an entry that is not in the index and was used at `second`.
     pub(crate) fn insert_used(&mut self, entry: Entry, second: u32) {
         let spread = entry.spread(self.salt);
         let (number, mut range) = self.range_mut(spread);
@@ -299,7 +296,7 @@ impl HashIndex {
         }
     }
 
-    /// Removes an entry; whether it was there.
+    /// Removes an entry. Returns whether it was there.
     pub(crate) fn remove(&mut self, entry: Entry) -> bool {
         let (spread, salt) = (entry.spread(self.salt), self.salt);
         let removed = self.range_mut(spread).1.remove(entry, spread, salt);
@@ -309,7 +306,7 @@ impl HashIndex {
         removed
     }
 
-    /// Forgets all entries, and keeps the arrays.
+    /// Discards all entries, and keeps the arrays.
     pub(crate) fn clear(&mut self) {
         match &mut self.ranges {
             Ranges::One(range) => range.clear(),

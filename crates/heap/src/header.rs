@@ -7,8 +7,7 @@ use crate::damage::damaged;
 use crate::pages::Pages;
 use crate::row_ref::RowRef;
 
-/// A header that a restart found. When all partitions are built, it is held against the
-/// collection that it names.
+/// A header that a restart found. When all partitions are built, it is compared with the collection that it names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FoundHeader {
     pub(crate) table: TableId,

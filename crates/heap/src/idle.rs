@@ -1,4 +1,4 @@
-//! How long keys have not been used: a partition's side of [accesses](crate::accesses).
+//! The time for which keys have not been used: a partition's side of [accesses](crate::accesses).
 
 use perdura_base::TableId;
 
@@ -7,7 +7,7 @@ use crate::geometry::KeyHash;
 use crate::partition::Partition;
 
 impl Partition {
-    /// From now on the keys of every table have a time of last access, or have none.
+    /// Sets whether the keys of every table have a time of last access from now on.
     pub fn note_accesses(&mut self, on: bool, now_ms: u64) {
         self.set_now(now_ms);
         self.notes_accesses = on;
@@ -18,14 +18,13 @@ impl Partition {
         }
     }
 
-    /// Sets the time at which keys are used from here on: that of the transaction that has taken
-    /// the latch.
+    /// Sets the time at which keys are used from here on: that of the transaction that has taken the latch.
     pub fn set_now(&mut self, now_ms: u64) {
         self.now_second = seconds(now_ms);
     }
 
-    /// Whole seconds since a key was used; `None` if there is no such key, or accesses are not
-    /// noted. A clock that was set back makes them 0.
+    /// Returns the whole seconds since a key was used; `None` if there is no such key, or accesses are not noted. A
+    /// clock that was set back makes them 0.
     #[must_use]
     pub fn idle_seconds(&self, table: TableId, key: &[u8], hash: KeyHash) -> Option<u64> {
         let table = self.tables.get(&table)?;
@@ -34,8 +33,8 @@ impl Partition {
         Some(u64::from(self.now_second.saturating_sub(last)))
     }
 
-    /// Makes a key look as if it was last used so many seconds ago. Nothing happens if it is not
-    /// there, or accesses are not noted.
+    /// Makes a key look as if it was last used `idle` seconds ago. Does nothing if it does not exist, or accesses are
+    /// not noted.
     pub fn set_idle_seconds(&self, table: TableId, key: &[u8], hash: KeyHash, idle: u64) {
         let idle = u32::try_from(idle).unwrap_or(u32::MAX);
         let Some(table) = self.tables.get(&table) else {
@@ -98,7 +97,7 @@ mod tests {
         let mut part = heap.lock(PartitionId(0));
         part.note_accesses(true, 1_000_000);
         let mut undo = Undo::new();
-        // Key n is written at second 1000 + n, which makes each one's idle time its own.
+        // Key n is written at second 1000 + n, so that each key has a different idle time.
         for key in 0..3000 {
             part.set_now(1_000_000 + u64::from(key) * 1000);
             put(&heap, &mut part, &mut undo, key, b"value");

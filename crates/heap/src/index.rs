@@ -12,20 +12,20 @@ use crate::hash_index::HashIndex;
 use crate::keys::{IndexKeys, Keys};
 use crate::memory::{MemoryAccount, MemoryUse};
 
-/// An estimate of what the set of expiries takes per row, bytes.
+/// An estimate of the bytes that the set of expiries takes per row.
 const EXPIRY_ENTRY_BYTES: u64 = 24;
 
-/// What is derived for one table.
+/// The data derived for one table.
 pub(crate) struct Table {
     pub(crate) form: TableForm,
     pub(crate) hash: HashIndex,
     pub(crate) ordered: Option<Keys>,
     pub(crate) secondary: Vec<Keys>,
-    /// Buffers for the keys that a row had and has in the secondary indexes.
+    /// The buffers for the keys that a row had and has in the secondary indexes.
     pub(crate) index_keys: [IndexKeys; 2],
     pub(crate) expiries: BTreeSet<(u64, Entry)>,
     pub(crate) collections: Collections,
-    /// Per class, pages that may have a free slot; checked when popped.
+    /// The pages of each class that may have a free slot; checked when popped.
     pub(crate) open: Vec<Vec<u32>>,
     accounted: u64,
 }
@@ -45,7 +45,7 @@ impl Table {
         }
     }
 
-    /// Adds a key that is not there, used at a second.
+    /// Adds a key that is not in the index, used at a second.
     pub(crate) fn insert(&mut self, entry: Entry, second: u32, key: &[u8]) {
         self.hash.insert_used(entry, second);
         if let Some(ordered) = &mut self.ordered {
@@ -71,7 +71,7 @@ impl Table {
         }
     }
 
-    /// During a restart: forgets what was built from rows.
+    /// Discards everything that was built from rows, during a restart.
     pub(crate) fn forget_rows(&mut self) {
         self.hash.clear();
         let ordered = self.ordered.iter_mut();
@@ -80,7 +80,7 @@ impl Table {
         self.collections.forget();
     }
 
-    /// Inserts a key that may be there already; whether it was new.
+    /// Inserts a key that may be in the index already. Returns whether it was new.
     pub(crate) fn insert_ordered(&mut self, key: &[u8], entry: Entry) -> bool {
         let ordered = self.ordered.as_mut();
         ordered.is_none_or(|ordered| ordered.insert(key, entry))

@@ -1,13 +1,12 @@
-//! The versions of a page that open cuts need: before-images of what changed since.
+//! The versions of a page that open cuts need: before-images of the changes since.
 //!
-//! While a cut is open, a commit keeps the bytes that it has overwritten, in a *version* labelled with
-//! the newest cut. The page as of cut c is the live page, undone by its versions with labels from c on,
-//! the newest first. Within a version the earliest bytes of a position win: they are the cut's, and later
-//! commits add only positions that are not covered yet. A version never begins later than its label's
-//! cut: every change since then is in it or in a newer one.
+//! While a cut is open, a commit keeps the bytes that it has overwritten, in a *version* labelled with the newest cut.
+//! The page as of cut c is the live page, undone by its versions with labels from c on, the newest first. Within a
+//! version the earliest bytes of a position win: they are the cut's, and later commits add only positions that are not
+//! covered yet. A version never begins later than its label's cut: every change since then is in it or in a newer one.
 //!
-//! Versions grow with what changes, not with pages: a row's counter costs a few bytes. Past
-//! [`RANGES_BYTES_MAX`] the ranges are given up for a copy of the whole page.
+//! Versions grow with the changes, not with pages: a row's counter costs a few bytes. Past [`RANGES_BYTES_MAX`] the
+//! ranges are given up for a copy of the whole page.
 //!
 //! The first bytes of a page, up to [`META_BYTES`], are in no before-image; a version has them as
 //! they were.
@@ -20,23 +19,23 @@ use smallvec::SmallVec;
 use crate::shadow::Shadow;
 use crate::undo::{PartUndo, Save};
 
-/// Past this many bytes a version is a copy of the page.
+/// The number of bytes past which a version is a copy of the page.
 const RANGES_BYTES_MAX: usize = 4096;
 
-/// What is kept of one page.
+/// The data kept of one page.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// The page has changed since the checkpoint's cut, which has not visited it yet: the image slots that
-    /// did not hold it at the cut, as bits.
+    /// The image slots that did not hold the page at the checkpoint's cut, as bits. Set if the page has changed since
+    /// the cut, which has not visited it yet.
     pub(crate) pending: Option<u8>,
-    /// In row mode, the page as of that cut: the checkpoint needs no version.
+    /// The page as of that cut, in row mode: the checkpoint needs no version.
     pub(crate) shadow: Option<Shadow>,
-    /// The oldest first; their labels rise. One is the rule, and lies in the same cache lines.
+    /// The versions, the oldest first; their labels rise. Usually there is one, which lies in the same cache lines.
     versions: SmallVec<[Version; 1]>,
 }
 
 struct Version {
-    /// The newest cut that the bytes are good for.
+    /// The newest cut for which the bytes are valid.
     label: u64,
     meta: [u8; META_BYTES],
     before: Before,
@@ -47,7 +46,7 @@ enum Before {
     Page(Box<[u8]>),
 }
 
-/// Byte ranges of a page, ascending, none overlapping another.
+/// The byte ranges of a page, ascending, none overlapping another.
 #[derive(Default)]
 struct Ranges {
     runs: Vec<Run>,
@@ -58,12 +57,12 @@ struct Ranges {
 struct Run {
     from: u16,
     to: u16,
-    /// Where its bytes are.
+    /// The position of its bytes.
     at: u16,
 }
 
 impl Kept {
-    /// The checkpoint has visited the page, or is over.
+    /// Notes that the checkpoint has visited the page, or is over.
     pub(crate) fn settle(&mut self) {
         self.pending = None;
         self.shadow = None;
@@ -73,7 +72,7 @@ impl Kept {
         self.pending.is_none() && self.versions.is_empty()
     }
 
-    /// Bytes on the memory account.
+    /// Returns the bytes on the memory account.
     pub(crate) fn bytes(&self) -> usize {
         let versions = self.versions.iter().map(|version| match &version.before {
             Before::Ranges(ranges) => {
@@ -87,8 +86,8 @@ impl Kept {
             + versions.sum::<usize>()
     }
 
-    /// Keeps what a commit has overwritten in `page`: `saves` are its before-images, the earliest
-    /// first. `newest` is the newest open cut.
+    /// Keeps the bytes that a commit has overwritten in `page`: `saves` are its before-images, the earliest first.
+    /// `newest` is the newest open cut.
     pub(crate) fn keep(&mut self, newest: u64, page: &[u8], part: &PartUndo, saves: &[&Save]) {
         if self.versions.last().is_none_or(|last| last.label < newest) {
             let mut meta = [0; META_BYTES];
@@ -104,19 +103,19 @@ impl Kept {
         }
     }
 
-    /// Forgets all versions, as a second cut must not.
+    /// Discards all versions, which a second cut must not do.
     pub(crate) fn forget_versions(&mut self) {
         self.versions.clear();
     }
 
-    /// Whether there is a version that cut `number` is undone by.
+    /// Returns whether there is a version that undoes the page to cut `number`.
     pub(crate) fn reaches(&self, number: u64) -> bool {
         self.versions
             .last()
             .is_some_and(|version| version.label >= number)
     }
 
-    /// Makes of the live page the page as of a cut.
+    /// Turns the live page into the page as of a cut.
     pub(crate) fn undo_to(&self, number: u64, page: &mut [u8]) {
         debug_assert!(self.reaches(number), "the page has changed since the cut");
         let behind = self.versions.iter().rev().take_while(|v| v.label >= number);
@@ -125,8 +124,8 @@ impl Kept {
         }
     }
 
-    /// Drops what none of the cuts needs, which are all that need the page, ascending; joins versions that no
-    /// cut lies between.
+    /// Drops everything that none of the cuts needs. They are all the cuts that need the page, ascending. Joins
+    /// versions that no cut lies between.
     pub(crate) fn prune(&mut self, cuts: &[u64]) {
         let needed = |label: u64| cuts.first().is_some_and(|oldest| *oldest <= label);
         self.versions.retain(|version| needed(version.label));
@@ -188,7 +187,7 @@ impl Version {
         page[..META_BYTES].copy_from_slice(&self.meta);
     }
 
-    /// Takes in the next newer version: what this one undoes to lies ahead of both.
+    /// Merges the next newer version into this one. The state that this one restores is earlier than both.
     fn join(&mut self, newer: Version) {
         assert!(self.label < newer.label, "versions are joined in order");
         self.label = newer.label;

@@ -1,7 +1,7 @@
 //! Keys in the order of their bytes.
 //!
-//! Most keys of typed tables are a few numbers. Up to [`INLINE_BYTES`] they lie in the map's nodes: a search
-//! compares them where it is, and an insertion has nothing to allocate.
+//! Most keys of typed tables are a few numbers. Up to [`INLINE_BYTES`] they lie in the map's nodes: a search compares
+//! them there, and an insertion has nothing to allocate.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -11,9 +11,9 @@ use std::ops::Bound;
 use crate::entry::Entry;
 use crate::form::TableForm;
 
-/// Keys up to this many bytes lie in the map's nodes.
+/// The most bytes of a key that lies in the map's nodes.
 const INLINE_BYTES: usize = 22;
-/// An estimate of what a key takes in the map besides the bytes that it has outside, bytes.
+/// An estimate of the bytes that a key takes in the map, besides those that it has outside.
 const NODE_BYTES: u64 = 48;
 
 /// A key.
@@ -45,8 +45,8 @@ impl Borrow<[u8]> for Key {
     }
 }
 
-/// The order of their bytes. Behind its end an inline key has zeros: of two that are equal so far the shorter one
-/// comes first, as if zeros were compared with nothing.
+/// The order of their bytes. Behind its end an inline key has zeros. Of two that are equal so far the shorter one comes
+/// first, as if zeros were compared with nothing.
 impl Ord for Key {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
@@ -60,7 +60,7 @@ impl Ord for Key {
     }
 }
 
-/// The bytes of an inline key as numbers of the same order.
+/// Returns the bytes of an inline key as numbers of the same order.
 #[inline]
 fn numbers(bytes: &[u8; INLINE_BYTES]) -> (u64, u64, u64) {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -115,17 +115,17 @@ impl DoubleEndedIterator for Range<'_> {
 }
 
 impl Keys {
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub(crate) fn len(&self) -> usize {
         self.map.len()
     }
 
-    /// What it takes, bytes.
+    /// Returns its size in memory, bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Enters a key; whether it was not there.
+    /// Enters a key. Returns whether it is new.
     pub(crate) fn insert(&mut self, key: &[u8], entry: Entry) -> bool {
         let is_new = self.map.insert(key.into(), entry).is_none();
         if is_new {
@@ -135,7 +135,7 @@ impl Keys {
         is_new
     }
 
-    /// Removes a key; whether it was there.
+    /// Removes a key. Returns whether it was there.
     pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
         let removed = if key.len() <= INLINE_BYTES {
             self.map.remove(&Key::from(key))
@@ -155,7 +155,7 @@ impl Keys {
         self.bytes = 0;
     }
 
-    /// The entries of a range; none of an empty one.
+    /// Returns the entries of a range; none of an empty one.
     pub(crate) fn range(&self, low: Bound<&[u8]>, high: Bound<&[u8]>) -> Walk<'_> {
         let some = (!is_empty(low, high)).then(|| {
             let is_inline = |bound: Bound<&[u8]>| match bound {

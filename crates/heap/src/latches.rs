@@ -1,9 +1,9 @@
 //! The latches and the checkpoint epoch.
 //!
-//! One mutex per partition is all the locking there is. A transaction takes the latches it needs
-//! in ascending order and holds them until its group is in the log; a fuzzy checkpoint takes one at a
-//! time, between transactions; a cut takes all of them. The checkpoint epoch `G` is published once, by the sweep that
-//! begins it, and read under a latch only when a page is born.
+//! One mutex per partition is all the locking there is. A transaction takes the latches it needs in ascending order and
+//! holds them until its group is in the log. A fuzzy checkpoint takes one at a time, between transactions; a cut takes
+//! all of them. The sweep that begins a checkpoint epoch publishes it once as `G`. It is read under a latch, and only
+//! when a page is born.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,12 +29,12 @@ pub struct Heap {
     ckpt_epoch: Arc<AtomicU64>,
     parts: Box<[CachePadded<Mutex<Partition>>]>,
     pub(crate) cuts: Arc<CutState>,
-    /// Drafts that were dropped while their partition was latched.
+    /// The drafts that were dropped while their partition was latched.
     pub(crate) abandoned: Mutex<Vec<(TableId, Home)>>,
 }
 
 impl Heap {
-    /// An empty heap: every page is zeros, no table is attached. `G` is 0.
+    /// Returns an empty heap: every page is zeros, no table is attached. `G` is 0.
     #[must_use]
     pub fn new(geometry: Geometry, memory: Arc<MemoryAccount>) -> Heap {
         geometry.assert_sound();
@@ -56,13 +56,13 @@ impl Heap {
         }
     }
 
-    /// What was fixed when the database was made.
+    /// Returns the properties that were fixed when the database was made.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// The account that pages and indexes are on.
+    /// Returns the account that pages and indexes are on.
     #[must_use]
     pub fn memory(&self) -> &Arc<MemoryAccount> {
         &self.memory
@@ -78,7 +78,7 @@ impl Heap {
         self.parts[usize::from(partition.0)].try_lock()
     }
 
-    /// The current checkpoint epoch, `G`.
+    /// Returns the current checkpoint epoch, `G`.
     #[must_use]
     pub fn ckpt_epoch(&self) -> CkptEpoch {
         CkptEpoch(self.ckpt_epoch.load(Ordering::SeqCst))

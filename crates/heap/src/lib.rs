@@ -1,10 +1,9 @@
 //! The data component: memory-resident slotted pages, partitions, hash and ordered indexes.
 //!
-//! A [`Heap`] is a fixed number of [`Partition`]s, each under one latch. The hash of a key decides
-//! its partition, or the caller does; a page always belongs to the same partition, so the partition's latch is the
-//! page's latch too and a checkpoint's visit needs no other lock. Rows live in slots, values
-//! beyond a page in chains of pages. Only pages are logged and imaged: indexes, free lists and
-//! counters are derived, kept in memory and built again at restart.
+//! A [`Heap`] is a fixed number of [`Partition`]s, each under one latch. The hash of a key decides its partition, or
+//! the caller does. A page always belongs to the same partition, so the partition's latch is the page's latch too, and
+//! a checkpoint's visit needs no other lock. Rows live in slots, values beyond a page in chains of pages. Only pages
+//! are logged and imaged: indexes, free lists and counters are derived, kept in memory and built again at restart.
 //!
 //! | module | one idea |
 //! |---|---|

@@ -1,17 +1,17 @@
-//! How much of a collection or a string goes away at once, and how much a step removes.
+//! The limits of what is removed of a collection or a string at once, and in one step.
 
-/// The sizes that decide what a transaction removes itself and what it leaves to the background. The
-/// simulator draws small ones.
+/// The sizes that decide which removals a transaction makes itself and which it leaves to the background. The simulator
+/// draws small ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OrphanLimits {
-    /// A collection of up to so many elements goes away with its header.
+    /// The most elements of a collection that is removed together with its header.
     pub at_once: usize,
-    /// Rows of orphans in a table's partition that may wait for the background.
+    /// The number of rows of orphans in a table's partition that may wait for the background.
     pub debt_rows: usize,
-    /// Rows of orphans that one step of the background removes at most.
+    /// The most rows of orphans that one step of the background removes.
     pub step_rows: usize,
-    /// A string in a chain of up to so many pages goes away with its key; of a longer one, a step of the
-    /// background frees so many.
+    /// The most pages of a string in a chain that is removed together with its key. Of a longer one, a step of the
+    /// background frees this number of pages.
     pub chain_pages: usize,
 }
 

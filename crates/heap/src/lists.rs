@@ -1,10 +1,9 @@
 //! Lists: items in the order in which they were put.
 //!
-//! The order must survive a restart although only rows are logged, so an item's key is a label,
-//! and items are in the order of their labels. At the ends labels are [`STEP`] apart; an item put
-//! between two others takes the middle of their gap; and when a gap has no middle, the items
-//! around it get labels anew, as few as make room. In memory the list is a ring of entries: both
-//! ends and any place are reached at once, and labels are read from rows only when one is needed.
+//! The order must survive a restart although only rows are logged. So an item's key is a label, and items are in the
+//! order of their labels. At the ends labels are [`STEP`] apart. An item put between two others takes the middle of
+//! their gap. When a gap has no middle, the items around it get labels anew, as few as make room. In memory the list is
+//! a ring of entries: both ends and any place are reached at once. Labels are read from rows only when one is needed.
 
 use std::collections::VecDeque;
 
@@ -30,16 +29,16 @@ use crate::rows::not_attached;
 use crate::runs::{self, Filler};
 use crate::undo::{PartUndo, Undo};
 
-/// Between the labels at an end: 2^51 pushes fit in one direction.
+/// The distance between the labels at an end: 2^51 pushes fit in one direction.
 const STEP: i64 = 1 << 12;
-/// Labels given anew lie at least this far apart.
+/// The least distance between labels given anew.
 const GAP_MIN: i64 = 64;
-/// So many items on each side are tried first when labels have to be given anew.
+/// The number of items on each side that are tried first when labels have to be given anew.
 const STRETCH: usize = 8;
-/// Items are not found by hash; their entries carry this one.
+/// The hash in the entries of items, which are not found by hash.
 const NO_HASH: KeyHash = KeyHash(0);
 
-/// Why an item's row is there: the restart checked it, and every write since has encoded one.
+/// The reason why an item has a row: the restart checked it, and every write since has encoded one.
 const READABLE: &str = "an item of a list has a row with a label";
 
 /// The place that the row of an item is to be written to.
@@ -59,7 +58,7 @@ impl ItemPlace {
         ElementKey::labelled(self.list.id, self.label)
     }
 
-    /// Returns where the row goes, whatever is in it.
+    /// Returns the destination of the row, independent of its contents.
     pub(crate) fn destination(self) -> Destination {
         Destination {
             table: self.list.table,
@@ -69,12 +68,12 @@ impl ItemPlace {
     }
 }
 
-/// The entry of an item in a slot.
+/// Returns the entry of an item in a slot.
 pub(crate) fn item_entry(local: u32, slot: usize) -> Entry {
     Entry::new(NO_HASH, local, slot)
 }
 
-/// The label of an item, from its row.
+/// Returns the label of an item, from its row.
 pub(crate) fn label_of(pages: &Pages, entry: Entry) -> Option<i64> {
     let row = RowRef::new(pages, pages.row(entry)?);
     kind::read_label(&row.field())
@@ -89,7 +88,7 @@ fn items(table: &Table, id: TableId, collection: CollectionId) -> Result<&VecDeq
     }
 }
 
-/// The label for an item put before place `at`; `None` if there is no room.
+/// Returns the label for an item put before place `at`; `None` if there is no room.
 fn label_for(pages: &Pages, items: &VecDeque<Entry>, at: usize) -> Option<i64> {
     let label = |at: usize| items.get(at).and_then(|entry| label_of(pages, *entry));
     let before = at.checked_sub(1).and_then(label);
@@ -104,7 +103,7 @@ fn label_for(pages: &Pages, items: &VecDeque<Entry>, at: usize) -> Option<i64> {
     }
 }
 
-/// The items around place `at` to be labelled anew, with the first label and the step.
+/// Returns the items around place `at` to be labelled anew, with the first label and the step.
 fn stretch(pages: &Pages, items: &VecDeque<Entry>, at: usize) -> (usize, usize, i64, i64) {
     let label = |at: usize| items.get(at).and_then(|entry| label_of(pages, *entry));
     let mut reach = STRETCH;
@@ -134,8 +133,8 @@ impl Partition {
     /// Adds items at an end, one after the other.
     ///
     /// # Errors
-    /// `OutOfMemory` as [`put`](Self::put), when the first ones may be there; `Usage` if there is
-    /// no such list.
+    /// `OutOfMemory` like [`put`](Self::put), when the first ones may have been added; `Usage` if there is no such
+    /// list.
     pub fn list_push(
         &mut self,
         undo: &mut Undo,
@@ -152,8 +151,8 @@ impl Partition {
         Ok(())
     }
 
-    /// Adds as many items at an end as there are labels on that side. Returns how many: all of them,
-    /// but for a list whose labels are used up.
+    /// Adds items at an end, as far as there are labels on that side. Returns their number: all of them, except for a
+    /// list whose labels are used up.
     fn push_some(
         &mut self,
         undo: &mut Undo,
@@ -236,8 +235,7 @@ impl Partition {
         Ok(())
     }
 
-    /// The label for an item put before place `at`. The items around it get labels anew if there
-    /// is none.
+    /// Returns the label for an item put before place `at`. The items around it get labels anew if no label is free.
     fn make_label(&mut self, undo: &mut Undo, of: TableCollection, at: usize) -> Result<i64> {
         let TableCollection {
             table: id,
@@ -256,7 +254,7 @@ impl Partition {
     /// Puts an item before the one at place `at`, or behind the last.
     ///
     /// # Errors
-    /// As [`list_push`](Self::list_push); `Usage` beyond the end.
+    /// Like [`list_push`](Self::list_push); `Usage` beyond the end.
     pub fn list_insert(
         &mut self,
         undo: &mut Undo,
@@ -290,7 +288,7 @@ impl Partition {
     /// Overwrites the item at place `at`.
     ///
     /// # Errors
-    /// As [`list_insert`](Self::list_insert).
+    /// Like [`list_insert`](Self::list_insert).
     pub fn list_set(
         &mut self,
         undo: &mut Undo,
@@ -363,7 +361,7 @@ impl Partition {
             let key = ElementKey::labelled(list, label);
             let mut copy = Vec::new();
             let (row, fresh) = match row.place {
-                // A longer label may be what makes the row too long for a slot.
+                // The longer label may make the row too long for a slot.
                 Place::Inline { value, .. } => {
                     copy.extend_from_slice(value);
                     let new = NewRow {
@@ -452,7 +450,7 @@ fn write_item(
     cells::write(pages, table, part, to.destination(), &new)
 }
 
-/// What only a label that nothing here wrote can lead to: pushes use up no direction in 2^51 steps.
+/// Returns the error of a label that this code cannot have written: pushes use up no direction in 2^51 steps.
 fn no_label_left(table: TableId, list: CollectionId) -> Error {
     Error::corrupt(
         format!("list {} of table {table}", list.0),

@@ -1,16 +1,16 @@
-//! Which slots of a page records have changed during a restart in a way that an index entry does not survive.
+//! The slots of a page that records have changed during a restart in a way that an index entry does not survive.
 //!
 //! An entry of the image's sidecar stays true as long as its slot stays taken and no record touches the slot's
-//! *identity*: the first bytes of the row, which say what the row is and which key it has. Values may change.
+//! *identity*. These are the first bytes of the row, which say what the row is and which key it has. Values may change.
 //!
-//! A record knows bytes and no slots: where image and log are played at the same time its page, and so the class
-//! of its slots, may still be on the disk. So the runs of bytes are kept, and the slots that they belong to are
-//! looked up when the page is whole. How long identities are is noted while the page comes from the image: as long
-//! as that of its longest row. A run that touches a byte of the bitmap counts for all eight slots of that byte. So a
-//! slot without a mark was taken in the image, is taken now, and has the identity that it had.
+//! A record knows bytes and no slots. Where image and log are played at the same time its page, and so the class of its
+//! slots, may still be on the disk. So the runs of bytes are kept, and the slots that they belong to are looked up when
+//! the page is whole. The length of identities is noted while the page comes from the image: that of its longest row. A
+//! run that touches a byte of the bitmap counts for all eight slots of that byte. So a slot without a mark was taken in
+//! the image, is taken now, and has the identity that it had.
 //!
-//! A record that touches the page's header marks all of it: the class or the table may be another. So does a
-//! page with so many runs that reading its rows is cheaper than keeping them.
+//! A record that touches the page's header marks all of it: the class or the table may be another. A page is also
+//! marked whole when it has more runs than are cheaper to keep than its rows are to read.
 //!
 //! Invariant: a page without a mark is as the image has it.
 
@@ -19,15 +19,15 @@ use perdura_page::layout::{HEADER_BYTES, PAGE_BYTES};
 
 use crate::pages::index;
 
-/// Words of a bitmap of slots.
+/// The number of words of a bitmap of slots.
 pub(crate) const SLOT_WORDS: usize = 1024 / 64;
-/// Runs kept of a page.
+/// The most runs that are kept of a page.
 const RUNS_MAX: usize = 128;
 
 /// The slots of a page, one bit each.
 pub(crate) type Slots = [u64; SLOT_WORDS];
 
-/// A run of bytes of a page: where it begins and where it ends.
+/// A run of bytes of a page: its begin and its end.
 type Run = (u16, u16);
 
 #[derive(Clone, Default)]
@@ -86,17 +86,17 @@ impl Marks {
         }
     }
 
-    /// Whether a page has no mark.
+    /// Returns whether a page has no mark.
     pub(crate) fn is_unmarked(&self, local: u32) -> bool {
         matches!(self.pages.get(index(local)), None | Some(Mark::Nothing))
     }
 
-    /// Whether all of a page is marked.
+    /// Returns whether all of a page is marked.
     pub(crate) fn is_all_marked(&self, local: u32) -> bool {
         matches!(self.pages.get(index(local)), Some(Mark::All))
     }
 
-    /// The slots of a page of this class whose entries are void. Identities take `identity` bytes at most;
+    /// Returns the slots of a page of this class whose entries are void. Identities take `identity` bytes at most;
     /// unless that is known, any byte of a slot counts.
     pub(crate) fn void_slots(
         &self,
@@ -133,7 +133,7 @@ impl Marks {
     }
 }
 
-/// Sorts runs, and makes one of those that meet.
+/// Sorts runs, and merges those that meet.
 fn merge(runs: &mut Vec<Run>) {
     runs.sort_unstable();
     runs.dedup_by(|next, run| {
@@ -159,7 +159,7 @@ mod tests {
         slots[slot / 64] >> (slot % 64) & 1 == 1
     }
 
-    /// The void slots of page 1, one by one, after records that changed these runs.
+    /// Returns the void slots of page 1, one by one, after records that changed these runs.
     fn void(class: SlotClass, identity: Option<usize>, runs: &[(usize, usize)]) -> Vec<usize> {
         let mut marks = Marks::default();
         marks.grow(3);
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(void(class, Some(IDENTITY), &into_the_first), all);
     }
 
-    /// Against a set of bytes, for random runs in any number.
+    /// Compares the marks with a set of bytes, for random runs in any number.
     #[test]
     fn no_slot_is_missed_however_many_runs_there_are() {
         let mut rng = fastrand::Rng::with_seed(1);

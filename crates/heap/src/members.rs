@@ -1,9 +1,8 @@
 //! Fields and members: writing and removing the elements of hashes, sets, sorted sets and streams.
 //!
-//! Each element is one row, so a small change logs a small record however big the collection
-//! is. Its key is the collection's id and its name; the pages it lies in are its
-//! collection's home's. A score is the value of its row: a new score is eight bytes of the log,
-//! and a move in the order of scores, which is derived and not logged.
+//! Each element is one row, so a small change logs a small record however big the collection is. Its key is the
+//! collection's id and its name. It lies in the pages of its collection's home. A score is the value of its row. A new
+//! score is eight bytes of the log, and a move in the order of scores, which is derived and not logged.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Error, Result, TableId};
@@ -27,12 +26,12 @@ use crate::row_ref::RowRef;
 use crate::rows::not_attached;
 use crate::undo::{PartUndo, Undo};
 
-/// An operation that does not fit the collection: a bug of the caller.
+/// Returns the error of an operation that does not fit the collection, which is a bug of the caller.
 pub(crate) fn misused(table: TableId, id: CollectionId, what: &str) -> Error {
     Error::Usage(format!("collection {} of table {table}: {what}", id.0))
 }
 
-/// Changes an index and notes how to take it back.
+/// Changes an index and notes its inverse.
 pub(crate) fn edit(
     table: &mut Table,
     part: &mut PartUndo,
@@ -49,7 +48,7 @@ pub(crate) fn edit(
     }
 }
 
-/// The score in a member's row.
+/// Returns the score in a member's row.
 fn score_of(pages: &Pages, row: Row<'_>) -> f64 {
     RowRef::new(pages, row).score()
 }
@@ -69,7 +68,7 @@ impl Partition {
         Ok(id)
     }
 
-    /// Makes a collection without elements known.
+    /// Enters a collection without elements.
     pub(crate) fn add_collection(
         &mut self,
         table: TableId,
@@ -85,12 +84,12 @@ impl Partition {
         Ok(id)
     }
 
-    /// Writes a field or a part of a stream with its value, a member with an empty one, or a member with its score as
-    /// eight bytes. Whether it is new.
+    /// Writes a field or a part of a stream with its value, or a member of a set with an empty one. Writes a member of
+    /// a sorted set with its score as eight bytes. Returns whether it is new.
     ///
     /// # Errors
-    /// `OutOfMemory` as [`put`](Self::put); `Usage` if there is no such collection, it is a list,
-    /// or the value does not fit its shape.
+    /// `OutOfMemory` like [`put`](Self::put); `Usage` if there is no such collection, it is a list, or the value does
+    /// not fit its shape.
     pub fn element_put(
         &mut self,
         undo: &mut Undo,
@@ -156,7 +155,7 @@ impl Partition {
         Ok(old.is_none())
     }
 
-    /// Removes a field or member. Whether it was there.
+    /// Removes a field or member. Returns whether it was there.
     ///
     /// # Errors
     /// `Usage` if there is no such collection or it is a list.
@@ -170,10 +169,11 @@ impl Partition {
         Ok(taken.is_some())
     }
 
-    /// Removes a field or member, and returns what `read` makes of its row. `None`: it was not there.
+    /// Removes a field or member, and passes its row to `read`. Returns the result of `read`, or `None` if it was not
+    /// there.
     ///
     /// # Errors
-    /// As [`element_delete`](Self::element_delete).
+    /// Like [`element_delete`](Self::element_delete).
     pub fn element_take<R>(
         &mut self,
         undo: &mut Undo,
@@ -226,7 +226,7 @@ struct Found<'a> {
     row: RowRef<'a>,
 }
 
-/// Finds an element and its rank. Of a stream, one descent of the order yields both: its scores follow from the names.
+/// Finds an element and its rank. In a stream, one descent of the order yields both: its scores follow from the names.
 fn find_ranked<'a>(pages: &'a Pages, collection: &Collection, field: &[u8]) -> Option<Found<'a>> {
     let order = order_of(Some(collection));
     if let (Shape::Stream, Some(order)) = (collection.shape, order) {
@@ -249,7 +249,7 @@ fn order_of(collection: Option<&Collection>) -> Option<&OrderIndex> {
     }
 }
 
-/// Whether a sorted set has as many scores as names.
+/// Returns whether the numbers of scores and names of a sorted set are equal.
 fn ranks_each_name(collection: Option<&Collection>) -> bool {
     match collection.map(|collection| &collection.index) {
         Some(Index::Scores(names, order)) => u64::try_from(names.len()) == Ok(order.len()),
@@ -269,7 +269,7 @@ fn rank_in(
     Some(rank_of(pages, order, score, field))
 }
 
-/// The score, if there is to be one; or what is wrong with the value.
+/// Returns the score, if there is to be one, or the fault of the value.
 pub(crate) fn check_value(
     shape: Shape,
     field: &[u8],

@@ -1,12 +1,11 @@
 //! The account of memory by use. Writes are refused at the limit; reads and deletes are not.
 //!
-//! Each part adds what it takes; the sum is compared with the limit at the few places where
-//! memory grows. The counters are independent and approximate: nothing is derived from two of
-//! them being read at one instant.
+//! Each part adds its size; the sum is compared with the limit at the few places where memory grows. The counters are
+//! independent and approximate: nothing is derived from two of them being read at one instant.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What memory is used for.
+/// The use of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemoryUse {
     /// Pages of the heap that hold something.
@@ -21,14 +20,14 @@ pub enum MemoryUse {
     Log,
     /// Buffers of clients: unfinished requests, queued transactions, replies and messages.
     Clients,
-    /// What open cuts need of pages that have changed since.
+    /// Bytes that open cuts need of pages that have changed since.
     Kept,
     /// Passwords that wait to be tried, and the memory of trying one.
     Passwords,
 }
 
 impl MemoryUse {
-    /// Every use.
+    /// All uses.
     pub const ALL: [MemoryUse; 8] = [
         MemoryUse::Pages,
         MemoryUse::Indexes,
@@ -40,7 +39,7 @@ impl MemoryUse {
         MemoryUse::Passwords,
     ];
 
-    /// A word for reports.
+    /// Returns a word for reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -59,13 +58,13 @@ impl MemoryUse {
 /// The memory at which the kernel ends the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ceiling {
-    /// Bytes, swap included.
+    /// Its size in bytes, swap included.
     pub bytes: u64,
     /// The file that sets it.
     pub set_by: String,
 }
 
-/// Bytes in use, by use, and the limit.
+/// The bytes in use, by use, and the limit.
 #[derive(Debug)]
 pub struct MemoryAccount {
     pages: AtomicU64,
@@ -84,12 +83,12 @@ pub struct MemoryAccount {
     ceiling: Option<Ceiling>,
 }
 
-/// How much may be kept for open cuts.
+/// The limit of the memory that may be kept for open cuts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeptBound {
-    /// Bytes that are never too many.
+    /// The bytes that are always allowed.
     pub free: u64,
-    /// Beyond them, one part in so many of the memory in use; above 0.
+    /// The divisor of the memory in use that gives the limit beyond `free`; above 0.
     pub share: u64,
 }
 
@@ -103,7 +102,7 @@ impl Default for KeptBound {
 }
 
 impl MemoryAccount {
-    /// An empty account with a limit in bytes; `u64::MAX` is none.
+    /// Returns an empty account with a limit in bytes; `u64::MAX` means no limit.
     #[must_use]
     pub fn new(limit: u64) -> Self {
         MemoryAccount {
@@ -153,7 +152,7 @@ impl MemoryAccount {
         self.counter(what).fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Takes bytes off a use, which were added before.
+    /// Subtracts bytes of a use that were added before.
     pub fn sub(&self, what: MemoryUse, bytes: u64) {
         let before = self.counter(what).fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "{what:?}: {before} - {bytes}");
@@ -168,42 +167,42 @@ impl MemoryAccount {
         }
     }
 
-    /// Bytes of one use.
+    /// Returns the bytes of one use.
     #[must_use]
     pub fn get(&self, what: MemoryUse) -> u64 {
         self.counter(what).load(Ordering::Relaxed)
     }
 
-    /// Bytes of all uses.
+    /// Returns the bytes of all uses.
     #[must_use]
     pub fn used(&self) -> u64 {
         MemoryUse::ALL.iter().map(|what| self.get(*what)).sum()
     }
 
-    /// The limit, bytes.
+    /// Returns the limit, bytes.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Sets the limit, bytes. What is in use stays even if it is more.
+    /// Sets the limit, bytes. The bytes in use stay even if they exceed it.
     pub fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Keeps a part of the limit for clients' buffers: nothing else may grow into it.
+    /// Reserves a part of the limit for clients' buffers: no other use may grow into it.
     pub fn set_reserve(&self, bytes: u64) {
         self.reserve.store(bytes, Ordering::Relaxed);
     }
 
-    /// Sets how much may be kept for open cuts.
+    /// Sets the limit of the memory that may be kept for open cuts.
     pub fn set_kept_bound(&self, bound: KeptBound) {
         assert!(bound.share > 0, "a share of the memory in use");
         self.kept_free.store(bound.free, Ordering::Relaxed);
         self.kept_share.store(bound.share, Ordering::Relaxed);
     }
 
-    /// Whether more is kept for open cuts than may be.
+    /// Returns whether more is kept for open cuts than is allowed.
     #[must_use]
     pub fn is_kept_over_bound(&self) -> bool {
         let kept = self.get(MemoryUse::Kept);
@@ -211,8 +210,8 @@ impl MemoryAccount {
         kept > self.kept_free.load(Ordering::Relaxed) && kept > share()
     }
 
-    /// Whether `bytes` more, not of clients' buffers, stay within the limit. Buffers count as the
-    /// part that is kept for them, or as what they take if that is more.
+    /// Returns whether `bytes` more, not of clients' buffers, stay within the limit. Buffers count as the part that is
+    /// reserved for them, or as their size if that is more.
     #[must_use]
     pub fn has_room(&self, bytes: u64) -> bool {
         let clients = self.get(MemoryUse::Clients);

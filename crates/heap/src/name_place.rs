@@ -1,16 +1,17 @@
-//! Where the name of a part of a stream comes among others, as a score: so that most names are compared without a row being read.
+//! The place of the name of a part of a stream among other names, as a score. With it most names are compared without
+//! reading a row.
 //!
-//! Any names give scores that ascend as they do, though not strictly: where two have one score, the rows tell. How finely scores tell names
-//! apart follows how streams name their rows (docs/formats/stream.md): a kind, then numbers, then the id of an entry.
-//! A number that is too great for its bits shares the score of all above it.
+//! Any names give scores that ascend as they do, though not strictly: where two have one score, the rows decide. The
+//! precision of scores follows the way in which streams name their rows (docs/formats/stream.md): a kind, then numbers,
+//! then the id of an entry. A number that is too great for its bits shares the score of all above it.
 
-/// Bits of a score. So many are those of a float between 0 and 2, which sort as the floats do.
+/// The number of bits of a score. A float between 0 and 2 has this number of bits, which sort as the floats do.
 const BITS: u32 = 62;
 
-/// Bits of the kind, the first byte of a name.
+/// The number of bits of the kind, the first byte of a name.
 const KIND_BITS: u32 = 3;
 
-/// For each kind: bytes of each number behind it, and how many bits of the score it takes.
+/// For each kind: the bytes of each number behind it, and the number of bits of the score that it takes.
 const LAYOUTS: [&[(usize, u32)]; 1 << KIND_BITS] = [
     PLAIN,
     PLAIN,
@@ -40,7 +41,8 @@ const _: () = {
     }
 };
 
-/// Numbers as one, the first in the highest bits. A number that does not fit is the greatest, and so is all behind it.
+/// Several numbers as one, the first in the highest bits. A number that does not fit is the greatest, and so are all
+/// behind it.
 struct Packed {
     bits: u64,
     left: u32,
@@ -56,7 +58,7 @@ impl Packed {
     }
 }
 
-/// The score of a name.
+/// Returns the score of a name.
 pub(crate) fn place_of(name: &[u8]) -> f64 {
     let mut packed = Packed {
         bits: 0,
@@ -71,7 +73,7 @@ pub(crate) fn place_of(name: &[u8]) -> f64 {
     let layout = LAYOUTS.get(usize::from(kind)).copied().unwrap_or(PLAIN);
     for &(bytes, width) in layout {
         let (number, behind) = rest.split_at(bytes.min(rest.len()));
-        // What is missing counts as zeros: a name comes before those that it begins.
+        // Missing bytes count as zeros: a name comes before those that it begins.
         let mut full = [0; 8];
         full[8 - bytes..][..number.len()].copy_from_slice(number);
         packed.push(u64::from_be_bytes(full), width);

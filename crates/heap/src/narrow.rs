@@ -1,23 +1,23 @@
-//! Which cells of slots a transaction has saved, where it did not save the whole slot.
+//! The cells of slots that a transaction has saved, where it did not save the whole slot.
 //!
-//! A slot that is changed a few bytes at a time has one word here, so that no byte is saved twice: neither by the
-//! next change of a few bytes, nor when the slot is written as a whole.
+//! A slot that is changed a few bytes at a time has one word here. So no byte is saved twice, neither by the next
+//! change of a few bytes nor when the slot is written as a whole.
 
 use hashbrown::HashTable;
 use perdura_base::checksum::mix64;
 
-/// Cells of a slot.
+/// The most cells of a slot.
 const CELLS: usize = u64::BITS as usize;
 
 /// Cells of a slot, one bit each.
 pub(crate) type Cells = u64;
 
-/// Bytes of a cell of a slot.
+/// Returns the bytes of a cell of a slot.
 pub(crate) fn cell_bytes(slot_bytes: usize) -> usize {
     slot_bytes.div_ceil(CELLS).next_multiple_of(8)
 }
 
-/// The ranges of a slot that cells make, each as long as can be.
+/// Returns the ranges of a slot that cells make, each as long as possible.
 pub(crate) fn ranges(
     mut cells: Cells,
     slot_bytes: usize,
@@ -37,7 +37,7 @@ pub(crate) fn ranges(
     })
 }
 
-/// Up to this many slots are searched one by one.
+/// The number of slots up to which they are searched one by one.
 const LINEAR_MAX: usize = 16;
 
 /// A slot, by its page and offset.
@@ -55,7 +55,7 @@ pub(crate) struct Narrow {
     seen: HashTable<usize>,
 }
 
-/// All cells of a slot.
+/// Returns all cells of a slot.
 pub(crate) fn all_cells(slot_bytes: usize) -> Cells {
     let count = slot_bytes.div_ceil(cell_bytes(slot_bytes));
     debug_assert!(count <= CELLS, "a word has a bit for each cell");
@@ -73,7 +73,7 @@ impl Narrow {
         self.seen.clear();
     }
 
-    /// Bytes held.
+    /// Returns the bytes held.
     pub(crate) fn bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot>() + self.seen.allocation_size()
     }
@@ -87,8 +87,8 @@ impl Narrow {
         self.slots.get_mut(found)
     }
 
-    /// Adds cells of a slot; gives those that were not there. `None` if a slot of another length began there: the
-    /// page was given to another class meanwhile.
+    /// Adds cells of a slot. Returns those that are new. Returns `None` if a slot of another length began there: the
+    /// page was given to another class in the meantime.
     pub(crate) fn add(&mut self, key: u64, bytes: usize, cells: Cells) -> Option<Cells> {
         debug_assert_eq!(cells & !all_cells(bytes), 0, "cells of the slot");
         if let Some(slot) = self.find(key) {
@@ -115,7 +115,8 @@ impl Narrow {
         Some(cells)
     }
 
-    /// The cells of a slot that are not saved yet, which now will be; `None` if none of its are.
+    /// Returns the cells of a slot that are not saved yet, and notes them as saved. Returns `None` if no cell of the
+    /// slot was saved.
     pub(crate) fn complete(&mut self, key: u64, bytes: usize) -> Option<Cells> {
         let slot = self.find(key).filter(|slot| slot.bytes == bytes)?;
         let all = all_cells(bytes);

@@ -1,6 +1,6 @@
-//! Changes of indexes, noted so that a rollback takes them back.
+//! Changes of indexes, noted so that a rollback undoes them.
 //!
-//! Indexes are derived from rows and have no before-images: an operation says what to do instead.
+//! Indexes are derived from rows and have no before-images: an operation names the change to be undone instead.
 
 use perdura_base::TableId;
 use perdura_page::{CollectionId, End, Shape};
@@ -8,7 +8,7 @@ use perdura_page::{CollectionId, End, Shape};
 use crate::edit::{Edit, Owner};
 use crate::entry::Entry;
 
-/// A change of an index, to be taken back.
+/// A change of an index, to be undone.
 #[derive(Clone, Copy)]
 pub(crate) enum Op {
     Inserted {
@@ -44,21 +44,21 @@ pub(crate) enum Op {
         entry: Entry,
         expiry_ms: u64,
     },
-    /// An index of a collection was changed; `inverse` takes it back.
+    /// An index of a collection was changed; `inverse` undoes it.
     Edited {
         table: TableId,
         id: CollectionId,
         inverse: Edit,
     },
-    /// So many items were put at an end of a list.
+    /// `count` items were put at an end of a list.
     Pushed {
         table: TableId,
         id: CollectionId,
         end: End,
         count: usize,
     },
-    /// Items were removed from an end of a list: where they are in the list of all that were, and how
-    /// many.
+    /// Items were removed from an end of a list. `items` gives their place in the list of all removed items, and their
+    /// number.
     Popped {
         table: TableId,
         id: CollectionId,
@@ -67,7 +67,7 @@ pub(crate) enum Op {
     },
     /// A collection without elements was made.
     Made { table: TableId, id: CollectionId },
-    /// A collection without elements was forgotten.
+    /// A collection without elements was removed.
     Unmade {
         table: TableId,
         id: CollectionId,
@@ -100,14 +100,14 @@ impl Op {
     }
 }
 
-/// Where the copy of a key is; empty for tables without an ordered index.
+/// The place of the copy of a key; empty for tables without an ordered index.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct KeyCopy {
     pub(crate) at: usize,
     pub(crate) bytes: usize,
 }
 
-/// Where the items of one removal lie among all the popped items of a partition.
+/// The place of the items of one removal among all the popped items of a partition.
 #[derive(Clone, Copy)]
 pub(crate) struct PoppedItems {
     pub(crate) from: usize,

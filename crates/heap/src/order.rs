@@ -1,22 +1,20 @@
 //! The order-statistics index of a sorted set: a B+tree of (score, entry) that counts.
 //!
-//! A sorted set is asked for a member's rank, for the member at a rank, and for stretches between
-//! two scores or two members. Each inner node therefore keeps, beside a child, how many items are
-//! below it, and all of these questions are one descent. An item is 16 bytes: the score as an
-//! integer that sorts like it, and the [`Entry`] that says where the row is. The member itself stays
-//! in its page, so nothing is stored twice: a caller finds an item's rank by a predicate that reads
-//! pages, and inserts and removes by rank. Taking a change back therefore needs no page at all, which
-//! matters because a rollback restores the pages first.
+//! A sorted set must answer three questions: a member's rank, the member at a rank, and the stretch between two scores
+//! or two members. Each inner node therefore keeps, beside a child, the number of items below it, and all of these
+//! questions are one descent. An item is 16 bytes: the score as an integer that sorts like it, and the [`Entry`] that
+//! names the place of the row. The member itself stays in its page, so nothing is stored twice. A caller finds an
+//! item's rank by a predicate that reads pages, and inserts and removes by rank. Undoing a change therefore needs no
+//! page at all, which matters because a rollback restores the pages first.
 //!
-//! Memory counts more than the last nanosecond. Nodes own arrays that grow by eight items at a time,
-//! so that a node which is two thirds full takes little more than two thirds of a full one; and a
-//! node at the tree's edge splits there instead of in its middle, so that ascending scores (times,
-//! counters) leave full nodes behind.
+//! Memory counts more than the last nanosecond. Nodes own arrays that grow by eight items at a time. So a node that is
+//! two thirds full takes little more than two thirds of a full one. A node at the tree's edge splits there instead of
+//! in its middle, so that ascending scores (times, counters) leave full nodes behind.
 //!
-//! Invariants, which [`check`](OrderIndex::check) walks in tests: all leaves are equally deep; items
-//! ascend strictly; a child's `low` is its smallest item exactly, for a separator that names a removed
-//! row could not be compared; its `count` is exact; a node that is not at an edge of the tree has at
-//! least a quarter of its items; `bytes` is what the arrays take.
+//! Invariants, which [`check`](OrderIndex::check) walks in tests: all leaves are equally deep; items ascend strictly. A
+//! child's `low` is its smallest item exactly, for a separator that names a removed row could not be compared; its
+//! `count` is exact. A node that is not at an edge of the tree has at least a quarter of its items. `bytes` is the size
+//! of the arrays.
 //!
 //! -0.0 and 0.0 are one score here, because they compare equal. A caller that shows a score reads it from the row.
 
@@ -30,17 +28,17 @@ use crate::entry::Entry;
 use node::{Child, Edges, Item, Node};
 pub(crate) use range::Range;
 
-/// The bit that tells a negative score.
+/// The bit that marks a negative score.
 const SIGN: u64 = 1 << 63;
 
-/// An integer that sorts as the score does. NaN is the caller's to refuse.
+/// Returns an integer that sorts as the score does. The caller must refuse NaN.
 fn key_of(score: f64) -> u64 {
     // The addition turns -0.0 into 0.0 and leaves every other score alone.
     let bits = (score + 0.0).to_bits();
     if bits & SIGN == 0 { bits | SIGN } else { !bits }
 }
 
-/// The score of a sorting integer.
+/// Returns the score of a sorting integer.
 fn score_of(key: u64) -> f64 {
     f64::from_bits(if key & SIGN == 0 { !key } else { key & !SIGN })
 }
@@ -50,17 +48,17 @@ fn score_of(key: u64) -> f64 {
 pub(crate) struct OrderIndex {
     root: Node,
     len: u64,
-    /// Bytes of the nodes' arrays.
+    /// The bytes of the nodes' arrays.
     bytes: usize,
 }
 
 impl OrderIndex {
-    /// An empty index.
+    /// Returns an empty index.
     pub(crate) fn new() -> OrderIndex {
         OrderIndex::default()
     }
 
-    /// An index of items that ascend already.
+    /// Returns an index of items that ascend already.
     pub(crate) fn from_sorted(items: Vec<(f64, Entry)>) -> OrderIndex {
         let mut index = OrderIndex::new();
         debug_assert!(
@@ -76,12 +74,12 @@ impl OrderIndex {
         index
     }
 
-    /// Items.
+    /// Returns the number of items.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Bytes on the heap.
+    /// Returns the bytes on the heap.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -89,7 +87,7 @@ impl OrderIndex {
     /// Adds an item behind `rank` others, which is where it belongs.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// Panics if there are fewer.
     pub(crate) fn insert_at(&mut self, rank: u64, score: f64, entry: Entry) {
         assert!(rank <= self.len, "rank {rank} of {}", self.len);
         let item = Item {
@@ -110,7 +108,7 @@ impl OrderIndex {
     /// Removes the item at a rank.
     ///
     /// # Panics
-    /// If there is none.
+    /// Panics if there is no such item.
     pub(crate) fn remove_at(&mut self, rank: u64) -> (f64, Entry) {
         assert!(rank < self.len, "rank {rank} of {}", self.len);
         let removed = self.root.remove_at(rank, &mut self.bytes);
@@ -121,17 +119,17 @@ impl OrderIndex {
         removed.open()
     }
 
-    /// The item at a rank.
+    /// Returns the item at a rank.
     pub(crate) fn at(&self, rank: u64) -> Option<(f64, Entry)> {
         self.root.at(rank).map(Item::open)
     }
 
-    /// How many items `pred` holds for, which are the first ones and no others.
+    /// Returns the number of items for which `pred` holds. It must hold for the first ones and no others.
     pub(crate) fn partition_point(&self, pred: impl FnMut(f64, Entry) -> bool) -> u64 {
         self.partition(pred).0
     }
 
-    /// Does what [`partition_point`](Self::partition_point) does, and returns the item behind these as well.
+    /// Like [`partition_point`](Self::partition_point), but also returns the item behind these.
     pub(crate) fn partition(
         &self,
         mut pred: impl FnMut(f64, Entry) -> bool,
@@ -141,13 +139,13 @@ impl OrderIndex {
         (rank, next.map(Item::open))
     }
 
-    /// The items from one rank to before another, from either end.
+    /// Returns the items from one rank to before another, from either end.
     pub(crate) fn range(&self, from: u64, to: u64) -> Range<'_> {
         let to = to.min(self.len);
         Range::new(&self.root, from.min(to), to)
     }
 
-    /// All items.
+    /// Returns all items.
     pub(crate) fn iter(&self) -> Range<'_> {
         self.range(0, self.len)
     }

@@ -1,9 +1,8 @@
 //! Collections without a key.
 //!
-//! DEL and overwrite change the header of a collection only. Its rows are removed in the same
-//! transaction if they are few; a big one becomes an *orphan*, which no command can read, and its
-//! rows are removed in steps, each a separate logged transaction. The list of orphans is volatile:
-//! after a restart it is every collection that no header names.
+//! DEL and overwrite change the header of a collection only. If its rows are few, the same transaction removes them. A
+//! big collection becomes an *orphan*, which no command can read. Its rows are removed in steps, each a separate logged
+//! transaction. The list of orphans is volatile: after a restart it is every collection that no header names.
 //!
 //! Background work could fall behind a loop that makes and deletes big collections. So once more
 //! than [`OrphanLimits::debt_rows`] rows wait, each element that is written removes two of them first.
@@ -30,12 +29,12 @@ use crate::trim::trim;
 use crate::undo::{PartUndo, Undo};
 
 impl Partition {
-    /// Sets what goes away when.
+    /// Sets the limits of what is removed at once and in steps.
     pub fn set_orphan_limits(&mut self, limits: OrphanLimits) {
         self.orphan_limits = limits;
     }
 
-    /// Lets go of a collection whose header is gone.
+    /// Removes a collection whose header is gone, or makes it an orphan.
     pub fn orphan(&mut self, undo: &mut Undo, id: TableId, collection: CollectionId) {
         let part = undo.part_mut(self.pages.id);
         let Some(table) = self.tables.get_mut(&id) else {
@@ -66,7 +65,7 @@ impl Partition {
         table.account(&self.pages.memory);
     }
 
-    /// Removes up to `max` rows of orphans. How many it were; 0: there is no orphan.
+    /// Removes up to `max` rows of orphans. Returns their number; 0: there is no orphan.
     pub fn purge_orphans(&mut self, undo: &mut Undo, max: usize) -> usize {
         let part = undo.part_mut(self.pages.id);
         let chain_pages = self.orphan_limits.chain_pages;
@@ -88,15 +87,15 @@ impl Partition {
         removed
     }
 
-    /// Rows of orphans that wait to be removed.
+    /// Returns the number of rows of orphans that wait to be removed.
     #[must_use]
     pub fn orphan_rows(&self) -> u64 {
         let rows = self.tables.values().map(|t| t.collections.orphan_rows());
         u64::try_from(rows.sum::<usize>()).unwrap_or(u64::MAX)
     }
 
-    /// Frees two pages of a long chain that waits for each one that is about to be written, so that
-    /// overwriting long strings cannot outrun the purge.
+    /// Frees two waiting pages of a long chain for each page that is about to be written. So overwriting long strings
+    /// cannot outrun the purge.
     pub(crate) fn pay_for_chains(&mut self, undo: &mut Undo, id: TableId, pages: usize) {
         let part = undo.part_mut(self.pages.id);
         if let Some(table) = self.tables.get_mut(&id)
@@ -133,7 +132,7 @@ impl Partition {
     }
 }
 
-/// Pages in the chains of a small collection's elements.
+/// Returns the number of pages in the chains of a small collection's elements.
 fn chain_pages_of(pages: &Pages, collection: &Collection) -> usize {
     let elements = Elements::new(pages, collection);
     let pages = elements
@@ -142,7 +141,7 @@ fn chain_pages_of(pages: &Pages, collection: &Collection) -> usize {
     pages.sum()
 }
 
-/// The bounds of what one call removes of a collection.
+/// The most that one call removes of a collection.
 #[derive(Clone, Copy)]
 struct Bounds {
     /// The most rows.
@@ -151,8 +150,8 @@ struct Bounds {
     chain_pages: usize,
 }
 
-/// Removes rows of a collection up to the bounds, and with the last one the collection. Returns how many. An item of
-/// a list in a chain of more pages loses some of them instead. Where pages were the limit, all rows count.
+/// Removes rows of a collection up to the bounds, and with the last one the collection. Returns their number. An item
+/// of a list in a chain of more pages loses some of them instead. Where pages were the limit, all rows count.
 fn remove_rows(
     pages: &mut Pages,
     table: &mut Table,
@@ -219,8 +218,8 @@ fn remove_any(
             Some(entry)
         }
         Index::Names(names) => {
-            // Removing moves later entries into the gap, never before it; only a rollback and the
-            // shrinking of an array put some there.
+            // Removing moves later entries into the gap, never before it. Only a rollback and the shrinking of an array
+            // put some there.
             let from = found.purged;
             let place = names
                 .next_taken(from)

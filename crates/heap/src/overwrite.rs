@@ -1,8 +1,8 @@
-//! Overwriting a row in place, of which little changes.
+//! Overwriting a row in place when little of it changes.
 //!
-//! A row of numbers is changed a few bytes at a time. Of such a change the *cells* that differ are saved and
-//! written: a slot has at most 64 of them, of at least eight bytes, so that what is saved of a slot is one word.
-//! A row of another length, or with its value in a chain of pages, is written as a whole.
+//! A row of numbers is changed a few bytes at a time. Of such a change the *cells* that differ are saved and written. A
+//! slot has at most 64 of them, of at least eight bytes, so that one word lists the saved cells of a slot. A row of
+//! another length, or with its value in a chain of pages, is written as a whole.
 
 use perdura_base::Result;
 use perdura_page::{Kind, Place};
@@ -16,10 +16,10 @@ use crate::secondary;
 use crate::spot::Spot;
 use crate::undo::{PartUndo, Undo};
 
-/// So many bytes of a value are compared at once.
+/// The number of bytes of a value that are compared at once.
 const BLOCK: usize = 32;
 
-/// The cells of a slot in which a value differs that begins at `at`.
+/// Returns the cells of a slot in which a value that begins at `at` differs.
 fn differing(slot: &[u8], at: usize, value: &[u8]) -> Cells {
     let bytes = cell_bytes(slot.len());
     let (old, old_rest) = slot[at..at + value.len()].as_chunks::<BLOCK>();
@@ -34,7 +34,7 @@ fn differing(slot: &[u8], at: usize, value: &[u8]) -> Cells {
     cells | differing_of(old_rest, new_rest, from, bytes)
 }
 
-/// The cells of so many bytes in which a few bytes differ that begin at `from`.
+/// Returns the cells, of `bytes` bytes each, in which the few bytes from `from` on differ.
 fn differing_of(old: &[u8], new: &[u8], from: usize, bytes: usize) -> Cells {
     let mut cells = 0;
     let mut mark = |at: usize| cells |= 1 << ((from + at) / bytes);
@@ -44,7 +44,7 @@ fn differing_of(old: &[u8], new: &[u8], from: usize, bytes: usize) -> Cells {
     for (i, (old, new)) in old_words.iter().zip(new_words).enumerate() {
         let word = u64::from_le_bytes(*old) ^ u64::from_le_bytes(*new);
         if word != 0 {
-            // The first byte that differs and the last one: eight bytes lie in two cells at most.
+            // The first byte that differs and the last one are marked: eight bytes lie in two cells at most.
             mark(8 * i + byte(word.trailing_zeros()));
             mark(8 * i + 7 - byte(word.leading_zeros()));
         }
@@ -57,18 +57,18 @@ fn differing_of(old: &[u8], new: &[u8], from: usize, bytes: usize) -> Cells {
 }
 
 impl Partition {
-    /// Overwrites the value of a key's row, which is a string; whether there is such a row. Its expiry stays.
+    /// Overwrites the value of a key's row, which is a string. Returns whether there is such a row. Its expiry stays.
     ///
     /// # Errors
-    /// As [`put`](Self::put); not for a value of the same length that lies in its slot.
+    /// Like [`put`](Self::put); not for a value of the same length that lies in its slot.
     pub fn overwrite(&mut self, undo: &mut Undo, to: TableKey<'_>, value: &[u8]) -> Result<bool> {
         self.overwrite_at(undo, to, None, value)
     }
 
-    /// As [`overwrite`](Self::overwrite), of a row that was probably found at `spot`.
+    /// Like [`overwrite`](Self::overwrite), for a row that was probably found at `spot`.
     ///
     /// # Errors
-    /// As [`overwrite`](Self::overwrite).
+    /// Like [`overwrite`](Self::overwrite).
     pub fn overwrite_at(
         &mut self,
         undo: &mut Undo,

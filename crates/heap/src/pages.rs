@@ -1,12 +1,11 @@
-//! The pages of one partition: chunks of zeroed memory, and which pages are free.
+//! The pages of one partition: chunks of zeroed memory, and the lists of free pages.
 //!
-//! Pages at and above a [pool](crate::pools)'s `fresh` were never used. One below it that holds nothing is on its
-//! free list and keeps its bytes as garbage; taking it again is logged like any change. Lists are
-//! checked when they are popped, so that a rollback need not search them.
+//! Pages at and above a [pool](crate::pools)'s `fresh` were never used. A page below it that holds nothing is on its
+//! free list and keeps its bytes as garbage. Taking it again is logged like any change. Lists are checked when they are
+//! popped, so that a rollback need not search them.
 //!
-//! A page is *born* when it is used for the first time: it gets the current checkpoint epoch,
-//! read under the latch. Born within a sweep it is not in that sweep's image, and its records say
-//! so by their tag.
+//! A page is *born* when it is used for the first time: it gets the current checkpoint epoch, read under the latch. If
+//! it is born within a sweep, it is not in that sweep's image, and its records show that by their tag.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,27 +21,27 @@ use crate::hash_index::{HashIndex, Place};
 use crate::memory::{MemoryAccount, MemoryUse};
 use crate::undo::PartUndo;
 
-/// Bytes of a page on the memory account.
+/// The bytes of a page on the memory account.
 pub(crate) const PAGE_MEMORY: u64 = 16 * 1024;
 
-/// What is kept in memory about a page.
+/// The data kept in memory about a page.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct PageState {
-    /// Slotted: free slots.
+    /// The number of free slots of a slotted page.
     pub(crate) free_slots: u16,
-    /// Slotted: a copy of the class. Finding a row then waits for its own cache line only and
-    /// not for the header's first.
+    /// A copy of the class of a slotted page. Finding a row then waits for its own cache line only and not for the
+    /// header's first.
     pub(crate) class: SlotClass,
     /// One bit per image slot that does not hold the page as it is.
     pub(crate) dirty: u8,
-    /// Bits of [`flag`].
+    /// The bits of [`flag`].
     pub(crate) flags: u8,
-    /// Restart: bytes of the longest [identity](perdura_page::row::identity_bytes) in the image, up to
+    /// Restart: the bytes of the longest [identity](perdura_page::row::identity_bytes) in the image, up to
     /// [`IDENTITY_UNKNOWN`].
     pub(crate) identity: u8,
 }
 
-/// The rows of the page have longer identities than that, or none.
+/// The value for a page whose rows have longer identities than that, or none.
 pub(crate) const IDENTITY_UNKNOWN: u8 = u8::MAX;
 
 /// Bits of [`PageState::flags`].
@@ -68,7 +67,7 @@ pub(crate) mod flag {
 /// The bits of both image slots.
 pub(crate) const DIRTY_BOTH: u8 = 3;
 
-/// A [pool](crate::pools): which of its pages were used, and which of those are free.
+/// A [pool](crate::pools): its used pages, and the free ones among them.
 #[derive(Default)]
 pub(crate) struct Pool {
     /// The first page that was never used, or one of the other pool before it.
@@ -84,7 +83,7 @@ pub(crate) struct Pages {
     ckpt_epoch: Arc<AtomicU64>,
     chunks: Vec<Vec<u8>>,
     pub(crate) states: Vec<PageState>,
-    /// The pages of key-addressed tables are the second's.
+    /// The pools. Pages of key-addressed tables belong to the second.
     pub(crate) pools: [Pool; 2],
     /// The key-addressed tables that are attached, in ascending order.
     keyed: Vec<TableId>,
@@ -96,7 +95,7 @@ pub(crate) fn index(local: u32) -> usize {
 
 /// A row that an index has named.
 pub(crate) struct Located<'a> {
-    /// Its entry's place there.
+    /// The place of its entry there.
     pub(crate) place: Place,
     pub(crate) entry: Entry,
     pub(crate) row: Row<'a>,
@@ -131,13 +130,13 @@ impl Pages {
         }
     }
 
-    /// Whether a table is attached and key-addressed.
+    /// Returns whether a table is attached and key-addressed.
     #[inline]
     pub(crate) fn is_keyed(&self, table: TableId) -> bool {
         !self.keyed.is_empty() && self.keyed.binary_search(&table).is_ok()
     }
 
-    /// The salts of the partition's indexes.
+    /// Returns the salts of the partition's indexes.
     pub(crate) fn salts(&self) -> Salts {
         let mut geometry = self.geometry;
         if armed(Flaw::SaltFromClock) {
@@ -146,12 +145,12 @@ impl Pages {
         geometry.salts(self.id)
     }
 
-    /// The current checkpoint epoch.
+    /// Returns the current checkpoint epoch.
     pub(crate) fn ckpt_epoch(&self) -> CkptEpoch {
         CkptEpoch(self.ckpt_epoch.load(Ordering::SeqCst))
     }
 
-    /// Local pages of all chunks.
+    /// Returns the number of local pages of all chunks.
     pub(crate) fn count(&self) -> u32 {
         u32::try_from(self.states.len()).expect("at most 2^24 local pages")
     }
@@ -180,14 +179,14 @@ impl Pages {
         self.states[index(local)].flags & flag != 0
     }
 
-    /// The id of a page that exists.
+    /// Returns the id of a page that exists.
     pub(crate) fn page_id(&self, local: u32) -> PageId {
         self.geometry
             .page_id(self.id, local)
             .expect("an existing page has an id")
     }
 
-    /// The local index of a page that is this partition's and was used.
+    /// Returns the local index of a page that is this partition's and was used.
     pub(crate) fn local(&self, page: PageId) -> Option<u32> {
         let mine = self.geometry.partition_of_page(page) == self.id;
         let local = self.geometry.local_index(page);
@@ -205,7 +204,7 @@ impl Pages {
         debug_assert_eq!(self.states.len(), self.chunks.len() * chunk_pages);
     }
 
-    /// Has a restart use a page. Returns whether nothing has been written to its memory.
+    /// Uses a page in a restart. Returns whether nothing has been written to its memory.
     pub(crate) fn touch(&mut self, local: u32) -> bool {
         self.grow_to(local);
         let pool = self.pool_of(local);
@@ -244,7 +243,7 @@ impl Pages {
         }
     }
 
-    /// A page that holds nothing, for a table. The caller formats it or gives it back.
+    /// Takes a page that holds nothing, for a table. The caller formats it or returns it.
     pub(crate) fn take(&mut self, undo: &mut PartUndo, table: TableId) -> Result<u32> {
         let pool = self.pool_for(self.is_keyed(table));
         if let Some(local) = self.take_free(undo, pool) {
@@ -256,12 +255,12 @@ impl Pages {
         Ok(local)
     }
 
-    /// A page of a pool that was used and holds nothing.
+    /// Takes a page of a pool that was used and holds nothing.
     fn take_free(&mut self, undo: &PartUndo, pool: usize) -> Option<u32> {
         let mut kept = Vec::new();
         let mut taken = None;
         while let Some(local) = self.pop_free(pool) {
-            // This transaction may have freed it for a table whose records name pages: its record is to say so.
+            // This transaction may have freed it for a table whose records name pages: its record must say so.
             let is_due = pool == 1 && !self.has_flag(local, flag::KEYED) && undo.changes(local);
             if !is_due {
                 taken = Some(local);
@@ -273,7 +272,7 @@ impl Pages {
         taken
     }
 
-    /// The same, whatever a transaction has done to it.
+    /// Takes a page of a pool that was used and holds nothing, even if a transaction has changed it.
     pub(crate) fn pop_free(&mut self, pool: usize) -> Option<u32> {
         while let Some(local) = self.pools[pool].free.pop() {
             debug_assert!(self.is_used(local), "a page on the free list was used");
@@ -285,7 +284,7 @@ impl Pages {
         None
     }
 
-    /// A page of a pool that was never used.
+    /// Takes a page of a pool that was never used.
     pub(crate) fn take_fresh(&mut self, pool: usize) -> Result<u32> {
         let local = self.first_fresh(pool);
         let Some(id) = self
@@ -352,7 +351,7 @@ impl Pages {
         self.resync(local);
     }
 
-    /// Notes whether the changes of a page in use are none of the log's.
+    /// Notes whether the changes of a page in use are not logged.
     pub(crate) fn mark_keyed(&mut self, local: u32, keyed: bool) {
         let state = self.state(local);
         state.flags &= !flag::KEYED;
@@ -409,7 +408,7 @@ impl Pages {
         self.resync(local);
     }
 
-    /// Brings what is kept about a page in line with its bytes.
+    /// Updates the data kept about a page from its bytes.
     pub(crate) fn resync(&mut self, local: u32) {
         let page = self.page(local);
         let kind = layout::kind(page);
@@ -438,7 +437,7 @@ impl Pages {
         }
     }
 
-    /// The row an entry names; `None` if its bytes are malformed.
+    /// Returns the row an entry names; `None` if its bytes are malformed.
     pub(crate) fn row(&self, entry: Entry) -> Option<Row<'_>> {
         let class = self.class(entry.local());
         debug_assert!(
@@ -448,7 +447,7 @@ impl Pages {
         Row::decode(layout::slot(self.page(entry.local()), class, entry.slot()))
     }
 
-    /// The row with this key among those of an index.
+    /// Returns the row with this key among those of an index.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -460,7 +459,7 @@ impl Pages {
         Some((found.entry, found.row))
     }
 
-    /// The same, with the place in the index.
+    /// Returns the row with this key, with its place in the index.
     #[inline]
     pub(crate) fn locate(
         &self,
@@ -483,14 +482,14 @@ impl Pages {
         Some(Located { place, entry, row })
     }
 
-    /// Whether what is kept about a slotted page counts the free slots that its bitmap has.
+    /// Returns whether the free slots that are counted for a slotted page agree with its bitmap.
     pub(crate) fn counts_free_slots(&self, local: u32) -> bool {
         let state = &self.states[index(local)];
         let taken = layout::taken_count(self.page(local), state.class);
         usize::from(state.free_slots) + taken == state.class.slots()
     }
 
-    /// The class of a slotted page.
+    /// Returns the class of a slotted page.
     pub(crate) fn class(&self, local: u32) -> SlotClass {
         self.states[index(local)].class
     }

@@ -1,4 +1,4 @@
-//! The state under one latch: pages, tables, and what readers ask of them.
+//! The state under one latch: pages, tables, and the operations of readers.
 
 use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
@@ -32,24 +32,23 @@ pub struct Partition {
     pub(crate) tables: BTreeMap<TableId, Table>,
     /// The number of the next collection.
     pub(crate) next_collection: u64,
-    /// During restart, the headers found.
+    /// The headers found during a restart.
     pub(crate) headers: Vec<FoundHeader>,
     pub(crate) orphan_limits: OrphanLimits,
-    /// Where the next reclaim begins.
+    /// The page at which the next reclaim begins.
     reclaim_next: u32,
-    /// During restart, what was replayed, by local page.
+    /// The update numbers replayed during a restart, by local page.
     pub(crate) touched: Vec<Touch>,
-    /// During restart, which bytes records changed.
+    /// The bytes that records changed during a restart.
     pub(crate) marks: Marks,
     /// The second at which keys are used now.
     pub(crate) now_second: u32,
-    /// Whether tables note when their keys are used.
+    /// True if tables note the times at which their keys are used.
     pub(crate) notes_accesses: bool,
     pub(crate) cuts: Cuts,
 }
 
-/// The indexes of a table that was detached. Dropping them takes a while: do it without the
-/// latch.
+/// The indexes of a table that was detached. Dropping them takes a while: do it without the latch.
 pub struct DetachedTable {
     _table: Table,
 }
@@ -74,13 +73,13 @@ impl Partition {
         }
     }
 
-    /// Its number.
+    /// Returns its number.
     #[must_use]
     pub fn id(&self) -> PartitionId {
         self.id
     }
 
-    /// Keys of a table in this partition.
+    /// Returns the number of keys of a table in this partition.
     #[must_use]
     pub fn len(&self, table: TableId) -> u64 {
         self.tables
@@ -88,8 +87,8 @@ impl Partition {
             .map_or(0, |t| u64::try_from(t.hash.len()).unwrap_or(u64::MAX))
     }
 
-    /// True if a table may have a key in this partition that is not past its expiry at `now_ms`. If all
-    /// keys have expiries, the latest one decides.
+    /// Returns whether a table may have a key in this partition that is not past its expiry at `now_ms`. If all keys
+    /// have expiries, the latest one decides.
     #[must_use]
     pub fn may_live(&self, table: TableId, now_ms: u64) -> bool {
         self.tables.get(&table).is_some_and(|table| {
@@ -99,13 +98,13 @@ impl Partition {
         })
     }
 
-    /// Whether a table has no key in this partition.
+    /// Returns whether a table has no key in this partition.
     #[must_use]
     pub fn is_empty(&self, table: TableId) -> bool {
         self.len(table) == 0
     }
 
-    /// Rows of a table that have an expiry.
+    /// Returns the number of rows of a table that have an expiry.
     #[must_use]
     pub fn expiring(&self, table: TableId) -> u64 {
         self.tables
@@ -113,8 +112,8 @@ impl Partition {
             .map_or(0, |t| u64::try_from(t.expiries.len()).unwrap_or(u64::MAX))
     }
 
-    /// Whether the purge has nothing to remove at `now_ms`: no key is due in any table, and no row waits in an orphan. Cheaper than
-    /// to ask table by table.
+    /// Returns whether the purge has nothing to remove at `now_ms`: no key is due in any table, and no row waits in an
+    /// orphan. This is cheaper than asking table by table.
     #[must_use]
     pub fn is_purged(&self, now_ms: u64) -> bool {
         let mut tables = self.tables.values();
@@ -124,7 +123,7 @@ impl Partition {
         })
     }
 
-    /// Keys that are due at `now_ms` or before, the longest overdue first, at most `max`.
+    /// Returns the keys that are due at `now_ms` or before, the longest overdue first, at most `max`.
     #[must_use]
     pub fn expired(&self, table: TableId, now_ms: u64, max: usize) -> Vec<Vec<u8>> {
         let Some(table) = self.tables.get(&table) else {
@@ -136,15 +135,15 @@ impl Partition {
             .collect()
     }
 
-    /// The elements of a collection; `None` if there is none, or it is an orphan.
+    /// Returns the elements of a collection; `None` if it does not exist or is an orphan.
     #[must_use]
     pub fn elements(&self, table: TableId, id: CollectionId) -> Option<Elements<'_>> {
         let found = self.tables.get(&table)?.collections.get(id)?;
         (found.owner != Owner::Orphan).then(|| Elements::new(&self.pages, found))
     }
 
-    /// Slots that hold a row of a table: its keys', its collections', and its orphans'. Counted
-    /// in the pages, so that a row that no index knows is counted too.
+    /// Returns the number of slots that hold a row of a table: its keys', its collections', and its orphans'. They are
+    /// counted in the pages, so that a row that no index knows is counted too.
     #[must_use]
     pub fn slots_taken(&self, table: TableId) -> u64 {
         let rows = |local: u32| {
@@ -158,7 +157,7 @@ impl Partition {
         u64::try_from(rows).unwrap_or(u64::MAX)
     }
 
-    /// Pages that hold something of a table; none is kept when its last row goes.
+    /// Returns the number of pages that hold something of a table; none is kept when its last row goes.
     #[must_use]
     pub fn pages_held(&self, table: TableId) -> u64 {
         let held = |local: &u32| {
@@ -168,12 +167,12 @@ impl Partition {
         u64::try_from(self.pages.used().filter(held).count()).unwrap_or(u64::MAX)
     }
 
-    /// The tables that are attached here, in ascending order.
+    /// Returns the tables that are attached here, in ascending order.
     pub fn table_ids(&self) -> impl Iterator<Item = TableId> + '_ {
         self.tables.keys().copied()
     }
 
-    /// Every key of a table, in no order.
+    /// Passes every key of a table to `f`, in no order.
     pub fn for_each(&self, table: TableId, mut f: impl FnMut(RowRef<'_>)) {
         let Some(table) = self.tables.get(&table) else {
             return;
@@ -185,8 +184,8 @@ impl Partition {
             .for_each(&mut f);
     }
 
-    /// Keys and values of an ordered table in the order of their keys, at most `limit`; nothing
-    /// for other tables or an empty range.
+    /// Returns keys and values of an ordered table in the order of their keys, at most `limit`. Returns nothing for
+    /// other tables or an empty range.
     #[must_use]
     pub fn scan(
         &self,
@@ -200,8 +199,8 @@ impl Partition {
             .collect()
     }
 
-    /// The rows of a table in the order of an index, from both ends. A range of a secondary index is one of
-    /// derived keys with the primary key behind. There are none in an empty range, or if there is no such index.
+    /// Returns the rows of a table in the order of an index, from both ends. A range of a secondary index is one of
+    /// derived keys with the primary key behind. An empty range and a missing index yield no rows.
     pub fn rows<'a>(
         &'a self,
         table: TableId,
@@ -217,7 +216,7 @@ impl Partition {
         entries.filter_map(|(_, entry)| self.row(entry))
     }
 
-    /// A key chosen by the random number `r`, nearly evenly.
+    /// Returns a key chosen by the random number `r`, nearly evenly.
     #[must_use]
     pub fn random_row(&self, table: TableId, r: u64) -> Option<RowRef<'_>> {
         self.row(self.tables.get(&table)?.hash.random(r)?)
@@ -229,7 +228,7 @@ impl Partition {
             .map(|row| RowRef::new(&self.pages, row))
     }
 
-    /// Makes a table known, empty, unless it is.
+    /// Attaches a table, empty, unless it is attached.
     pub fn attach_table(&mut self, table: TableId, form: impl Into<TableForm>) {
         let salts = self.pages.salts();
         let since = self.notes_accesses.then_some(self.now_second);
@@ -242,7 +241,7 @@ impl Partition {
         }
     }
 
-    /// Forgets a table. Its pages wait for [`reclaim`](Self::reclaim).
+    /// Detaches a table. Its pages wait for [`reclaim`](Self::reclaim).
     pub fn detach_table(&mut self, id: TableId) -> Option<DetachedTable> {
         let mut table = self.tables.remove(&id)?;
         table.unaccount(&self.pages.memory);
@@ -253,8 +252,8 @@ impl Partition {
         Some(DetachedTable { _table: table })
     }
 
-    /// Frees up to `max_pages` pages whose table is not attached, logged like any change.
-    /// Returns how many; 0: a full pass found none.
+    /// Frees up to `max_pages` pages whose table is not attached, logged like any change. Returns their number; 0: a
+    /// full pass found none.
     pub fn reclaim(&mut self, undo: &mut Undo, max_pages: usize) -> usize {
         let part = undo.part_mut(self.id);
         let mut freed = 0;
@@ -281,7 +280,7 @@ impl Partition {
         freed
     }
 
-    /// The commit epoch of the last write to this partition.
+    /// Returns the commit epoch of the last write to this partition.
     #[must_use]
     pub fn last_write_epoch(&self) -> Epoch {
         self.last_write_epoch
@@ -296,8 +295,8 @@ impl Partition {
         self.last_write_epoch = epoch;
     }
 
-    /// The number of the last transaction that wrote typed tables or was a command, of those that have this
-    /// partition among their parts; 0 before the first.
+    /// Returns the number of the last transaction that wrote typed tables or was a command. Only transactions that have
+    /// this partition among their parts count. Returns 0 before the first.
     #[must_use]
     pub fn pseq(&self) -> u64 {
         self.pseq
@@ -309,13 +308,13 @@ impl Partition {
         self.pseq = pseq;
     }
 
-    /// Local pages: those of all its chunks, used or not.
+    /// Returns the number of local pages: those of all its chunks, used or not.
     #[must_use]
     pub fn pages(&self) -> u32 {
         self.pages.count()
     }
 
-    /// The bytes of a page; `None` beyond [`pages`](Self::pages).
+    /// Returns the bytes of a page; `None` beyond [`pages`](Self::pages).
     #[must_use]
     pub fn page_bytes(&self, local: u32) -> Option<&[u8]> {
         (index(local) < self.pages.states.len()).then(|| self.pages.page(local))

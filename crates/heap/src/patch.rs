@@ -1,9 +1,9 @@
-//! Writing into a string where it lies: SETRANGE, SETBIT and APPEND on long values.
+//! Writing into a string in place: SETRANGE, SETBIT and APPEND on long values.
 //!
-//! A value that fits a slot is written again as a whole; its record holds only what differs. A
-//! value in a chain of pages may have megabytes, and there only the pages that change are
-//! touched: they are the one place where a chain's pages are differenced and not written fresh.
-//! Saves are whole spans of a page, so that writes of one transaction share their saves.
+//! A value that fits a slot is written again as a whole; its record holds only the bytes that differ. A value in a
+//! chain of pages may have megabytes, and there only the pages that change are touched. This is the one place where a
+//! chain's pages are differenced and not written fresh. Saves are whole spans of a page, so that writes of one
+//! transaction share their saves.
 
 use perdura_base::{Result, TableId};
 use perdura_page::layout::{self, CHAIN_BYTES, HEADER_BYTES, META_BYTES};
@@ -15,15 +15,15 @@ use crate::pages::Pages;
 use crate::partition::Partition;
 use crate::undo::{PartUndo, Undo};
 
-/// What is saved at once of a chain's page, bytes.
+/// The bytes of a chain's page that are saved at once.
 const SPAN: usize = 256;
 
 impl Partition {
-    /// Writes `bytes` at `at` into the string of a key, which becomes longer, or comes to be, as
-    /// needed; a gap is filled with zeros. The expiry stays. Answers the string's new length.
+    /// Writes `bytes` at `at` into the string of a key. The string becomes longer, or is made, as needed; a gap is
+    /// filled with zeros. The expiry stays. Returns the string's new length.
     ///
     /// # Errors
-    /// As [`put`](Self::put); the transaction must then be rolled back.
+    /// Like [`put`](Self::put); the transaction must then be rolled back.
     pub fn write_at(
         &mut self,
         undo: &mut Undo,
@@ -39,7 +39,7 @@ impl Partition {
         let attached = self.tables.get(&table);
         let derives = attached.is_some_and(|table| table.form.derive.is_some());
         let chain = found.and_then(|row| row.chain());
-        // Keys that are derived from a row ask for all of it.
+        // The derivation of keys from a row needs all of it.
         if let Some(chain) = chain.filter(|_| !derives) {
             let Span {
                 first,
@@ -49,7 +49,7 @@ impl Partition {
             let key_bytes = chain_bytes - old_len;
             let over = bytes.len().min(old_len.saturating_sub(at));
             let (over, behind) = bytes.split_at(over);
-            // The head first: a key in the chain is found as long as both agree.
+            // The head is written first: a key in the chain is found as long as both agree.
             if len > old_len {
                 let row = Row::large(key, len, first, hash.0, expiry_ms).with_kind(Kind::String);
                 self.replace_head(undo, to, &row)?;

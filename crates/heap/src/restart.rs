@@ -1,26 +1,23 @@
 //! Restart: image pages and records meet in memory, in any order, and the update numbers are
 //! checked.
 //!
-//! A record is applied unconditionally; the caller has compared its tag with the image's epoch.
-//! Memory begins as zeros, so XOR makes the order of an image page and its records irrelevant: a
-//! page that no record has changed yet is assigned from the image, and a page that records have
-//! changed already gets the image XORed over its logged region. The 16 bytes of meta before that
-//! region are not differenced. No record writes them, so they are always the image's.
+//! A record is applied unconditionally; the caller has compared its tag with the image's epoch. Memory begins as zeros,
+//! so XOR makes the order of an image page and its records irrelevant. A page that no record has changed yet is
+//! assigned from the image. A page that records have changed already gets the image XORed over its logged region. The
+//! 16 bytes of meta before that region are not differenced. No record writes them, so they are always the image's.
 //!
-//! XOR itself cannot tell a lost or doubled record, so every page counts: the update numbers
-//! applied must be exactly those after the image's, each once. The image's number may be known
-//! last. So numbers are noted as they come, as distances from the first one seen, which makes the
-//! wrap at 2^32 vanish, and compared as a set at the end: by count, lowest, highest and a sum of
-//! mixed values. Changes without numbers (interleaved transactions, whose clean rollbacks leave
-//! no record) are not counted.
+//! XOR itself cannot detect a lost or doubled record, so every page counts. The update numbers applied must be exactly
+//! those after the image's, each once. The image's number may be known last. So numbers are noted as they come, as
+//! distances from the first one seen, which makes the wrap at 2^32 vanish. At the end they are compared as a set: by
+//! count, lowest, highest and a sum of mixed values. Changes without numbers (interleaved transactions, whose clean
+//! rollbacks leave no record) are not counted.
 //!
 //! # Source
-//! Differential logging, algorithm 3 (one-pass restart), as it collapses when only whole
-//! committed groups are in the log; section 4.3, fully parallel restart: log and backup are
-//! played at the same time onto zeros.
+//! Differential logging, algorithm 3 (one-pass restart), as it collapses when only whole committed groups are in the
+//! log. Section 4.3, fully parallel restart: log and backup are played at the same time onto zeros.
 //! # Deviations
-//! What the paper leaves open at the end of restart: every page is dirty for the other image,
-//! which may hold half a checkpoint, and every page changed by restart for this one.
+//! The paper leaves the end of the restart open. Here every page is dirty for the other image, which may hold half a
+//! checkpoint. Every page changed by the restart is dirty for this one.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, Result, Useq};
@@ -33,9 +30,9 @@ use crate::pages::{DIRTY_BOTH, IDENTITY_UNKNOWN, PageState, flag, index};
 use crate::partition::Partition;
 use crate::touch::Touch;
 
-/// The first pages of a partition take as much memory as their records reach, as they did before the
-/// restart: in a small database the last page of each partition is hardly begun, and whole pages would be a
-/// good part of it.
+/// The number of first pages of a partition that take only the memory that their records reach, as they did before the
+/// restart. In a small database the last page of each partition is hardly begun, and whole pages would be a good part
+/// of it.
 const SPARSE_PAGES: u32 = 24;
 
 /// A page whose replayed records are not exactly `image_useq + 1 ..= last`, each once.
@@ -45,7 +42,7 @@ pub struct UseqGap {
     pub page: PageId,
     /// The update number in its image; 0 if it is not in the image.
     pub image_useq: Useq,
-    /// Records applied.
+    /// The number of records applied.
     pub seen: u32,
     /// The lowest update number applied, on the circle that begins at the image's.
     pub first: Useq,
@@ -57,7 +54,7 @@ impl Partition {
     /// Puts a page of an image in place, before or after records of it were applied.
     ///
     /// # Panics
-    /// If `bytes` is not a page, if the page was changed and had come from an image before, or
+    /// Panics if `bytes` is not a page, or if the page was changed and had come from an image before. Also panics
     /// beyond the 2^24 local pages that [`apply`](Self::apply) accepts.
     pub fn load_page(&mut self, local: u32, bytes: &[u8]) {
         assert_eq!(bytes.len(), PAGE_BYTES);
@@ -89,14 +86,14 @@ impl Partition {
     /// XORs a record into its page.
     ///
     /// # Errors
-    /// `Corrupt` if the page cannot be one of this partition's.
+    /// Fails with `Corrupt` if the page cannot belong to this partition.
     pub fn apply(&mut self, record: &PageRecord<'_>) -> Result<()> {
         let local = self.admit(record.page)?;
         self.apply_admitted(record, local);
         Ok(())
     }
 
-    /// As [`apply`](Self::apply), to a page that was admitted.
+    /// Like [`apply`](Self::apply), to a page that was admitted.
     pub(crate) fn apply_admitted(&mut self, record: &PageRecord<'_>, local: u32) {
         if self.touched.len() < self.pages.states.len() {
             self.touched
@@ -109,18 +106,17 @@ impl Partition {
         record.xor_into(self.pages.page_mut(local));
     }
 
-    /// Makes a change of an interleaved transaction, or takes it back (`redo` is false). The page
-    /// has no update number.
+    /// Makes a change of an interleaved transaction, or undoes it (`redo` is false). The page has no update number.
     ///
     /// # Errors
-    /// `Corrupt` if the page cannot be one of this partition's.
+    /// Fails with `Corrupt` if the page cannot belong to this partition.
     pub fn apply_change(&mut self, page: PageId, change: &Change<'_>, redo: bool) -> Result<()> {
         let local = self.admit(page)?;
         self.change_admitted(local, change, redo);
         Ok(())
     }
 
-    /// As [`apply_change`](Self::apply_change), to a page that was admitted.
+    /// Like [`apply_change`](Self::apply_change), to a page that was admitted.
     pub(crate) fn change_admitted(&mut self, local: u32, change: &Change<'_>, redo: bool) {
         change.for_each_run(|offset, len| self.marks.note(local, offset, len));
         let page = self.pages.page_mut(local);
@@ -154,8 +150,8 @@ impl Partition {
         Ok(local)
     }
 
-    /// The pages whose applied records have a gap or a duplicate. To be asked when image and
-    /// records are all in, before [`finish_restart`](Self::finish_restart).
+    /// Returns the pages whose applied records have a gap or a duplicate. The caller asks when image and records are
+    /// all in, before [`finish_restart`](Self::finish_restart).
     #[must_use]
     pub fn useq_gaps(&self) -> Vec<UseqGap> {
         let touched = (0u32..).zip(&self.touched).filter(|(_, t)| t.count > 0);
@@ -172,17 +168,16 @@ impl Partition {
             .collect()
     }
 
-    /// Pages changed by records. To be asked before the indexes are built.
+    /// Returns the number of pages changed by records. The caller asks before the indexes are built.
     #[must_use]
     pub fn touched_pages(&self) -> u64 {
         let changed = |state: &&PageState| state.flags & flag::CHANGED != 0;
         u64::try_from(self.pages.states.iter().filter(changed).count()).unwrap_or(u64::MAX)
     }
 
-    /// Ends the replay. Every page gets `tag`, at least the image's epoch, so that its next record is not
-    /// reflected in that image, and the update number of its last record. A page is dirty for
-    /// the image's slot if a record changed it or the image does not have it, and always for the
-    /// other slot; for both if there was no image.
+    /// Ends the replay. Every page gets `tag`, at least the image's epoch, so that its next record is not reflected in
+    /// that image. It also gets the update number of its last record. A page is dirty for the image's slot if a record
+    /// changed it or the image does not have it. It is always dirty for the other slot; for both if there was no image.
     pub fn finish_restart(&mut self, tag: CkptEpoch, image_slot: Option<ImageSlot>) {
         let bit = |slot: ImageSlot| 1u8 << slot.index();
         assert!(self.touched.len() <= self.pages.states.len());

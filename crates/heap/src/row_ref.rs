@@ -9,7 +9,7 @@ use crate::chain::{Pieces, ValueCursor};
 use crate::name_place::place_of;
 use crate::pages::Pages;
 
-/// Two varints, of 16 and of 64 bits.
+/// The size of two varints, of 16 and of 64 bits.
 const HOME_BYTES_MAX: usize = 3 + 10;
 
 /// A row as it lies in its page. It borrows the latched partition.
@@ -24,14 +24,14 @@ impl<'a> RowRef<'a> {
         RowRef { pages, row }
     }
 
-    /// What the row is.
+    /// Returns the kind of the row.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.row.kind
     }
 
-    /// Where the elements are that this row heads; `None` if it is no header. A header whose key
-    /// is nearly as long as a slot lies in a chain like any other row.
+    /// Returns the home of the elements that this row heads; `None` if it is no header. A header whose key is nearly as
+    /// long as a slot lies in a chain like any other row.
     #[must_use]
     pub fn home(&self) -> Option<Home> {
         match self.row.kind {
@@ -47,7 +47,7 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// Of an element: its name, which is the key without the collection's id.
+    /// Returns the name of an element, which is the key without the collection's id.
     #[must_use]
     pub fn field(&self) -> Cow<'a, [u8]> {
         match self.key() {
@@ -62,7 +62,8 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// Of a member of a sorted set: its score. Of a part of a stream: one that its name gives, which is its place.
+    /// Returns the score of a member of a sorted set. For a part of a stream it is derived from the name, and is the
+    /// place of the name.
     #[must_use]
     pub fn score(&self) -> f64 {
         if self.row.kind == Kind::Element(Shape::Stream) {
@@ -77,7 +78,7 @@ impl<'a> RowRef<'a> {
         f64::from_le_bytes(bytes)
     }
 
-    /// The key, copied only if it is in a chain of pages.
+    /// Returns the key, copied only if it is in a chain of pages.
     #[must_use]
     pub fn key(&self) -> Cow<'a, [u8]> {
         match self.row.place {
@@ -91,18 +92,18 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// Bytes in its chain of pages; 0 if it has none.
+    /// Returns the bytes in its chain of pages; 0 if it has none.
     pub(crate) fn chain_bytes(&self) -> usize {
         self.row.chain_bytes()
     }
 
-    /// Bytes of the value.
+    /// Returns the bytes of the value.
     #[must_use]
     pub fn value_len(&self) -> usize {
         self.row.value_bytes
     }
 
-    /// The value where it lies, copied only if it is in a chain of pages.
+    /// Returns the value in place, copied only if it is in a chain of pages.
     #[must_use]
     pub fn value(&self) -> Cow<'a, [u8]> {
         match self.value_slice() {
@@ -141,19 +142,19 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// A cursor at a byte of the value, or at its end.
+    /// Returns a cursor at a byte of the value, or at its end.
     #[must_use]
     pub fn cursor(&self, at: usize) -> ValueCursor {
         self.pages.cursor(&self.row, at)
     }
 
-    /// The value from a cursor on, a page's content at a time.
+    /// Returns the value from a cursor on, a page's content at a time.
     #[must_use]
     pub fn pieces(&self, cursor: ValueCursor) -> Pieces<'a> {
         Pieces::new(self.pages, &self.row, cursor)
     }
 
-    /// One byte of the value; `None` behind its end.
+    /// Returns one byte of the value; `None` behind its end.
     #[must_use]
     pub fn byte(&self, at: usize) -> Option<u8> {
         if let Some(value) = self.value_slice() {
@@ -164,12 +165,12 @@ impl<'a> RowRef<'a> {
         byte.pop()
     }
 
-    /// The chain that holds the content, with its bytes; `None` if it is in the slot.
+    /// Returns the chain that holds the content, with its bytes; `None` if it is in the slot.
     pub(crate) fn chain(&self) -> ChainPlace {
         chain_of(&self.row)
     }
 
-    /// The value where it lies; `None` if it is in a chain of pages.
+    /// Returns the value in place; `None` if it is in a chain of pages.
     #[must_use]
     pub fn value_slice(&self) -> Option<&'a [u8]> {
         match self.row.place {
@@ -178,7 +179,7 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// When the row expires, milliseconds since 1970.
+    /// Returns the time at which the row expires, milliseconds since 1970.
     #[must_use]
     pub fn expiry_ms(&self) -> Option<u64> {
         self.row.expiry_ms

@@ -1,8 +1,8 @@
 //! Keys: find, put, delete.
 //!
-//! A verb that overwrites or deletes the header of a collection orphans the collection. After a
-//! rename the elements may be in another partition. The verb then tells the caller, which holds
-//! that partition's latch or takes it.
+//! A verb that overwrites or deletes the header of a collection orphans the collection. After a rename the elements may
+//! be in another partition. The verb then reports their home to the caller, which holds that partition's latch or takes
+//! it.
 
 use perdura_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use perdura_base::{Error, Result, TableId};
@@ -20,7 +20,7 @@ use crate::row_ref::RowRef;
 use crate::secondary;
 use crate::undo::{PartUndo, Undo};
 
-/// What a key left behind that was overwritten or deleted.
+/// The remains of a key that was overwritten or deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Displaced {
     /// A collection in another partition that has no header now: it must be
@@ -28,7 +28,7 @@ pub struct Displaced {
     pub foreign: Option<Home>,
 }
 
-/// What a row leaves behind when it is overwritten or deleted.
+/// The remains of a row that is overwritten or deleted.
 struct Old {
     entry: Entry,
     expiry_ms: Option<u64>,
@@ -47,7 +47,7 @@ impl Old {
     }
 }
 
-/// Whether the collection of a header that goes away goes with it.
+/// The choice whether the collection of a header is removed with the header.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Elements {
     Orphaned,
@@ -68,7 +68,7 @@ pub(crate) fn not_attached(table: TableId) -> Error {
 }
 
 impl Partition {
-    /// The row with this key, which counts as used.
+    /// Returns the row with this key, which counts as used.
     #[must_use]
     pub fn get(&self, table: TableId, key: &[u8], hash: KeyHash) -> Option<RowRef<'_>> {
         let table = self.tables.get(&table)?;
@@ -77,7 +77,7 @@ impl Partition {
         Some(RowRef::new(&self.pages, found.row))
     }
 
-    /// The row with this key, which does not count as used.
+    /// Returns the row with this key, which does not count as used.
     #[must_use]
     pub fn peek(&self, table: TableId, key: &[u8], hash: KeyHash) -> Option<RowRef<'_>> {
         let table = self.tables.get(&table)?;
@@ -87,8 +87,8 @@ impl Partition {
     /// Inserts or overwrites a key with a string.
     ///
     /// # Errors
-    /// `Usage` if the table is not attached or a length is over its limit, `OutOfMemory`. Then
-    /// no row has changed; pages may have, which commit and rollback both settle.
+    /// `Usage` if the table is not attached or a length is over its limit, `OutOfMemory`. No row has changed then.
+    /// Pages may have, which commit and rollback both settle.
     pub fn put(
         &mut self,
         undo: &mut Undo,
@@ -100,10 +100,10 @@ impl Partition {
         self.put_row(undo, at.table, &new, Elements::Orphaned)
     }
 
-    /// As [`put`](Self::put), of a row of another kind than a string.
+    /// Like [`put`](Self::put), for a row of another kind than a string.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Like [`put`](Self::put).
     pub fn put_kind(
         &mut self,
         undo: &mut Undo,
@@ -113,10 +113,10 @@ impl Partition {
         self.put_row(undo, table, new, Elements::Orphaned)
     }
 
-    /// Inserts a key with a string. The caller has looked that the key is not there.
+    /// Inserts a key with a string. The caller has checked that the key does not exist.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Like [`put`](Self::put).
     pub fn insert(&mut self, undo: &mut Undo, at: TableKey<'_>, value: &[u8]) -> Result<()> {
         debug_assert!(
             self.peek(at.table, at.key, at.hash).is_none(),
@@ -142,7 +142,7 @@ impl Partition {
         })
     }
 
-    /// Composes a row and has it written; its chain is freed if it is not.
+    /// Composes a row and passes it to `write`. Frees its chain if `write` fails.
     fn write_new<R>(
         &mut self,
         undo: &mut Undo,
@@ -174,7 +174,7 @@ impl Partition {
         placed
     }
 
-    /// Writes a key's row, whose chain is there, over what the key held.
+    /// Writes a key's row, whose chain exists, over the key's old row.
     pub(crate) fn put_composed(
         &mut self,
         undo: &mut Undo,
@@ -198,7 +198,7 @@ impl Partition {
     /// Makes a key the header of a new collection without elements, which must follow.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Like [`put`](Self::put).
     pub fn create(
         &mut self,
         undo: &mut Undo,
@@ -217,10 +217,10 @@ impl Partition {
         Ok((id, displaced))
     }
 
-    /// Sets or removes a key's expiry; false if there is no such key.
+    /// Sets or removes a key's expiry. Returns false if there is no such key.
     ///
     /// # Errors
-    /// As [`put`](Self::put): a row with an expiry is eight bytes longer.
+    /// Like [`put`](Self::put): a row with an expiry is eight bytes longer.
     pub fn set_expiry(
         &mut self,
         undo: &mut Undo,
@@ -253,7 +253,7 @@ impl Partition {
         Ok(true)
     }
 
-    /// Writes the head of a row anew that keeps its chain.
+    /// Writes the head of a row anew. The row keeps its chain.
     pub(crate) fn replace_head(
         &mut self,
         undo: &mut Undo,
@@ -270,7 +270,7 @@ impl Partition {
         self.write_row(part, at, old.as_ref(), row)
     }
 
-    /// Removes a key; `None` if there is none.
+    /// Removes a key. Returns `None` if it does not exist.
     pub fn delete(
         &mut self,
         undo: &mut Undo,
@@ -282,8 +282,8 @@ impl Partition {
         self.remove_row(undo, at, Elements::Orphaned)
     }
 
-    /// Removes a key and leaves the collection that it heads: another header names it. Whether
-    /// the key was there.
+    /// Removes a key and leaves the collection that it heads: another header names it. Returns whether the key was
+    /// there.
     pub fn unlink(&mut self, undo: &mut Undo, table: TableId, key: &[u8], hash: KeyHash) -> bool {
         let at = TableKey::new(table, key, hash);
         self.remove_row(undo, at, Elements::Kept).is_some()
@@ -337,7 +337,7 @@ impl Partition {
         }
     }
 
-    /// Writes a key's row where it belongs and settles its index entries. What the old one held stays.
+    /// Writes a key's row where it belongs and settles its index entries. The contents of the old row stay.
     fn write_row(
         &mut self,
         part: &mut PartUndo,

@@ -1,8 +1,8 @@
 //! Runs of rows: many rows written to slots, or many slots freed, page by page.
 //!
-//! A list takes and gives up a million items at once. Done one by one, each looks for its page, its class
-//! and a free slot, and saves the same word of a bitmap again; here that is done once for a page or a
-//! word. Pages end up byte for byte as if the rows had come one by one.
+//! A list adds and removes a million items at once. Done one by one, each looks for its page, its class and a free
+//! slot, and saves the same word of a bitmap again. Here that is done once for a page or a word. Pages end up byte for
+//! byte as if the rows had come one by one.
 
 use perdura_base::{Result, TableId};
 use perdura_page::layout;
@@ -17,10 +17,10 @@ use crate::index::Table;
 use crate::pages::Pages;
 use crate::undo::PartUndo;
 
-/// Rows of so many classes may alternate before a page is looked for again.
+/// The number of classes whose rows may alternate before a page is looked for again.
 const OPEN_MAX: usize = 8;
 
-/// Writes rows of one table, each to a new slot.
+/// A writer of rows of one table, each to a new slot.
 pub(crate) struct Filler<'a> {
     pub(crate) pages: &'a mut Pages,
     pub(crate) table: &'a mut Table,
@@ -28,7 +28,7 @@ pub(crate) struct Filler<'a> {
     pub(crate) id: TableId,
     /// The hash that all entries carry.
     pub(crate) hash: KeyHash,
-    /// The pages that are being filled, each of another class, the one that was written to last first.
+    /// The pages that are being filled, each of another class, the one written to last first.
     open: SmallVec<[Open; OPEN_MAX]>,
 }
 
@@ -36,14 +36,14 @@ pub(crate) struct Filler<'a> {
 #[derive(Clone, Copy)]
 struct Open {
     local: u32,
-    /// Rows of so many bytes belong to its class.
+    /// The fewest and most bytes of rows that belong to its class.
     least: usize,
     bytes: usize,
-    /// Where slot 0 begins.
+    /// The offset of slot 0.
     base: usize,
-    /// Nothing of it needs to be saved.
+    /// True if no byte of it needs to be saved.
     is_born: bool,
-    /// A word of its bitmap, and which of its slots are free.
+    /// A word of its bitmap, and its free slots.
     word: usize,
     free: u64,
     slots: usize,
@@ -105,7 +105,7 @@ impl<'a> Filler<'a> {
         Ok(Entry::new(self.hash, open.local, slot))
     }
 
-    /// Forgets the pages that are being filled: the caller may write to them now.
+    /// Discards the pages that are being filled: the caller may write to them now.
     pub(crate) fn close(&mut self) {
         self.open.clear();
     }
@@ -135,7 +135,7 @@ impl<'a> Filler<'a> {
         Ok(open)
     }
 
-    /// The next word of the page's bitmap, if there is one.
+    /// Returns the next word of the page's bitmap, if there is one.
     fn next_word(&mut self, open: Open) -> Option<Open> {
         let word = open.word + 1;
         (64 * word < open.slots).then(|| self.look_at(Open { word, ..open }))

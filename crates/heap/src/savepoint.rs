@@ -1,8 +1,8 @@
-//! Savepoints: a transaction takes back what it did since one, and goes on.
+//! Savepoints: a transaction undoes its changes since one, and continues.
 //!
-//! What is saved after a savepoint is saved as it was *then*, even if older bytes of the same range are saved
-//! below it: the rollback of the whole transaction, and the difference at commit, go through the saves latest
-//! first, so that the oldest bytes win.
+//! A save after a savepoint holds the bytes as they are *then*, even if older bytes of the same range are saved below
+//! it. The rollback of the whole transaction, and the difference at commit, go through the saves latest first, so that
+//! the oldest bytes win.
 
 use perdura_base::PartitionId;
 use smallvec::SmallVec;
@@ -10,15 +10,15 @@ use smallvec::SmallVec;
 use crate::partition::Partition;
 use crate::undo::{Mark, Undo};
 
-/// A point of a transaction to which it can be rolled back, as often as it is.
+/// A point of a transaction to which it can be rolled back any number of times.
 #[derive(Debug, Clone)]
 pub struct Savepoint {
     parts: SmallVec<[(PartitionId, Mark); 4]>,
 }
 
 impl Undo {
-    /// A savepoint at what the transaction has done so far. Those that were set before it stay good; a rollback to
-    /// one of them ends it.
+    /// Sets a savepoint at the present state of the transaction. Savepoints that were set before it stay valid; a
+    /// rollback to one of them ends it.
     pub fn savepoint(&mut self) -> Savepoint {
         let parts = self.active_parts_mut();
         Savepoint {
@@ -28,8 +28,8 @@ impl Undo {
 }
 
 impl Partition {
-    /// Takes back this partition's changes since a savepoint, latest first. To be called for each partition that
-    /// was changed since.
+    /// Undoes this partition's changes since a savepoint, latest first. The caller calls it for each partition that was
+    /// changed since.
     pub fn rollback_to(&mut self, undo: &mut Undo, savepoint: &Savepoint) {
         let Some(part) = undo.part(self.id()) else {
             return;

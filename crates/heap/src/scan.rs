@@ -1,15 +1,15 @@
 //! Cursors over hash order.
 //!
-//! An entry's place in a hash index follows from its spread hash: ranges of hashes follow each other, and in
-//! one's array the hash is scaled to the array: a greater hash has its home further on, whatever the array's size. So the top 32 bits of the spread hash
-//! are a cursor that outlives growth, shrinking and a restart: everything below it was returned.
-//! What an entry has for good is its hash; its place is moved by its neighbours. From the cursor's
-//! home on, all entries above the cursor stand before the next empty place behind *their* homes,
-//! so a walk may end at any empty place and has missed nothing up to there. Entries pushed around
-//! the end of their array stand at its beginning and are met last of it, as their hashes demand.
+//! An entry's place in a hash index follows from its spread hash. Ranges of hashes follow each other, and within a
+//! range the hash is scaled to the array. A greater hash has its home further on, whatever the array's size. So the top
+//! 32 bits of the spread hash are a cursor that outlives growth, shrinking and a restart: everything below it was
+//! returned. An entry's hash never changes, but its neighbours move its place. From the cursor's home on, all entries
+//! above the cursor are before the next empty place behind *their* homes. So a walk may end at any empty place and has
+//! missed nothing up to there. Entries pushed around the end of their array are at its beginning. They are met last of
+//! it, as their hashes demand.
 //!
-//! A walk over a sparse array finds little, and must not take long either: it ends at the first empty
-//! place behind as many as it may look at.
+//! A walk over a sparse array finds little, and must not take long either. It ends at the first empty place behind the
+//! number of places that it may look at.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
@@ -21,8 +21,8 @@ use crate::hash_index::{HashIndex, Place, Range};
 use crate::partition::Partition;
 use crate::row_ref::RowRef;
 
-/// Returns how many places of a sparse index a scan of about `count` entries looks at. A dense index has fewer
-/// places for that count, so the bound does not end its scan.
+/// Returns the number of places of a sparse index that a scan of about `count` entries looks at. A dense index has
+/// fewer places for that count, so the bound does not end its scan.
 #[must_use]
 pub fn scan_places(count: usize) -> usize {
     count.saturating_mul(16).saturating_add(1024)
@@ -33,8 +33,7 @@ fn top(entry: Entry, salt: u64) -> u32 {
 }
 
 impl HashIndex {
-    /// An entry chosen by a random number: taken places are hit evenly, empty ones are tried
-    /// again.
+    /// Returns an entry chosen by a random number: taken places are hit evenly, empty ones are tried again.
     pub(crate) fn random(&self, r: u64) -> Option<Entry> {
         let tries = (0..64).filter_map(|i| self.random_place(r.wrapping_add(i)));
         let hit = tries.map(|place| self.place(place)).find(Option::is_some);
@@ -47,8 +46,8 @@ impl HashIndex {
         })
     }
 
-    /// Returns about `count` entries from the hash `from` on, whole hashes at a time, and the hash to
-    /// continue from; `None`: this was the end. Looks at about `places` places and takes them off.
+    /// Returns about `count` entries from the hash `from` on, whole hashes at a time, and the hash to continue from;
+    /// `None`: this was the end. Looks at about `places` places and subtracts them.
     pub(crate) fn scan(
         &self,
         mut from: u32,
@@ -75,7 +74,7 @@ impl HashIndex {
 }
 
 impl Range {
-    /// The same of one range; `None`: this was its end.
+    /// Scans one range like [`HashIndex::scan`]. Returns the hash to continue from; `None`: this was the range's end.
     fn scan(
         &self,
         from: u32,
@@ -95,7 +94,7 @@ impl Range {
                 }
                 continue;
             };
-            // One that stands before its home was pushed around the end.
+            // An entry before its home was pushed around the end.
             let displaced = home_of(entry) != place;
             if displaced && armed(Flaw::ScanSkipsDisplaced) {
                 continue;
@@ -132,7 +131,7 @@ impl Range {
         (found.into_iter().map(|(_, entry)| entry).collect(), next)
     }
 
-    /// The greatest cursor below which all hashes have their homes before a place or in it.
+    /// Returns the greatest cursor below which all hashes have their homes before a place or in it.
     fn top_at(&self, place: usize) -> u32 {
         let share = (to_u64(place) << 32) / to_u64(self.place_count().max(1));
         let share = u32::try_from(share).unwrap_or(u32::MAX);
@@ -146,7 +145,7 @@ impl Range {
 }
 
 impl Geometry {
-    /// The partition that a cursor over a table's keys stands in; `None` beyond the last.
+    /// Returns the partition of a cursor over a table's keys; `None` beyond the last.
     #[must_use]
     pub fn partition_of_cursor(&self, cursor: u64) -> Option<PartitionId> {
         let id = u16::try_from(cursor >> 32).ok()?;
@@ -155,10 +154,10 @@ impl Geometry {
 }
 
 impl Partition {
-    /// Returns about `count` keys of a table in hash order from a cursor in this partition on. The second
-    /// value is the cursor for the next call, in this partition or the next; 0: this was the end. A key that
-    /// is there throughout is returned, whatever happens to others meanwhile. Looks at about `places`
-    /// places of the index and takes them off.
+    /// Returns about `count` keys of a table in hash order from a cursor in this partition on. The second value is the
+    /// cursor for the next call, in this partition or the next; 0: this was the end. A key that exists throughout is
+    /// returned, whatever happens to others in the meantime. Looks at about `places` places of the index and subtracts
+    /// them.
     #[must_use]
     pub fn scan_keys(
         &self,
@@ -269,8 +268,7 @@ mod tests {
         assert!(hits.len() > 4900);
     }
 
-    /// Scans to the end in calls that may look at `places` each. Returns what was found and the number
-    /// of calls.
+    /// Scans to the end in calls that may look at `places` each. Returns the entries found and the number of calls.
     fn scanned(index: &HashIndex, count: usize, places: usize) -> (Vec<Entry>, usize) {
         let (mut all, mut calls, mut cursor) = (Vec::new(), 0, 0);
         loop {
@@ -295,7 +293,7 @@ mod tests {
         let mut index = HashIndex::new(9);
         all.iter().for_each(|entry| index.insert(*entry));
         let places = index.place_count();
-        // Removed without shrinking, as an orphan's are.
+        // The entries are removed without shrinking, like an orphan's.
         for entry in &all[40..] {
             assert!(index.remove(*entry));
         }

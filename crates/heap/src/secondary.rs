@@ -1,8 +1,7 @@
 //! Secondary indexes: entries by keys that a layer above derives from a table's rows.
 //!
-//! An entry's key is the derived key and then the row's primary key, so that each is there once. Like all
-//! indexes they are derived: a verb that changes a row changes them, notes how to take that back, and a
-//! restart builds them from the rows.
+//! An entry's key is the derived key and then the row's primary key, so that each exists once. Like all indexes they
+//! are derived. A verb that changes a row changes them and notes the inverse, and a restart builds them from the rows.
 
 use perdura_base::TableId;
 use perdura_page::Row;
@@ -22,7 +21,7 @@ pub(crate) fn derive(keys: &mut IndexKeys, form: &TableForm, pages: &Pages, row:
     keys.derive(form, &row.key(), &row.value());
 }
 
-/// Moves the entries of a row whose keys were and are these; `None`: the row was not there, or is not now.
+/// Moves the entries of a row from its old keys to its new ones; `None`: the row did not exist, or does not now.
 pub(crate) fn settle(
     table: &mut Table,
     part: &mut PartUndo,

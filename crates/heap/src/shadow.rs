@@ -1,17 +1,17 @@
-//! Row mode: what the paper's snapshot keeps of a page, three bits for each slot and copies of rows.
+//! Row mode: the data that the paper's snapshot keeps of a page, three bits for each slot and copies of rows.
 //!
-//! A slot that was free at the cut and has a row now is *added*: the image leaves it out, and nothing is kept. A
-//! slot whose row has gone is *deleted*: its bytes still lie there, and the image has it taken. A row that
-//! was overwritten is *modified*: a shadow has the slot as it was. Free slots are garbage in such an image, so only
-//! pages that no page record describes are kept like this, those of key-addressed tables. A page of which more
-//! changes than slots and their bitmap (it is freed, formatted, or holds a piece of a long value) is kept as a copy.
+//! A slot that was free at the cut and has a row now is *added*: the image leaves it out, and nothing is kept. A slot
+//! whose row has gone is *deleted*: its bytes still lie there, and the image has it taken. A row that was overwritten
+//! is *modified*: a shadow has the slot as it was. Free slots are garbage in such an image. So only pages that no page
+//! record describes are kept like this, those of key-addressed tables. A page of which more changes than slots and
+//! their bitmap is kept as a copy. Such a page is freed, formatted, or holds a piece of a long value.
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), section II-C.
 //! # Deviations
-//! The bits are set when a transaction commits, from its before-images, and not by each operation: an abort
-//! has none to clear, but for a seeded bug. The slot of a deleted row may be taken again before the visit, which makes it a modified one; so
-//! the visit frees no slots.
+//! The bits are set when a transaction commits, from its before-images, and not by each operation. An abort has none to
+//! clear, except for a seeded bug. The slot of a deleted row may be taken again before the visit, which makes it a
+//! modified one. So the visit frees no slots.
 
 use std::ops::Range;
 
@@ -27,15 +27,15 @@ pub(crate) enum Shadow {
     Page(Box<[u8]>),
 }
 
-/// What has changed of the slots of a page.
+/// The changes of the slots of a page.
 pub(crate) struct Rows {
     class: SlotClass,
     added: Slots,
     deleted: Slots,
     modified: Slots,
-    /// Modified slots as they were.
+    /// The modified slots as they were.
     copies: Vec<(usize, Box<[u8]>)>,
-    /// Bytes of the copies.
+    /// The bytes of the copies.
     bytes: usize,
 }
 
@@ -58,7 +58,7 @@ fn bit(slots: &Slots, slot: usize) -> bool {
 }
 
 impl Shadow {
-    /// Keeps nothing yet of a page.
+    /// Returns a shadow that keeps nothing of a page yet.
     pub(crate) fn of(page: &[u8]) -> Shadow {
         let class = layout::class(page).unwrap_or_default();
         Shadow::Rows(Box::new(Rows {
@@ -71,7 +71,7 @@ impl Shadow {
         }))
     }
 
-    /// Keeps what a commit has overwritten.
+    /// Keeps the bytes that a commit has overwritten.
     pub(crate) fn keep(&mut self, page: &[u8], part: &PartUndo, saves: &[&Save]) {
         let Shadow::Rows(rows) = self else { return };
         if rows.keep(page, part, saves) {
@@ -93,7 +93,7 @@ impl Shadow {
         }
     }
 
-    /// Makes of the live page the page as of the cut, but for what is in free slots.
+    /// Turns the live page into the page as of the cut, except for the bytes in free slots.
     pub(crate) fn undo(&self, page: &mut [u8]) {
         match self {
             Shadow::Rows(rows) => rows.undo(page),
@@ -101,7 +101,7 @@ impl Shadow {
         }
     }
 
-    /// Bytes on the memory account.
+    /// Returns the bytes on the memory account.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Shadow::Rows(rows) => {
@@ -114,7 +114,8 @@ impl Shadow {
 }
 
 impl Rows {
-    /// `false`: the page changed otherwise than by its rows, and nothing was noted.
+    /// Keeps the rows that a commit has overwritten. Returns `false` if the page changed otherwise than by its rows,
+    /// and nothing was noted.
     fn keep(&mut self, page: &[u8], part: &PartUndo, saves: &[&Save]) -> bool {
         let mut header = [0; HEADER_BYTES];
         header.copy_from_slice(&page[..HEADER_BYTES]);
@@ -156,14 +157,14 @@ impl Rows {
         true
     }
 
-    /// The slots that a range of the page touches.
+    /// Returns the slots that a range of the page touches.
     fn slots(&self, range: &Range<usize>) -> Range<usize> {
         let (class, first) = (self.class, self.class.slot_offset(0));
         let (from, to) = (range.start.max(first) - first, range.end.max(first) - first);
         from / class.bytes()..to.div_ceil(class.bytes()).min(class.slots())
     }
 
-    /// Keeps a slot as it was before a commit, if that has changed it.
+    /// Keeps a slot as it was before a commit, if the commit has changed it.
     fn copy(&mut self, slot: usize, page: &[u8], part: &PartUndo, saves: &[&Save]) {
         let range = self.class.slot_range(slot);
         assert!(range.end <= PAGE_BYTES, "a slot lies in its page");

@@ -1,14 +1,13 @@
 //! The sidecar of an image: the hash indexes of a partition as they were when the image was made
 //! (docs/formats/image.md).
 //!
-//! A restart reads it into arrays while image and log are still on their way: an entry says itself where it
-//! belongs. When the last record has been played, the entries are held against the pages: those of rows that records
-//! have given another [identity](crate::marks), and those of slots that are free now, are removed, and only the rows
-//! without an entry are read. Hashing and comparing ten million keys takes longer than reading the image that
-//! they are in.
+//! A restart reads it into arrays while image and log are still being read: each entry itself determines its place.
+//! When the last record has been played, the entries are compared with the pages. Entries of rows that records have
+//! given another [identity](crate::marks), and of slots that are free now, are removed. Only the rows without an entry
+//! are read. Hashing and comparing ten million keys takes longer than reading the image that they are in.
 //!
-//! Invariants: each slot has at most one entry; on a page that no record touched, a key without an entry or an
-//! entry without a key shows that the sidecar is not this image's.
+//! Invariants: each slot has at most one entry. On a page that no record touched, a key without an entry or an entry
+//! without a key shows that the sidecar is not this image's.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::flaw::{Flaw, armed};
@@ -27,13 +26,13 @@ use crate::partition::Partition;
 /// The entries of a sidecar, by table.
 #[derive(Default)]
 pub struct Sidecar {
-    /// `None` if its bytes are no sidecar.
+    /// The tables with their entries. `None`: the bytes are no sidecar.
     tables: Option<Vec<(TableId, HashIndex)>>,
 }
 
 impl Heap {
-    /// Reads the sidecar of a partition, without its latch. Whether it is true shows when
-    /// [`build_indexes`](Partition::build_indexes) holds it against the pages.
+    /// Reads the sidecar of a partition, without its latch. Its entries are checked when
+    /// [`build_indexes`](Partition::build_indexes) compares it with the pages.
     #[must_use]
     pub fn read_sidecar(&self, partition: PartitionId, bytes: &[u8]) -> Sidecar {
         let tables = read_tables(bytes, self.geometry().salts(partition));
@@ -48,7 +47,7 @@ fn read_tables(bytes: &[u8], salts: Salts) -> Option<Vec<(TableId, HashIndex)>> 
         let count = usize::try_from(r.u32()?).ok()?;
         let entries = r.bytes(count.checked_mul(8)?)?;
         let (entries, _) = entries.as_chunks();
-        // Its slot is one that no page has, and it stands for an empty place.
+        // This value names a slot that no page has, and represents an empty place.
         if entries.contains(&[u8::MAX; 8]) {
             return None;
         }
@@ -58,21 +57,21 @@ fn read_tables(bytes: &[u8], salts: Salts) -> Option<Vec<(TableId, HashIndex)>> 
     Some(tables)
 }
 
-/// A page, as far as entries are held against it.
+/// The state of a page in its comparison with the entries.
 struct Page {
     table: TableId,
-    /// The slots that are taken and have no entry that is true.
+    /// The slots that are taken and have no true entry.
     due: Slots,
     /// The slots whose entries are void.
     void: Slots,
-    /// Whether no record touched it.
+    /// True if no record touched it.
     unmarked: bool,
-    /// Whether rows that have entries are read too.
+    /// True if rows that have entries are read too.
     special: bool,
 }
 
 impl Page {
-    /// One that was never used.
+    /// Returns the value of a page that was never used.
     fn unused() -> Page {
         Page {
             table: TableId(0),
@@ -84,34 +83,34 @@ impl Page {
     }
 }
 
-/// What the pages of a partition still lack when the sidecar's entries are in.
+/// The rows of a partition's pages that still lack entries after those of the sidecar are entered.
 pub(crate) struct Entered {
     pages: Vec<Page>,
-    /// How many entries are true.
+    /// The number of true entries.
     pub(crate) count: u64,
 }
 
 impl Entered {
-    /// The slots of a word of a page's bitmap whose rows have to be entered yet.
+    /// Returns the slots of a word of a page's bitmap whose rows have to be entered yet.
     pub(crate) fn due(&self, local: u32, word: usize) -> u64 {
         self.pages[index(local)].due[word]
     }
 
-    /// Whether rows of a page that have entries have to be read too.
+    /// Returns whether rows of a page that have entries have to be read too.
     pub(crate) fn is_special(&self, local: u32) -> bool {
         self.pages[index(local)].special
     }
 
-    /// Whether no record touched a page, so that each of its keys has an entry.
+    /// Returns whether no record touched a page, so that each of its keys has an entry.
     pub(crate) fn is_unmarked(&self, local: u32) -> bool {
         self.pages[index(local)].unmarked
     }
 }
 
 impl Partition {
-    /// Appends the hash indexes of the tables that are not key-addressed, as they stand: per table its id `u32`, the count of entries `u32`
-    /// and the entries `u64`. For an image it is taken after the partition's last visit: a row that
-    /// no later record touches is then as the image has it.
+    /// Appends the present hash indexes of the tables that are not key-addressed. They are, per table, its id `u32`,
+    /// the count of entries `u32` and the entries `u64`. For an image it is taken after the partition's last visit: a
+    /// row that no later record touches is then as the image has it.
     pub fn sidecar(&self, out: &mut Vec<u8>) {
         for (id, table) in &self.tables {
             if table.form.keyed && !armed(Flaw::SidecarBelievedForKept) {
@@ -125,8 +124,8 @@ impl Partition {
         }
     }
 
-    /// Goes on with the entries of a sidecar that are true; `None` if it is not this image's, and then
-    /// some entries may be left that are not.
+    /// Enters the true entries of a sidecar. Returns `None` if it is not this image's. Some entries may then be left
+    /// that are not true.
     pub(crate) fn enter_sidecar(&mut self, sidecar: Sidecar) -> Option<Entered> {
         let mut pages: Vec<Page> = Vec::new();
         for local in self.pages.used() {
@@ -156,7 +155,7 @@ impl Partition {
     }
 }
 
-/// Whether an entry is true; `None` if it shows that the sidecar is not this image's.
+/// Returns whether an entry is true; `None` if it shows that the sidecar is not this image's.
 fn is_true(page: Option<&mut Page>, table: TableId, slot: usize) -> Option<bool> {
     let Some(page) = page else {
         return Some(false);
@@ -197,7 +196,7 @@ fn compared(pages: &Pages, marks: &Marks, local: u32) -> Page {
     }
 }
 
-/// The seeded bugs: void entries that count.
+/// Discards void marks, as the seeded bugs do: void entries then count.
 fn forget_voids(page: &[u8], class: SlotClass, all: bool, void: &mut Slots) {
     if armed(if all {
         Flaw::PageClassKept

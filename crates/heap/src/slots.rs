@@ -1,9 +1,8 @@
 //! Slots as bytes: the interface of transactions that interleave.
 //!
-//! There a row is the raw content of one slot of a page, addressed by page and slot, with neither
-//! key nor index. The caller logs the change under the same latch, and keeps its own locks and free
-//! lists. Pages are ordinary slotted pages, so checkpoints, images and restarts treat them like any
-//! others.
+//! For them a row is the raw content of one slot of a page, addressed by page and slot, with neither key nor index. The
+//! caller logs the change under the same latch, and keeps its own locks and free lists. Pages are ordinary slotted
+//! pages, so checkpoints, images and restarts treat them like any others.
 
 use perdura_base::{CkptEpoch, Error, Result, TableId};
 use perdura_page::layout::{self, PAGE_BYTES};
@@ -12,28 +11,28 @@ use perdura_page::{PageHeader, PageKind, SlotClass};
 use crate::pages::{DIRTY_BOTH, Pages};
 use crate::partition::Partition;
 
-/// A slot as it is.
+/// The present state of a slot.
 #[derive(Debug, Clone, Copy)]
 pub struct Slot<'a> {
     /// Its bytes; garbage if it is free.
     pub bytes: &'a [u8],
-    /// Whether it is taken.
+    /// True if it is taken.
     pub taken: bool,
-    /// Where it begins, bytes from the start of the page.
+    /// Its offset in the page, bytes.
     pub offset: usize,
     /// The page's checkpoint epoch: the tag of a change made now.
     pub tag: CkptEpoch,
 }
 
 impl Partition {
-    /// The class of a page's slots; `None` if the page does not exist or has none.
+    /// Returns the class of a page's slots; `None` if the page does not exist or has none.
     #[must_use]
     pub fn slotted(&self, local: u32) -> Option<SlotClass> {
         let page = self.page_bytes(local)?;
         (layout::kind(page) == Some(PageKind::Slotted)).then(|| self.pages.class(local))
     }
 
-    /// A slot of a slotted page; `None` if there is no such page or slot.
+    /// Returns a slot of a slotted page; `None` if there is no such page or slot.
     #[must_use]
     pub fn slot(&self, local: u32, slot: u16) -> Option<Slot<'_>> {
         let class = self.slotted(local)?;
@@ -54,7 +53,7 @@ impl Partition {
     /// Overwrites a slot and its bit. The caller has put the change in the log.
     ///
     /// # Panics
-    /// If there is no such slot, or it has another size.
+    /// Panics if there is no such slot, or if it has another size.
     pub fn put_slot(&mut self, local: u32, slot: u16, bytes: &[u8], taken: bool) {
         let class = self.pages.class(local);
         let slot = usize::from(slot);
@@ -76,12 +75,11 @@ impl Partition {
         }
     }
 
-    /// A page that holds nothing, to be handed to [`format_slots`](Self::format_slots): one that
-    /// was given back, or one never used, which is *born* by this with the current checkpoint
-    /// epoch.
+    /// Returns a page that holds nothing, for [`format_slots`](Self::format_slots). It is a page that was freed, or one
+    /// never used, which is *born* by this with the current checkpoint epoch.
     ///
     /// # Errors
-    /// `OutOfMemory` at the memory limit or the last page.
+    /// Fails with `OutOfMemory` at the memory limit or the last page.
     pub fn unused_page(&mut self) -> Result<u32> {
         let full = |pages: &Pages| Error::OutOfMemory {
             used: pages.memory.used(),
@@ -98,7 +96,7 @@ impl Partition {
         }
     }
 
-    /// Makes an unused page one of free slots.
+    /// Formats an unused page as one of free slots.
     pub fn format_slots(&mut self, local: u32, table: TableId, class: SlotClass) {
         let page = self.pages.page_mut(local);
         debug_assert_eq!(
@@ -113,11 +111,11 @@ impl Partition {
         self.pages.state(local).dirty = DIRTY_BOTH;
     }
 
-    /// After a restart: checks a page's header and bitmap and brings what is kept about it in
-    /// line. Gives the class of a slotted page.
+    /// Checks a page's header and bitmap after a restart, and updates the data kept about it. Returns the class of a
+    /// slotted page.
     ///
     /// # Errors
-    /// `Corrupt` names the page.
+    /// Fails with `Corrupt`, which names the page.
     pub fn check_slots(&mut self, local: u32) -> Result<Option<SlotClass>> {
         let Some(page) = self.page_bytes(local) else {
             return Ok(None);

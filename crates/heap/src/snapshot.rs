@@ -1,12 +1,12 @@
-//! A user's snapshot: all pages and rows as of one instant, while writers go on.
+//! A user's snapshot: all pages and rows as of one instant, while writers continue.
 //!
-//! A snapshot is a [cut](crate::cuts) that a caller reads for as long as it likes. What commits keep for it
-//! takes memory; past the bound the oldest snapshot ends, and reading it fails. A snapshot neither delays a
-//! checkpoint nor cancels a sweep.
+//! A snapshot is a [cut](crate::cuts) that a caller reads for as long as it likes. The bytes that commits keep for it
+//! take memory. Past the bound the oldest snapshot ends, and reading it fails. A snapshot neither delays a checkpoint
+//! nor cancels a sweep.
 //!
-//! Pages are read sixteen under one latch; the caller's closure runs without it for rows, which are
-//! copied, and under it for pages. A page's checkpoint epoch is today's and not the cut's: it says what
-//! images hold and is no part of the data.
+//! Sixteen pages are read under one latch. The caller's closure runs without the latch for rows, which are copied, and
+//! under it for pages. A page's checkpoint epoch is today's and not the cut's: it says what images hold and is no part
+//! of the data.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::latches::Heap;
 use crate::partition::Partition;
 use crate::pools::Extent;
 
-/// Pages read under one latch.
+/// The number of pages read under one latch.
 const BATCH_PAGES: u32 = 16;
 
 /// All pages as of one instant. Dropping it ends it.
@@ -30,7 +30,7 @@ pub struct Snapshot {
 }
 
 impl Heap {
-    /// A snapshot of now. The caller holds no latch.
+    /// Returns a snapshot of the present state. The caller holds no latch.
     #[must_use]
     pub fn snapshot(self: &Arc<Self>) -> Snapshot {
         let (cut, ()) = self.cut(Reader::Snapshot, || ());
@@ -42,12 +42,12 @@ impl Heap {
 #[derive(Default)]
 struct Rows {
     bytes: Vec<u8>,
-    /// Where each row's key and value end.
+    /// The ends of each row's key and value.
     ends: Vec<(usize, usize)>,
 }
 
 impl Snapshot {
-    /// The sequence number of each partition at the instant.
+    /// Returns the sequence number of each partition at the instant.
     #[must_use]
     pub fn pseq(&self) -> &[u64] {
         self.cut.pseq()
@@ -86,8 +86,8 @@ impl Snapshot {
     /// Passes every row of a table that has a plain value to `take`, key and value, in no order.
     ///
     /// # Errors
-    /// [`Error::SnapshotEnded`] as above, [`Error::Corrupt`] if a row cannot be read, and the first
-    /// error of `take`.
+    /// [`Error::SnapshotEnded`] if the snapshot was ended because too much was kept for it. [`Error::Corrupt`] if a row
+    /// cannot be read. The first error of `take`.
     pub fn each_row(
         &self,
         table: TableId,
@@ -97,10 +97,10 @@ impl Snapshot {
         partitions.try_for_each(|partition| self.each_row_of(partition, table, &mut take))
     }
 
-    /// As [`each_row`](Self::each_row), for the rows of one partition.
+    /// Like [`each_row`](Self::each_row), for the rows of one partition.
     ///
     /// # Errors
-    /// As [`each_row`](Self::each_row).
+    /// Like [`each_row`](Self::each_row).
     pub fn each_row_of(
         &self,
         partition: PartitionId,
@@ -121,7 +121,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Reads the rows of a batch of pages; returns where the next one begins.
+    /// Reads the rows of a batch of pages. Returns the begin of the next batch.
     fn read_rows(
         &self,
         table: TableId,
@@ -194,14 +194,14 @@ impl Snapshot {
         Some(())
     }
 
-    /// The local index of a page that was in use.
+    /// Returns the local index of a page that was in use.
     fn local(&self, part: &Partition, page: PageId) -> Option<u32> {
         let local = part.pages.local(page)?;
         let used = part.cuts.extent_at(self.cut.number())?;
         used.holds(local).then_some(local)
     }
 
-    /// A page as it was.
+    /// Returns a page as it was.
     fn page<'a>(&self, part: &'a Partition, local: u32, copy: &'a mut Vec<u8>) -> &'a [u8] {
         let live = part.pages.page(local);
         match part.cuts.page_at(self.cut.number(), local, live, copy) {
@@ -210,7 +210,7 @@ impl Snapshot {
         }
     }
 
-    /// The pages that were used.
+    /// Returns the pages that were used.
     fn used(&self, part: &Partition) -> Result<Extent> {
         let used = part.cuts.extent_at(self.cut.number());
         used.ok_or(Error::SnapshotEnded)

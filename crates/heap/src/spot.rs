@@ -1,8 +1,8 @@
-//! Where a verb has found a row, for the next verb on the same key.
+//! The place where a verb has found a row, for the next verb on the same key.
 //!
-//! A verb that changes a row reads it first. Its second look into the index is spared if it says where the
-//! first one found the row. That is a hint: the place is checked, and a row that is no longer there is looked
-//! for as ever.
+//! A verb that changes a row reads it first. It is spared the second look into the index if it has the place where the
+//! first one found the row. That is a hint: the place is checked, and a row that is no longer there is looked for as
+//! usual.
 
 use crate::entry::Entry;
 use crate::geometry::KeyHash;
@@ -12,7 +12,7 @@ use crate::partition::Partition;
 use crate::row_ref::RowRef;
 use perdura_base::TableId;
 
-/// Where a row was found in the index of its table.
+/// The place where a row was found in the index of its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spot {
     place: Place,
@@ -20,7 +20,7 @@ pub struct Spot {
 }
 
 impl Partition {
-    /// As [`peek`](Self::peek), with the row's place.
+    /// Like [`peek`](Self::peek), with the row's place.
     #[must_use]
     pub fn peek_spot(
         &self,

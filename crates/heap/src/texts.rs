@@ -1,13 +1,12 @@
-//! Long strings that are written by several transactions before a key has them.
+//! Long strings that several transactions write before a key has them.
 //!
-//! A string of hundreds of megabytes that one transaction wrote would keep every other client waiting.
-//! It is built as the one item of a [draft](crate::draft) of a list instead: each transaction makes
-//! the item's chain longer by some pages, and the last one removes the item's row but not its
-//! chain, and writes the row of a key that names the chain. Until then a crash leaves a list without
-//! a header, whose item the purge removes with its chain.
+//! A string of hundreds of megabytes that one transaction wrote would keep every other client waiting. It is built as
+//! the one item of a [draft](crate::draft) of a list instead. Each transaction makes the item's chain longer by some
+//! pages. The last one removes the item's row but not its chain, and writes the row of a key that names the chain.
+//! Until then a crash leaves a list without a header, whose item the purge removes with its chain.
 //!
-//! Every page of a chain but the last is full, so each transaction but the last adds whole pages. Where
-//! the chain ends is remembered in a [`Text`], so that making it longer does not walk along it.
+//! Every page of a chain but the last is full, so each transaction but the last adds whole pages. A [`Text`] contains
+//! the end of the chain, so that making it longer does not walk along it.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{PageId, Result, TableId};
@@ -28,13 +27,14 @@ use crate::rows::{Displaced, Elements, not_attached};
 use crate::trim::write_item;
 use crate::undo::{PartUndo, Undo};
 
-/// What a transaction may add to a string that is being built: a multiple of this, but for the last.
+/// The unit of what a transaction may add to a string that is being built: a multiple of this, except for the last
+/// transaction.
 pub const TEXT_PAGE_BYTES: usize = CHAIN_BYTES;
 /// The longest key that a string built like this can get, bytes.
 pub const TEXT_KEY_BYTES_MAX: usize = HEAD_KEY_BYTES_MAX;
 
-/// How far a string has come that is being built. It is good until the next transaction that adds to
-/// the string has committed.
+/// The progress of a string that is being built. It is valid until the next transaction that adds to the string has
+/// committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Text {
     /// The draft that it is the item of.
@@ -47,13 +47,13 @@ pub struct Text {
 }
 
 impl Text {
-    /// Its bytes so far.
+    /// Returns its bytes so far.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Whether it has none, which never is so.
+    /// Returns whether it has no bytes, which is never so.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
@@ -64,8 +64,8 @@ impl Partition {
     /// Appends bytes to the string that is built in a draft of a list, or begins it.
     ///
     /// # Errors
-    /// `OutOfMemory` as [`put`](Self::put); `Usage` if there is no such draft, nothing is added, or
-    /// the string has come to its end with a page that is not full.
+    /// `OutOfMemory` like [`put`](Self::put). `Usage` if there is no such draft, nothing is added, or the string
+    /// already ends with a page that is not full.
     pub fn grow_text(
         &mut self,
         undo: &mut Undo,
@@ -134,8 +134,8 @@ impl Partition {
     /// Gives the string that was built in a draft to a key of this partition. The draft is gone then.
     ///
     /// # Errors
-    /// `OutOfMemory` as [`put`](Self::put); `Usage` if there is no such draft, or the key is longer
-    /// than [`TEXT_KEY_BYTES_MAX`].
+    /// `OutOfMemory` like [`put`](Self::put); `Usage` if there is no such draft, or the key is longer than
+    /// [`TEXT_KEY_BYTES_MAX`].
     pub fn name_text(
         &mut self,
         undo: &mut Undo,
@@ -155,7 +155,7 @@ impl Partition {
         Ok(displaced)
     }
 
-    /// Takes the row of a draft's only item away, and with it the draft. The item's chain stays.
+    /// Removes the row of a draft's only item, and with it the draft. The item's chain stays.
     fn let_go(&mut self, undo: &mut Undo, id: TableId, text: Text) -> Result<()> {
         let draft = text.draft;
         let part = undo.part_mut(self.pages.id);
@@ -178,7 +178,7 @@ impl Partition {
 }
 
 impl Pages {
-    /// Lets the last page of a chain, which is full, go on with another one.
+    /// Links the last page of a chain, which is full, to a next one.
     fn link(&mut self, undo: &mut PartUndo, table: TableId, last: PageId, next: PageId) {
         let local = self.local(last);
         let local = local.expect("a string lies in the partition of its draft");

@@ -39,7 +39,7 @@ impl Touch {
         Useq(self.base.0.wrapping_add_signed(self.max))
     }
 
-    /// Whether the numbers were the `count` ones after the image's, each once.
+    /// Returns whether the numbers were the `count` ones after the image's, each once.
     pub(crate) fn is_dense_after(&self, image: Useq) -> bool {
         debug_assert!(
             self.min <= 0 && 0 <= self.max,

@@ -1,8 +1,8 @@
-//! The chains of long values that are gone, freed a stretch at a time.
+//! The chains of removed long values, freed a stretch at a time.
 //!
-//! A string of hundreds of megabytes lies in tens of thousands of pages, and the transaction that removed
-//! its key would free and log all of them. It gives the chain to an orphan instead: a list whose one item
-//! it is. The purge frees the chain from its front, and the item goes on where the rest begins.
+//! A string of hundreds of megabytes lies in tens of thousands of pages. The transaction that removed its key would
+//! free and log all of them. It gives the chain to an orphan instead: a list whose one item it is. The purge frees the
+//! chain from its front, and the item then begins at the rest.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::VALUE_BYTES_MAX;
@@ -31,7 +31,7 @@ impl Partition {
             return;
         };
         let is_long = bytes.div_ceil(CHAIN_BYTES) > self.orphan_limits.chain_pages;
-        // Without memory for the row of the item, the pages make some.
+        // Without memory for the row of the item, the pages are freed at once, which makes some.
         if is_long && bytes <= VALUE_BYTES_MAX && self.orphan_chain(undo, id, chain).is_ok() {
             return;
         }
@@ -91,8 +91,8 @@ pub(crate) fn write_item(
     cells::place(pages, table, part, to.destination(), &row)
 }
 
-/// Frees the first pages of the chain of an orphaned list's last item, if it has more than `most`.
-/// Whether it had.
+/// Frees the first pages of the chain of an orphaned list's last item, if it has more than `most`. Returns whether it
+/// had.
 pub(crate) fn trim(
     pages: &mut Pages,
     table: &mut Table,
@@ -120,7 +120,7 @@ pub(crate) fn trim(
     }
     let mut rest = pages.chain(first, bytes);
     let gone: Vec<u32> = rest.by_ref().take(most).map(|(local, _)| local).collect();
-    // A damaged chain has no rest: then all goes that is found.
+    // A damaged chain has no rest: then all pages that are found are freed.
     let Some(next) = rest.rest().filter(|_| gone.len() == most) else {
         return false;
     };

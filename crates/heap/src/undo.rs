@@ -1,10 +1,10 @@
 //! Before-images: rollback and the difference at commit.
 //!
-//! The first write of a range in a transaction saves its bytes; the same bytes serve rollback and
-//! the XOR difference. Ranges are whole slots, cells of them (`narrow`), words of a bitmap, headers and
-//! chain pages. Saves are deduplicated by (page, offset), down to the newest savepoint; ranges that overlap
-//! otherwise (a page reformatted within one transaction) are rare and handled by undoing them latest first. A page that was never used
-//! is all zeros, so that one note stands for all of it.
+//! The first write of a range in a transaction saves its bytes; the same bytes serve rollback and the XOR difference.
+//! Ranges are whole slots, cells of them (`narrow`), words of a bitmap, headers and chain pages. Saves are deduplicated
+//! by (page, offset), down to the newest savepoint. Ranges that overlap otherwise (a page reformatted within one
+//! transaction) are rare and handled by undoing them latest first. A page that was never used is all zeros, so that one
+//! note represents all of it.
 //!
 //! Indexes are derived and have operations (`ops`) instead of before-images.
 //!
@@ -23,11 +23,11 @@ use crate::entry::Entry;
 use crate::narrow::{Cells, Narrow, ranges};
 use crate::ops::{KeyCopy, Op, PoppedItems};
 
-/// Up to this many saves are searched one by one.
+/// The number of saves up to which they are searched one by one.
 const LINEAR_MAX: usize = 16;
-/// Bytes that a cleared buffer keeps: the memory of one huge value is given back.
+/// The bytes that a cleared buffer keeps: the memory of one huge value is freed.
 const KEPT_BYTES: usize = 1 << 20;
-/// The most that the log needs for a saved range beside its bytes.
+/// The most bytes that the log needs for a saved range beside its bytes.
 const RECORD_HEAD_BYTES: usize = 24;
 const NOWHERE: u16 = u16::MAX;
 
@@ -50,13 +50,13 @@ impl Default for Undo {
 }
 
 impl Undo {
-    /// An empty undo.
+    /// Returns an empty undo.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Forgets everything and keeps the buffers, up to a mebibyte each.
+    /// Discards everything and keeps the buffers, up to a mebibyte each.
     pub fn clear(&mut self) {
         for part in &mut self.parts[..self.active] {
             let index = &mut self.part_of[usize::from(part.partition.0)];
@@ -70,28 +70,28 @@ impl Undo {
         self.active = 0;
     }
 
-    /// Whether nothing was saved.
+    /// Returns whether nothing was saved.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parts[..self.active].iter().all(|p| p.saves.is_empty())
     }
 
-    /// Bytes held, for the memory account.
+    /// Returns the bytes held, for the memory account.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let bytes: usize = self.parts.iter().map(PartUndo::bytes).sum();
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// About what the changes of a partition need in the log, bytes; a page that was never used before
-    /// does not count.
+    /// Returns about the bytes that the changes of a partition need in the log. A page that was never used before does
+    /// not count.
     #[must_use]
     pub fn log_bytes(&self, partition: PartitionId) -> usize {
         let part = self.part(partition);
         part.map_or(0, |p| p.arena.len() + p.saves.len() * RECORD_HEAD_BYTES)
     }
 
-    /// The partitions something was saved of.
+    /// Returns the partitions something was saved of.
     #[must_use]
     pub fn partitions(&self) -> PartitionSet {
         let parts = self.parts[..self.active].iter();
@@ -101,14 +101,14 @@ impl Undo {
             .collect()
     }
 
-    /// Whether a page of a table was changed whose records name pages.
+    /// Returns whether a page of a table was changed whose records name pages.
     #[must_use]
     pub fn wrote_page_addressed(&self) -> bool {
         let parts = &self.parts[..self.active];
         parts.iter().any(|part| part.keyed < part.saves.len())
     }
 
-    /// Whether a row of a key-addressed table was changed.
+    /// Returns whether a row of a key-addressed table was changed.
     #[must_use]
     pub fn wrote_keyed(&self) -> bool {
         self.parts[..self.active].iter().any(|part| part.keyed > 0)
@@ -154,7 +154,7 @@ pub(crate) struct Save {
     pub(crate) local: u32,
     pub(crate) offset: u16,
     bytes: u16,
-    /// Where the bytes are in the arena; [`ZEROS`] for a page that was never used.
+    /// The offset of the bytes in the arena; [`ZEROS`] for a page that was never used.
     at: usize,
 }
 
@@ -170,12 +170,12 @@ impl Save {
     }
 }
 
-/// Offsets below the logged region are free to mean "the whole page".
+/// Returns the key of a range. Offsets below the logged region are free to mean "the whole page".
 fn key(local: u32, offset: u16) -> u64 {
     u64::from(local) << 16 | u64::from(offset)
 }
 
-/// Where the undo of a partition was.
+/// A mark of a former state of the undo of a partition.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Mark {
     saves: usize,
@@ -191,19 +191,18 @@ pub(crate) struct PartUndo {
     partition: PartitionId,
     arena: Vec<u8>,
     pub(crate) saves: Vec<Save>,
-    /// Where the saves since the newest savepoint begin.
+    /// The begin of the saves since the newest savepoint.
     floor: usize,
     /// Indexes into `saves` by key, of those since the newest savepoint, once they are many.
     seen: HashTable<usize>,
     /// The slots of which cells are saved since then.
     narrow: Narrow,
-    /// Saves of key-addressed tables' pages.
+    /// The number of saves of key-addressed tables' pages.
     keyed: usize,
     any_born: bool,
-    /// The page that was noted last as never used before: rows that fill fresh pages are written
-    /// to it.
+    /// The page that was noted last as never used before: rows that fill fresh pages are written to it.
     born_last: Option<u32>,
-    /// The key and length of the save that was asked for last: neighbours share a bitmap's word.
+    /// The key and length of the save that was requested last: neighbours share a bitmap's word.
     saved_last: Option<(u64, usize)>,
     pub(crate) ops: Vec<Op>,
     /// The items of [`Op::Popped`].
@@ -224,7 +223,7 @@ impl PartUndo {
         self.popped.shrink_to(KEPT_BYTES / size_of::<Entry>());
     }
 
-    /// Looks for nothing that was saved so far: the next saves are new ones.
+    /// Ignores all saves so far in later searches: the next saves are new ones.
     #[inline]
     fn forget_seen(&mut self) {
         self.floor = self.saves.len();
@@ -237,7 +236,7 @@ impl PartUndo {
         self.saved_last = None;
     }
 
-    /// Marks where the undo is, and saves anew from there on.
+    /// Marks the present state of the undo, and saves anew from there on.
     pub(crate) fn mark(&mut self) -> Mark {
         self.forget_seen();
         Mark {
@@ -249,7 +248,7 @@ impl PartUndo {
         }
     }
 
-    /// What was noted since a mark.
+    /// Returns the saves and operations since a mark.
     pub(crate) fn since(&self, mark: &Mark) -> (&[Save], &[Op]) {
         assert!(
             mark.saves <= self.saves.len() && mark.ops <= self.ops.len(),
@@ -258,7 +257,7 @@ impl PartUndo {
         (&self.saves[mark.saves..], &self.ops[mark.ops..])
     }
 
-    /// Forgets what was noted since a mark, which has been taken back.
+    /// Discards the saves and operations since a mark, which have been undone.
     pub(crate) fn truncate(&mut self, mark: &Mark) {
         self.saves.truncate(mark.saves);
         self.arena.truncate(mark.arena);
@@ -269,7 +268,7 @@ impl PartUndo {
         debug_assert_eq!(self.saves.len(), mark.saves, "what is forgotten came later");
     }
 
-    /// The partition.
+    /// Returns the partition.
     pub(crate) fn partition(&self) -> PartitionId {
         self.partition
     }
@@ -281,7 +280,7 @@ impl PartUndo {
         debug_assert!(self.keyed <= self.saves.len(), "a save is of one page");
     }
 
-    /// Whether all saves are of key-addressed tables' pages.
+    /// Returns whether all saves are of key-addressed tables' pages.
     pub(crate) fn is_keyed(&self) -> bool {
         self.keyed == self.saves.len()
     }
@@ -304,12 +303,12 @@ impl PartUndo {
         self.note_last();
     }
 
-    /// Whether a page is noted as never used before: nothing of it is saved.
+    /// Returns whether a page is noted as never used before: nothing of it is saved.
     pub(crate) fn is_born(&self, local: u32) -> bool {
         self.born_last == Some(local) || self.any_born && self.find(key(local, 0)).is_some()
     }
 
-    /// Whether something of a page is saved.
+    /// Returns whether something of a page is saved.
     pub(crate) fn changes(&self, local: u32) -> bool {
         self.saves.iter().any(|save| save.local == local)
     }
@@ -329,7 +328,7 @@ impl PartUndo {
         });
     }
 
-    /// The items of a removal, the one that was removed last first.
+    /// Returns the items of a removal, the one that was removed last first.
     pub(crate) fn popped_items(&self, items: PoppedItems) -> Vec<Entry> {
         let PoppedItems { from, count } = items;
         self.popped[from..from + count]
@@ -406,7 +405,7 @@ impl PartUndo {
         self.push(local, range.start, range.len(), at);
     }
 
-    /// Whether a range is saved by one that begins with it.
+    /// Returns whether a range is saved by one that begins with it.
     fn holds(&self, key: u64, bytes: usize) -> bool {
         let found = self.find(key);
         found.is_some_and(|save| usize::from(save.bytes) >= bytes)
@@ -439,7 +438,7 @@ impl PartUndo {
         }
     }
 
-    /// Has the newest save found by its key. Cells of a slot need not be: `narrow` knows them.
+    /// Lets searches find the newest save by its key. Cells of a slot need not be found: `narrow` has them.
     fn note_last(&mut self) {
         let count = self.saves.len();
         if count - self.floor > LINEAR_MAX + 1 {
@@ -447,7 +446,7 @@ impl PartUndo {
         }
     }
 
-    /// Makes save `i` the one found by its key, instead of a shorter one.
+    /// Lets searches find save `i` by its key, instead of a shorter one.
     fn note_seen(&mut self, i: usize) {
         let saves = &self.saves;
         let key = saves[i].key();
@@ -460,7 +459,7 @@ impl PartUndo {
         }
     }
 
-    /// The bytes of a save as they were.
+    /// Returns the bytes of a save as they were.
     pub(crate) fn before(&self, save: &Save) -> &[u8] {
         if save.at == ZEROS {
             &ZERO_PAGE[save.range()]
@@ -479,7 +478,7 @@ impl PartUndo {
         }
     }
 
-    /// The copy of a key.
+    /// Returns the copy of a key.
     pub(crate) fn key(&self, copy: KeyCopy) -> &[u8] {
         &self.arena[copy.at..copy.at + copy.bytes]
     }

@@ -1,21 +1,20 @@
 //! A checkpoint's visit of a page.
 //!
-//! Of a fuzzy sweep:
+//! In a fuzzy sweep:
 //!
-//! The visit of page P for checkpoint k assigns `epoch := k` and copies P, under the latch, so
-//! that a change is in image k exactly if its record's tag is below k. The epoch is assigned and
-//! never toggled: a cancelled sweep leaves no trace. A page born within the sweep carries k
-//! already; its changes have tag k, the image has zeros there, and visiting it would apply them
-//! twice.
+//! The visit of page P for checkpoint k assigns `epoch := k` and copies P, under the latch. So a change is in image k
+//! exactly if its record's tag is below k. The epoch is assigned and never toggled: a cancelled sweep leaves no trace.
+//! A page born within the sweep carries k already. Its changes have tag k, the image has zeros there, and visiting it
+//! would apply them twice.
 //!
-//! Under a [cut](crate::cuts) a change is in image k exactly if it was committed before the cut. There `epoch = k`
-//! says less: the page was visited, or born since the cut, or has changed since. In the last case the image
-//! gets the page as it was, if the slot lacked it then, and the page stays dirty, because it has changed since.
+//! Under a [cut](crate::cuts) a change is in image k exactly if it was committed before the cut. There `epoch = k` says
+//! less: the page was visited, or born since the cut, or has changed since. In the last case the image gets the page as
+//! it was, if the slot lacked it then. The page stays dirty, because it has changed since.
 //!
 //! # Source
 //! Differential logging, algorithm 2 (fuzzy checkpoint).
 //! # Deviations
-//! An epoch instead of a one-bit id; the copy is made under the latch.
+//! Here an epoch replaces the one-bit id, and the copy is made under the latch.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, ImageSlot};
@@ -25,7 +24,7 @@ use crate::cuts::AtCut;
 use crate::pages::index;
 use crate::partition::Partition;
 
-/// What a checkpoint's visit found.
+/// The result of a checkpoint's visit.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Visit<'a> {
     /// Born within this sweep, or since the cut: not in the image, which has zeros there.
@@ -39,7 +38,7 @@ pub enum Visit<'a> {
     Dirty(&'a [u8]),
 }
 
-/// A slot's bit among those of a page.
+/// Returns a slot's bit among those of a page.
 pub(crate) fn dirty_bit(slot: ImageSlot) -> u8 {
     match slot {
         ImageSlot::A => 1,
@@ -64,7 +63,7 @@ impl Partition {
         self.assign(local, slot, k)
     }
 
-    /// Gives a page the checkpoint's epoch; it has not changed since the last visit that could see it.
+    /// Gives a page the checkpoint's epoch. The page has not changed since the last visit that could see it.
     fn assign(&mut self, local: u32, slot: ImageSlot, k: CkptEpoch) -> Visit<'_> {
         layout::set_epoch(self.pages.page_mut(local), k);
         let state = self.pages.state(local);
@@ -75,7 +74,7 @@ impl Partition {
         Visit::Dirty(self.pages.page(local))
     }
 
-    /// The same under the cut of checkpoint `k`: the page as of the cut.
+    /// Visits one page under the cut of checkpoint `k`: the result has the page as of the cut.
     fn visit_cut(&mut self, local: u32, slot: ImageSlot, k: CkptEpoch) -> Visit<'_> {
         let page = self.pages.page(local);
         if layout::epoch(page) == k && armed(Flaw::CleanAtCutTakenForBorn) {
@@ -103,7 +102,8 @@ impl Partition {
         }
     }
 
-    /// Whether the image slot is known to hold the page as it is; for inspection.
+    /// Returns whether the page's dirty bit for an image slot is set: the slot does not hold the page as it is. For
+    /// inspection.
     #[must_use]
     pub fn is_dirty(&self, local: u32, slot: ImageSlot) -> bool {
         self.pages

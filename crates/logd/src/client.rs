@@ -1,5 +1,5 @@
-//! A client that waits for its replies: for measurements and tools. A database's writer never waits, and has machines of
-//! its own.
+//! A client that waits for its replies, for measurements and tools. A database's writer never waits, and has separate
+//! machinery.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::identity::draw_nonce;
 
-/// Why a node has not welcomed a client.
+/// The reason why a node has not welcomed a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ungreeted {
-    /// There is no connection, or it has ended, or nothing was said over it.
+    /// No connection exists, or it has ended, or the node did not say anything over it.
     Away(String),
-    /// One is of no use to the other.
+    /// The node is of no use to the client, or the client to the node.
     Unfit(String),
 }
 
@@ -29,7 +29,7 @@ impl Ungreeted {
     }
 }
 
-/// A connection to a node, welcomed.
+/// A connection to a node that has welcomed its client.
 pub struct Client {
     connection: Box<dyn Connection>,
     identity: Identity,
@@ -38,10 +38,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects, and has node and client prove themselves. No call waits longer than `patience`.
+    /// Connects. Node and client then prove their identity to each other. No call waits longer than `patience`.
     ///
     /// # Errors
-    /// Why there is no connection, or why the node is of no use.
+    /// Fails with the reason why no connection was made, or why the node is of no use.
     pub fn connect(
         net: &dyn Net,
         address: &str,
@@ -51,7 +51,7 @@ impl Client {
         Client::greeted(net, address, caller, patience).map_err(Ungreeted::why)
     }
 
-    /// As [`connect`](Self::connect), and says which of the two it was.
+    /// Like [`connect`](Self::connect), but its error distinguishes the two cases.
     pub(crate) fn greeted(
         net: &dyn Net,
         address: &str,
@@ -63,10 +63,10 @@ impl Client {
         Client::greet(connection, caller, patience)
     }
 
-    /// As [`connect`](Self::connect), over the way that passes memory: the node is on this machine.
+    /// Like [`connect`](Self::connect), but over the Unix socket that passes memory. The node is on this machine.
     ///
     /// # Errors
-    /// Why there is no connection, or why the node is of no use.
+    /// Fails with the reason why no connection was made, or why the node is of no use.
     pub fn connect_here(
         net: &dyn Net,
         node: &Identity,
@@ -105,26 +105,26 @@ impl Client {
         })
     }
 
-    /// The node.
+    /// Returns the node's identity.
     #[must_use]
     pub fn identity(&self) -> Identity {
         self.identity
     }
 
-    /// The memory that came with the last reply, one that says so.
+    /// Returns the memory that came with the last reply, if that reply says so.
     pub fn memory(&mut self) -> Option<Arc<dyn Shared>> {
         self.connection.memory()
     }
 
-    /// Whether the connection stands.
+    /// Checks that the connection is intact.
     ///
     /// # Errors
-    /// Why it is broken.
+    /// Fails with the reason why it is broken.
     pub fn stands(&mut self) -> Result<(), String> {
         self.connection.stands()
     }
 
-    /// Whether it looks for replies without sleeping.
+    /// Sets whether the client looks for replies without sleeping.
     pub fn set_spin(&mut self, spin: bool) {
         self.spin = spin;
     }
@@ -132,15 +132,15 @@ impl Client {
     /// Sends a request, and does not wait for the reply.
     ///
     /// # Errors
-    /// Why the connection is broken.
+    /// Fails with the reason why the connection is broken.
     pub fn send(&mut self, request: &Request<'_>) -> Result<(), String> {
         send(self.connection.as_mut(), request, self.patience)
     }
 
-    /// The next reply, decoded by the caller.
+    /// Receives the next reply, which the caller decodes.
     ///
     /// # Errors
-    /// Why the connection is broken, or that the node does not reply in time.
+    /// Fails with the reason why the connection is broken, or if the node does not reply in time.
     pub fn receive(&mut self) -> Result<Vec<u8>, String> {
         receive(self.connection.as_mut(), self.patience, self.spin)
     }
@@ -148,14 +148,14 @@ impl Client {
     /// Sends a request and returns the reply.
     ///
     /// # Errors
-    /// As [`send`](Self::send) and [`receive`](Self::receive).
+    /// Fails like [`send`](Self::send) and [`receive`](Self::receive).
     pub fn ask(&mut self, request: &Request<'_>) -> Result<Vec<u8>, String> {
         self.send(request)?;
         self.receive()
     }
 }
 
-/// A reply that was not to come here, in words.
+/// Describes a reply that was not expected, in words.
 #[must_use]
 pub fn unexpected(reply: Result<Reply<'_>, Malformed>) -> String {
     match reply {
@@ -205,6 +205,6 @@ fn wait(connection: &dyn Connection, patience: Duration) {
         false => PollFlags::IN,
     };
     let timeout = Timespec::try_from(patience).ok();
-    // Interrupted or not: the caller looks again.
+    // Interrupted or not: the caller checks again.
     let _ = poll(&mut [PollFd::from_borrowed_fd(fd, flags)], timeout.as_ref());
 }

@@ -1,12 +1,12 @@
 //! One client's connection: frames in, replies out, on a thread that blocks.
 //!
-//! What has arrived is read with one call and answered with one: a client that sends many frames at once gets their
-//! replies at once.
+//! One call reads all bytes that have arrived, and one call sends the replies to them. So a client that sends several
+//! frames at once gets their replies at once.
 //!
 //! # What a client can cost
-//! Before its *welcome* a client has [`Limits::greeting`] of time and [`GREETING_BYTES_MAX`] bytes. After it, a frame must be
-//! complete [`Limits::frame`] after its begin, and replies that the client does not read end the connection
-//! ([`Limits::write`]). So a connection keeps the longest frame and [`REPLY_BYTES_MAX`] of replies at most.
+//! Before its *welcome* a client has [`Limits::greeting`] of time and [`GREETING_BYTES_MAX`] bytes. After it, a frame
+//! must be complete [`Limits::frame`] after its first byte. Replies that the client does not read end the connection
+//! ([`Limits::write`]). So a connection keeps at most the longest frame and [`REPLY_BYTES_MAX`] of replies.
 
 use std::io::{Error, ErrorKind, Result};
 use std::time::{Duration, Instant};
@@ -16,21 +16,22 @@ use perdura_mirror::{FRAME_BYTES_MAX, Framer, Malformed, Node, Peer};
 
 use crate::socket::{Socket, is_tls};
 
-/// Bytes that one call reads before the client has proven itself, and the longest frame it may send until then.
+/// The most bytes that one call reads before the client has proven its identity. Also the longest frame that it may
+/// send until then.
 const GREETING_BYTES_MAX: usize = 1024;
-/// Bytes that one call reads after that.
+/// The most bytes that one call reads after the *welcome*.
 const READ_BYTES: usize = 256 * 1024;
-/// Replies above this are sent before the next frame is answered, bytes.
+/// The bytes of replies above which they are sent before the next frame is answered.
 const REPLY_BYTES_MAX: usize = 1 << 20;
 
-/// How long a client may take.
+/// The time that a client may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// From the connection's begin to its *welcome*.
+    /// The limit from the connection's begin to its *welcome*.
     pub greeting: Duration,
-    /// From a frame's first byte to its last one.
+    /// The limit from a frame's first byte to its last one.
     pub frame: Duration,
-    /// To take replies.
+    /// The limit for reading replies.
     pub write: Duration,
 }
 
@@ -44,10 +45,10 @@ impl Default for Limits {
     }
 }
 
-/// What became of the frames that had arrived.
+/// The result of answering the frames that had arrived.
 struct Answered {
     frames: usize,
-    /// Whether the connection ends.
+    /// True if the connection ends.
     ends: bool,
 }
 
@@ -58,12 +59,12 @@ pub(crate) struct Serving<'a, W: FnOnce()> {
     limits: Limits,
     peer: Peer,
     framer: Framer,
-    /// What is called before a client that has proven itself hears that it has.
+    /// The function that runs before a client that has proven its identity is welcomed.
     welcomed: Option<W>,
 }
 
 impl<'a, W: FnOnce()> Serving<'a, W> {
-    /// A connection that was just made.
+    /// Returns the connection of a socket that has just been accepted.
     pub(crate) fn new(
         node: &'a Mutex<Node>,
         socket: Socket,
@@ -81,10 +82,10 @@ impl<'a, W: FnOnce()> Serving<'a, W> {
         }
     }
 
-    /// Serves the client until it goes, or breaks a rule.
+    /// Serves the client until it leaves or breaks a rule.
     ///
     /// # Errors
-    /// Why the connection ended, if the client did not simply go.
+    /// Fails with the reason why the connection ended, unless the client left.
     pub(crate) fn run(mut self) -> Result<()> {
         let deadline = Instant::now() + self.limits.greeting;
         self.socket.set_deadline(deadline);
@@ -101,7 +102,7 @@ impl<'a, W: FnOnce()> Serving<'a, W> {
             }
         }
         self.socket.set_read_timeout(self.limits.frame)?;
-        // Since when the frame that has begun is awaited.
+        // The time since which the thread has waited for the rest of an incomplete frame.
         let mut half: Option<Instant> = None;
         while let Some(answered) = self.round(READ_BYTES)? {
             if answered.ends {
@@ -123,7 +124,8 @@ impl<'a, W: FnOnce()> Serving<'a, W> {
         Ok(())
     }
 
-    /// Waits for at most `len` bytes, for a time, and answers the frames that they complete; `None` at the connection's end.
+    /// Waits a limited time for at most `len` bytes, and answers the frames that they complete. Returns `None` at the
+    /// connection's end.
     fn round(&mut self, len: usize) -> Result<Option<Answered>> {
         match self.socket.read(self.framer.room(len))? {
             None => Ok(Some(Answered {

@@ -4,12 +4,12 @@ use perdura_base::num::to_u64;
 
 use crate::serve::LogdOptions;
 
-/// Descriptors beside those of clients and rings: listeners, the hard copy, the other node of the pair.
+/// The descriptors for other uses than clients and rings: listeners, the hard copy, the other node of the pair.
 const RESERVED: u64 = 48;
-/// Descriptors that a client takes: its socket, a copy of it, and the memory of its ring.
+/// The descriptors that a client takes: its socket, a copy of it, and the memory of its ring.
 const CLIENT_DESCRIPTORS: u64 = 3;
 
-/// Lowers the most clients to those for which there are descriptors, and returns what to say about it.
+/// Lowers the most clients to the number for which there are descriptors. Returns a line about it, if it lowered them.
 pub(crate) fn clients(options: &mut LogdOptions, limit: u64) -> Option<String> {
     let rings = 2 * to_u64(options.rings_max);
     let fits = limit.saturating_sub(RESERVED + rings) / CLIENT_DESCRIPTORS;

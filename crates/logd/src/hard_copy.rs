@@ -1,6 +1,6 @@
 //! The thread that copies a node's rings to its own disk.
 //!
-//! A disk that fails, or is full, ends the copy and never the node: what it had written stays as it is.
+//! A disk that fails or is full ends the copy but never the node. Everything written before stays as it is.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use perdura_mirror::hard_copy::{Found, HardCopier, HardCopyStats, earlier};
 
 use crate::threads;
 
-/// From the begin of a step to the next one's. With the time that a step takes it is below 50 ms on a disk that
-/// keeps up.
+/// The time from the begin of a step to the begin of the next one. Together with the time that a step takes, it is
+/// below 50 ms on a disk that keeps up.
 const EVERY: Duration = Duration::from_millis(25);
 /// The most lines about files of earlier lives.
 const LINES_MAX: usize = 10;
 
-/// How far a hard copy is.
+/// The progress of a hard copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HardCopyState {
     /// Its figures.
     pub stats: HardCopyStats,
-    /// Why it has stopped, if it has.
+    /// The reason why it has stopped. `None`: it has not.
     pub stopped: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl std::fmt::Display for HardCopyState {
     }
 }
 
-/// A hard copy that is made.
+/// A hard copy whose thread runs.
 pub(crate) struct HardCopy {
     state: Arc<Mutex<HardCopyState>>,
     stop: Sender<()>,
@@ -60,7 +60,7 @@ impl HardCopy {
     /// Takes the directory, and copies in the background.
     ///
     /// # Errors
-    /// The disk's; that another node has the directory.
+    /// Fails with the disk's error, or if another node has the directory.
     pub(crate) fn start(disk: Arc<dyn Disk>, node: Arc<Mutex<Node>>) -> Result<HardCopy> {
         let name = disk.name();
         let (copier, found) = HardCopier::new(Arc::clone(&disk))?;
@@ -83,19 +83,19 @@ impl HardCopy {
         })
     }
 
-    /// How far it is.
+    /// Returns its progress.
     pub(crate) fn state(&self) -> HardCopyState {
         self.state.lock().clone()
     }
 
-    /// Copies what the rings hold now, and ends.
+    /// Copies the present contents of the rings, and ends.
     pub(crate) fn stop(self) {
         drop(self.stop);
         self.thread.join().expect("the thread that copies");
     }
 }
 
-/// Says what earlier lives of the node have left.
+/// Logs the files that earlier lives of the node have left.
 fn say_found(name: &str, found: &[Found]) {
     let bytes: u64 = found.iter().map(|found| found.bytes).sum();
     let count = found.len();
@@ -113,7 +113,7 @@ fn say_found(name: &str, found: &[Found]) {
         .for_each(|line| tracing::warn!("{line}"));
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Copying {
     copier: HardCopier,
     node: Arc<Mutex<Node>>,
@@ -130,14 +130,14 @@ impl Copying {
             }
             let left = EVERY.saturating_sub(begin.elapsed());
             if stopped.recv_timeout(left) != Err(RecvTimeoutError::Timeout) {
-                // The clients have gone: this is all there will be.
+                // The clients have gone: nothing more will arrive.
                 self.step();
                 return;
             }
         }
     }
 
-    /// Copies what is new; whether the copy goes on.
+    /// Copies what is new. Returns whether the copy continues.
     fn step(&mut self) -> bool {
         let (copier, node) = (&mut self.copier, &self.node);
         let done = catch_unwind(AssertUnwindSafe(|| copier.step(node)));

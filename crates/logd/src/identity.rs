@@ -1,4 +1,4 @@
-//! What makes a node different from others: its machine, and numbers drawn at random.
+//! The parts of a node's identity: its machine, and numbers drawn at random.
 
 use std::fs;
 use std::io::{Error, ErrorKind};
@@ -10,12 +10,14 @@ use sha2::{Digest, Sha256};
 
 const MACHINE_ID: &str = "/etc/machine-id";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// The hexadecimal digits of a machine id; a file with anything else, such as `uninitialized`, names no machine.
+/// The number of hexadecimal digits of a machine id. A file with anything else, such as `uninitialized`, names no
+/// machine.
 const MACHINE_ID_DIGITS: usize = 32;
 
-/// The machine that this process runs on, and the file that says so.
+/// Returns the machine that this process runs on, and the file that names it.
 ///
-/// Machines whose id is unknown are all one: two nodes on them are taken for nodes that fail together, which is safe.
+/// All machines whose id is unknown count as one. Two nodes on them are taken for nodes that fail together, which is
+/// safe.
 #[must_use]
 pub fn machine() -> (Machine, &'static str) {
     let read = |path: &str| fs::read(path).unwrap_or_default();
@@ -35,7 +37,7 @@ fn machine_of(machine_id: &[u8], boot_id: &[u8], host: &[u8]) -> (Machine, &'sta
     (digest(&[b"boot", boot, host]), BOOT_ID)
 }
 
-/// The id itself is not to leave the machine (machine-id(5)), so its hash does.
+/// Hashes the parts of an id: the id itself must not leave the machine (machine-id(5)), so its hash does.
 fn digest(parts: &[&[u8]]) -> Machine {
     let mut hash = Sha256::new();
     for part in parts {
@@ -47,18 +49,18 @@ fn digest(parts: &[&[u8]]) -> Machine {
     Machine(*first)
 }
 
-/// The incarnation of a node that starts now.
+/// Draws the incarnation of a node that starts now.
 ///
 /// # Errors
-/// The system's, if it gives no random numbers.
+/// Fails with the system's error if it gives no random numbers.
 pub fn draw_inc() -> Result<NodeInc> {
     Ok(NodeInc(u64::from_le_bytes(draw()?)))
 }
 
-/// A nonce.
+/// Draws a nonce.
 ///
 /// # Errors
-/// The system's, if it gives no random numbers.
+/// Fails with the system's error if it gives no random numbers.
 pub fn draw_nonce() -> Result<Nonce> {
     draw()
 }

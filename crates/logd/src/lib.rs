@@ -1,12 +1,14 @@
 //! The process of a node of the mirrored log, and the network that reaches it.
 //!
-//! What a node says and keeps is `perdura-mirror`'s; here are its sockets and threads. [`Logd`] is a node that runs, [`TcpNet`]
-//! the network through which a database's writer and its takeovers reach nodes.
+//! The frames and rings of a node are in `perdura-mirror`; this crate has its sockets and threads. [`Logd`] is a node
+//! that runs. [`TcpNet`] is the network through which a database's writer and its takeovers reach nodes.
 //!
 //! # Threads
-//! One thread accepts, and each client has one, which blocks in a read: with few clients, each of which waits for its
-//! replies, that is the shortest way from a frame's arrival to its reply. The node is under one lock, held for the
-//! copy of a block. A writer on the node's machine needs no thread for a block: it writes into memory that the node shares. With a directory for a hard copy one more thread copies the rings to it, and with a peer one more greets that.
+//! One thread accepts, and each client has one, which blocks in a read. With few clients, each of which waits for its
+//! replies, that is the shortest way from a frame's arrival to its reply. The node is under one lock, held for the copy
+//! of a block. A writer on the node's machine needs no thread for a block: it writes into memory that the node shares.
+//! With a directory for a hard copy, one more thread copies the rings to it. With a peer, one more thread greets that
+//! peer.
 
 mod client;
 mod connection;

@@ -16,15 +16,15 @@ use rustix::net::{
 };
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// The abstract name of a node's socket.
+/// Returns the abstract name of a node's socket.
 fn name(inc: NodeInc) -> String {
     format!("perdura-logd-{:016x}", inc.0)
 }
 
-/// The socket of a node that starts.
+/// Binds the socket of a node that starts.
 ///
 /// # Errors
-/// The system's.
+/// Fails with the system's error.
 pub(crate) fn listen(inc: NodeInc) -> io::Result<UnixListener> {
     let address = SocketAddr::from_abstract_name(name(inc))?;
     let listener = UnixListener::bind_addr(&address)?;
@@ -32,22 +32,22 @@ pub(crate) fn listen(inc: NodeInc) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// A connection to a node on this machine, in this network namespace.
+/// Connects to a node on this machine, in this network namespace.
 ///
 /// # Errors
-/// The system's: there is none.
+/// Fails with the system's error if no such node exists, and if another user owns the socket.
 pub(crate) fn connect(inc: NodeInc) -> io::Result<Socket> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = Socket::new(Domain::UNIX, kind, None)?;
     socket.connect(&SockAddr::unix(format!("\0{}", name(inc)))?)?;
     match is_trusted(&socket) {
         true => Ok(socket),
-        // Whoever has the name may have taken it: it is no secret.
+        // Any process that knows the name may have taken it: it is no secret.
         false => Err(io::ErrorKind::PermissionDenied.into()),
     }
 }
 
-/// Whether the peer of a Unix socket may have this process's memory: it is the same user's, or root's.
+/// Returns whether the peer of a Unix socket may have this process's memory: it belongs to the same user or to root.
 pub(crate) fn is_trusted(socket: &Socket) -> bool {
     let ours = rustix::process::geteuid();
     socket_peercred(socket).is_ok_and(|peer| peer.uid == ours || peer.uid.is_root())
@@ -56,7 +56,7 @@ pub(crate) fn is_trusted(socket: &Socket) -> bool {
 /// Sends all of `bytes` with a descriptor, over a socket that blocks.
 ///
 /// # Errors
-/// The connection's.
+/// Fails with the connection's error.
 pub(crate) fn send_with(socket: &Socket, bytes: &[u8], fd: BorrowedFd<'_>) -> io::Result<()> {
     let fds = [fd];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -75,7 +75,7 @@ pub(crate) fn send_with(socket: &Socket, bytes: &[u8], fd: BorrowedFd<'_>) -> io
     socket.write_all(&bytes[sent..])
 }
 
-/// A socket of a client, which notes the descriptors that come.
+/// A socket of a client, which notes the descriptors that arrive.
 pub(crate) struct Stream {
     socket: Socket,
     is_local: bool,
@@ -83,7 +83,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Over TCP.
+    /// Returns a stream over TCP.
     pub(crate) fn far(socket: Socket) -> Stream {
         Stream {
             socket,
@@ -92,7 +92,7 @@ impl Stream {
         }
     }
 
-    /// Over a Unix socket.
+    /// Returns a stream over a Unix socket.
     pub(crate) fn local(socket: Socket) -> Stream {
         Stream {
             is_local: true,
@@ -100,7 +100,7 @@ impl Stream {
         }
     }
 
-    /// The first descriptor that was not taken.
+    /// Takes the first descriptor that was not taken before.
     pub(crate) fn take_passed(&mut self) -> Option<OwnedFd> {
         self.passed.pop_front()
     }
@@ -109,7 +109,7 @@ impl Stream {
         self.socket.take_error()
     }
 
-    /// Whether the peer has not closed its end, whatever it has sent before.
+    /// Returns whether the peer has not closed its end. Bytes that it sent before do not matter.
     pub(crate) fn stands(&self) -> io::Result<bool> {
         let at_once = Timespec {
             tv_sec: 0,

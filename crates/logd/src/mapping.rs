@@ -1,8 +1,8 @@
 //! Memory that a node and a writer on its machine have mapped: a memfd.
 //!
-//! What one process writes the other sees without a call. That is the point of it: a commit that waits for this memory waits for
-//! no system call and no other process. Rust's standard library has no such memory; [`perdura_mirror::HeapMemory`] is its safe twin,
-//! and the tests hold one against the other.
+//! Bytes that one process writes are visible to the other without a call. So a commit that waits for this memory waits
+//! for no system call and no other process. Rust's standard library has no such memory. [`perdura_mirror::HeapMemory`]
+//! is its safe twin, and the tests compare the two.
 #![allow(unsafe_code)]
 
 use std::io::{Error, ErrorKind, Result};
@@ -28,14 +28,14 @@ pub(crate) struct Mapping {
     fd: OwnedFd,
 }
 
-// SAFETY: the memory belongs to no thread. All access is by atomic words and by copies through raw pointers, of which no
-// reference is made; the mapping lasts as long as the value.
+// SAFETY: the memory belongs to no thread. All access is by atomic words and by copies through raw pointers. No
+// reference is made of these pointers. The mapping lasts as long as the value.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// New memory, filled with zeros, whose length can never change.
+    /// Creates memory that is filled with zeros and whose length can never change.
     pub(crate) fn new(len: usize) -> Result<Mapping> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = memfd_create("perdura-ring", flags)?;
@@ -44,7 +44,7 @@ impl Mapping {
         Mapping::map(fd, len)
     }
 
-    /// Memory that another process has made.
+    /// Maps memory that another process has made.
     pub(crate) fn of(fd: OwnedFd) -> Result<Mapping> {
         // Memory that shrinks under a mapping would kill the process that reads it.
         let seals = fcntl_get_seals(&fd)?;
@@ -68,7 +68,7 @@ impl Mapping {
         Ok(Mapping { begin, len, fd })
     }
 
-    /// Where `len` bytes from `at` on lie.
+    /// Returns the address of the `len` bytes from `at` on.
     fn at(&self, at: usize, len: usize) -> *mut u8 {
         let fits = at.checked_add(len).is_some_and(|end| end <= self.len);
         assert!(fits, "{len} bytes at {at} of {}", self.len);
@@ -78,8 +78,8 @@ impl Mapping {
 
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8), "a word at {at}");
-        // SAFETY: it lies within the mapping, which begins at a page's begin, so it is aligned; the mapping outlives the
-        // reference; other accesses to words are atomic too, here and in the other process.
+        // SAFETY: it lies within the mapping, which begins at a page's begin, so it is aligned. The mapping outlives
+        // the reference. Other accesses to words are atomic too, here and in the other process.
         unsafe { AtomicU64::from_ptr(self.at(at, 8).cast()) }
     }
 }
@@ -106,8 +106,8 @@ impl Shared for Mapping {
 
     fn read(&self, at: usize, out: &mut [u8]) {
         let from = self.at(at, out.len());
-        // SAFETY: both ranges are valid, and a mapping overlaps no slice. The other process may write the bytes meanwhile:
-        // then any value is as good, since readers check a checksum and look at the words again.
+        // SAFETY: both ranges are valid, and a mapping overlaps no slice. The other process may write the bytes at the
+        // same time. Any value is then acceptable, since readers check a checksum and load the words again.
         unsafe { ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) };
         // The words that are loaded next are not older than these bytes: see "Order" of `Shared`.
         fence(Ordering::Acquire);
@@ -126,7 +126,7 @@ impl Shared for Mapping {
     }
 }
 
-/// Memory for a node's rings.
+/// Returns the memory for a node's rings.
 pub(crate) fn memories() -> Memories {
     Memories(Arc::new(|len| {
         let mapping = Mapping::new(len).ok()?;

@@ -1,4 +1,4 @@
-//! The network in production: TCP, perhaps with TLS, and Unix sockets on the node's machine, without a call that waits.
+//! The network in production, without a call that waits: TCP, perhaps with TLS, and Unix sockets on the node's machine.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -21,33 +21,33 @@ use crate::local::{self, Stream};
 use crate::mapping::Mapping;
 use crate::socket::is_tls;
 
-/// How long a connection may take to be made.
+/// The longest time for making a connection.
 const CONNECT: Duration = Duration::from_secs(2);
-/// Bytes that one call reads.
+/// The most bytes that one call reads.
 const READ_BYTES: usize = 256 * 1024;
 
-/// Reads how TLS is spoken to nodes from its files.
+/// A function that reads the TLS configuration for nodes from its files.
 pub type LoadClientTls =
     Arc<dyn Fn() -> std::result::Result<Arc<ClientConfig>, String> + Send + Sync>;
 
-/// Connections to nodes over TCP, with TLS if it has a configuration of it.
+/// Connections to nodes over TCP, with TLS if it has a configuration for it.
 ///
-/// An address is `IP:port`, or a name that was resolved when the network was made: resolving waits.
+/// An address is `IP:port`, or a name that was resolved when the network was made, because resolving waits.
 #[derive(Clone)]
 pub struct TcpNet {
     tls: Arc<Mutex<Option<Arc<ClientConfig>>>>,
     loader: Option<LoadClientTls>,
     resolved: HashMap<String, SocketAddr>,
     machine: Machine,
-    /// Tells of what arrives on all connections.
+    /// The epoll that reports arrivals on all connections.
     arrivals: Arc<OwnedFd>,
 }
 
 impl TcpNet {
-    /// A network for these addresses, each `HOST:port`, whose names are resolved now.
+    /// Makes a network for these addresses, each `HOST:port`, whose names it resolves now.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a name that has no address.
+    /// Fails with [`Error::Usage`] for a name that has no address.
     pub fn new(addresses: &[String], tls: Option<Arc<ClientConfig>>) -> Result<TcpNet> {
         let resolve = |address: &String| {
             let mut found = address.to_socket_addrs().ok().into_iter().flatten();
@@ -67,10 +67,10 @@ impl TcpNet {
         })
     }
 
-    /// Has TLS spoken as `loader` says, and anew at each [`reload`](Net::reload).
+    /// Configures TLS with `loader`, now and at each [`reload`](Net::reload).
     ///
     /// # Errors
-    /// [`Error::Usage`] with what is wrong with the files.
+    /// Fails with [`Error::Usage`] that says what is wrong with the files.
     pub fn with_tls_from(self, loader: LoadClientTls) -> Result<TcpNet> {
         let net = TcpNet {
             loader: Some(loader),
@@ -80,19 +80,19 @@ impl TcpNet {
         Ok(net)
     }
 
-    /// Has what arrives on a socket be told of until it is closed.
+    /// Adds a socket to the epoll, which reports its arrivals until it is closed.
     fn watched(&self, socket: Socket) -> io::Result<Socket> {
         let data = epoll::EventData::new_u64(0);
         epoll::add(&*self.arrivals, &socket, data, epoll::EventFlags::IN)?;
         Ok(socket)
     }
 
-    /// What an address of the network was resolved to.
+    /// Returns the result of resolving an address of the network.
     pub(crate) fn resolved(&self, address: &str) -> Option<SocketAddr> {
         self.resolved.get(address).copied()
     }
 
-    /// Whether an address of the network is this machine's own.
+    /// Returns whether an address of the network is this machine's own.
     #[must_use]
     pub fn is_loopback(&self, address: &str) -> bool {
         let known = self.resolved.get(address);
@@ -140,12 +140,12 @@ impl Net for TcpNet {
     fn wait(&self, timeout: Duration) {
         let mut found = [MaybeUninit::uninit(); 1];
         let timeout = Timespec::try_from(timeout).ok();
-        // Interrupted or not: the caller looks.
+        // Interrupted or not: the caller checks again.
         let _ = epoll::wait(&*self.arrivals, &mut found[..], timeout.as_ref());
     }
 
     fn local(&self, node: &Identity) -> Option<Box<dyn Connection>> {
-        // Machines whose ids are unknown are all one: a name that is not found here is another one's.
+        // All machines whose id is unknown count as one. A name that is not found here belongs to another of them.
         if node.machine != self.machine {
             return None;
         }
@@ -173,14 +173,14 @@ fn begin(to: &SocketAddr) -> io::Result<Socket> {
     }
 }
 
-/// What lies between frames and the socket.
+/// The layer between frames and the socket.
 enum Way {
-    /// Nothing; the rest of a frame that the socket did not take whole, from the index on.
+    /// No layer. The buffer holds a frame that the socket did not take whole; its rest begins at the index.
     Plain(Vec<u8>, usize),
-    /// A session, which keeps what the socket did not take.
+    /// A session, which keeps the bytes that the socket did not take.
     Tls {
         session: Box<ClientConnection>,
-        /// Whether a frame waits in it for the end of the handshake.
+        /// True if a frame waits in it for the end of the handshake.
         waits: bool,
     },
 }
@@ -200,7 +200,7 @@ impl TcpConnection {
         let way = match session {
             None => Way::Plain(Vec::new(), 0),
             Some(mut session) => {
-                // What is taken is at most one frame: see `take`.
+                // The session takes at most one frame at a time: see `take`.
                 session.set_buffer_limit(None);
                 Way::Tls {
                     session: Box::new(session),
@@ -217,7 +217,7 @@ impl TcpConnection {
         TcpConnection { stream, line }
     }
 
-    /// Runs `work` on the socket; an error breaks the connection for good.
+    /// Runs `work` on the socket. An error breaks the connection for good.
     fn on_socket<T>(
         &mut self,
         work: impl FnOnce(&mut Line, &mut Stream) -> io::Result<T>,
@@ -234,7 +234,7 @@ impl TcpConnection {
             ErrorKind::UnexpectedEof => "the node closed the connection".to_owned(),
             _ => error.to_string(),
         };
-        // What the node said last may have arrived; whatever reading says about it, the socket closes.
+        // The last frames of the node may have arrived. The socket closes whatever the result of reading them is.
         while self.line.read(stream).is_ok_and(|more| more) {}
         self.stream = Err(why.clone());
         Err(why)
@@ -243,16 +243,16 @@ impl TcpConnection {
 
 /// A connection without its socket.
 struct Line {
-    /// Until when the connection must be made; `None` when it is.
+    /// The time until which the connection must be made. `None`: it is made.
     connecting: Option<Instant>,
     way: Way,
     framer: Framer,
-    /// Whether the node's first bytes have been looked at.
+    /// True if the node's first bytes have been checked.
     has_begun: bool,
 }
 
 impl Line {
-    /// Whether the connection is made.
+    /// Returns whether the connection is made.
     fn made(&mut self, stream: &Stream) -> io::Result<bool> {
         let Some(until) = self.connecting else {
             return Ok(true);
@@ -280,7 +280,7 @@ impl Line {
         }
     }
 
-    /// Sends what was taken before, as far as the socket takes it; whether nothing is left.
+    /// Sends the bytes taken before, as far as the socket takes them. Returns whether nothing is left.
     fn push(&mut self, stream: &mut Stream) -> io::Result<bool> {
         if !self.made(stream)? {
             return Ok(self.is_empty());
@@ -312,7 +312,7 @@ impl Line {
         }
     }
 
-    /// Whether nothing that was taken waits.
+    /// Returns whether all bytes that were taken have been sent.
     fn is_empty(&self) -> bool {
         match &self.way {
             Way::Plain(rest, at) => *at == rest.len(),
@@ -347,13 +347,13 @@ impl Line {
         Ok(Sent::Yes)
     }
 
-    /// Reads what has arrived, once; whether it was something.
+    /// Reads once. Returns whether something had arrived.
     fn pull(&mut self, stream: &mut Stream) -> io::Result<bool> {
         self.push(stream)?;
         if self.connecting.is_some() || !self.read(stream)? {
             return Ok(false);
         }
-        // A handshake may have something to say to it.
+        // A handshake may have to answer these bytes.
         self.push(stream)?;
         Ok(true)
     }
@@ -374,7 +374,7 @@ impl Line {
         }
     }
 
-    /// Reads what has arrived, once; whether it was something.
+    /// Reads once. Returns whether something had arrived.
     fn read(&mut self, stream: &mut Stream) -> io::Result<bool> {
         let Way::Tls { session, .. } = &mut self.way else {
             let read = arrived(stream.read(self.framer.room(READ_BYTES)))?;
@@ -386,7 +386,7 @@ impl Line {
             return Ok(false);
         }
         session.process_new_packets().map_err(|error| {
-            // The alert that says why; the node may not take it.
+            // This is the alert that names the error. The node may not take it.
             let _ = session.write_tls(stream);
             io::Error::new(ErrorKind::InvalidData, in_words(is_handshaking, &error))
         })?;
@@ -399,7 +399,7 @@ impl Line {
     }
 }
 
-/// What has gone wrong with TLS, for an operator.
+/// Describes an error of TLS to an operator.
 fn in_words(is_handshaking: bool, error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidMessage(_) if is_handshaking => {
@@ -414,7 +414,7 @@ fn in_words(is_handshaking: bool, error: &rustls::Error) -> String {
     }
 }
 
-/// How much was read: nothing if nothing has arrived, an error at the end.
+/// Returns the number of bytes read: 0 if nothing has arrived, an error at the connection's end.
 fn arrived(read: io::Result<usize>) -> io::Result<usize> {
     match read {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
@@ -425,7 +425,7 @@ fn arrived(read: io::Result<usize>) -> io::Result<usize> {
     }
 }
 
-/// Writes once; how much the socket took.
+/// Writes once. Returns the number of bytes that the socket took.
 fn write(stream: &mut Stream, head: &[u8], tail: &[u8]) -> io::Result<usize> {
     match stream.write_vectored(&[IoSlice::new(head), IoSlice::new(tail)]) {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
@@ -442,7 +442,7 @@ impl Connection for TcpConnection {
 
     fn receive(&mut self) -> std::result::Result<Option<Vec<u8>>, String> {
         loop {
-            // Also what had arrived before the connection broke.
+            // The caller also gets the frames that had arrived before the connection broke.
             match self.line.framer.take() {
                 Ok(Some(frame)) => return Ok(Some(frame.to_vec())),
                 Ok(None) => {}

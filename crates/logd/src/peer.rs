@@ -1,8 +1,9 @@
-//! The other node of a pair: whether the two can be a mirror, and whether it is there.
+//! The other node of a pair: whether the two can be a mirror, and whether it runs.
 //!
-//! A database finds out by itself which of its nodes serve. What it cannot say before it needs them, a node can say to the one who
-//! sets it up: two nodes on one machine, two sizes of rings, twice the same node. So a node that is told its peer greets it at its start
-//! and then every few seconds ("Greeting" in docs/formats/logd.md), and says what has changed.
+//! A database finds out by itself which of its nodes serve. Some mistakes it cannot report before it needs the nodes:
+//! two nodes on one machine, two sizes of rings, twice the same node. A node can report them to the operator who sets
+//! it up. So a node that knows its peer's address greets the peer at its start and then every few seconds ("Greeting"
+//! in docs/formats/logd.md). It logs what has changed.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -15,25 +16,25 @@ use crate::client::{Client, Ungreeted};
 use crate::net::TcpNet;
 use crate::threads;
 
-/// From one greeting to the next one.
+/// The time from one greeting to the next one.
 const EVERY: Duration = Duration::from_secs(2);
-/// How long a peer may take for each word.
+/// The time that a peer may take for each frame.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The other node of the pair.
 #[derive(Clone)]
 pub struct PeerOptions {
-    /// Where it is, `HOST:PORT`.
+    /// Its address, `HOST:PORT`.
     pub address: String,
-    /// How it is reached.
+    /// The network through which it is reached.
     pub net: TcpNet,
-    /// Whether it may run on this node's machine.
+    /// True if it may run on this node's machine.
     pub one_machine: bool,
 }
 
 impl PeerOptions {
     /// # Errors
-    /// [`Error::Usage`] if the address is among those that this node listens on.
+    /// Fails with [`Error::Usage`] if the address is among those that this node listens on.
     pub fn check(&self, listens: &[SocketAddr]) -> Result<()> {
         let peer = self.net.resolved(&self.address);
         match listens.iter().find(|own| Some(**own) == peer) {
@@ -46,14 +47,14 @@ impl PeerOptions {
     }
 }
 
-/// What is known of the peer.
+/// The last known state of the peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Seen {
-    /// It was not found yet.
+    /// It has not been found yet.
     Never,
-    /// It was there when it was greeted last; and if the two cannot be a mirror, why.
+    /// It answered the last greeting. The second field says why the two cannot be a mirror; `None`: they can.
     Here(NodeInc, Option<String>),
-    /// It was there, and is not any more.
+    /// It was there, and is no longer.
     Lost(NodeInc),
 }
 
@@ -73,7 +74,7 @@ impl Pair {
         Ok(client.identity())
     }
 
-    /// Why the two cannot be a mirror, if they cannot.
+    /// Returns the reason why the two cannot be a mirror, if they cannot.
     fn misfit(&self, peer: &Identity) -> Option<String> {
         let (own, address) = (&self.own, &self.peer.address);
         if peer.inc == own.inc {
@@ -97,7 +98,7 @@ impl Pair {
         })
     }
 
-    /// Takes what a greeting came to, and writes to the log what has changed.
+    /// Takes the result of a greeting, and logs what has changed.
     fn report(&mut self, found: std::result::Result<Identity, Ungreeted>) {
         let Some(line) = self.note(found) else { return };
         match self.seen {
@@ -106,7 +107,7 @@ impl Pair {
         }
     }
 
-    /// Takes what a greeting came to. Returns what is to be said: nothing if nothing has changed.
+    /// Takes the result of a greeting. Returns the line to log, or `None` if nothing has changed.
     fn note(&mut self, found: std::result::Result<Identity, Ungreeted>) -> Option<String> {
         let address = &self.peer.address;
         let (peer, misfit) = match found {
@@ -148,16 +149,17 @@ impl Pair {
     }
 }
 
-/// Has a thread greet a peer, as long as it is kept.
+/// A thread that greets a peer until this value is dropped.
 pub(crate) struct Watch(
     #[expect(dead_code, reason = "its end is what the thread waits for")] Sender<()>,
 );
 
 impl Watch {
-    /// Greets the peer, and goes on to in the background. One that is not there is no error: the nodes of a pair start in any order.
+    /// Greets the peer now, and then in the background. A peer that does not answer is no error: the nodes of a pair
+    /// start in any order.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the two cannot be a mirror.
+    /// Fails with [`Error::Usage`] if the two cannot be a mirror.
     pub(crate) fn start(peer: PeerOptions, key: Key, own: Identity) -> Result<Watch> {
         let caller = Caller {
             uuid: Uuid([0; 16]),

@@ -1,11 +1,11 @@
-//! Lines that a stranger can cause as often as he likes, said rarely.
+//! Lines that a stranger can cause at any rate, logged rarely.
 
 use std::time::{Duration, Instant};
 
-/// From one line to the next one at least.
+/// The least time from one line to the next one.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// When a line was said last, and how often it was not since.
+/// The time of the last line, and the number of lines suppressed since.
 #[derive(Debug, Default)]
 pub(crate) struct Rarely {
     said: Option<Instant>,
@@ -13,7 +13,7 @@ pub(crate) struct Rarely {
 }
 
 impl Rarely {
-    /// Counts one more; if its line is due, how many came before it without one.
+    /// Counts one more line. If it is due, returns the number of lines suppressed before it.
     pub(crate) fn take(&mut self, now: Instant) -> Option<u64> {
         let is_due = self
             .said

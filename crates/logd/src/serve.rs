@@ -1,4 +1,4 @@
-//! A node's process: it listens, gives each client a thread, and ends when it is told to.
+//! A node's process: it listens, gives each client a thread, and ends at a signal.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -32,7 +32,7 @@ use crate::rarely::Rarely;
 use crate::socket::{Origin, Socket};
 use crate::threads;
 
-/// How often the service manager is told what the node holds.
+/// The interval at which the service manager gets a report of the node's contents.
 const STATUS_EVERY: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
@@ -40,22 +40,22 @@ const STATUS_EVERY: Timespec = Timespec {
 /// The pause after a connection could not be accepted: there may be no descriptors for it.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Reads how TLS is spoken to clients from its files.
+/// A function that reads the TLS configuration for clients from its files.
 pub type LoadServerTls =
     Arc<dyn Fn() -> std::result::Result<Arc<ServerConfig>, String> + Send + Sync>;
 
-/// How a node listens, and what it keeps.
+/// The addresses and limits of a node.
 #[derive(Clone)]
 pub struct LogdOptions {
-    /// Addresses to listen on; port 0 picks a free one.
+    /// The addresses to listen on; port 0 picks a free one.
     pub listen: Vec<SocketAddr>,
-    /// Addresses that speak TLS.
+    /// The addresses that speak TLS.
     pub tls_listen: Vec<SocketAddr>,
-    /// How TLS is spoken there.
+    /// The TLS configuration for them.
     pub tls: Option<Arc<ServerConfig>>,
-    /// Reads that anew when the process is asked to.
+    /// The function that reads the TLS configuration anew when the process is asked to.
     pub load_tls: Option<LoadServerTls>,
-    /// What clients must have.
+    /// The key that clients must have.
     pub key: Key,
     /// The most bytes of a ring.
     pub ring_bytes: u64,
@@ -63,20 +63,20 @@ pub struct LogdOptions {
     pub rings_max: usize,
     /// The most clients at once.
     pub connections_max: usize,
-    /// How long a thread looks for the next frame before it sleeps.
+    /// The time for which a thread looks for the next frame before it sleeps.
     pub spin: Duration,
-    /// Whether writers on this machine may map their rings.
+    /// True if writers on this machine may map their rings.
     pub shares: bool,
-    /// How long clients may take.
+    /// The time that clients may take.
     pub limits: Limits,
-    /// Where the rings are copied to, if they are.
+    /// The directory to which the rings are copied. `None`: no hard copy is made.
     pub hard_copy: Option<Arc<dyn Disk>>,
-    /// The other node of the pair, if it is told.
+    /// The other node of the pair. `None`: the node does not watch a peer.
     pub peer: Option<PeerOptions>,
 }
 
 impl LogdOptions {
-    /// Fails without an address, for TLS without certificates, and for a peer with which it can be no mirror.
+    /// Fails without an address, for TLS without certificates, and for a peer with which the node cannot be a mirror.
     fn check(&self) -> Result<()> {
         if self.listen.is_empty() && self.tls_listen.is_empty() {
             let why = "there is no address to listen on";
@@ -133,14 +133,14 @@ impl Default for LogdOptions {
     }
 }
 
-/// What a node holds and serves.
+/// The contents and the clients of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogdStats {
-    /// What is in its rings.
+    /// The contents of its rings.
     pub node: NodeStats,
-    /// Clients.
+    /// The number of clients.
     pub connections: u64,
-    /// Its hard copy, if it makes one.
+    /// The state of its hard copy. `None`: it makes none.
     pub hard_copy: Option<HardCopyState>,
 }
 
@@ -172,14 +172,14 @@ struct Clients {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What all threads of a node share. Locks are taken one at a time.
+/// The state that all threads of a node share. Locks are taken one at a time.
 struct Shared {
     node: Arc<Mutex<Node>>,
     clients: Mutex<Clients>,
     options: LogdOptions,
-    /// The manner in which TLS is spoken to clients that come from now on.
+    /// The TLS configuration for clients that connect from now on.
     tls: Mutex<Option<Arc<ServerConfig>>>,
-    /// Lines about processes of other users.
+    /// The limit for lines about processes of other users.
     strangers: Mutex<Rarely>,
 }
 
@@ -198,8 +198,8 @@ impl Logd {
     /// Binds the addresses and serves in the background.
     ///
     /// # Errors
-    /// [`Error::Usage`] without an address, for TLS without certificates, and for a peer with which it can be no mirror; the system's,
-    /// if an address cannot be bound.
+    /// Fails with [`Error::Usage`] without an address, for TLS without certificates, and for a peer with which the node
+    /// cannot be a mirror. Fails with the system's error if an address cannot be bound.
     pub fn start(options: LogdOptions) -> Result<Logd> {
         options.check()?;
         let inc = identity::draw_inc()?;
@@ -252,7 +252,7 @@ impl Logd {
             hard_copy,
             peer: None,
         };
-        // It serves already: a peer that is this very node greets itself.
+        // The node serves already: a peer that is this very node greets itself.
         let own = Identity {
             inc,
             machine,
@@ -268,7 +268,7 @@ impl Logd {
         Ok(logd)
     }
 
-    /// Looks after the other node of the pair, if it is told.
+    /// Watches the other node of the pair, if the options name one.
     fn watch_peer(&self, own: Identity) -> Result<Option<Watch>> {
         let options = &self.shared.options;
         let Some(peer) = options.peer.clone() else {
@@ -277,20 +277,20 @@ impl Logd {
         Watch::start(peer, options.key.clone(), own).map(Some)
     }
 
-    /// Where it listens: plain addresses first, then those that speak TLS.
+    /// Returns the addresses on which it listens: plain ones first, then those that speak TLS.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Its incarnation.
+    /// Returns its incarnation.
     #[must_use]
     pub fn inc(&self) -> NodeInc {
         self.inc
     }
 
-    /// Reads the certificates for its clients and for its peer anew, and says what came of it. Those that cannot be used
-    /// leave the ones before in use.
+    /// Reads the certificates for its clients and for its peer anew, and logs the result. If the new ones cannot be
+    /// used, the ones before stay in use.
     pub fn reload(&self) {
         let options = &self.shared.options;
         let clients = options.load_tls.as_ref().map(|load| {
@@ -320,7 +320,7 @@ impl Logd {
         }
     }
 
-    /// What it holds and serves.
+    /// Returns its contents and its clients.
     #[must_use]
     pub fn stats(&self) -> LogdStats {
         let connections = to_u64(self.shared.clients.lock().all.len());
@@ -332,7 +332,7 @@ impl Logd {
         }
     }
 
-    /// Ends it: connections break, and what it held is gone, except for its hard copy.
+    /// Ends the node. Its connections break, and its contents are lost, except for the hard copy.
     pub fn stop(self) {
         // A greeting that is under way ends by itself.
         drop(self.peer);
@@ -346,9 +346,9 @@ impl Logd {
 
 /// A way to come to the node.
 enum Listener {
-    /// TCP, with TLS or without.
+    /// TCP, with TLS if the flag is set.
     Tcp(TcpListener, bool),
-    /// For processes of this machine.
+    /// A Unix socket, for processes of this machine.
     Unix(UnixListener),
 }
 
@@ -390,11 +390,11 @@ impl AsFd for Listener {
     }
 }
 
-/// A client that has come.
+/// A client that has connected.
 struct Arrival {
     socket: socket2::Socket,
     from: Origin,
-    /// What it is called.
+    /// The client's name in the log.
     name: String,
     tls: bool,
 }
@@ -415,7 +415,7 @@ impl Shared {
             let mut fds: Vec<PollFd<'_>> = ends
                 .chain(sockets.map(|socket| PollFd::new(socket, PollFlags::IN)))
                 .collect();
-            // Interrupted: look again.
+            // Interrupted: the loop checks again.
             let _ = poll(&mut fds, None);
             let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
             if ready[0] {
@@ -438,12 +438,13 @@ impl Shared {
             std::mem::take(&mut clients.threads)
         };
         for thread in threads {
-            // It has said itself what became of its connection.
+            // The thread itself has logged the end of its connection.
             let _ = thread.join();
         }
     }
 
-    /// Gives a client a thread. If there are too many, the one that has waited longest to prove itself goes.
+    /// Gives a client a thread. If there are too many clients, the one that has waited longest to prove its identity
+    /// goes.
     fn welcome(self: &Arc<Self>, arrival: Arrival) {
         if arrival.from == Origin::Here && !local::is_trusted(&arrival.socket) {
             if let Some(before) = self.strangers.lock().take(Instant::now()) {
@@ -492,7 +493,7 @@ impl Shared {
         }
     }
 
-    /// A client's thread.
+    /// Runs a client's thread.
     fn run(&self, number: u64, arrival: Arrival) {
         let name = arrival.name.clone();
         let served = catch_unwind(AssertUnwindSafe(|| self.serve(number, arrival)));
@@ -525,14 +526,15 @@ impl Shared {
 
 /// Breaks a connection under the thread that serves it.
 fn end(socket: &socket2::Socket) {
-    // It may have broken already.
+    // The connection may have broken already.
     let _ = socket.shutdown(Shutdown::Both);
 }
 
-/// Runs a node until SIGTERM or SIGINT, and tells the service manager. SIGHUP has certificates read anew.
+/// Runs a node until SIGTERM or SIGINT, and reports its state to the service manager. At SIGHUP it reads the
+/// certificates anew.
 ///
 /// # Errors
-/// As [`Logd::start`]; the system's, if signals cannot be taken.
+/// Fails like [`Logd::start`]. Fails with the system's error if signals cannot be handled.
 pub fn serve(options: LogdOptions) -> Result<()> {
     let mut options = options;
     if let Some(said) = fit::clients(&mut options, descriptors::raise_limit()) {
@@ -554,7 +556,7 @@ pub fn serve(options: LogdOptions) -> Result<()> {
     let mut told = LogdStats::default();
     loop {
         let mut fds = [PollFd::new(&ours, PollFlags::IN)];
-        // Interrupted: the flags say why.
+        // Interrupted: the flags show the signal.
         let _ = poll(&mut fds, Some(&STATUS_EVERY));
         while matches!(ours.read(&mut [0; 16]), Ok(1..)) {}
         if ends.load(Ordering::SeqCst) {
@@ -587,7 +589,7 @@ pub fn serve(options: LogdOptions) -> Result<()> {
     Ok(())
 }
 
-/// Sends a state to the service manager, without waiting for one that does not read. Returns whether it was sent.
+/// Sends a state to the service manager, and does not wait if that does not read. Returns whether the state was sent.
 fn tell(state: &[NotifyState<'_>]) -> bool {
     perdura_logging::notify(state).is_ok()
 }

@@ -12,11 +12,11 @@ use socket2::TcpKeepalive;
 
 use crate::local;
 
-/// Idle seconds after which the system asks whether the peer is still there, and the pause between its questions.
+/// The idle time after which the system asks whether the peer is still there, and the pause between its questions.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(5));
-/// Questions without an answer after which it is not.
+/// The number of unanswered questions after which the peer counts as gone.
 const KEEPALIVE_PROBES: u32 = 3;
-/// How long a peer that was told the last word may take to read it.
+/// The time that a peer has for reading the last frame.
 const LETTING_GO: Duration = Duration::from_millis(250);
 
 /// A socket whose reads may look for a while before they sleep.
@@ -24,7 +24,7 @@ const LETTING_GO: Duration = Duration::from_millis(250);
 pub(crate) struct Spinning {
     stream: socket2::Socket,
     spin: Duration,
-    /// When all reads must have ended.
+    /// The time at which all reads must have ended. `None`: no such time is set.
     deadline: Option<Instant>,
 }
 
@@ -61,17 +61,18 @@ impl Write for Spinning {
     }
 }
 
-/// Whether the first bytes of a peer are a record of TLS: an alert or a handshake. No first frame is so long as these would say.
+/// Returns whether the first bytes of a peer are a TLS record: an alert or a handshake. As the length of a first frame
+/// these bytes would be too large.
 pub(crate) fn is_tls(first: &[u8]) -> bool {
     matches!(first, [21 | 22, 3, 1..=4, ..])
 }
 
-/// Where a client is.
+/// The place of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Anywhere: it has come by TCP.
+    /// Anywhere: it has connected by TCP.
     Afar,
-    /// On the node's machine: it has come by a Unix socket, and takes descriptors.
+    /// On the node's machine: it has connected by a Unix socket, and takes descriptors.
     Here,
 }
 
@@ -85,10 +86,10 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// A connection that was just accepted. A write that takes longer than `patience` ends it.
+    /// Prepares a connection that was just accepted. A write that takes longer than `patience` ends it.
     ///
     /// # Errors
-    /// The system's; the session's.
+    /// Fails with the error of the system or of the session.
     pub(crate) fn new(
         stream: socket2::Socket,
         from: Origin,
@@ -120,12 +121,12 @@ impl Socket {
         })
     }
 
-    /// When all reads must have ended, those of a handshake included. A read then ends with nothing.
+    /// Sets the time at which all reads must have ended, those of a handshake included. A read after it returns `None`.
     pub(crate) fn set_deadline(&mut self, deadline: Instant) {
         self.spinning().deadline = Some(deadline);
     }
 
-    /// How long one read may wait for the peer. There is no deadline any more.
+    /// Sets the time that one read may wait for the peer, and clears the deadline.
     pub(crate) fn set_read_timeout(&mut self, timeout: Duration) -> io::Result<()> {
         let spinning = self.spinning();
         spinning.deadline = None;
@@ -139,10 +140,11 @@ impl Socket {
         }
     }
 
-    /// Bytes that have arrived, at least one; 0 at the connection's end, `None` if the time was over before.
+    /// Reads bytes that have arrived. Returns their number, at least one; 0 at the connection's end; `None` if the time
+    /// was over before.
     ///
     /// # Errors
-    /// The connection's.
+    /// Fails with the connection's error.
     pub(crate) fn read(&mut self, buf: &mut [u8]) -> io::Result<Option<usize>> {
         let read = match self {
             Socket::Plain(stream) => stream.read(buf),
@@ -152,7 +154,7 @@ impl Socket {
             Ok(read) => Ok(Some(read)),
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(None),
-                // Frames say themselves where they end: no farewell is as good as one.
+                // Frames carry their length, so an end without a farewell is as good as one with it.
                 ErrorKind::UnexpectedEof => Ok(Some(0)),
                 _ => Err(error),
             },
@@ -162,7 +164,7 @@ impl Socket {
     /// Sends all of `bytes`.
     ///
     /// # Errors
-    /// The connection's, or that the peer does not read.
+    /// Fails with the connection's error, or if the peer does not read.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Socket::Plain(stream) => stream.write_all(bytes),
@@ -170,16 +172,16 @@ impl Socket {
         }
     }
 
-    /// As [`write`](Self::write), with a descriptor, over a Unix socket.
+    /// Like [`write`](Self::write), with a descriptor, over a Unix socket.
     ///
     /// # Errors
-    /// The connection's, or that the peer does not read.
+    /// Fails with the connection's error, or if the peer does not read.
     pub(crate) fn write_with(&mut self, bytes: &[u8], fd: BorrowedFd<'_>) -> io::Result<()> {
         local::send_with(&self.spinning().stream, bytes, fd)
     }
 
-    /// Says that nothing follows, and waits a moment for the peer to have read it: a socket that is closed with unread
-    /// bytes takes back what was sent last.
+    /// Says that nothing follows, and waits a moment until the peer has read it. A socket that is closed with unread
+    /// bytes discards the bytes sent last.
     pub(crate) fn let_go(&mut self) {
         // The peer may be gone.
         if let Socket::Tls(stream) = self {

@@ -38,7 +38,7 @@ impl Ages {
         begun.insert(at, (epoch, now_ns));
     }
 
-    /// When the oldest epoch beyond `durable` began.
+    /// Returns the time at which the oldest epoch beyond `durable` began.
     pub fn oldest_ns(&self, durable: Epoch) -> Option<u64> {
         let begun = self.begun.lock();
         let oldest = begun.partition_point(|(epoch, _)| *epoch <= durable);

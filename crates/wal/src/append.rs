@@ -9,17 +9,17 @@ use crate::rung::Rung;
 use crate::stream::{FrameMeta, StreamInner};
 use crate::sync::Ordering;
 
-/// What an append returns.
+/// The result of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
     /// The commit epoch the frame belongs to.
     pub epoch: Epoch,
-    /// Where the block stands that the frame begins in.
+    /// The position of the block that the frame begins in.
     pub pos: Pos,
 }
 
 impl Wal {
-    /// The stream with the fewest bytes waiting to be written, for the next transaction.
+    /// Returns the stream with the fewest bytes waiting to be written, for the next transaction.
     #[must_use]
     pub fn idlest(&self) -> StreamId {
         if self.streams.len() == 1 {
@@ -31,8 +31,8 @@ impl Wal {
             .map_or(StreamId(0), |(number, _)| StreamId(number))
     }
 
-    /// Whether a transaction of about `bytes` may append to `stream` now. Call it before taking
-    /// latches: an append never waits and never fails.
+    /// Returns `Ok` if a transaction of about `bytes` may append to `stream` now. Call it before taking latches: an
+    /// append never waits and never fails.
     ///
     /// # Errors
     /// [`Error::LogFull`] if the flusher is behind, the next segment is not ready or the disk is
@@ -57,8 +57,8 @@ impl Wal {
         Ok(())
     }
 
-    /// Appends one frame and returns the commit epoch it belongs to and where it begins. The caller
-    /// holds the latches of everything the frame describes.
+    /// Appends one frame. Returns the commit epoch it belongs to and its position. The caller holds the latches of
+    /// everything the frame describes.
     pub fn append(
         &self,
         stream: StreamId,
@@ -70,8 +70,8 @@ impl Wal {
         self.append_together(stream, [(kind, &[payload][..])], partitions, ckpt_epoch)
     }
 
-    /// Appends the frames of one transaction, each with its payload in parts, one behind the other and in one
-    /// epoch: a restart has all of them or none. Returns where the first begins.
+    /// Appends the frames of one transaction, each with its payload in parts. They follow each other in one epoch: a
+    /// restart has all of them or none. Returns the position of the first.
     pub fn append_together<const N: usize>(
         &self,
         stream: StreamId,
@@ -96,7 +96,8 @@ impl Wal {
         })
     }
 
-    /// Has `append` append to a stream, in the epoch that it is given. It returns where its first frame begins.
+    /// Runs `append` on a stream, in the current epoch, which it passes. `append` returns the position of its first
+    /// frame.
     #[inline]
     pub(crate) fn append_at(
         &self,
@@ -106,8 +107,8 @@ impl Wal {
     ) -> Appended {
         let s = &self.streams[usize::from(stream.0)];
         let mut inner = s.inner.lock();
-        // Read under the stream's lock: once an epoch's closing has passed this stream, no frame
-        // of that epoch can be appended here.
+        // The epoch is read under the stream's lock. Once an epoch's closing has passed this stream, no frame of that
+        // epoch can be appended here.
         let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
         let pos = append(&mut inner, epoch, meta);
         s.note_filled(&inner);
@@ -131,7 +132,7 @@ impl Wal {
             .fetch_add(to_u64(framed), Ordering::Relaxed);
     }
 
-    /// A frame is appended in this epoch: it will be closed.
+    /// Notes that a frame is appended in this epoch, so that it will be closed.
     pub(crate) fn note_epoch(&self, epoch: Epoch) {
         // An epoch's first frame has nearly always been noted before; then one read suffices.
         if self.last_appended.load(Ordering::SeqCst) < epoch.0
@@ -141,9 +142,9 @@ impl Wal {
         }
     }
 
-    /// Marks the begin of checkpoint `k` in every stream. Returns where, and the lowest commit epoch of the
-    /// marks: a restart from image `k` reads the log from there, and what it finds is of that epoch or
-    /// a later one. Each mark starts a block.
+    /// Marks the begin of checkpoint `k` in every stream. Returns the positions of the marks and their lowest commit
+    /// epoch. A restart from image `k` reads the log from these positions, and finds frames of that epoch or later
+    /// ones. Each mark starts a block.
     pub fn begin_checkpoint(&self, k: CkptEpoch) -> (Vec<Pos>, Epoch) {
         let mut at = Vec::new();
         let mut lowest = None;
@@ -158,8 +159,8 @@ impl Wal {
         (at, lowest.expect("a log has a stream"))
     }
 
-    /// Marks the end of checkpoint `k` in every stream. Returns where, and the newest commit
-    /// epoch of the marks: once it is durable, so is every record the image reflects.
+    /// Marks the end of checkpoint `k` in every stream. Returns the positions of the marks and their newest commit
+    /// epoch. Once it is durable, so is every record the image reflects.
     pub fn end_checkpoint(&self, k: CkptEpoch) -> (Vec<Pos>, Epoch) {
         let mut at = Vec::new();
         let mut newest = Epoch(0);
@@ -172,8 +173,8 @@ impl Wal {
         (at, newest)
     }
 
-    /// Marks the end of checkpoint `k` in one stream: the frame holds `k` and then `extra`. Returns
-    /// where, and the mark's commit epoch.
+    /// Marks the end of checkpoint `k` in one stream: the frame holds `k` and then `extra`. Returns the mark's position
+    /// and commit epoch.
     pub fn mark_end(&self, stream: StreamId, k: CkptEpoch, extra: &[u8]) -> (Pos, Epoch) {
         self.mark(FrameKind::EndCheckpoint, stream, k, extra)
     }
@@ -211,8 +212,8 @@ impl Wal {
         .epoch
     }
 
-    /// Appends a beacon if no durable block names a durable epoch that covers the newest durable data.
-    /// Returns whether it did.
+    /// Appends a beacon if no durable block names a durable epoch that covers the newest durable data. Returns whether
+    /// it appended one.
     pub fn append_beacon(&self) -> bool {
         let data = self.last_data.load(Ordering::Relaxed);
         let due = data > self.evidenced.load(Ordering::Relaxed)

@@ -28,21 +28,21 @@ const GAP_BYTES: usize = 3 + 4;
 /// Reserved bytes behind `eosl`.
 const ROOM_BYTES: usize = 8;
 
-/// Which frames a block holds, so that a pass over the log skips the blocks that it does not need.
+/// The kinds of frames that a block holds, so that a pass over the log skips the blocks that it does not need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Holds {
-    /// Bytes of frames that are replayed in an order, by the second pass of a restart.
+    /// True for bytes of frames that are replayed in an order, by the second pass of a restart.
     pub ordered: bool,
-    /// Bytes of operations on a tree's rows.
+    /// True for bytes of operations on a tree's rows.
     pub operations: bool,
-    /// Bytes of what a tree says of its pages.
+    /// True for bytes of frames about a tree's pages.
     pub tree: bool,
-    /// Bytes of other frames, which the first pass needs.
+    /// True for bytes of other frames, which the first pass needs.
     pub others: bool,
 }
 
 impl Holds {
-    /// What a frame of this kind makes a block hold.
+    /// Returns the set of a frame of this kind.
     #[must_use]
     pub fn of(kind: FrameKind) -> Holds {
         let mut holds = Holds::default();
@@ -57,7 +57,7 @@ impl Holds {
         holds
     }
 
-    /// Adds what another frame, or block, holds.
+    /// Adds the set of another frame or block.
     pub fn add(&mut self, more: Holds) {
         self.ordered |= more.ordered;
         self.operations |= more.operations;
@@ -69,7 +69,7 @@ impl Holds {
         );
     }
 
-    /// Whether nothing is there.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self == Holds::default()
@@ -89,7 +89,7 @@ impl Holds {
         }
     }
 
-    /// `None` for a combination that no writer makes.
+    /// Decodes the flags. Returns `None` for a combination that no writer makes.
     fn from_flags(flags: u8) -> Option<Holds> {
         let only = flags & FLAG_ONLY != 0;
         let holds = Holds {
@@ -107,7 +107,7 @@ impl Holds {
 pub struct BlockHeader {
     /// The stream it belongs to.
     pub stream: StreamId,
-    /// First 8 bytes of the database's uuid.
+    /// The first 8 bytes of the database's uuid.
     pub database: u64,
     /// The life of the database that wrote it.
     pub incarnation: Incarnation,
@@ -131,40 +131,41 @@ pub struct BlockHeader {
     pub streams: u8,
     /// The partitions its frames touch.
     pub partitions: PartitionSet,
-    /// Which frames are in it.
+    /// The kinds of frames in it.
     pub holds: Holds,
-    /// For the last block of its epoch in this stream: where every stream's part ends.
+    /// The end of every stream's part, for the last block of its epoch in this stream. `None`: it is not the last.
     pub ends: Option<Vec<Pos>>,
     /// The highest number that had been given to an operation when it was sealed.
     pub gsn: Gsn,
-    /// The epoch up to which transactions were durable on the mirror when it was sealed; 0 of a log without one.
+    /// The epoch up to which transactions were durable on the mirror when it was sealed. It is 0 in a log without a
+    /// mirror.
     pub acked: Epoch,
-    /// For the last block of its epoch: every operation numbered up to this one is of the epoch or older. Else 0.
+    /// For the last block of its epoch: every operation numbered up to this one is of the epoch or older. Otherwise 0.
     pub eosl: Gsn,
 }
 
 impl BlockHeader {
-    /// Bytes from the header's start to the block's end.
+    /// Returns the number of bytes from the header's start to the block's end.
     #[must_use]
     pub fn block_len(&self) -> u64 {
         block_len(to_usize(u64::from(self.body_len)))
     }
 
-    /// The position after the block.
+    /// Returns the position after the block.
     #[must_use]
     pub fn end(&self) -> Pos {
         Pos(self.pos.0 + self.block_len())
     }
 }
 
-/// The length of a block whose body holds `body_len` bytes.
+/// Returns the length of a block whose body holds `body_len` bytes.
 #[must_use]
 pub fn block_len(body_len: usize) -> u64 {
     round_up(to_u64(HEADER_BYTES + body_len), to_u64(SECTOR_BYTES))
 }
 
-/// Completes a block in place: `bytes` is the whole block, its body already filled and padded
-/// with zeros; the header is written in front of it.
+/// Completes a block in place. `bytes` is the whole block, with its body already filled and padded with zeros; the
+/// header is written in front of it.
 pub(crate) fn seal(header: &BlockHeader, bytes: &mut [u8]) {
     assert_eq!(
         to_u64(bytes.len()),
@@ -224,7 +225,7 @@ pub(crate) fn seal(header: &BlockHeader, bytes: &mut [u8]) {
     bytes[..HEADER_BYTES].copy_from_slice(&out);
 }
 
-/// Decodes and checks a header; `None` if these bytes are no header that this build understands. Also
+/// Decodes and checks a header. Returns `None` if these bytes are not a header that this build understands. Also
 /// returns the body's checksum, for [`body_is_whole`].
 #[must_use]
 pub(crate) fn decode_header(bytes: &[u8]) -> Option<(BlockHeader, u32)> {
@@ -234,8 +235,8 @@ pub(crate) fn decode_header(bytes: &[u8]) -> Option<(BlockHeader, u32)> {
         .then_some((parsed.header, parsed.body_crc))
 }
 
-/// The header of a block with a reserved bit set, which a newer build wrote; `None` if these
-/// bytes are no whole header, or one that [`decode_header`] returns.
+/// Decodes the header of a block with a reserved bit set, which a newer build wrote. Returns `None` if these bytes are
+/// not a whole header, or are one that [`decode_header`] returns.
 #[must_use]
 pub(crate) fn decode_newer(bytes: &[u8]) -> Option<BlockHeader> {
     let parsed = parse(bytes)?;
@@ -246,7 +247,7 @@ pub(crate) fn decode_newer(bytes: &[u8]) -> Option<BlockHeader> {
 struct Parsed {
     header: BlockHeader,
     body_crc: u32,
-    /// All its reserved bits are zero.
+    /// True if all its reserved bits are zero.
     understood: bool,
 }
 
@@ -318,7 +319,7 @@ fn parse(bytes: &[u8]) -> Option<Parsed> {
     })
 }
 
-/// Returns the end of each stream's part; `None` if their number is another one.
+/// Returns the end of each stream's part, or `None` if the number of ends differs from `streams`.
 fn ends_of(bytes: &[u8], streams: u8) -> Option<Vec<Pos>> {
     let mut r = Reader::new(bytes);
     let ends = (0..streams).map(|_| r.u64().map(Pos));
@@ -336,13 +337,13 @@ fn is_well_formed(header: &BlockHeader, block_len: u32) -> bool {
         && header.eosl <= header.gsn
 }
 
-/// Whether the bytes after the header, padding included, are the ones that were sealed.
+/// Returns whether the bytes after the header, padding included, are the ones that were sealed.
 #[must_use]
 pub(crate) fn body_is_whole(body_and_padding: &[u8], body_crc: u32) -> bool {
     crc32c(body_and_padding) == body_crc
 }
 
-/// The header of a complete block, if both checksums hold.
+/// Returns the header of a complete block, if both checksums hold.
 #[must_use]
 pub fn decode(bytes: &[u8]) -> Option<BlockHeader> {
     let (header, body_crc) = decode_header(bytes)?;

@@ -1,9 +1,9 @@
 //! A cursor over the durable blocks of a stream, while the log is being appended.
 //!
-//! A restart scans a log that has ended, and decides where. A cursor reads a log that is being written: the
-//! caller passes what is durable ([`Wal::durable_end`](crate::Wal::durable_end)), and the cursor returns
-//! the blocks up to there, in order, across segments and lives of the database. It holds no lock of the
-//! log and does not prevent truncation. It is meant for an archiver and for replicas.
+//! A restart scans a log that has ended, and decides where. A cursor reads a log that is being written. The caller
+//! passes the durable epoch and its ends ([`Wal::durable_end`](crate::Wal::durable_end)). The cursor returns the blocks
+//! up to there, in order, across segments and lives of the database. It holds no lock of the log and does not prevent
+//! truncation. It is meant for an archiver and for replicas.
 //!
 //! # Invariants
 //! * No block beyond the D that the caller names is returned or even read.
@@ -25,14 +25,14 @@ use crate::block::{self, BLOCK_BYTES_MAX, BlockHeader, HEADER_BYTES};
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId};
 use crate::sizes::{SegmentSizes, Span};
 
-/// How much is read at once, bytes; a longer block is read whole.
+/// The bytes that one read covers; a longer block is read whole.
 const READ_BYTES: u64 = 256 << 10;
 
 /// A stream's part of one life.
 struct Life {
     incarnation: Incarnation,
     start: Pos,
-    /// Where it was cut, with the durable epoch that it ended with; `None` for the newest.
+    /// The position at which it was cut, with the durable epoch that it ended with. `None`: it is the newest.
     ended: Option<(Pos, Epoch)>,
 }
 
@@ -43,22 +43,22 @@ struct OpenSegment {
     file: Arc<dyn File>,
 }
 
-/// Reads the durable blocks of one stream in order.
+/// A reader of the durable blocks of one stream, in order.
 pub struct LogCursor {
     disk: Arc<dyn Disk>,
     uuid: Uuid,
     sizes: SegmentSizes,
     stream: StreamId,
-    /// Oldest first.
+    /// The lives of the database, oldest first.
     lives: Vec<Life>,
     at: Pos,
     segment: Option<OpenSegment>,
     buf: AlignedBuf,
     /// The position of the buffer's first byte.
     buf_pos: Pos,
-    /// How many of the buffer's bytes were read.
+    /// The number of the buffer's bytes that were read.
     buf_len: usize,
-    /// The block at the cursor, if it was looked at: the buffer holds it.
+    /// The header of the block at the cursor, which the buffer holds. `None`: the cursor has not read it yet.
     ahead: Option<BlockHeader>,
 }
 
@@ -71,7 +71,7 @@ pub struct DurableBlock<'a> {
 }
 
 impl DurableBlock<'_> {
-    /// The frames that begin or continue in it.
+    /// Returns the frames that begin or continue in it.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         let len = to_usize(u64::from(self.header.body_len));
@@ -80,11 +80,11 @@ impl DurableBlock<'_> {
 }
 
 impl LogCursor {
-    /// A cursor over a stream of the database with this `history`, from the block at `at`: a position
-    /// that a cursor returned in this life or an earlier one, or where a stream or a checkpoint begins.
+    /// Opens a cursor over a stream of the database with this `history`, from the block at `at`. This is a position
+    /// that a cursor returned in this life or an earlier one, or the begin of a stream or a checkpoint.
     ///
     /// # Errors
-    /// [`Error::Usage`] if no block can stand there.
+    /// [`Error::Usage`] if no block can be at that position.
     pub fn open(
         disk: Arc<dyn Disk>,
         history: &History,
@@ -127,24 +127,25 @@ impl LogCursor {
         })
     }
 
-    /// The stream that it reads.
+    /// Returns the stream that it reads.
     #[must_use]
     pub fn stream(&self) -> StreamId {
         self.stream
     }
 
-    /// Where the next block stands or will stand. A caller that saves it continues from there.
+    /// Returns the position of the next block, whether or not that exists yet. A caller that saves the position
+    /// continues from there.
     #[must_use]
     pub fn at(&self) -> Pos {
         self.at
     }
 
-    /// The next block that is `durable`, or `None` if the cursor has returned them all.
+    /// Reads the next block that is `durable`. Returns `None` if the cursor has returned them all.
     ///
     /// # Errors
-    /// [`Error::Truncated`] if no segment holds the block any more; the disk's; [`Error::Corrupt`] if
-    /// the bytes there are not the durable block, or if more was read than is durable. After an
-    /// error the cursor stays where it is.
+    /// [`Error::Truncated`] if no segment holds the block any more, and the disk's error. [`Error::Corrupt`] if the
+    /// bytes there are not the durable block, or if more was read than is durable. After an error the cursor stays at
+    /// its position.
     pub fn read(&mut self, durable: &Vouched) -> Result<Option<DurableBlock<'_>>> {
         self.peek(durable)?;
         let Some(header) = self.ahead.take() else {
@@ -160,11 +161,10 @@ impl LogCursor {
         }))
     }
 
-    /// The header of the block that the next [`read`](Self::read) returns. The block is read and checked
-    /// once.
+    /// Returns the header of the block that the next [`read`](Self::read) returns. The block is read and checked once.
     ///
     /// # Errors
-    /// As `read`.
+    /// Fails like `read`.
     pub fn peek(&mut self, durable: &Vouched) -> Result<Option<&BlockHeader>> {
         if self.ahead.is_none() {
             self.ahead = self.look(durable)?;
@@ -197,8 +197,8 @@ impl LogCursor {
         Ok(Some(header))
     }
 
-    /// Opens the segment that holds the next block. Returns where the durable part of its life ends, and
-    /// with which epoch.
+    /// Opens the segment that holds the next block. Returns the position at which the durable part of its life ends,
+    /// and the epoch with which it ends.
     fn enter_segment(&mut self, durable: &Vouched, end: Pos) -> Result<(Pos, Epoch)> {
         let at = self.at;
         let holds = |life: &&Life| life.start <= at && life.ended.is_none_or(|(cut, _)| at < cut);
@@ -227,8 +227,8 @@ impl LogCursor {
         Ok((end.min(span.end()), epoch_max))
     }
 
-    /// The seeded bug: the life of the segment that is open, although it was cut here. What it wrote beyond is
-    /// void.
+    /// Returns the life of the open segment, although it was cut here. This is the seeded bug: everything that the life
+    /// wrote beyond is void.
     fn void_life(&self) -> Option<&Life> {
         let open = self.segment.as_ref();
         let open = open.filter(|_| armed(Flaw::VoidEpochArchived))?;
@@ -236,8 +236,8 @@ impl LogCursor {
         lives.find(|life| life.incarnation == open.id.incarnation && self.at < open.span.end())
     }
 
-    /// The header of the block at the cursor, or what is there instead. The buffer then holds all bytes of
-    /// the block, which ends at or before `end`.
+    /// Returns the header of the block at the cursor, or a description of what is there instead. The buffer then holds
+    /// all bytes of the block, which ends at or before `end`.
     fn block(&mut self, end: Pos, epoch_max: Epoch) -> Result<Result<BlockHeader, String>> {
         let sector = to_u64(SECTOR_BYTES);
         if end.0 - self.at.0 < sector {
@@ -276,7 +276,7 @@ impl LogCursor {
         Ok(Ok(header))
     }
 
-    /// The `len` bytes at the cursor. Reads ahead, never beyond `end`.
+    /// Returns the `len` bytes at the cursor. Reads ahead, never beyond `end`.
     fn fill(&mut self, len: u64, end: Pos) -> Result<&[u8]> {
         assert!(
             self.at.0 + len <= end.0 && len <= to_u64(BLOCK_BYTES_MAX),
@@ -301,7 +301,7 @@ impl LogCursor {
         Ok(&self.buf[at..at + to_usize(len)])
     }
 
-    /// Why the block at the cursor is missing: its segment was truncated while it was open, or the block
+    /// Returns the error for a missing block at the cursor: its segment was truncated while it was open, or the block
     /// is damaged.
     fn missing(&mut self, found: &str) -> Result<Error> {
         let open = self.segment.take().expect("a block was looked for in it");

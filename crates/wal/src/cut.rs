@@ -1,13 +1,13 @@
-//! Deciding what survives: the durable epoch D and the cut of every stream.
+//! The decision about what survives: the durable epoch D and the cut of every stream.
 //!
-//! D is the highest epoch whose ends are known and which every stream holds in full. Everything
-//! beyond the ends of D is void for good. If any block names a higher durable epoch than that,
-//! acknowledged data is missing and the database refuses to start: a torn tail is an expected
-//! end, a missing acknowledged block never is. The same holds for an epoch that a block names as acknowledged
-//! although no disk had it, because the memories of a mirror did: only a caller that accepts the loss goes on.
+//! D is the highest epoch whose ends are known and which every stream holds in full. Everything beyond the ends of D is
+//! void for good. If any block names a durable epoch above D, acknowledged data is missing and the database refuses to
+//! start. A torn tail is an expected end; a missing acknowledged block never is. The same rule holds for an epoch that
+//! a block names as acknowledged although only the memories of a mirror had it, and no disk. Only a caller that accepts
+//! the loss continues then.
 //!
-//! `evidence` gathers what anchor and scans say, `verdict` is the decision as a table, and `refusal`
-//! words the errors.
+//! `evidence` gathers the statements of anchor and scans, `verdict` is the decision as a table, and `refusal` words the
+//! errors.
 
 mod evidence;
 mod refusal;
@@ -21,12 +21,12 @@ use crate::scan::StreamScan;
 use evidence::Known;
 use verdict::Verdict;
 
-/// What a restart keeps.
+/// The part of the log that a restart keeps.
 #[derive(Debug, Clone)]
 pub struct Cut {
     /// The durable epoch.
     pub durable: Epoch,
-    /// Where each stream is cut.
+    /// The position at which each stream is cut.
     pub cut: Vec<Pos>,
     /// The highest commit epoch seen anywhere, void ones included.
     pub epoch_max: Epoch,
@@ -36,16 +36,17 @@ pub struct Cut {
     pub wall_us: u64,
     /// The highest number of an operation seen anywhere, void ones included.
     pub gsn_max: Gsn,
-    /// The highest epoch beyond `durable` that a block names as acknowledged: that loss was accepted.
+    /// The highest epoch beyond `durable` that a block names as acknowledged: that loss was accepted. `None`: no block
+    /// names one.
     pub lost_to: Option<Epoch>,
 }
 
-/// What an image holds, so that it is intact without the log. Only texts of errors use it.
+/// The contents of an image, which are intact without the log. Only texts of errors use it.
 #[derive(Debug, Clone, Copy)]
 pub struct Elsewhere {
-    /// The image holds the transactions up to this epoch.
+    /// The epoch up to which the image holds the transactions.
     pub epoch: Epoch,
-    /// Wall clock when that was written, microseconds since 1970.
+    /// The wall clock when it was written, microseconds since 1970.
     pub wall_us: u64,
 }
 

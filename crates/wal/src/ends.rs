@@ -1,4 +1,4 @@
-//! Where closed epochs end in each stream, until every rung has passed them.
+//! The ends of closed epochs in each stream, kept until every rung has passed them.
 
 use std::collections::VecDeque;
 
@@ -7,18 +7,18 @@ use perdura_base::{Epoch, Error, Gsn, Pos, Result};
 use crate::anchor::Vouched;
 use crate::rung::{PerRung, Rung};
 
-/// A closed epoch, and where its part of each stream ends.
+/// A closed epoch, and the position at which its part of each stream ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EpochEnds {
     /// The epoch.
     pub epoch: Epoch,
-    /// Where it ends in each stream.
+    /// Its end in each stream.
     pub ends: Vec<Pos>,
 }
 
 impl EpochEnds {
-    /// Checks that a log which is durable up to `durable` has what an archive holds up to here. An archive takes
-    /// durable epochs only, so a log that ends before has lost some.
+    /// Checks that a log which is durable up to `durable` has everything that an archive holds up to here. An archive
+    /// takes durable epochs only, so a log that ends before this epoch has lost some.
     ///
     /// # Errors
     /// [`Error::LostLog`] with both epochs; [`Error::Corrupt`] if the log reaches the epoch, but not the positions.
@@ -78,14 +78,14 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// A closed epoch that is kept.
+    /// Returns a closed epoch that is kept.
     pub fn of(&self, epoch: Epoch) -> Option<&Closed> {
         let by_epoch = |closed: &Closed| closed.ends.epoch;
         let at = self.closed.binary_search_by_key(&epoch, by_epoch).ok()?;
         self.closed.get(at)
     }
 
-    /// Epochs are closed in order, and in no stream does an epoch end before the one before it.
+    /// Checks that epochs are closed in order, and that in no stream an epoch ends before the one before it.
     pub fn assert_follows(&self, epoch: Epoch, ends: &[Pos]) {
         if let Some(Closed { ends: last, .. }) = self.closed.back() {
             assert!(
@@ -109,7 +109,7 @@ impl Ends {
     }
 }
 
-/// An epoch that is being closed: where each visited stream's part of it ends.
+/// An epoch that is being closed, with the end of its part of each visited stream.
 pub(crate) struct Closing {
     pub epoch: Epoch,
     pub ends: Vec<Option<Pos>>,

@@ -1,13 +1,13 @@
 //! The log as a sequence of whole epochs, over all streams, while it is being appended.
 //!
-//! A [`LogCursor`] reads one stream. An archive needs all of them, because an epoch is durable or void as a
-//! whole. An [`EpochSource`] merges the cursors of all streams by epoch: it returns the frames of one epoch
-//! after the other, those of one stream in their order, the streams in any order. Between two epochs it
-//! says where the epoch ends in each stream, and when it was written: what a reader that goes on in another
-//! life must have saved.
+//! A [`LogCursor`] reads one stream. An archive needs all of them, because an epoch is durable or void as a whole. An
+//! [`EpochSource`] merges the cursors of all streams by epoch: it returns the frames of one epoch after the other. The
+//! frames of one stream come in their order, the streams in any order. Between two epochs it returns the end of the
+//! epoch in each stream, and the time when it was written. A reader that continues in another life must have saved
+//! both.
 //!
-//! A step reads at most one block of frames. So the source is a machine that a caller interleaves with its
-//! other I/O; a large epoch is many steps.
+//! A step reads at most one block of frames. So the source is a machine that a caller interleaves with its other I/O; a
+//! large epoch takes many steps.
 //!
 //! # Invariants
 //! * No frame of an epoch beyond the D that the caller names is returned, in whatever stream it is.
@@ -17,9 +17,9 @@
 //! * A source that is opened where another one ended an epoch returns what the other would have returned next.
 //!
 //! # Moments
-//! A block has the wall clock at which it was sealed. Flushers seal the streams at different speeds, so those
-//! clocks rise within a stream, but not from epoch to epoch over all streams. The moment of an epoch is the
-//! latest clock of its blocks, and never before that of the epoch before it.
+//! A block has the wall clock at which it was sealed. Flushers seal the streams at different speeds, so those clocks
+//! rise within a stream, but not from epoch to epoch over all streams. The moment of an epoch is the latest clock of
+//! its blocks, and never before the moment of the epoch before it.
 //!
 //! # Source
 //! *Single-pass restore after a media failure* (004), section 3.1: the archiver reads the recovery log.
@@ -38,7 +38,7 @@ use crate::ends::EpochEnds;
 use crate::frame::{Direction, Frame, for_each_frame};
 use crate::unit::Origin;
 
-/// What a step of a source did.
+/// The result of a step of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceStep {
     /// Everything up to D has been returned, and [`EpochSource::at`] is at D.
@@ -47,7 +47,7 @@ pub enum SourceStep {
     Frames,
     /// All frames of an epoch have been returned.
     End {
-        /// The epoch, and where it ends in each stream.
+        /// The epoch, and its end in each stream.
         end: EpochEnds,
         /// Its moment, microseconds since 1970.
         wall_us: u64,
@@ -57,16 +57,16 @@ pub enum SourceStep {
 /// One stream of the source.
 struct Part {
     cursor: LogCursor,
-    /// The epoch of the next block, if there is one up to the D of the last look.
+    /// The epoch of the next block. `None`: there was no further block up to the D of the last look.
     next: Option<Epoch>,
-    /// Bytes of a frame that later blocks of the epoch complete, and where the frame begins.
+    /// The bytes of a frame that later blocks of the epoch complete, and the frame's position.
     rest: Vec<u8>,
     rest_from: Option<Origin>,
-    /// No frame has begun: the first block may begin within one.
+    /// True if no frame has begun: the first block may begin within one.
     is_first: bool,
 }
 
-/// Reads whole epochs of all streams in order.
+/// A reader of whole epochs of all streams, in order.
 pub struct EpochSource {
     parts: Vec<Part>,
     at: EpochEnds,
@@ -76,13 +76,13 @@ pub struct EpochSource {
 }
 
 impl EpochSource {
-    /// A source over the log of the database with this `history`, that begins behind the epoch and at the
-    /// positions of `from`. They are what an [`End`](SourceStep::End) or [`at`](Self::at) returned in
-    /// this life or an earlier one. For an image they are the positions at which its checkpoint begins
-    /// and the epoch before its lowest: then the first epoch is returned from there on. `disks[s]` holds stream s.
+    /// Opens a source over the log of the database with this `history`. It begins behind the epoch and at the positions
+    /// of `from`. They are the result of an [`End`](SourceStep::End) or of [`at`](Self::at) in this life or an earlier
+    /// one. For an image they are the positions at which its checkpoint begins, and the epoch before its lowest. Then
+    /// the first epoch is returned from there on. `disks[s]` holds stream s.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there are not as many positions as streams, or a position is no block's.
+    /// [`Error::Usage`] if the numbers of positions and streams differ, or no block begins at a position.
     pub fn open(
         disks: &[Arc<dyn Disk>],
         history: &History,
@@ -118,20 +118,20 @@ impl EpochSource {
         })
     }
 
-    /// The newest epoch whose end was returned, or D if the last step found everything up to D returned, and
-    /// where it ends. A caller that saves it continues from there.
+    /// Returns the newest epoch whose end was returned, and its ends. After a step that found everything up to D
+    /// returned, it is D. A caller that saves it continues from there.
     #[must_use]
     pub fn at(&self) -> &EpochEnds {
         &self.at
     }
 
-    /// Takes one step towards the `durable` epoch, which never goes back. Frames are handed to `each`, with the
-    /// block that they begin in.
+    /// Takes one step towards the `durable` epoch, which never decreases. Passes frames to `each`, with the block that
+    /// they begin in.
     ///
     /// # Errors
-    /// [`Error::Truncated`] if a stream does not reach back so far; the disk's; [`Error::Corrupt`] if the bytes
-    /// are not what is durable: the source stays where it is, and the next step tries again. Those of
-    /// `each`: then a caller that cannot go on from there opens another source at [`at`](Self::at).
+    /// [`Error::Truncated`] if a stream does not reach back to that position. The disk's error. [`Error::Corrupt`] if
+    /// the bytes are not what is durable: the source stays at its position, and the next step tries again. The errors
+    /// of `each`: then a caller that cannot continue from there opens another source at [`at`](Self::at).
     pub fn step(
         &mut self,
         durable: &Vouched,
@@ -166,7 +166,7 @@ impl EpochSource {
         Ok(SourceStep::Frames)
     }
 
-    /// Nothing is left up to D: the epochs up to it that were not returned are empty.
+    /// Ends a step that found nothing left up to D: the epochs up to it that were not returned are empty.
     fn idle(&mut self, durable: &Vouched) -> Result<SourceStep> {
         self.at.check_durable(durable)?;
         let ends = self.ends();
@@ -182,7 +182,7 @@ impl EpochSource {
         Ok(SourceStep::Idle)
     }
 
-    /// All blocks of an epoch have been read.
+    /// Ends an epoch whose blocks have all been read.
     fn end(&mut self, epoch: Epoch) -> Result<SourceStep> {
         assert!(epoch > self.at.epoch, "epoch {epoch} ends once");
         for part in &self.parts {
@@ -205,7 +205,7 @@ impl EpochSource {
 }
 
 impl Part {
-    /// Looks at the next block: it must be of the epoch that is being read, the `least`, or of a later one.
+    /// Reads the header of the next block: it must be of the epoch that is being read, the `least`, or of a later one.
     fn look(&mut self, durable: &Vouched, least: Epoch) -> Result<()> {
         let header = match self.cursor.peek(&seen_durable(durable, self.cursor.at())) {
             Err(_) if armed(Flaw::EpochBeyondDArchived) => None,
@@ -224,7 +224,7 @@ impl Part {
         Ok(())
     }
 
-    /// Reads the next block, which was looked at, and hands its frames on. Returns its clock.
+    /// Reads the next block, whose header was read before, and passes its frames on. Returns its clock.
     fn read(
         &mut self,
         durable: &Vouched,
@@ -256,7 +256,7 @@ impl Part {
         };
         let mut body = block.body();
         if *is_first {
-            // The rest of a frame that began before the source did.
+            // This is the rest of a frame that began before the source did.
             body = &body[to_usize(u64::from(header.first_frame)).min(body.len())..];
             *is_first = body.is_empty();
         }
@@ -281,7 +281,7 @@ impl Part {
         Ok(header.wall_us)
     }
 
-    /// A frame ends in the epoch that it begins in.
+    /// Checks that a frame ends in the epoch that it begins in.
     fn check_whole(&self, epoch: Epoch) -> Result<()> {
         let Some(from) = self.rest_from else {
             return Ok(());
@@ -296,7 +296,7 @@ impl Part {
     }
 }
 
-/// What a stream's cursor takes for durable. The seeded bug reads a stream as far as it is written, although
+/// Returns what a stream's cursor takes for durable. The seeded bug reads a stream as far as it is written, although
 /// another one does not hold its part of the epoch.
 fn seen_durable(durable: &Vouched, at: Pos) -> std::borrow::Cow<'_, Vouched> {
     if !armed(Flaw::EpochBeyondDArchived) {

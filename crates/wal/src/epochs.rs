@@ -1,4 +1,4 @@
-//! Commit epochs: which one appends join, how it is closed in every stream, and which are durable.
+//! Commit epochs: the one that appends join, its closing in every stream, and the durable ones.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Pos, StreamId};
@@ -20,16 +20,16 @@ impl Wal {
         begun
     }
 
-    /// The first half of [`close_epoch`](Self::close_epoch), for a caller that interleaves threads step by step:
-    /// later appends join the next epoch, and the old one stays open in streams not visited yet.
+    /// Begins to close the current epoch, as the first half of [`close_epoch`](Self::close_epoch). It is for a caller
+    /// that interleaves threads step by step. Later appends join the next epoch, and the old one stays open in streams
+    /// not visited yet.
     pub fn close_begin(&self) -> Option<Epoch> {
         let mut closing = self.closing.lock();
         self.finish_closing(&mut closing);
         self.begin_closing(&mut closing)
     }
 
-    /// Visits one stream of a closing that [`close_begin`](Self::close_begin) began; the last
-    /// visit completes it.
+    /// Visits one stream of a closing that [`close_begin`](Self::close_begin) began. The last visit completes it.
     pub fn close_visit(&self, stream: StreamId) {
         let mut closing = self.closing.lock();
         if let Some(begun) = closing.as_mut() {
@@ -38,8 +38,8 @@ impl Wal {
         self.complete_closing(&mut closing);
     }
 
-    /// An epoch without a frame is never closed: it would leave no evidence, and D must not name
-    /// one.
+    /// Begins to close the open epoch, if it has a frame. An epoch without a frame is never closed: it would leave no
+    /// evidence, and D must not name one.
     fn begin_closing(&self, closing: &mut Option<Closing>) -> Option<Epoch> {
         let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
         if self.last_appended.load(Ordering::SeqCst) < epoch.0 {
@@ -49,7 +49,7 @@ impl Wal {
             closing.is_none() && Rung::ALL.iter().all(|rung| self.durable(*rung) < epoch),
             "epoch {epoch} is closed once, before it is durable"
         );
-        // Read before E rises: see `numbers`.
+        // The number is read before E rises: see `numbers`.
         let eosl = self.last_gsn();
         self.epoch.store(epoch.0 + 1, Ordering::SeqCst);
         *closing = Some(Closing {
@@ -119,8 +119,8 @@ impl Wal {
         self.follow_disk(stream, end);
     }
 
-    /// Raises D of a rung as far as what it holds of the streams allows, and forgets the ends of epochs
-    /// that all rungs have passed.
+    /// Raises D of a rung as far as the streams' contents on that rung allow. Discards the ends of epochs that all
+    /// rungs have passed.
     pub(crate) fn advance_durable(&self, rung: Rung) {
         let mut ends = self.ends.lock();
         let ends = &mut *ends;
@@ -152,7 +152,7 @@ impl Wal {
         );
         let wall_us = self.wall_us.load(Ordering::Relaxed);
         self.durable[rung].store(newest.epoch.0, Ordering::SeqCst);
-        // Behind D: who reads EOSL and then D finds the operations' epochs durable.
+        // EOSL is stored after D: a thread that reads EOSL and then D finds the operations' epochs durable.
         self.eosl[rung].store(eosl.0, Ordering::SeqCst);
         ends.passed[rung] = newest.vouched(wall_us);
         let slowest = self.slowest();
@@ -168,7 +168,7 @@ impl Wal {
         );
     }
 
-    /// D of a rung, the time it was reached, and where each stream's part of it ends.
+    /// Returns D of a rung, the time it was reached, and the end of each stream's part of it.
     #[must_use]
     pub fn durable_end(&self, rung: Rung) -> Vouched {
         let ends = self.ends.lock();
@@ -178,14 +178,14 @@ impl Wal {
         }
     }
 
-    /// `D` of a rung: every transaction up to this epoch is durable there.
+    /// Returns `D` of a rung: every transaction up to this epoch is durable there.
     #[must_use]
     #[inline]
     pub fn durable(&self, rung: Rung) -> Epoch {
         Epoch(self.durable[self.in_force(rung)].load(Ordering::SeqCst))
     }
 
-    /// The D of the rung that is farthest behind.
+    /// Returns the D of the rung that is farthest behind.
     pub(crate) fn slowest(&self) -> Epoch {
         let disk = self.durable(Rung::Disk);
         Rung::ALL
@@ -193,15 +193,15 @@ impl Wal {
             .fold(disk, |slowest, rung| slowest.min(self.durable(*rung)))
     }
 
-    /// The highest D that a durable block names: a restart keeps it, or reports damage.
+    /// Returns the highest D that a durable block names: a restart keeps it, or reports damage.
     #[must_use]
     pub fn evidenced(&self) -> Epoch {
         Epoch(self.evidenced.load(Ordering::SeqCst))
     }
 
-    /// How far replies may leave on each rung. A higher rung implies those below it: what is on the disk waits for the nodes of a
-    /// mirror, too. For a writer that another one has replaced still syncs a disk, which nobody reads any more, and only its nodes
-    /// tell it.
+    /// Returns the epochs up to which replies may leave on each rung. A higher rung implies those below it: bytes on
+    /// the disk wait for the nodes of a mirror, too. A writer that another one has replaced still syncs a disk, which
+    /// no restart reads any more. Only its nodes report the replacement to it.
     #[must_use]
     pub fn reached(&self) -> Reached {
         let (disk, mirror) = (self.durable(Rung::Disk), self.durable(Rung::Mirror));
@@ -211,39 +211,39 @@ impl Wal {
         })
     }
 
-    /// `E`: the epoch that the next commit joins.
+    /// Returns `E`: the epoch that the next commit joins.
     #[must_use]
     pub fn current(&self) -> Epoch {
         Epoch(self.epoch.load(Ordering::SeqCst))
     }
 
-    /// The newest epoch with a frame; 0 before the first append. Unlike [`current`](Self::current)
-    /// it is closed even if no further frame is appended.
+    /// Returns the newest epoch with a frame; 0 before the first append. Unlike [`current`](Self::current) it is closed
+    /// even if no further frame is appended.
     #[must_use]
     pub fn last_appended(&self) -> Epoch {
         Epoch(self.last_appended.load(Ordering::SeqCst))
     }
 
-    /// Whether the open epoch has a frame.
+    /// Returns whether the open epoch has a frame.
     #[must_use]
     pub fn has_open_frames(&self) -> bool {
         self.last_appended.load(Ordering::SeqCst) >= self.epoch.load(Ordering::SeqCst)
     }
 
-    /// Whether everything appended is durable on the log's disks.
+    /// Returns whether everything appended is durable on the log's disks.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.last_appended() <= self.durable(Rung::Disk)
     }
 
-    /// When the oldest frame was appended that is not durable, by the log's monotone clock,
+    /// Returns the time at which the oldest frame that is not durable was appended, by the log's monotone clock,
     /// nanoseconds.
     #[must_use]
     pub fn unsynced_since_ns(&self) -> Option<u64> {
         self.waiting_since_ns(Rung::Disk)
     }
 
-    /// As [`unsynced_since_ns`](Self::unsynced_since_ns), of a frame that is not durable on a rung.
+    /// Like [`unsynced_since_ns`](Self::unsynced_since_ns), for a frame that is not durable on a rung.
     #[must_use]
     pub fn waiting_since_ns(&self, rung: Rung) -> Option<u64> {
         self.ages.oldest_ns(self.durable(rung))

@@ -1,4 +1,4 @@
-//! What the blocks of a stream prove about the durable epoch.
+//! The facts that the blocks of a stream prove about the durable epoch.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use perdura_base::{CkptEpoch, Epoch, Gsn, Pos};
 
 use crate::block::BlockHeader;
 
-/// What the blocks of a stream prove, those beyond its valid end included.
+/// The facts that the blocks of a stream prove, those beyond its valid end included.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
     /// The highest durable epoch any block names, and the block's position.
@@ -23,13 +23,13 @@ pub struct Evidence {
     pub wall_us: u64,
     /// The highest number of an operation seen.
     pub gsn_max: Gsn,
-    /// A valid block so far beyond the end that a sync must have passed the end before the block was
-    /// written: proof that durable blocks are missing.
+    /// The position of a valid block so far beyond the end that a sync must have passed the end before the block was
+    /// written. It proves that durable blocks are missing.
     pub out_of_reach: Option<Pos>,
 }
 
 impl Evidence {
-    /// Adds what a whole header proves.
+    /// Adds the facts that a whole header proves.
     pub(crate) fn note(&mut self, header: &BlockHeader) {
         if self.durable.is_none_or(|(d, _)| header.durable > d) {
             self.durable = Some((header.durable, header.pos));

@@ -2,7 +2,7 @@
 
 use perdura_base::Error;
 
-/// How a write of the log or the anchor failed.
+/// The kind of failure of a write of the log or the anchor.
 #[derive(Debug)]
 pub enum Failure {
     /// The write is repeated later: no byte of it counts yet.
@@ -12,7 +12,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The failure to give a segment a file and its name: nothing is written there yet.
+    /// Returns the failure to give a segment a file and its name: nothing is written there yet.
     pub(crate) fn of_placing(error: Error) -> Failure {
         match error.is_fenced() {
             true => Failure::Final(error),
@@ -20,8 +20,8 @@ impl Failure {
         }
     }
 
-    /// The failure as it is after a name was not found that the log has made: no disk fails so, and a restart
-    /// would find another directory, or none.
+    /// Returns the failure after a name that the log has made was not found. No disk fails so, and a restart would find
+    /// another directory, or none.
     pub(crate) fn of_lost_name(self) -> Failure {
         match self {
             Failure::Final(error) if error.is_not_found() || error.is_of_another_kind() => {
@@ -31,8 +31,8 @@ impl Failure {
         }
     }
 
-    /// The failure of a write. A write that found no space, no memory or no descriptor may be repeated with the
-    /// same bytes. A sync may not, nor what a ring has perhaps taken.
+    /// Returns the failure of a write. A write that found no space, no memory or no descriptor may be repeated with the
+    /// same bytes. A sync may not, nor may a write that a ring has perhaps taken.
     #[must_use]
     pub(crate) fn of_write(error: Error) -> Failure {
         let passes = error.is_disk_full() || error.is_shortage();
@@ -52,7 +52,7 @@ impl From<Failure> for Error {
 }
 
 impl From<Error> for Failure {
-    /// Only a process without descriptors or memory is delayed: it could not open a file or a directory.
+    /// Returns a delay only for a process without descriptors or memory: it could not open a file or a directory.
     fn from(error: Error) -> Failure {
         match error.is_shortage() && !is_final(&error) {
             true => Failure::Delay(error),

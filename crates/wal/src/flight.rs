@@ -1,8 +1,8 @@
 //! The durable writes of a stream that are in flight, in the order of their positions.
 //!
 //! # Invariants
-//! * The writes follow each other without a gap: the first begins where the stream is durable up to.
-//! * The stream is durable up to the first write that is not. What completed behind it does not count yet.
+//! * The writes follow each other without a gap: the first begins at the stream's durable end.
+//! * The stream is durable up to the first write that is not. Writes that completed behind it do not count yet.
 //! * A write that is refused keeps its place and its bytes until it is repeated.
 
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ use perdura_device::{DurableWrite, File, Part};
 pub(crate) struct Flight {
     token: u64,
     pub file: Arc<dyn File>,
-    /// Where its first block goes in the file.
+    /// The offset of its first block in the file.
     pub offset: u64,
     pub start: Pos,
     pub end: Pos,
@@ -35,7 +35,7 @@ enum Stage {
 }
 
 impl Flight {
-    /// A write of the blocks from `start` to `end`.
+    /// Returns a write of the blocks from `start` to `end`.
     pub fn new(file: &Arc<dyn File>, offset: u64, start: Pos, end: Pos, names: Epoch) -> Flight {
         assert!(start < end, "a write from {start} to {end}");
         Flight {
@@ -64,12 +64,12 @@ pub(crate) struct Flights {
     flights: VecDeque<Flight>,
     /// The next token.
     next: u64,
-    /// Where the last write ends.
+    /// The end of the last write.
     end: Pos,
 }
 
 impl Flights {
-    /// Those of a stream that starts at `start`.
+    /// Returns the value for a stream that starts at `start`.
     pub fn new(start: Pos) -> Flights {
         Flights {
             flights: VecDeque::new(),
@@ -96,13 +96,13 @@ impl Flights {
         write
     }
 
-    /// Whether a write was refused and is not in flight again.
+    /// Returns whether a write was refused and is not in flight again.
     pub fn has_refused(&self) -> bool {
         let mut flights = self.flights.iter();
         flights.any(|flight| matches!(flight.stage, Stage::Refused(_)))
     }
 
-    /// The first write that was refused, as in flight again.
+    /// Puts the first write that was refused in flight again.
     pub fn begin_again(&mut self) -> Option<DurableWrite> {
         for flight in &mut self.flights {
             if let Stage::Refused(parts) = &mut flight.stage {
@@ -124,13 +124,13 @@ impl Flights {
         flight
     }
 
-    /// The file of a write in flight, and where it goes there.
+    /// Returns the file of a write in flight, and its offset there.
     pub fn place(&mut self, token: u64) -> (Arc<dyn File>, u64) {
         let flight = self.find(token);
         (Arc::clone(&flight.file), flight.offset)
     }
 
-    /// Whether a write is in flight: with the seeded bug it may have been forgotten.
+    /// Returns whether a write is in flight: with the seeded bug it may have been forgotten.
     #[cfg(feature = "flaws")]
     pub fn has(&self, token: u64) -> bool {
         let mut flying = self.flights.iter();

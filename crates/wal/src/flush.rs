@@ -4,25 +4,24 @@
 //! ```text
 //! filled ──begin: sealed, contiguous blocks in one write──► in flight ──collect──► durable, D advances
 //! ```
-//! Several writes may be in flight. They complete in any order; D advances over those that are durable
-//! without a gap. Where the device completes writes by itself, nobody waits: a thread begins a write, does
-//! other work, and collects later. Else the thread that collects waits, and makes the write meanwhile. The
-//! engine calls the steps from its threads, the simulator in an order that its seed chooses.
+//! Several writes may be in flight. They complete in any order; D advances over those that are durable without a gap.
+//! Where the device completes writes by itself, no thread waits: it begins a write, does other work, and collects
+//! later. Otherwise the thread that collects waits, and makes the write itself. The engine calls the steps from its
+//! threads, the simulator in an order that its seed chooses.
 //!
 //! # What a restart finds
-//! A write that is not durable leaves a hole, a torn block, or nothing of it is missing; valid blocks may
-//! follow. All of them end within the bytes that may be in flight, counted from where the stream was
-//! durable, because no block is written beyond that. A block names the D that was reached when it was
-//! sealed, and no epoch in the hole was durable then, so that a hole below a named D is damage, and any
-//! other is an expected end.
+//! A write that is not durable leaves a hole or a torn block, or nothing of it is missing; valid blocks may follow. All
+//! of them end within the bytes that may be in flight, counted from the stream's durable end, because no block is
+//! written beyond that. A block names the D that was reached when it was sealed, and no epoch in the hole was durable
+//! then. So a hole below a named D is damage, and any other is an expected end.
 //!
 //! # Failures
-//! A write that fails stops the log and is never repeated. One that the device ends before its last byte is continued from there, and
-//! fails with the error of the rest.
-//! [`Error::Fenced`], with which a device reports that another process owns the log, stops it too. Two
-//! failures only delay a step, which is then repeated: a segment cannot be prepared, or a write is refused
-//! for want of space. Copy-on-write file systems refuse so even within a file's length. No byte of a refused
-//! write counts: it keeps its place, and is written again with the same bytes before any new write begins.
+//! A write that fails stops the log and is never repeated. If the device ends a write before its last byte, the write
+//! is continued from there, and fails with the error of the rest. [`Error::Fenced`], with which a device reports that
+//! another process owns the log, stops it too. Two failures only delay a step, which is then repeated: a segment cannot
+//! be prepared, or a write is refused for want of space. Copy-on-write file systems refuse so even within a file's
+//! length. No byte of a refused write counts: it keeps its place, and is written again with the same bytes before any
+//! new write begins.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::IN_FLIGHT_BYTES_MAX;
@@ -43,10 +42,10 @@ use crate::trouble::Trouble;
 #[cfg(feature = "flaws")]
 mod seeded;
 
-/// What a step did.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlushProgress {
-    /// There was nothing to write.
+    /// Nothing was left to write.
     Idle,
     /// A write was begun or has ended; more steps follow.
     Wrote,
@@ -54,43 +53,43 @@ pub enum FlushProgress {
     Synced,
 }
 
-/// Whether to wait for a write in flight.
+/// The choice whether to wait for a write in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Collect what has completed.
+    /// Collect the writes that have completed.
     No,
-    /// Wait until one has, unless none is in flight.
+    /// Wait until a write has completed, unless none is in flight.
     ForOne,
 }
 
-/// What collecting found.
+/// The result of collecting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Collected {
     /// More of the stream is durable; D may have advanced.
     Advanced,
-    /// No more of it is.
+    /// No more of the stream is durable.
     Nothing,
     /// Another thread collects, and perhaps waits.
     Elsewhere,
 }
 
-/// Whether a write was begun.
+/// The result of an attempt to begin a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begun {
-    /// It was.
+    /// A write was begun.
     Yes,
     /// There is nothing to write, or as much is in flight as may be.
     No,
-    /// The segment that comes next must be placed first, which takes its time.
+    /// The segment that comes next must be placed first, which takes time.
     Unplaced,
 }
 
 impl Wal {
-    /// Takes one step of a stream's flusher, for a caller that has nothing else to do: collects what has
-    /// completed, or begins a write, or waits for one.
+    /// Takes one step of a stream's flusher, for a caller that has nothing else to do. Collects the completed writes,
+    /// or begins a write, or waits for one.
     ///
     /// # Errors
-    /// As [`flush_begin`](Self::flush_begin).
+    /// Fails like [`flush_begin`](Self::flush_begin).
     pub fn flush_step(&self, stream: StreamId) -> Result<FlushProgress> {
         if self.flush_end(stream, Wait::No)? == Collected::Advanced {
             return Ok(FlushProgress::Synced);
@@ -98,7 +97,7 @@ impl Wal {
         match self.flush_begin(stream) {
             Ok(true) => return Ok(FlushProgress::Wrote),
             Ok(false) => {}
-            // What is in flight does not wait for what is delayed.
+            // The writes in flight do not wait for a delayed step.
             Err(error) if self.in_flight(stream) == 0 || self.failure().is_some() => {
                 return Err(error);
             }
@@ -117,14 +116,14 @@ impl Wal {
         }
     }
 
-    /// Whether a thread collects completions of a stream, and perhaps waits for them.
+    /// Returns whether a thread collects completions of a stream, and perhaps waits for them.
     #[must_use]
     pub fn is_collecting(&self, stream: StreamId) -> bool {
         let s = &self.streams[usize::from(stream.0)];
         s.collecting.try_lock().is_none()
     }
 
-    /// Writes of a stream that have begun and are not known to be durable.
+    /// Returns the number of writes of a stream that have begun and are not known to be durable.
     #[must_use]
     pub fn in_flight(&self, stream: StreamId) -> u64 {
         self.streams[usize::from(stream.0)]
@@ -132,32 +131,32 @@ impl Wal {
             .load(Ordering::SeqCst)
     }
 
-    /// Whether one more write may be in flight.
+    /// Returns whether one more write may be in flight.
     #[must_use]
     pub fn has_slot(&self, stream: StreamId) -> bool {
         let s = &self.streams[usize::from(stream.0)];
         self.in_flight(stream) < to_u64(s.queue.depth())
     }
 
-    /// Whether writes of a stream complete while no thread waits for them.
+    /// Returns whether writes of a stream complete while no thread waits for them.
     #[must_use]
     pub fn completes_by_itself(&self, stream: StreamId) -> bool {
         self.streams[usize::from(stream.0)].queue.ready().is_some()
     }
 
-    /// A descriptor that is readable while a write of the stream has completed and was not collected, if
-    /// writes complete by themselves.
+    /// Returns a descriptor that is readable while a write of the stream has completed and was not collected. `None`:
+    /// writes do not complete by themselves.
     #[must_use]
     pub fn completions(&self, stream: StreamId) -> Option<std::os::fd::BorrowedFd<'_>> {
         self.streams[usize::from(stream.0)].queue.ready()
     }
 
-    /// Begins one write, if one more may be in flight: of a stream's sealed blocks as many as are
-    /// contiguous in a segment. Returns whether it did.
+    /// Begins one write, if one more may be in flight. It has as many of a stream's sealed blocks as are contiguous in
+    /// a segment. Returns whether it began one.
     ///
     /// # Errors
-    /// The error that delays the step, which may be repeated; if [`Wal::failure`] returns a reason, the
-    /// error that stopped the log.
+    /// Fails with the error that delays the step, which may be repeated. If [`Wal::failure`] returns a reason, it fails
+    /// with the error that stopped the log.
     pub fn flush_begin(&self, stream: StreamId) -> Result<bool> {
         loop {
             match self.begin_if_placed(stream)? {
@@ -168,11 +167,11 @@ impl Wal {
         }
     }
 
-    /// As [`flush_begin`](Self::flush_begin), for a thread that does no I/O itself: the segment that comes
-    /// next is not placed.
+    /// Like [`flush_begin`](Self::flush_begin), for a thread that does no I/O itself: the segment that comes next is
+    /// not placed.
     ///
     /// # Errors
-    /// As there.
+    /// Fails like `flush_begin`.
     pub fn begin_if_placed(&self, stream: StreamId) -> Result<Begun> {
         let s = &self.streams[usize::from(stream.0)];
         match self.next_write(stream, s)? {
@@ -185,12 +184,12 @@ impl Wal {
         }
     }
 
-    /// Begins a write and makes it in this thread, which has nothing else to do: where the processors are
-    /// busy, one that completes by itself may wait for one of them longer than it takes. Nothing if
-    /// another one is in flight.
+    /// Begins a write and makes it in this thread, which has nothing else to do. Where the processors are busy, a write
+    /// that completes by itself may wait for one of them longer than it takes. Does nothing if another write is in
+    /// flight.
     ///
     /// # Errors
-    /// As [`flush_begin`](Self::flush_begin).
+    /// Fails like [`flush_begin`](Self::flush_begin).
     pub fn flush_in_place(&self, stream: StreamId) -> Result<Collected> {
         let s = &self.streams[usize::from(stream.0)];
         let Some(_one_at_a_time) = s.collecting.try_lock() else {
@@ -213,11 +212,11 @@ impl Wal {
         self.take_completed(stream, s, vec![completed])
     }
 
-    /// The write that begins next, which counts as in flight from here on.
+    /// Returns the write that begins next, which counts as in flight from here on.
     fn next_write(&self, stream: StreamId, s: &Stream) -> Result<Next> {
         let mut state = s.flush.lock();
         let state = &mut *state;
-        // Behind the lock: another thread's step of this stream may just have failed.
+        // The check comes after the lock: another thread's step of this stream may just have failed.
         self.check()?;
         assert!(
             !state.has_failed,
@@ -293,7 +292,7 @@ impl Wal {
     /// Collects the writes of a stream that have completed, unless another thread does.
     ///
     /// # Errors
-    /// As [`flush_begin`](Self::flush_begin).
+    /// Fails like [`flush_begin`](Self::flush_begin).
     pub fn flush_end(&self, stream: StreamId, wait: Wait) -> Result<Collected> {
         let s = &self.streams[usize::from(stream.0)];
         let mut done = Vec::new();
@@ -313,7 +312,7 @@ impl Wal {
         self.take_completed(stream, s, done)
     }
 
-    /// The caller holds `collecting`.
+    /// Takes the completed writes. The caller holds `collecting`.
     fn take_completed(
         &self,
         stream: StreamId,
@@ -333,13 +332,13 @@ impl Wal {
         if let Some(failure @ Failure::Final(_)) = failed {
             return Err(self.note_failure(stream, &mut state, failure));
         }
-        // Behind the lock: another thread's step of this stream may have failed meanwhile.
+        // The check comes after the lock: another thread's step of this stream may have failed in the meantime.
         self.check()?;
         let advanced = self.advance(s, &mut state);
         s.in_flight
             .store(to_u64(state.flights.len()), Ordering::SeqCst);
         match failed {
-            // What else has completed counts first: the next step reports the delay again.
+            // The other completed writes count first: the next step reports the delay again.
             Some(failure) if !advanced => Err(failure.into()),
             _ if advanced => Ok(Collected::Advanced),
             _ => Ok(Collected::Nothing),
@@ -372,7 +371,7 @@ impl Wal {
         match result {
             Ok(()) => {
                 state.flights.note_durable(token);
-                // One that did well says nothing of another one that was refused.
+                // One write that succeeded says nothing about another one that was refused.
                 if !state.flights.has_refused() {
                     self.troubles.clear(Trouble::Refused, stream);
                 }

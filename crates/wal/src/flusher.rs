@@ -18,24 +18,24 @@ pub(crate) struct Segment {
     pub file: Arc<dyn File>,
 }
 
-/// What a stream's flusher keeps from one step to the next.
+/// The state that a stream's flusher keeps from one step to the next.
 pub(crate) struct FlushState {
     /// Sealed blocks that wait to be written.
     pub tail: Tail,
-    /// What is written and not durable yet.
+    /// The writes that are not durable yet.
     pub flights: Flights,
     /// The segment written last.
     pub segment: Option<Segment>,
-    /// The next one: named, with its header, and marked in the one before; all of that is durable.
+    /// The next segment: named, with its header, and marked in the one before. All of that is durable.
     pub placed: Option<Segment>,
-    /// A write has failed for good: no further step is taken.
+    /// True if a write has failed for good: no further step is taken.
     pub has_failed: bool,
     #[cfg(feature = "flaws")]
     pub late: Option<LateBlock>,
 }
 
 impl FlushState {
-    /// The flusher of a stream that starts at `start`, with a tail of so many bytes.
+    /// Returns the flusher of a stream that starts at `start`, with a tail of at most `tail_bytes_max` bytes.
     pub fn new(start: Pos, tail_bytes_max: u64) -> Self {
         FlushState {
             tail: Tail::new(start, tail_bytes_max),
@@ -49,6 +49,6 @@ impl FlushState {
     }
 }
 
-/// A block that the disk refused and that counts already, as a seeded bug has it: file, offset and bytes.
+/// A block that the disk refused and that counts already, with a seeded bug: file, offset and bytes.
 #[cfg(feature = "flaws")]
 pub(crate) type LateBlock = (Arc<dyn File>, u64, AlignedBuf);

@@ -1,4 +1,5 @@
-//! The names of the segments: each must lead to the file that is open, or to one at least.
+//! The check of the segments' names. The name of an open segment must lead to its file, and that of any other segment
+//! to a file.
 
 use std::sync::Arc;
 
@@ -9,8 +10,8 @@ use crate::log::{Stream, Wal};
 use crate::placing::Placement;
 
 impl Wal {
-    /// Fails if the name of a segment that is written, or is next, leads to another file, or if a segment that a
-    /// restart may need is gone.
+    /// Fails if the name of a segment that is written, or is next, leads to another file. Also fails if a segment that
+    /// a restart may need is gone.
     ///
     /// # Errors
     /// [`Error::Displaced`].
@@ -19,7 +20,7 @@ impl Wal {
             let s = &self.streams[usize::from(stream.0)];
             for segment in written(s) {
                 let what = self.misses(stream, s, &segment);
-                // A segment that is no longer written may have been retired meanwhile.
+                // A segment that is no longer written may have been retired in the meantime.
                 let is_current = |now: &Segment| Arc::ptr_eq(&now.file, &segment.file);
                 if let Some(what) = what
                     && written(s).iter().any(is_current)
@@ -32,7 +33,7 @@ impl Wal {
         Ok(())
     }
 
-    /// Says what is wrong with the name of a segment.
+    /// Describes the fault of a segment's name, if it has one.
     fn misses(&self, stream: StreamId, s: &Stream, segment: &Segment) -> Option<String> {
         let placement = Placement {
             uuid: self.uuid,
@@ -62,7 +63,7 @@ fn check_live(s: &Stream) -> Result<()> {
             disk.identity(&path)
                 .is_err_and(|error| error.is_not_found())
         };
-        // It may have been retired meanwhile, which the lock excludes.
+        // The segment may have been retired in the meantime. The lock excludes that.
         if is_gone() {
             let shelf = s.shelf.lock();
             if shelf.is_placed(id) && is_gone() {
@@ -76,7 +77,7 @@ fn check_live(s: &Stream) -> Result<()> {
     Ok(())
 }
 
-/// The segment that is written and the one that is placed behind it.
+/// Returns the segment that is written and the one that is placed behind it.
 fn written(s: &Stream) -> Vec<Segment> {
     let state = s.flush.lock();
     let both = state.segment.iter().chain(&state.placed);

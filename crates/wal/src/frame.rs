@@ -3,18 +3,18 @@
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{CkptEpoch, Epoch, Incarnation, Pos, TxnId};
 
-/// What a frame is. No match on it has a catch-all arm, so the compiler lists the places that a new kind
-/// must be added to.
+/// The kind of a frame. No match on it has a catch-all arm, so the compiler lists the places that a new kind must be
+/// added to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
     /// One transaction's records, opaque to the log.
     Group = 1,
-    /// A checkpoint's window begins.
+    /// The begin of a checkpoint's window.
     BeginCheckpoint = 2,
-    /// A checkpoint's window ends.
+    /// The end of a checkpoint's window.
     EndCheckpoint = 3,
-    /// A restart: what it kept and what it voided.
+    /// A restart, with the position that it kept and the epochs that it voided.
     Restart = 4,
     /// An empty frame: its block's header is evidence of the durable epoch.
     Beacon = 5,
@@ -22,15 +22,15 @@ pub enum FrameKind {
     Record = 6,
     /// The changes of one transaction, row by row, opaque to the log.
     Effects = 7,
-    /// What one transaction was called with, opaque to the log.
+    /// The procedure and arguments of one transaction, opaque to the log.
     Command = 8,
     /// Operations on rows of a tree, opaque to the log.
     Operations = 9,
-    /// What a tree says of its pages, opaque to the log.
+    /// Notes of a tree about its pages, opaque to the log.
     Tree = 10,
 }
 
-/// What a frame is to a reader that replays the log.
+/// The role of a frame for a reader that replays the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// It has records of transactions. A reader of records of another kind refuses it.
@@ -41,10 +41,9 @@ pub enum Role {
     EndMark,
     /// It describes the log and changes no data.
     Log,
-    /// It is one of a partition's frames that are replayed in their order, in a pass of their own after all
-    /// others.
+    /// It is one of a partition's frames that are replayed in their order, in a separate pass after all others.
     Ordered,
-    /// It has numbers and is replayed in their order, in a part of the restart of its own.
+    /// It has numbers and is replayed in their order, in a separate part of the restart.
     Numbered,
 }
 
@@ -59,16 +58,16 @@ impl Role {
     }
 }
 
-/// The use that an archive makes of frames. Of those that a log holds, the greatest says what the archive has of the log.
+/// The use that an archive makes of frames. The greatest use among the frames of a log is the use of that log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Archived {
     /// They change no data, and are left out.
     Omitted,
-    /// Runs have what they change.
+    /// The archive's runs hold their changes.
     Runs,
-    /// Backups alone have what they change, as of their moments.
+    /// Only backups hold their changes, as of the moments of the backups.
     Carried,
-    /// Nothing has what they change. A log with such frames is not archived, for this reason.
+    /// Nothing holds their changes. A log with such frames is not archived, for this reason.
     Refused(&'static str),
 }
 
@@ -87,7 +86,7 @@ impl FrameKind {
         FrameKind::Tree,
     ];
 
-    /// What a frame of this kind is to a reader that replays the log.
+    /// Returns the role of a frame of this kind for a reader that replays the log.
     #[must_use]
     pub fn role(self) -> Role {
         match self {
@@ -137,13 +136,13 @@ impl FrameKind {
         }
     }
 
-    /// The byte in the file.
+    /// Returns the byte in the file.
     #[must_use]
     pub fn code(self) -> u8 {
         self as u8
     }
 
-    /// The kind of a byte from a file.
+    /// Returns the kind of a byte from a file.
     #[must_use]
     pub fn from_code(code: u8) -> Option<FrameKind> {
         FrameKind::ALL.into_iter().find(|kind| kind.code() == code)
@@ -159,7 +158,7 @@ pub struct Frame<'a> {
     pub payload: &'a [u8],
 }
 
-/// Which way a log is read.
+/// The direction in which a log is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// Oldest first.
@@ -168,15 +167,15 @@ pub enum Direction {
     Backward,
 }
 
-/// The first bytes of a frame: kind and length.
+/// Appends the first bytes of a frame to `out`: kind and length.
 pub(crate) fn put_frame_head(kind: FrameKind, payload_len: u64, out: &mut Vec<u8>) {
     out.put_u8(kind.code());
     out.put_varint(payload_len);
 }
 
-/// Hands each frame in `bytes`, the joined bodies of some blocks that begin with the start of a
-/// frame, to `each`. Returns the offset of the first byte that is not part of a whole frame.
-/// The caller knows whether that may happen.
+/// Passes each frame in `bytes` to `each`. `bytes` are the joined bodies of some blocks, and begin with the start of a
+/// frame. Returns the offset of the first byte that is not part of a whole frame. The caller knows whether that may
+/// happen.
 pub fn for_each_frame<'a, E>(
     bytes: &'a [u8],
     direction: Direction,
@@ -207,7 +206,7 @@ fn next_frame<'a>(r: &mut Reader<'a>) -> Option<Frame<'a>> {
     })
 }
 
-/// What a restart decided, as the log records it.
+/// The decision of a restart, as the log records it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestartRecord {
     /// The incarnation that begins.
@@ -216,12 +215,12 @@ pub struct RestartRecord {
     pub durable: Epoch,
     /// The highest checkpoint epoch seen before it (`Gx` for lost transactions).
     pub ckpt_max: CkptEpoch,
-    /// Where each stream was cut.
+    /// The position at which each stream was cut.
     pub cut: Vec<Pos>,
 }
 
 impl RestartRecord {
-    /// The frame's payload.
+    /// Returns the frame's payload.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -236,7 +235,7 @@ impl RestartRecord {
         out
     }
 
-    /// The inverse of [`encode`](Self::encode).
+    /// Decodes the payload that [`encode`](Self::encode) returns.
     #[must_use]
     pub fn decode(payload: &[u8]) -> Option<RestartRecord> {
         let mut r = Reader::new(payload);
@@ -259,13 +258,13 @@ impl RestartRecord {
     }
 }
 
-/// A transaction that had not ended when a checkpoint did, and where its first record stands: the
-/// position of the block that the record begins in.
+/// A transaction that had not ended when a checkpoint did, and the position of its first record. That is the position
+/// of the block that the record begins in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActiveTxn {
     /// The transaction.
     pub txn: TxnId,
-    /// Where its records begin in the stream that lists it.
+    /// The position of its first record in the stream that lists it.
     pub first: Pos,
 }
 
@@ -278,7 +277,7 @@ pub struct EndRecord {
     pub active: Option<Vec<ActiveTxn>>,
 }
 
-/// Appends the active list of an end-checkpoint frame: what follows `k`.
+/// Appends the active list of an end-checkpoint frame: the part behind `k`.
 pub fn encode_active(active: &[ActiveTxn], out: &mut Vec<u8>) {
     out.put_varint(perdura_base::num::to_u64(active.len()));
     for entry in active {

@@ -1,6 +1,6 @@
-//! The worked examples of the format pages, for the tests that hold the codecs to them.
+//! The worked examples of the format pages, for the tests that compare the codecs with them.
 
-/// The bytes in a page's block of hex, as digits.
+/// Returns the bytes in a page's block of hex, as digits.
 pub fn digits_on(page: &str) -> String {
     let block = page.split("```text hex").nth(1);
     let hex = block.and_then(|rest| rest.split("```").next());
@@ -8,7 +8,7 @@ pub fn digits_on(page: &str) -> String {
     hex.chars().filter(char::is_ascii_hexdigit).collect()
 }
 
-/// Bytes as digits.
+/// Returns bytes as digits.
 pub fn digits_of(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -17,9 +17,9 @@
 //! The log has no notion of tables: a group is opaque bytes.
 //!
 //! # Source
-//! *Differential Logging* (000), section 4.1, for the streams. The epochs, which make early release
-//! of latches safe over several streams, are our addition: without them an order-free log can keep a
-//! difference whose predecessor it lost, and recover bits that never existed.
+//! *Differential Logging* (000), section 4.1, for the streams. The epochs, which make early release of latches safe
+//! over several streams, are our addition. Without them an order-free log can keep a difference whose predecessor it
+//! lost, and recover bits that never existed.
 //!
 //! # Locks, in order
 //! `placing` and `collecting` < a flusher's state < `closing` < a stream's `inner` < `ends`, and `inner` < the

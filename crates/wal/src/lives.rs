@@ -17,14 +17,15 @@ pub struct Lives<'a> {
     pub closed: &'a [ChainLink],
     /// The newest life, read as far as its blocks are valid.
     pub open: Incarnation,
-    /// Where each stream of the newest life starts.
+    /// The start of each stream of the newest life.
     pub open_start: Vec<Pos>,
     /// The epoch that the newest life's log must reach.
     pub vouched: Epoch,
 }
 
 impl Lives<'_> {
-    /// Where the log of a life in this stream starts; `None` if it is none of these lives.
+    /// Returns the position at which the log of a life starts in this stream, or `None` if the life is not one of
+    /// these.
     #[must_use]
     pub fn start_of(&self, incarnation: Incarnation, stream: StreamId) -> Option<Pos> {
         let s = usize::from(stream.0);
@@ -39,7 +40,7 @@ impl Lives<'_> {
 }
 
 impl History {
-    /// All lives whose log is still needed.
+    /// Returns all lives whose log is still needed.
     #[must_use]
     pub fn lives(&self) -> Lives<'_> {
         Lives {
@@ -52,8 +53,8 @@ impl History {
         }
     }
 
-    /// The lives as of the time when the closed life with this index in the chain was the newest;
-    /// [`lives`](Self::lives) for an index beyond the chain.
+    /// Returns the lives as of the time when the closed life with this index in the chain was the newest. For an index
+    /// beyond the chain it returns [`lives`](Self::lives).
     #[must_use]
     pub fn lives_until(&self, index: usize) -> Lives<'_> {
         match self.chain.get(index) {

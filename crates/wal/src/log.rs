@@ -32,9 +32,10 @@ pub struct WalOptions {
     pub segments: SegmentSizes,
     /// The longest block, bytes.
     pub block_bytes_max: usize,
-    /// Bytes that may wait for a stream's flusher before appends are refused; with a mirror, beyond its tail.
+    /// The bytes that may wait for a stream's flusher before appends are refused. With a mirror, the bytes beyond its
+    /// tail.
     pub queue_bytes_max: u64,
-    /// Set if other memories hold the log too.
+    /// The limit of the tail. Set if other memories hold the log too.
     pub mirror: Option<TailOptions>,
 }
 
@@ -49,14 +50,14 @@ impl Default for WalOptions {
     }
 }
 
-/// Where a new incarnation starts, as the restart decided.
+/// The start of a new incarnation, as the restart decided it.
 #[derive(Debug, Clone)]
 pub struct WalStart {
     /// The database.
     pub uuid: Uuid,
     /// The new incarnation.
     pub incarnation: Incarnation,
-    /// Where each stream starts.
+    /// The start of each stream.
     pub start: Vec<Pos>,
     /// The first commit epoch to use.
     pub epoch: Epoch,
@@ -68,22 +69,23 @@ pub struct WalStart {
     pub gsn: Gsn,
 }
 
-/// The position of a file that could not be made, while there is none.
+/// The value of `unextended_at` while no attempt to make a file has failed.
 const NOWHERE: u64 = u64::MAX;
 
-/// Wakes the thread that prepares segments.
+/// A function that wakes the thread that prepares segments.
 type WakePreparer = Box<dyn Fn() + Send + Sync>;
 
 pub(crate) struct Stream {
     pub inner: Mutex<StreamInner>,
     pub flush: Mutex<FlushState>,
-    /// Makes the stream's writes durable.
+    /// The queue that makes the stream's writes durable.
     pub queue: Box<dyn DurableQueue>,
     /// Held by the thread that collects completions, while it waits for them too.
     pub collecting: Mutex<()>,
-    /// Held by the thread that gives the next segment its name: the one that has it and is not ready.
+    /// Held by the thread that gives the next segment its name. It contains a segment that has its name and is not
+    /// ready.
     pub placing: Mutex<Option<Segment>>,
-    /// Writes in flight.
+    /// The number of writes in flight.
     pub in_flight: AtomicU64,
     pub shelf: Mutex<SegmentShelf>,
     /// For each rung the position below which everything is durable there.
@@ -92,13 +94,13 @@ pub(crate) struct Stream {
     pub filled_end: AtomicU64,
     /// The end of the last sealed block.
     pub sealed_end: AtomicU64,
-    /// The position up to which there are files, prepared or placed.
+    /// The position up to which files exist, prepared or placed.
     pub room_end: AtomicU64,
     /// The position up to which writers have requested files.
     pub wanted_end: AtomicU64,
     /// The `room_end` beyond which the last attempt to make a file failed.
     pub unextended_at: AtomicU64,
-    /// The thread that prepares a file holds this during its I/O.
+    /// Held during its I/O by the thread that prepares a file.
     pub preparing: Mutex<()>,
 }
 
@@ -130,21 +132,21 @@ impl Stream {
         }
     }
 
-    /// Publishes how far blocks are filled. The caller holds the lock of `inner`.
+    /// Publishes the end of the filled blocks. The caller holds the lock of `inner`.
     pub fn note_filled(&self, inner: &StreamInner) {
         if let Some(end) = inner.filled_end() {
             self.filled_end.store(end.0, Ordering::Relaxed);
         }
     }
 
-    /// Bytes of filled blocks that are not synced on disk.
+    /// Returns the bytes of filled blocks that are not synced on disk.
     pub fn unsynced_bytes(&self) -> u64 {
         let synced = self.reached[Rung::Disk].load(Ordering::Relaxed);
         let filled_end = self.filled_end.load(Ordering::Relaxed);
         filled_end.saturating_sub(synced)
     }
 
-    /// Bytes of sealed blocks that are not synced on disk.
+    /// Returns the bytes of sealed blocks that are not synced on disk.
     fn tail_bytes(&self) -> u64 {
         let synced = self.reached[Rung::Disk].load(Ordering::Relaxed);
         let sealed_end = self.sealed_end.load(Ordering::Relaxed);
@@ -179,7 +181,7 @@ pub(crate) struct Counters {
     pub syncs: AtomicU64,
 }
 
-/// Why the log has stopped.
+/// The reason why the log has stopped.
 enum Stop {
     /// A failure: the disks' contents are not known.
     Failed(String),
@@ -208,25 +210,25 @@ pub struct Wal {
     /// The newest epoch with a frame; the newest with one that is not a beacon.
     pub(crate) last_appended: AtomicU64,
     pub(crate) last_data: AtomicU64,
-    /// When the epochs beyond D began.
+    /// The times at which the epochs beyond D began.
     pub(crate) ages: Ages,
     /// The highest D that a durable block names.
     pub(crate) evidenced: AtomicU64,
-    /// Serializes epoch closing, and holds one that was begun.
+    /// Serializes epoch closing, and contains a closing that was begun.
     pub(crate) closing: Mutex<Option<Closing>>,
     pub(crate) ends: Mutex<Ends>,
     pub(crate) wall_us: AtomicU64,
     stopped: Mutex<Option<Stop>>,
     /// 1 once `stopped` is set: admission checks this with every write.
     pub(crate) has_failed: AtomicU64,
-    /// Why streams cannot be written or extended.
+    /// The reasons why streams cannot be written or extended.
     pub(crate) troubles: Troubles,
     /// Set if a device receives sealed blocks.
     pub(crate) ship: OnceLock<Ship>,
     /// Set if a thread prepares segments.
     pub(crate) preparer: OnceLock<WakePreparer>,
     pub(crate) counters: Counters,
-    /// The log may not grow: see [`Wal::hold_growth`].
+    /// 1 while the log may not grow: see [`Wal::hold_growth`].
     pub(crate) is_held: AtomicU64,
     /// 1 if the last write that was refused lacked memory or descriptors, 0 if it lacked space.
     pub(crate) shortages: AtomicU64,
@@ -265,8 +267,8 @@ fn open_streams(
 }
 
 impl Wal {
-    /// Opens the log for a new incarnation. `disks[s]` holds stream s. Segments for which
-    /// `is_live` is false are recycled, or removed under a mirror: restart has just made them void in the anchor.
+    /// Opens the log for a new incarnation. `disks[s]` holds stream s. Segments for which `is_live` is false are
+    /// recycled, or removed under a mirror: the restart has just made them void in the anchor.
     pub fn open(
         disks: &[Arc<dyn Disk>],
         clock: Arc<dyn Clock>,
@@ -327,13 +329,13 @@ impl Wal {
         })
     }
 
-    /// Number of streams.
+    /// Returns the number of streams.
     #[must_use]
     pub fn streams(&self) -> u8 {
         u8::try_from(self.streams.len()).expect("at most 16 streams")
     }
 
-    /// The position below which everything is synced in this stream's segments.
+    /// Returns the position below which everything is synced in this stream's segments.
     #[must_use]
     pub fn synced(&self, stream: StreamId) -> Pos {
         let s = &self.streams[usize::from(stream.0)];
@@ -360,7 +362,7 @@ impl Wal {
         self.has_failed.store(1, Ordering::SeqCst);
     }
 
-    /// Why the log has stopped, if it has.
+    /// Returns the reason why the log has stopped, if it has.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         let stop = self.stopped.lock();
@@ -371,7 +373,7 @@ impl Wal {
         })
     }
 
-    /// Whether the log takes writes.
+    /// Returns `Ok` if the log takes writes.
     ///
     /// # Errors
     /// [`Error::Stopped`] after a failure, [`Error::Fenced`] if another process owns the log, and
@@ -385,13 +387,13 @@ impl Wal {
         }
     }
 
-    /// The log's monotone clock, nanoseconds.
+    /// Returns the log's monotone clock, nanoseconds.
     #[must_use]
     pub fn mono_ns(&self) -> u64 {
         self.clock.mono_ns()
     }
 
-    /// A wall clock whose readings strictly rise within the log.
+    /// Returns a wall clock whose readings strictly rise within the log.
     pub(crate) fn stamp(&self) -> u64 {
         let now = self.clock.wall_us();
         let step = |last: u64| Some(now.max(last + 1));
@@ -401,7 +403,7 @@ impl Wal {
         now.max(last.unwrap_or(now).saturating_add(1))
     }
 
-    /// Bytes appended to all streams since `from` (a checkpoint's begin), padding included.
+    /// Returns the bytes appended to all streams since `from` (a checkpoint's begin), padding included.
     #[must_use]
     pub fn bytes_since(&self, from: &[Pos]) -> u64 {
         assert_eq!(from.len(), self.streams.len(), "a begin for each stream");
@@ -417,10 +419,10 @@ impl Wal {
     /// restart needs them (`recovery::truncate`).
     ///
     /// # Panics
-    /// If a floor lies ahead of what is durable in its stream: no image that is durable begins there.
+    /// Panics if a floor lies ahead of the durable end of its stream: no durable image begins there.
     ///
     /// # Errors
-    /// The first of the log disks'; the next call tries again to free what is left.
+    /// Fails with the first error of the log disks. The next call tries again to free the remaining segments.
     pub fn truncate(&self, floor: &[Pos]) -> Result<usize> {
         assert_eq!(floor.len(), self.streams.len(), "a floor for each stream");
         let durable = self.durable_end(Rung::Disk).ends;
@@ -456,20 +458,20 @@ impl Wal {
         })
     }
 
-    /// Bytes of blocks, the open ones included, that a rung lacks in all streams.
+    /// Returns the bytes of blocks, the open ones included, that a rung lacks in all streams.
     #[must_use]
     pub fn waiting_bytes(&self, rung: Rung) -> u64 {
         let rung = self.in_force(rung);
         let of_stream = |s: &CachePadded<Stream>| {
             let end = s.inner.lock().end();
             let reached = s.reached[rung].load(Ordering::SeqCst);
-            // What was appended and passed meanwhile is not behind.
+            // Bytes that were appended and passed in the meantime are not behind.
             end.0.saturating_sub(reached)
         };
         self.streams.iter().map(of_stream).sum()
     }
 
-    /// Figures so far.
+    /// Returns the figures so far.
     #[must_use]
     pub fn stats(&self) -> WalStats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -8,7 +8,7 @@ use crate::block::{self, BlockHeader, HEADER_BYTES};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId};
 
 impl BlockHeader {
-    /// Whether it is the header of the block of a life of a database at a position.
+    /// Returns whether it is the header of the block of a life of a database at a position.
     pub(crate) fn is_of(
         &self,
         uuid: &Uuid,
@@ -21,11 +21,10 @@ impl BlockHeader {
     }
 }
 
-/// The block of a segment's life at a position that the segment of so many `bytes` may have, if it is whole, and its
-/// bytes.
+/// Returns the block of a segment's life at a position, if it is whole, and its bytes. The segment has `bytes` bytes.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for a block that a newer build wrote; the disk's.
+/// [`Error::Corrupt`] for a block that a newer build wrote; the disk's error.
 pub(crate) fn block_at(
     file: &dyn File,
     id: SegmentId,
@@ -64,7 +63,7 @@ pub(crate) fn block_at(
     Ok(block::decode(&whole).map(|header| (header, whole)))
 }
 
-/// A whole header uses what this build has to leave zero.
+/// Returns the error of a whole header that uses a field which this build has to leave zero.
 pub(crate) fn newer_block(place: String, offset: u64) -> Error {
     Error::corrupt(
         place,

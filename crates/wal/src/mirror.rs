@@ -1,12 +1,12 @@
-//! The mirror: memories that hold the log beside its disks, as another component reports what they have.
+//! The mirror: memories that hold the log beside its disks, as another component reports their contents.
 //!
-//! The log knows no nodes. A device receives the sealed blocks ([`Wal::ship_by`]), sends them on, and reports
-//! with [`Wal::raise_mirror`] how far a stream counts as held. While no node is in force, D of the mirror rises
-//! with the disk's ([`Wal::mirror_follows_disk`]).
+//! The log knows no nodes. A device receives the sealed blocks ([`Wal::ship_by`]) and sends them on. It reports with
+//! [`Wal::raise_mirror`] the position up to which a stream counts as held. While no node is in force, D of the mirror
+//! rises with the disk's ([`Wal::mirror_follows_disk`]).
 //!
 //! # Invariants
 //! * A stream reaches no position on the mirror that is not sealed.
-//! * D of the mirror never goes back: not when nodes are lost, nor when the disk is behind it.
+//! * D of the mirror never decreases, neither when nodes are lost nor when the disk is behind it.
 
 use perdura_base::{Pos, Result, StreamId};
 
@@ -14,15 +14,15 @@ use crate::log::{Stream, Wal};
 use crate::rung::Rung;
 use crate::sync::Ordering;
 
-/// How long the tail of a log may be whose blocks other memories hold too.
+/// The limit of the tail of a log whose blocks other memories hold too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TailOptions {
-    /// Bytes of a stream that may be sealed and not synced on disk; a block's at least.
+    /// The bytes of a stream that may be sealed and not synced on disk; at least a block's.
     pub tail_bytes_max: u64,
 }
 
 impl Wal {
-    /// The rung whose D counts for `rung`: without a mirror the disk's.
+    /// Returns the rung whose D counts for `rung`: without a mirror the disk's.
     #[inline]
     pub(crate) fn in_force(&self, rung: Rung) -> Rung {
         match rung {
@@ -31,7 +31,7 @@ impl Wal {
         }
     }
 
-    /// So many unsynced bytes of a stream that `bytes` of them wait behind a full tail.
+    /// Returns the number of unsynced bytes of a stream of which `bytes` wait behind a full tail.
     pub(crate) fn beyond_tail(&self, bytes: u64) -> u64 {
         let tail = self
             .options
@@ -40,9 +40,9 @@ impl Wal {
         bytes.saturating_add(tail)
     }
 
-    /// Seals what can be sealed of a stream, as far as the tail has room, and passes each block to the device of
-    /// [`ship_by`](Self::ship_by). Nothing is written: the flusher's steps do that later, with the same bytes.
-    /// Returns whether it sealed a block.
+    /// Seals the blocks of a stream that can be sealed, as far as the tail has room. Passes each block to the device of
+    /// [`ship_by`](Self::ship_by). Writes nothing: the flusher's steps do that later, with the same bytes. Returns
+    /// whether it sealed a block.
     ///
     /// # Errors
     /// [`Error::Stopped`](perdura_base::Error::Stopped) after a failure,
@@ -54,7 +54,7 @@ impl Wal {
         Ok(self.seal_step(stream, s, &mut state.tail))
     }
 
-    /// The position below which a stream's blocks are sealed.
+    /// Returns the position below which a stream's blocks are sealed.
     #[must_use]
     pub fn sealed_end(&self, stream: StreamId) -> Pos {
         let s = &self.streams[usize::from(stream.0)];
@@ -65,13 +65,13 @@ impl Wal {
     /// that allows. An end that was passed before changes nothing.
     ///
     /// # Panics
-    /// If the log has no mirror, or `end` lies beyond what is sealed.
+    /// Panics if the log has no mirror, or if `end` lies beyond the sealed blocks.
     pub fn raise_mirror(&self, stream: StreamId, end: Pos) {
         assert!(self.options.mirror.is_some(), "the log has no mirror");
         self.raise(&self.streams[usize::from(stream.0)], end);
     }
 
-    /// Whether D of [`Rung::Mirror`] rises with every advance of the disk, as it does at first.
+    /// Sets whether D of [`Rung::Mirror`] rises with every advance of the disk, as it does at first.
     pub fn mirror_follows_disk(&self, follows: bool) {
         self.follows_disk
             .store(u64::from(follows), Ordering::SeqCst);
@@ -81,7 +81,7 @@ impl Wal {
         }
     }
 
-    /// Raises the mirror to where the disk is, if it follows the disk.
+    /// Raises the mirror to the disk's position, if it follows the disk.
     pub(crate) fn follow_disk(&self, s: &Stream, end: Pos) {
         if self.options.mirror.is_some() && self.follows_disk.load(Ordering::SeqCst) != 0 {
             self.raise(s, end);

@@ -1,15 +1,17 @@
-//! The numbers of operations: dense over all streams, the LSN of a component that wants an order of single operations.
+//! The numbers of operations: dense over all streams, and the LSN of a component that wants an order of single
+//! operations.
 //!
 //! # EOSL
-//! Every operation numbered up to the *end of the stable log* is durable. It is known without looking at operations: an epoch's
-//! closing reads the counter *before* it raises E, and keeps what it read with the epoch's ends. An append reads E *before* it
-//! takes numbers, under its stream's lock. So an operation whose number the closing has read had read E before: its epoch is the
-//! closed one or an older one, and durable with it. The other order lets a closing read the number of an operation that joins the
-//! next epoch.
+//! Every operation numbered up to the *end of the stable log* is durable. It is known without looking at operations. An
+//! epoch's closing reads the counter *before* it raises E, and keeps the value with the epoch's ends. An append reads E
+//! *before* it takes numbers, under its stream's lock. So an operation whose number the closing has read had read E
+//! before. Its epoch is the closed one or an older one, and durable with it. The other order lets a closing read the
+//! number of an operation that joins the next epoch.
 //!
-//! Numbers that are taken while an epoch is closed are above what its closing has read. When the closing is complete, and no frame
-//! of a newer epoch has been noted, all numbers that had been taken before are of the closed epoch or older: an append notes its
-//! epoch before it takes numbers. So EOSL reaches the last number when nothing more is appended.
+//! Numbers that are taken while an epoch is closed are above the value that its closing has read. When the closing is
+//! complete, and no frame of a newer epoch has been noted, all numbers taken before are of the closed epoch or older.
+//! The reason is that an append notes its epoch before it takes numbers. So EOSL reaches the last number when nothing
+//! more is appended.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Gsn, PartitionSet, StreamId};
@@ -22,11 +24,11 @@ use crate::stream::FrameMeta;
 use crate::sync::Ordering;
 
 impl Wal {
-    /// Appends one frame of `count` operations, which take the next numbers. `payload` makes the frame, given the first of them; it
-    /// runs under the stream's lock. Returns where the frame is, and the first number.
+    /// Appends one frame of `count` operations, which take the next numbers. `payload` makes the frame from the first
+    /// of these numbers; it runs under the stream's lock. Returns the frame's position, and the first number.
     ///
     /// # Panics
-    /// If there is no operation.
+    /// Panics if `count` is 0.
     pub fn append_numbered(
         &self,
         stream: StreamId,
@@ -42,7 +44,8 @@ impl Wal {
             ckpt_epoch,
         };
         let appended = self.append_at(stream, meta, |inner, epoch, meta| {
-            // Before the numbers: who reads one of them and then finds no newer epoch noted knows its epoch.
+            // The epoch is noted before the numbers are taken: a reader of one of them that then finds no newer epoch
+            // noted knows its epoch.
             self.note_epoch(epoch);
             first = early.unwrap_or_else(|| self.take_numbers(count));
             let payload = payload(first);
@@ -57,13 +60,13 @@ impl Wal {
         Gsn(self.gsn.fetch_add(count, Ordering::SeqCst) + 1)
     }
 
-    /// The highest number that was given, in this life or before.
+    /// Returns the highest number that was given, in this life or before.
     #[must_use]
     pub fn last_gsn(&self) -> Gsn {
         Gsn(self.gsn.load(Ordering::SeqCst))
     }
 
-    /// The end of the stable log on a rung: every operation numbered up to it is durable there.
+    /// Returns the end of the stable log on a rung: every operation numbered up to it is durable there.
     #[must_use]
     pub fn eosl(&self, rung: Rung) -> Gsn {
         Gsn(self.eosl[self.in_force(rung)].load(Ordering::SeqCst))

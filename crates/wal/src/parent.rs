@@ -7,6 +7,6 @@ use perdura_base::{Epoch, Uuid};
 pub struct Parent {
     /// Its uuid.
     pub uuid: Uuid,
-    /// The last epoch that the restored database has of it.
+    /// The last epoch of it that the restored database contains.
     pub epoch: Epoch,
 }

@@ -1,13 +1,12 @@
 //! Placing segments: a prepared file gets its name, its header, and the mark in the segment before it.
 //!
-//! All of this is durable before the first block of the segment is written, so that a durable write of a
-//! block needs nothing besides: it makes its own range durable and no other. So the next segment is placed
-//! while the one before it is written, by the thread that prepares files; a flusher that comes to the end
-//! of a segment first does it.
+//! All of this is durable before the first block of the segment is written. So a durable write of a block needs nothing
+//! else: it makes its own range durable and no other. The thread that prepares files places the next segment while the
+//! one before it is written. A flusher that comes to the end of a segment first does it itself.
 //!
 //! # Invariants
-//! * A segment has its name before the one before it says that it is followed: a restart that misses it
-//!   knows that it was lost.
+//! * A segment has its name before the one before it is marked as followed: a restart that misses it knows that it was
+//!   lost.
 //! * At most one segment is placed ahead of the one that is written.
 
 use std::sync::Arc;
@@ -24,7 +23,7 @@ use crate::shelf::sync_log_dir;
 use crate::sizes::Span;
 use crate::trouble::Trouble;
 
-/// Whose segments are placed.
+/// The owner of the segments that are placed.
 pub(crate) struct Placement {
     pub uuid: Uuid,
     pub stream: StreamId,
@@ -35,14 +34,14 @@ pub(crate) struct Placement {
 #[derive(Clone, Copy)]
 pub(crate) struct Chained<'a> {
     pub next: &'a Segment,
-    /// True once it says that another one follows.
+    /// True once its header says that another one follows.
     pub followed: bool,
-    /// The segment before it, which is to say so too.
+    /// The segment before it, whose header must say so too.
     pub before: Option<&'a Segment>,
 }
 
 impl Placement {
-    /// What the name of a segment says.
+    /// Returns the contents of the name of a segment.
     pub fn id(&self, span: Span) -> SegmentId {
         SegmentId {
             stream: self.stream,
@@ -51,8 +50,9 @@ impl Placement {
         }
     }
 
-    /// Makes a file that has a segment's name the stream's next segment: its header, then its name for good, then
-    /// the mark in the segment before it. Each step is durable before the next one, and all may be repeated. `write` writes a header durably, or with a seeded bug not so.
+    /// Makes a file that has a segment's name the stream's next segment. It writes its header, then its name for good,
+    /// then the mark in the segment before it. Each step is durable before the next one, and all may be repeated.
+    /// `write` writes a header durably, but not with a seeded bug.
     pub fn settle<E: From<Error>>(
         &self,
         disk: &dyn Disk,
@@ -89,7 +89,7 @@ impl Wal {
     /// whether it placed one.
     ///
     /// # Errors
-    /// As [`flush_begin`](Self::flush_begin).
+    /// Fails like [`flush_begin`](Self::flush_begin).
     pub fn place_ahead(&self, stream: StreamId) -> Result<bool> {
         let s = &self.streams[usize::from(stream.0)];
         let Some(mut half) = s.placing.try_lock() else {
@@ -98,7 +98,7 @@ impl Wal {
         let Some(span) = self.next_to_place(stream) else {
             return Ok(false);
         };
-        // Before the first block nothing is written that the segment would be ahead of.
+        // Before the first block is written, there is no segment that this one would be ahead of.
         let has_current = s.flush.lock().segment.is_some();
         if !has_current || (half.is_none() && !s.shelf.lock().has_spare(span.bytes)) {
             return Ok(false);
@@ -117,14 +117,14 @@ impl Wal {
         }
     }
 
-    /// Whether the next segment is placed, so that a flusher that comes to it goes on at once.
+    /// Returns whether the next segment is placed, so that a flusher that comes to it continues at once.
     #[must_use]
     pub fn is_placed_ahead(&self, stream: StreamId) -> bool {
         let s = &self.streams[usize::from(stream.0)];
         s.flush.lock().placed.is_some()
     }
 
-    /// The segment behind the one that is written. The caller holds `placing`.
+    /// Returns the segment behind the one that is written. The caller holds `placing`.
     fn next_to_place(&self, stream: StreamId) -> Option<Span> {
         let s = &self.streams[usize::from(stream.0)];
         let state = s.flush.lock();
@@ -151,8 +151,8 @@ impl Wal {
                 assert!(state.placed.is_none(), "one thread places at a time");
                 state.placed = Some(segment);
                 self.troubles.clear(Trouble::Unplaced, stream);
-                // A header that was refused is written now, and while writes are refused for it, no other one
-                // would show that there is space again.
+                // A header that was refused is written now. While writes are refused for it, no other write would show
+                // that there is space again.
                 if !state.flights.has_refused() {
                     self.troubles.clear(Trouble::Refused, stream);
                 }
@@ -170,7 +170,7 @@ impl Wal {
         }
     }
 
-    /// May be repeated after a delay: each part is done once or is idempotent.
+    /// Makes the segment. May be repeated after a delay: each part is done once or is idempotent.
     fn make_segment(
         &self,
         stream: StreamId,
@@ -224,7 +224,7 @@ impl Wal {
         written.map_err(|error| self.note_refused(stream, error))
     }
 
-    /// Gives a prepared file, made now if there is none, the name of a segment.
+    /// Gives a prepared file the name of a segment. Makes the file now if none is prepared.
     fn name_file(&self, s: &Stream, id: SegmentId, span: Span) -> Result<()> {
         self.ensure_spare(id.stream, span.bytes)?;
         let mut shelf = s.shelf.lock();

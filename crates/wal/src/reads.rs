@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Reads of units.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UnitReads {
-    /// Reads. One takes a whole unit.
+    /// The number of reads. One takes a whole unit.
     pub reads: u64,
-    /// Bytes, with the headers of blocks.
+    /// The bytes read, with the headers of blocks.
     pub bytes: u64,
 }
 

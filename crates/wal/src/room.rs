@@ -1,4 +1,4 @@
-//! Room in the log: the files that are ready for the next appends, and why more cannot be made.
+//! Room in the log: the files that are ready for the next appends, and the reasons why more cannot be made.
 //!
 //! An append is admitted only if the files ahead hold it, so that no accepted write waits for space
 //! on a full disk. [`Wal::admit`] compares two positions; a stream that comes close to the end of its
@@ -22,7 +22,7 @@ use crate::sync::Ordering;
 use crate::trouble::Trouble;
 
 impl Stream {
-    /// Tells writers how far the files reach.
+    /// Publishes the position up to which files exist.
     pub fn note_room(&self, shelf: &SegmentShelf) {
         let next = shelf.next_span();
         debug_assert!(
@@ -36,20 +36,20 @@ impl Stream {
         self.room_end.load(Ordering::Relaxed)
     }
 
-    /// Where the log ends when `bytes` more are appended, block headers included.
+    /// Returns the position at which the log ends when `bytes` more are appended, block headers included.
     fn end_with(&self, bytes: u64) -> u64 {
         let bytes = bytes.saturating_add(bytes >> 3);
         (self.filled_end.load(Ordering::Relaxed)).saturating_add(bytes)
     }
 
-    /// Whether a writer has asked for more room than there is.
+    /// Returns whether a writer has asked for more room than there is.
     fn is_starved(&self) -> bool {
         self.wanted_end.load(Ordering::Relaxed) > self.room()
     }
 
-    /// Whether the last attempt to make a file failed, and `end` lies beyond that file's begin. This outlasts
-    /// the trouble, which ends once the files ahead suffice for the common write: a writer that needs
-    /// more is refused instead of waiting, and its request makes the thread try again.
+    /// Returns whether the last attempt to make a file failed, and `end` lies beyond that file's begin. This outlasts
+    /// the trouble, which ends once the files ahead suffice for the common write. A writer that needs more is refused
+    /// instead of waiting, and its request makes the thread try again.
     fn is_unextended(&self, end: u64) -> bool {
         let at = self.unextended_at.load(Ordering::SeqCst);
         self.room() <= at && at < end
@@ -64,14 +64,14 @@ impl Wal {
         let _named_already = self.preparer.set(Box::new(wake));
     }
 
-    /// Forbids or allows new files for the log, but for those of what has been accepted. While they are forbidden, writes are
-    /// refused once the files that there are have been filled, as on a full disk; what is refused is told that the log waits to be
-    /// archived. For whoever bounds what is kept of the log.
+    /// Forbids or allows new files for the log, except for those of accepted frames. While they are forbidden, writes
+    /// are refused once the existing files have been filled, as on a full disk. The error says that the log waits to be
+    /// archived. The caller is a component that bounds the part of the log that is kept.
     pub fn hold_growth(&self, held: bool) {
         self.is_held.store(u64::from(held), Ordering::SeqCst);
     }
 
-    /// Whether new files are forbidden.
+    /// Returns whether new files are forbidden.
     #[must_use]
     pub fn is_growth_held(&self) -> bool {
         self.is_held.load(Ordering::SeqCst) != 0
@@ -83,7 +83,7 @@ impl Wal {
         }
     }
 
-    /// Whether the last attempt to write or to extend the log found the disk full.
+    /// Returns whether the last attempt to write or to extend the log found the disk full.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         let is_refused = self.troubles.has(Trouble::Refused);
@@ -95,20 +95,20 @@ impl Wal {
         self.shortages.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether the log cannot be written or extended now, for any reason: accepted blocks wait,
-    /// and writes are refused once they would not fit into the existing files.
+    /// Returns whether the log cannot be written or extended now, for any reason. Accepted blocks then wait, and writes
+    /// are refused once they would not fit into the existing files.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.troubles.any()
     }
 
-    /// Whether a stream has the files for `bytes` more and for what may be appended without
-    /// admission: the open block, the marks of a checkpoint, a beacon.
+    /// Returns whether a stream has the files for `bytes` more and for everything that may be appended without
+    /// admission. These are the open block, the marks of a checkpoint, a beacon.
     pub(crate) fn has_room(&self, s: &Stream, bytes: usize) -> bool {
         self.end_for(s, bytes) <= s.room()
     }
 
-    /// How far the files must reach for `bytes` more in a stream.
+    /// Returns the position up to which files must exist for `bytes` more in a stream.
     fn end_for(&self, s: &Stream, bytes: usize) -> u64 {
         s.end_with(to_u64(bytes)).saturating_add(self.reserve())
     }
@@ -131,9 +131,9 @@ impl Wal {
         }
     }
 
-    /// Whether a caller that must not be refused should make its writers wait: in every stream half of the
-    /// bytes that may wait for the flusher do, or the files for `bytes` more are being prepared. Requests
-    /// those files.
+    /// Returns whether a caller that must not be refused should make its writers wait. It should if in every stream
+    /// half of the bytes that may wait for the flusher do wait. It also should if the files for `bytes` more are being
+    /// prepared. Requests those files.
     #[must_use]
     pub fn is_behind(&self, bytes: usize) -> bool {
         let max = self.beyond_tail(self.options.queue_bytes_max / 2);
@@ -141,7 +141,7 @@ impl Wal {
         is_queue_long || self.awaits_room(bytes)
     }
 
-    /// Whether a stream awaits files for `bytes` more, and for what is admitted meanwhile.
+    /// Returns whether a stream waits for files for `bytes` more, and for everything admitted in the meantime.
     pub(crate) fn awaits_room(&self, bytes: usize) -> bool {
         let stream = self.idlest();
         let s = &self.streams[usize::from(stream.0)];
@@ -156,7 +156,7 @@ impl Wal {
         waits()
     }
 
-    /// Admission when a stream comes to the end of its files, or some stream is in trouble.
+    /// Admits a transaction when a stream comes to the end of its files, or some stream is in trouble.
     #[cold]
     pub(crate) fn admit_slowly(&self, stream: StreamId, bytes: usize) -> Result<()> {
         self.check()?;
@@ -188,16 +188,16 @@ impl Wal {
         Err(Error::LogFull(why.into()))
     }
 
-    /// Returns whether accepted blocks wait for a disk that is full or fails, so that waiting for the flushers does not help. An
-    /// epoch is durable when every stream has its part, so one stream that is stuck holds up all. While every stream
-    /// has room in its existing files, the flushers make progress.
+    /// Returns whether accepted blocks wait for a disk that is full or fails, so that waiting for the flushers does not
+    /// help. An epoch is durable when every stream has its part, so one stream that is stuck delays all. While every
+    /// stream has room in its existing files, the flushers make progress.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
         self.troubles.has(Trouble::Refused) || (self.is_short() && !self.have_all_room())
     }
 
-    /// Whether [`admit`](Self::admit) refuses `bytes` only until the flushers have caught up or a
-    /// file is ready, so that the caller can wait. `false`: a disk is full or fails.
+    /// Returns whether [`admit`](Self::admit) refuses `bytes` only until the flushers have caught up or a file is
+    /// ready, so that the caller can wait. `false`: a disk is full or fails.
     #[must_use]
     pub fn is_refused_for_now(&self, stream: StreamId, bytes: usize) -> bool {
         let s = &self.streams[usize::from(stream.0)];
@@ -207,7 +207,8 @@ impl Wal {
         !self.is_short() && !s.is_unextended(self.end_for(s, bytes))
     }
 
-    /// Whether every stream has room for what is appended without admission; requests it where there is none.
+    /// Returns whether every stream has room for everything that is appended without admission. Requests room for
+    /// streams that lack it.
     fn have_all_room(&self) -> bool {
         (0..self.streams()).map(StreamId).all(|stream| {
             let s = &self.streams[usize::from(stream.0)];
@@ -218,17 +219,17 @@ impl Wal {
         })
     }
 
-    /// Places the next segment of a stream if its file is prepared, and prepares a file if it is due: the files ahead are less than half of it, or
-    /// less than a writer has requested. Returns whether one was made. Slow: it fills the whole file
-    /// with zeros, holding no lock that a writer takes, and with a `pause` after each part
-    /// unless writers wait.
+    /// Places the next segment of a stream if its file is prepared, and prepares a file if it is due. It is due if the
+    /// files ahead are less than half of it, or less than a writer has requested. Returns whether a file was made. The
+    /// call is slow: it fills the whole file with zeros. It holds no lock that a writer takes, and calls `pause` after
+    /// each part unless writers wait.
     ///
     /// # Errors
-    /// The disk's, after which it may be tried again.
+    /// Fails with the disk's error. The caller may try again.
     pub fn prepare_segment(&self, stream: StreamId, pause: &dyn Fn()) -> Result<bool> {
         let s = &self.streams[usize::from(stream.0)];
         let _one_at_a_time = s.preparing.lock();
-        // What cannot be placed is tried again with the next call, or when the flusher comes to it.
+        // A segment that cannot be placed is tried again with the next call, or when the flusher comes to it.
         if let Err(error) = self.place_ahead(stream)
             && self.failure().is_some()
         {
@@ -287,13 +288,13 @@ impl Wal {
         }
     }
 
-    /// Removes the spares that were made for a writer that is refused after all: on a full disk others
-    /// need the space. The remaining files suffice for the common write.
+    /// Removes the spares that were made for a writer that is refused after all: on a full disk other writers need the
+    /// space. The remaining files suffice for the common write.
     fn give_back(&self, s: &Stream) {
         let mut shelf = s.shelf.lock();
         let filled_end = s.filled_end.load(Ordering::Relaxed);
         let ahead = |next: &Span| next.start.0.saturating_sub(filled_end);
-        // What cannot be removed stays a spare.
+        // A spare that cannot be removed stays.
         let _ = shelf.give_back(|next| ahead(next) > next.bytes / 2 + self.reserve());
         let before = s.room();
         s.note_room(&shelf);
@@ -318,7 +319,7 @@ impl Wal {
         self.make_spare(stream, bytes, &|| {})
     }
 
-    /// Remembers whether a file can be prepared.
+    /// Notes whether a file can be prepared.
     fn note_prepared(&self, stream: StreamId, prepared: Result<(), &Error>) {
         let full = prepared.is_err_and(Error::is_disk_full);
         for (kind, is_so) in [
@@ -332,7 +333,7 @@ impl Wal {
         }
     }
 
-    /// Whether a flush of `stream` finds room without first making a segment, which is slow.
+    /// Returns whether a flush of `stream` finds room without first making a segment, which is slow.
     #[must_use]
     pub fn has_room_ahead(&self, stream: StreamId) -> bool {
         let s = &self.streams[usize::from(stream.0)];

@@ -1,34 +1,32 @@
-//! Rungs: where a commit may be durable, and how far each rung has got.
+//! Rungs: the places where a commit may be durable, and the progress of each.
 //!
-//! The durable epoch D is always D *of a rung*. A caller names the rung that it relies on: replies
-//! wait for their session's, while checkpoints, truncation, beacons and the anchor's vouching rely on
-//! [`Rung::Disk`], because a restart reads segments and nothing else. A log without a mirror has one
-//! rung: whoever asks for [`Rung::Mirror`] gets the disk's D.
+//! The durable epoch D is always D *of a rung*. A caller names the rung that it relies on. Replies wait for their
+//! session's. Checkpoints, truncation, beacons and the anchor's vouching rely on [`Rung::Disk`], because a restart
+//! reads segments and nothing else. A log without a mirror has one rung: for [`Rung::Mirror`] it returns the disk's D.
 //!
 //! # Invariants
-//! * D of a rung never goes back.
+//! * D of a rung never decreases.
 //! * The ends of an epoch are kept until the slowest rung has passed it.
-//! * No rung is ahead of another by rule: a mirror may be ahead of the disk, and a node that is stuck
-//!   keeps it behind.
+//! * No rung is ahead of another by rule: a mirror may be ahead of the disk, and a node that is stuck keeps it behind.
 
 use crossbeam_utils::CachePadded;
 use perdura_base::Epoch;
 
 use crate::sync::AtomicU64;
 
-/// Where an epoch is durable. A further rung needs a variant, a line in `ALL`, and a caller that raises it.
+/// The place where an epoch is durable. A further rung needs a variant, a line in `ALL`, and a caller that raises it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rung {
     /// In the segments on the log's disks, synced.
     Disk,
-    /// In the memories that hold the log, of a log that has a mirror ([`TailOptions`](crate::TailOptions)).
+    /// In the memories that hold the log, if the log has a mirror ([`TailOptions`](crate::TailOptions)).
     Mirror,
 }
 
 impl Rung {
     /// All rungs, in the order of their variants.
     pub const ALL: [Rung; Rung::COUNT] = [Rung::Disk, Rung::Mirror];
-    /// How many rungs there are.
+    /// The number of rungs.
     pub const COUNT: usize = 2;
 
     const fn number(self) -> usize {
@@ -83,7 +81,7 @@ impl Reached {
         Reached(PerRung::new(durable))
     }
 
-    /// The durable epoch of a rung.
+    /// Returns the durable epoch of a rung.
     #[must_use]
     pub fn at(&self, rung: Rung) -> Epoch {
         self.0[rung]

@@ -23,27 +23,29 @@ use crate::sizes::{SegmentSizes, Span};
 pub const COPIED: &str = "If this is a copy of a running database, a checkpoint or writes went on \
                           while it was copied: copy it again as docs/operations.md says.";
 
-/// How much is read at once, bytes.
+/// The bytes that are read at once.
 const READ_BYTES: usize = 1 << 20;
-/// From this length on, a hop from header to header reads a block's header alone.
+/// The length from which on a hop from header to header reads a block's header alone.
 const LONG_BLOCK_BYTES: u64 = 32 << 10;
-/// How much a hop reads behind a shorter block. Long blocks that it reads are read again when they are
-/// played, which costs time on a slow disk.
+/// The bytes that a hop reads behind a shorter block. Long blocks that it reads are read again when they are played,
+/// which costs time on a slow disk.
 const SHORT_READ_BYTES: usize = 32 << 10;
-/// How far ahead of a hop the disk is told to read, bytes: it then reads the log in order and at its rate,
-/// where hops alone would wait for it once for each block. What they skip is read when it is played.
+/// The distance ahead of a hop for which the disk is advised to read, bytes. The disk then reads the log in order and
+/// at its rate. Hops without the advice would wait for it once for each block. The bytes that they skip are read when
+/// they are played.
 const ADVICE_BYTES: u64 = 4 << 20;
 
-/// Which bodies a scan checks, and what counts as damage.
+/// The bodies that a scan checks, and the faults that count as damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
     /// All bodies.
     All,
-    /// All bodies, for a caller that salvages the whole blocks: a missing segment that is known of is no error.
+    /// All bodies, for a caller that salvages the whole blocks: a missing segment is not an error if it is known to be
+    /// missing.
     Salvage,
-    /// The bodies that no block vouches for: their epoch is above every durable epoch named in the
-    /// stream. The scan hops over the other bodies from header to header. Those must be whole: each
-    /// is checked when it is read, and damage is then an error, never an end of the log.
+    /// The bodies that no block vouches for: their epoch is above every durable epoch named in the stream. The scan
+    /// hops over the other bodies from header to header. Those must be whole: each is checked when it is read, and
+    /// damage is then an error, never an end of the log.
     InDoubt,
 }
 
@@ -64,9 +66,9 @@ pub struct BlockRef {
     pub wall_us: u64,
     /// Partitions it touches.
     pub partitions: PartitionSet,
-    /// Which frames are in it.
+    /// The kinds of frames in it.
     pub holds: Holds,
-    /// If it is the last block of its epoch: every operation numbered up to it is of the epoch or older. Else 0.
+    /// For the last block of its epoch: every operation numbered up to this one is of the epoch or older. Otherwise 0.
     pub eosl: Gsn,
     /// The life of the database that wrote it.
     pub incarnation: Incarnation,
@@ -74,7 +76,7 @@ pub struct BlockRef {
 }
 
 impl BlockRef {
-    /// The position after the block.
+    /// Returns the position after the block.
     #[must_use]
     pub fn end(&self) -> Pos {
         Pos(self.pos.0 + block::block_len(to_usize(u64::from(self.body_len))))
@@ -85,11 +87,11 @@ pub(crate) struct OpenSegment {
     pub(crate) id: SegmentId,
     pub(crate) file: Arc<dyn File>,
     pub(crate) header_fault: Option<String>,
-    /// Its file has not the exact size. That is an error unless the log never came to the segment.
+    /// The error of a file that has not the exact size. It is an error unless the log never came to the segment.
     pub(crate) size_fault: Option<Error>,
-    /// A block behind the log's end lies in it.
+    /// True if a block behind the log's end lies in it.
     has_late_block: bool,
-    /// Its header says that the stream continued in a next segment.
+    /// True if its header says that the stream continued in a next segment.
     pub(crate) followed: bool,
     pub(crate) span: Span,
 }
@@ -100,11 +102,11 @@ pub struct StreamScan {
     pub stream: StreamId,
     /// Blocks that count, oldest first, without a gap.
     pub blocks: Vec<BlockRef>,
-    /// Where the contiguous valid blocks end.
+    /// The end of the contiguous valid blocks.
     pub valid_end: Pos,
-    /// What all blocks prove, those beyond a gap included.
+    /// The facts that all blocks prove, those beyond a gap included.
     pub evidence: Evidence,
-    /// Why the block at `valid_end` does not count, if there are bytes at that position.
+    /// The reason why the block at `valid_end` does not count, if there are bytes at that position.
     pub torn: Option<String>,
     /// Notes for the operator about damage by which nothing is lost.
     pub notes: Vec<String>,
@@ -119,12 +121,12 @@ struct Scanner<'a> {
     stream: StreamId,
     out: &'a mut StreamScan,
     check: Check,
-    /// How much to read ahead.
+    /// The bytes to read ahead.
     ahead: usize,
     buf: Vec<u8>,
-    /// What the first bytes of the buffer are.
+    /// The origin of the first bytes of the buffer.
     held: Option<Held>,
-    /// The segment that was read last, and up to where the disk was told that more will be.
+    /// The segment that was read last, and the offset up to which the disk was advised to read.
     advised: (usize, u64),
 }
 
@@ -134,12 +136,12 @@ struct Held {
     len: usize,
 }
 
-/// Scans a stream from `from`: the closed lives up to their cuts, then the newest one as
-/// far as its blocks are valid, then a bounded distance beyond for evidence.
+/// Scans a stream from `from`: the closed lives up to their cuts, then the newest one as far as its blocks are valid.
+/// Then it scans a bounded distance beyond for evidence.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if a block (with [`Check::InDoubt`], a header) that a closed life's cut
-/// vouches for is damaged or missing, or a segment does not have its position and size.
+/// [`Error::Corrupt`] if a block that a closed life's cut vouches for is damaged or missing (with [`Check::InDoubt`], a
+/// header). Also if a segment does not have its position and size.
 pub fn scan_stream(
     disk: &dyn Disk,
     lives: &Lives<'_>,
@@ -214,7 +216,7 @@ fn damaged(stream: StreamId, inc: Incarnation, pos: Pos, cut: Pos, found: &str) 
     )
 }
 
-/// The segments of these lives in a stream that are there, as their names sort.
+/// Opens the existing segments of these lives in a stream, in the order of their names.
 pub(crate) fn open_segments(
     disk: &dyn Disk,
     lives: &Lives<'_>,
@@ -265,7 +267,7 @@ pub(crate) fn open_segments(
     Ok(segments)
 }
 
-/// Returns where a segment begins and how long its file is, which the sizes of a life's segments determine.
+/// Returns the position of a segment and the length of its file, which the sizes of a life's segments determine.
 fn span_of(sizes: SegmentSizes, id: SegmentId, life: Pos) -> Result<Span> {
     let span = (life <= id.start).then(|| sizes.span_at(life, id.start));
     span.filter(|span| span.start == id.start).ok_or_else(|| {
@@ -383,9 +385,8 @@ impl Scanner<'_> {
         ))
     }
 
-    /// Looks for valid blocks beyond the end: they prove what the stream should hold. After a crash,
-    /// blocks that were in flight may stand there, but none farther from the end than what may be in
-    /// flight.
+    /// Looks for valid blocks beyond the end: they prove what the stream should hold. After a crash, blocks that were
+    /// in flight may be there. None is farther from the end than the bytes that may be in flight.
     fn beyond(&mut self, inc: Incarnation, end: Pos) -> Result<()> {
         let sector = to_u64(SECTOR_BYTES);
         let mut pos = Pos(end.0 + sector);
@@ -418,7 +419,7 @@ impl Scanner<'_> {
     }
 
     /// Fails if a segment of another size may have held blocks. The newest life's segments behind the log's end are
-    /// made ahead, so one that the log never came to is empty, and by its damage nothing is lost.
+    /// made ahead. So a segment that the log never came to is empty, and its damage loses nothing.
     fn check_sizes(&mut self, open: Incarnation, end: Pos) -> Result<()> {
         for segment in &mut self.out.segments {
             let Some(fault) = segment.size_fault.take() else {
@@ -462,8 +463,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Notes a segment that does not say that it is followed, although the blocks go on in `next`. By itself
-    /// nothing is lost: but a restart would not have missed the next file.
+    /// Notes a segment that is not marked as followed, although the blocks continue in `next`. By itself nothing is
+    /// lost, but a restart would not have missed the next file.
     fn doubt_mark(&mut self, next: usize) {
         let Some(block) = self.out.blocks.last() else {
             return;
@@ -485,7 +486,7 @@ impl Scanner<'_> {
         })
     }
 
-    /// The block at a position, or why there is none (`None`: only zeros or old bytes).
+    /// Returns the block at a position, or the reason why there is no block (`None`: only zeros or old bytes).
     fn block_at(
         &mut self,
         inc: Incarnation,
@@ -528,7 +529,7 @@ impl Scanner<'_> {
         Ok(Err(Some("a body whose checksum does not hold".into())))
     }
 
-    /// Tells the disk what will be read, at least half of [`ADVICE_BYTES`] ahead of `offset`.
+    /// Advises the disk to read at least half of [`ADVICE_BYTES`] ahead of `offset`.
     fn advise(&mut self, segment: usize, offset: u64) {
         let told = match self.advised {
             (of, to) if of == segment && offset <= to => to,
@@ -543,7 +544,7 @@ impl Scanner<'_> {
         self.advised = (segment, to);
     }
 
-    /// Bytes of a segment, through a read-ahead buffer; fewer at the end of the file.
+    /// Reads bytes of a segment, through a read-ahead buffer. Returns fewer at the end of the file.
     fn read(&mut self, segment: usize, offset: u64, len: usize) -> Result<&[u8]> {
         let held = self.held.as_ref().is_some_and(|held| {
             held.segment == segment
@@ -580,7 +581,7 @@ impl StreamScan {
     /// Drops blocks at or beyond `cut`: they are void.
     ///
     /// # Panics
-    /// If the scan ends before `cut`: no cut is decided that a stream does not reach.
+    /// Panics if the scan ends before `cut`: no cut is decided that a stream does not reach.
     pub fn cut_at(&mut self, cut: Pos) {
         assert!(
             cut <= self.valid_end,

@@ -1,17 +1,17 @@
-//! Logging schemes: what a record in the log means, and what follows from it.
+//! Logging schemes: the meaning of a record in the log, and its consequences.
 //!
 //! A scheme is a guard against applying a change twice. The guard dictates the order that replay
 //! must keep, and from the order follow the legal parallelism and the restart methods.
 //!
-//! A database has a scheme, which says what its groups or records of pages mean. Beside them the log may hold
-//! *ordered* frames, which change rows of key-addressed tables: their schemes are rows here as well, but no
-//! database's.
+//! A database has a scheme, which gives its groups or records of pages their meaning. Beside them the log may hold
+//! *ordered* frames, which change rows of key-addressed tables. Their schemes are rows here as well, but no database
+//! has them.
 //!
 //! # Source
-//! *Differential Logging* (000), section 5.1: DL1P, DL2P and PL2P are the three that the paper
-//! measures; `Differential` is the first of them in executor mode, where only whole committed
-//! transactions are in the log. *Rethinking Main Memory OLTP Recovery* (001): `Command`, and its baseline
-//! `Value`. *Implementing Performance Competitive Logical Recovery* (002): `Logical` and `Physiological`.
+//! *Differential Logging* (000), section 5.1: DL1P, DL2P and PL2P are the three that the paper measures. `Differential`
+//! is the first of them in executor mode, where only whole committed transactions are in the log. *Rethinking Main
+//! Memory OLTP Recovery* (001): `Command`, and its baseline `Value`. *Implementing Performance Competitive Logical
+//! Recovery* (002): `Logical` and `Physiological`.
 
 /// A logging scheme. That of a database is fixed when it is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,13 +30,13 @@ pub enum Scheme {
     Command,
     /// Executor mode: nothing is logged. A crash loses what the newest image does not have; for measuring.
     Unlogged,
-    /// Keyed mode: operations on rows by their keys, and what the tree notes of its pages, Δ and BW records.
+    /// Keyed mode: operations on rows by their keys, and the tree's notes about its pages, Δ and BW records.
     Logical,
-    /// Keyed mode: as `Logical`, without Δ records. A restart finds pages by the operations' hints alone.
+    /// Keyed mode: like `Logical`, without Δ records. A restart finds pages by the operations' hints alone.
     Physiological,
 }
 
-/// Which component changes pages, and when.
+/// The component that changes pages, and the time at which it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// A transaction holds its partitions' latches until it commits; the log has whole committed
@@ -48,18 +48,18 @@ pub enum Mode {
     Keyed,
 }
 
-/// What keeps a record from being applied twice.
+/// The check that keeps a record from being applied twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guard {
-    /// The image's epoch against the record's tag.
+    /// The image's epoch, compared with the record's tag.
     CheckpointEpoch,
-    /// None is needed: to assign an image twice is to assign it once.
+    /// No check: to assign an image twice is to assign it once.
     Assignment,
-    /// The image's number of the partition against the transaction's.
+    /// The image's number of the partition, compared with the transaction's.
     PartitionSequence,
-    /// There is no record.
+    /// No check, because the scheme writes no records.
     NoRecords,
-    /// The number in the page of a tree against the operation's.
+    /// The number in the page of a tree, compared with the operation's.
     PageNumber,
 }
 
@@ -77,7 +77,7 @@ pub enum Order {
 }
 
 impl Scheme {
-    /// Every scheme, by code.
+    /// All schemes, by code.
     pub const ALL: [Scheme; 9] = [
         Scheme::Differential,
         Scheme::Dl1p,
@@ -90,7 +90,7 @@ impl Scheme {
         Scheme::Physiological,
     ];
 
-    /// Whether a database can have it. The others are schemes of ordered frames alone.
+    /// Returns whether a database can have it. The others are schemes of ordered frames alone.
     #[must_use]
     pub fn is_of_databases(self) -> bool {
         match self {
@@ -105,12 +105,12 @@ impl Scheme {
         }
     }
 
-    /// The schemes that a database can have.
+    /// Returns the schemes that a database can have.
     pub fn of_databases() -> impl Iterator<Item = Scheme> {
         Scheme::ALL.into_iter().filter(|s| s.is_of_databases())
     }
 
-    /// The byte in the anchor.
+    /// Returns the byte in the anchor.
     #[must_use]
     pub fn code(self) -> u8 {
         match self {
@@ -126,13 +126,13 @@ impl Scheme {
         }
     }
 
-    /// The scheme of a byte from an anchor: one that a database can have.
+    /// Returns the scheme of a byte from an anchor, if a database can have it.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Scheme> {
         Scheme::of_databases().find(|scheme| scheme.code() == code)
     }
 
-    /// Its name in reports and on the command line.
+    /// Returns its name in reports and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -148,13 +148,13 @@ impl Scheme {
         }
     }
 
-    /// The scheme of a name.
+    /// Returns the scheme of a name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Scheme> {
         Scheme::ALL.into_iter().find(|scheme| scheme.name() == name)
     }
 
-    /// Whether transactions interleave.
+    /// Returns the mode of its transactions, which says whether they interleave.
     #[must_use]
     pub fn mode(self) -> Mode {
         match self {
@@ -166,21 +166,21 @@ impl Scheme {
         }
     }
 
-    /// Whether the pages hold the rows of tables, which a restart indexes. Without tables a row is
-    /// addressed by page and slot, or is in a tree.
+    /// Returns whether the pages hold the rows of tables, which a restart indexes. Without tables a row is addressed by
+    /// page and slot, or is in a tree.
     #[must_use]
     pub fn has_tables(self) -> bool {
         self.mode() == Mode::Executor
     }
 
-    /// Whether the database has a tree in pages on disk.
+    /// Returns whether the database has a tree in pages on disk.
     #[must_use]
     pub fn has_tree(self) -> bool {
         self.mode() == Mode::Keyed
     }
 
-    /// Whether each record has the number of its page's update, so that a restart notices a record
-    /// that is lost or doubled.
+    /// Returns whether each record has the number of its page's update, so that a restart notices a record that is lost
+    /// or doubled.
     #[must_use]
     pub fn counts_updates(self) -> bool {
         match self {
@@ -196,7 +196,7 @@ impl Scheme {
         }
     }
 
-    /// What keeps a record of this scheme from being applied twice.
+    /// Returns the check that keeps a record of this scheme from being applied twice.
     #[must_use]
     pub fn guard(self) -> Guard {
         match self {
@@ -208,7 +208,7 @@ impl Scheme {
         }
     }
 
-    /// The order that replay must keep: it follows from the guard.
+    /// Returns the order that replay must keep: it follows from the guard.
     #[must_use]
     pub fn order(self) -> Order {
         match self.guard() {

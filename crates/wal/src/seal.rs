@@ -24,13 +24,12 @@ use crate::stream::FilledBlock;
 use crate::sync::Ordering;
 use crate::tail::{Sealed, SealedBlock, Tail};
 
-/// A block is short if it fills so small a part of its buffer, one in so many.
+/// The largest part of its buffer that a short block fills: one in four.
 const SHORT: usize = 4;
 
 impl Wal {
-    /// Names the device that receives each sealed block before the block is written, those of a stream
-    /// in order. The stream's flusher calls it, holding only the lock of its state. Only the first
-    /// call has an effect.
+    /// Names the device that receives each sealed block before the block is written. It receives those of a stream in
+    /// order. The stream's flusher calls it, holding only the lock of its state. Only the first call has an effect.
     pub fn ship_by(&self, ship: impl Fn(Sealed<'_>) + Send + Sync + 'static) {
         let _named_already = self.ship.set(Box::new(ship));
     }
@@ -43,7 +42,8 @@ impl Wal {
         while let Some(filled) = self.take_filled(s, tail) {
             let epoch = filled.epoch;
             let block = self.seal(stream, s, filled);
-            // Before the block is passed on: the reply of a node that has it names no position beyond.
+            // The end is stored before the block is passed on: the reply of a node that has the block names no position
+            // beyond it.
             s.sealed_end.store(block.end().0, Ordering::SeqCst);
             if let Some(ship) = self.ship.get() {
                 ship(Sealed {
@@ -92,8 +92,8 @@ impl Wal {
         let (pos, len) = (filled.pos, to_usize(filled.block_len()));
         let mut buf = filled.buf;
         block::seal(&header, &mut buf[..len]);
-        // A block that is there to be shipped waits for its copy to disk, and many do. One that kept the room of the longest
-        // block would have the next one take new memory, which costs more than the whole commit.
+        // A block that is to be shipped waits for its copy to disk, like many others. If it kept the room of the
+        // longest block, the next one would take new memory, which costs more than the whole commit.
         if self.options.mirror.is_some() && len <= buf.len() / SHORT {
             let mut inner = s.inner.lock();
             let mut short = inner.short_buf(len);

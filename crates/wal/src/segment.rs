@@ -11,16 +11,16 @@ pub const LOG_DIR: &str = "log";
 /// Bytes before the first block.
 pub const SEGMENT_HEADER_BYTES: u64 = 4096;
 
-/// Digits of the highest number.
+/// The number of digits of the highest number.
 const DIGITS_MAX: usize = 20;
 /// Room for the path of a segment.
 const PATH_BYTES: usize = 48;
 const MAGIC: &[u8; 4] = b"PSEG";
 const CRC_AT: usize = 4092;
-/// Where the mark stands that the segment is followed.
+/// The offset of the mark that the segment is followed.
 const FOLLOWED_AT: usize = 7;
 
-/// What a segment's name says.
+/// The contents of a segment's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SegmentId {
     /// The stream.
@@ -32,7 +32,7 @@ pub struct SegmentId {
 }
 
 impl SegmentId {
-    /// Its path on the log disk.
+    /// Returns its path on the log disk.
     #[must_use]
     pub fn path(&self) -> String {
         let mut path = String::with_capacity(PATH_BYTES);
@@ -47,7 +47,7 @@ impl SegmentId {
         path
     }
 
-    /// What the names of a stream's segments begin with, and no other stream's.
+    /// Returns the prefix that the names of a stream's segments have, and no other stream's.
     #[must_use]
     pub(crate) fn prefix(stream: StreamId) -> String {
         let mut prefix = String::new();
@@ -55,10 +55,10 @@ impl SegmentId {
         prefix
     }
 
-    /// The inverse of [`path`](Self::path) for a file name without its directory.
+    /// Parses a file name without its directory, as [`path`](Self::path) makes it.
     #[must_use]
     pub fn parse(name: &str) -> Option<SegmentId> {
-        // No log gets that far; a name that says so is not of ours.
+        // No log gets that far, so no segment has such a name.
         const START_MAX: u64 = 1 << 62;
         let rest = name.strip_prefix('s')?.strip_suffix(".log")?;
         let (stream, rest) = rest.split_once('-')?;
@@ -94,15 +94,14 @@ fn push_padded(out: &mut String, number: u64, width: usize) {
     out.push_str(str::from_utf8(&digits[from..]).expect("digits are ASCII"));
 }
 
-/// The inverse of [`push_padded`]: a number that is written so and in no other way.
+/// Parses a number that [`push_padded`] wrote, and no other form.
 fn padded(digits: &str, width: usize) -> Option<u64> {
     let is_padded = digits.len() == width || (digits.len() > width && !digits.starts_with('0'));
     let is_number = is_padded && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| digits.parse().ok()).flatten()
 }
 
-/// The header of a segment. `followed`: the stream goes on in a next segment, whose name is
-/// durable.
+/// Returns the header of a segment. `followed`: the stream continues in a next segment, whose name is durable.
 #[must_use]
 pub(crate) fn encode_header(
     id: SegmentId,
@@ -133,14 +132,14 @@ pub(crate) fn encode_header(
 
 const OTHER_DATABASE: &str = "it belongs to database";
 
-/// Whether what [`check_header`] found wrong is that the segment is another database's.
+/// Returns whether the fault that [`check_header`] found is that the segment belongs to another database.
 #[must_use]
 pub fn is_foreign(fault: &str) -> bool {
     fault.starts_with(OTHER_DATABASE)
 }
 
-/// The mark of a header, and whether its checksum holds. Mark and checksum are in different sectors of a disk,
-/// so a crash while the mark is written leaves one of them new and the other one old.
+/// Returns the mark of a header, and whether the header's checksum holds. Mark and checksum are in different sectors of
+/// a disk. So a crash while the mark is written leaves one of them new and the other one old.
 fn whole_mark(bytes: &[u8]) -> Option<(u8, bool)> {
     let (covered, crc) = bytes.get(..SECTOR_BYTES)?.split_at(CRC_AT);
     let crc = u32::from_le_bytes(crc.try_into().ok()?);
@@ -153,12 +152,12 @@ fn whole_mark(bytes: &[u8]) -> Option<(u8, bool)> {
     }
     let mut other = covered.to_vec();
     other[FOLLOWED_AT] ^= 1;
-    // What is torn was not durable: no block of a next segment was written.
+    // A torn mark was not durable: no block of a next segment was written.
     Some((0, crc == crc32c(&other)))
 }
 
-/// Whether a segment says that it is followed by another; or what is wrong with its header. A mark that a
-/// crash has torn does not say so, and is nothing wrong.
+/// Returns whether a segment says that another one follows, or the fault of its header. A mark that a crash has torn
+/// does not say so, and is no fault.
 pub fn check_header(id: SegmentId, uuid: &Uuid, bytes: &[u8]) -> Result<bool, String> {
     let read = || {
         let (followed, whole) = whole_mark(bytes)?;
@@ -246,8 +245,8 @@ mod tests {
         }
     }
 
-    /// Crash run 16135: the power went while the mark was written, the disk kept one of the header's
-    /// sectors, and the restart reported a damaged header.
+    /// This was found in crash run 16135. The power failed while the mark was written, the disk kept one of the
+    /// header's sectors, and the restart reported a damaged header.
     #[test]
     fn a_mark_that_a_crash_tears_does_not_count_and_is_no_damage() {
         let id = SegmentId {

@@ -5,8 +5,8 @@
 //! * The segments of a life follow each other without a gap: each is placed where the last one ends.
 //! * A file is a segment or a spare, never both, and no two files have one name.
 //! * A segment is retired only if it ends at or below the floor that the caller names.
-//! * Under a mirror a takeover replaces a writer that may be alive: a write that it has under way lands later, in whatever
-//!   the file is by then. So files of former lives are removed there, and never serve again.
+//! * Under a mirror a takeover replaces a writer that may be alive. A write that it has under way lands later, whatever
+//!   the file is at that time. So files of former lives are removed there, and never serve again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use perdura_device::{Access, Disk};
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header, is_foreign};
 use crate::sizes::{SegmentSizes, Span};
 
-/// The stream and life whose segments a shelf holds, and what the anchor says of them.
+/// The stream and life whose segments a shelf holds, and the anchor's facts about them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StreamLife {
     pub stream: StreamId,
     pub uuid: Uuid,
     pub sizes: SegmentSizes,
     pub incarnation: Incarnation,
-    /// Where this life starts.
+    /// The start of this life.
     pub life: Pos,
-    /// Writers of former lives may be alive: the log has a mirror.
+    /// True if writers of former lives may be alive: the log has a mirror.
     pub has_deposed: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct StreamLife {
 pub(crate) struct SegmentShelf {
     pub disk: Arc<dyn Disk>,
     owner: StreamLife,
-    /// Where the last segment of this life ends; the start of the life before its first.
+    /// The end of the last segment of this life; the start of the life before its first segment.
     placed_end: Pos,
     /// Live segments, oldest first, with the size of each, bytes.
     live: BTreeMap<SegmentId, u64>,
@@ -51,11 +51,11 @@ pub(crate) struct Spare {
     bytes: u64,
 }
 
-/// Recycled files of the largest size kept beside those in use; more are removed. By default a checkpoint
-/// interval's worth, so that a database under constant load zeroes no new ones. Of each
-/// smaller size a life needs one.
+/// The number of recycled files of the largest size that are kept beside those in use; more are removed. By default it
+/// is a checkpoint interval's worth, so that a database under constant load zeroes no new ones. Of each smaller size a
+/// life needs one.
 const SPARES_MAX: usize = 8;
-/// Bytes zeroed between two pauses.
+/// The bytes that are zeroed between two pauses.
 const ZERO_BYTES: u64 = 1 << 20;
 
 impl SegmentShelf {
@@ -123,7 +123,7 @@ impl SegmentShelf {
         Ok(())
     }
 
-    /// Whether there are enough spares of this size, so that one more is removed.
+    /// Returns whether there are enough spares of this size, so that one more is removed.
     fn has_enough(&self, bytes: u64) -> bool {
         let kept = self.spares.iter().filter(|spare| spare.bytes == bytes);
         let limit = match () {
@@ -148,12 +148,12 @@ impl SegmentShelf {
         }
     }
 
-    /// Whether there is a spare of this size.
+    /// Returns whether there is a spare of this size.
     pub fn has_spare(&self, bytes: u64) -> bool {
         self.spares.iter().any(|spare| spare.bytes == bytes)
     }
 
-    /// The path for a file of this size to prepare, outside the lock.
+    /// Returns the path for a file of this size, which the caller prepares outside the lock.
     pub fn plan_spare(&mut self, bytes: u64) -> SparePlan {
         let number = self.next_spare;
         self.next_spare += 1;
@@ -175,7 +175,7 @@ impl SegmentShelf {
         self.spares.push(spare);
     }
 
-    /// Has the next segment placed at `start`: the ones between are there.
+    /// Sets the position of the next segment to `start`: the segments before it exist.
     pub fn skip_to(&mut self, start: Pos) {
         assert!(
             self.placed_end <= start,
@@ -185,11 +185,11 @@ impl SegmentShelf {
         self.placed_end = start;
     }
 
-    /// Gives a spare of `bytes` its name in the stream. Nothing is synced here; the caller writes
-    /// the header and syncs file and directory before it acknowledges what it writes.
+    /// Gives a spare of `bytes` its name in the stream. Syncs nothing: the caller writes the header, and syncs file and
+    /// directory before it acknowledges its writes.
     ///
     /// # Panics
-    /// If no spare of that size was prepared.
+    /// Panics if no spare of that size was prepared.
     pub fn place(&mut self, id: SegmentId, span: Span) -> Result<()> {
         let bytes = span.bytes;
         assert_eq!(
@@ -211,7 +211,7 @@ impl SegmentShelf {
         Ok(())
     }
 
-    /// The segments that have files.
+    /// Returns the segments that have files.
     pub fn live(&self) -> impl Iterator<Item = SegmentId> {
         self.live.keys().copied()
     }
@@ -221,12 +221,12 @@ impl SegmentShelf {
         self.live.contains_key(&id)
     }
 
-    /// The first segment of this life for which there is neither a file nor a spare.
+    /// Returns the first segment of this life for which there is neither a file nor a spare.
     pub fn next_span(&self) -> Span {
         self.walk_spares().0
     }
 
-    /// As [`next_span`](Self::next_span), and the spares that no segment before that one needs.
+    /// Like [`next_span`](Self::next_span), with the spares that no segment before that one needs.
     fn walk_spares(&self) -> (Span, Vec<&Spare>) {
         let StreamLife { sizes, life, .. } = self.owner;
         let mut left: Vec<&Spare> = self.spares.iter().collect();
@@ -248,7 +248,7 @@ impl SegmentShelf {
     /// need. Returns whether there was such a spare.
     ///
     /// # Errors
-    /// The disk's.
+    /// Fails with the disk's error.
     pub fn give_up_spare(&mut self) -> Result<bool> {
         let (_, unneeded) = self.walk_spares();
         let largest = unneeded.into_iter().max_by_key(|spare| spare.bytes);
@@ -262,11 +262,11 @@ impl SegmentShelf {
         Ok(true)
     }
 
-    /// Removes all spares but those that the next segments need, up to the first segment for which
-    /// there is `enough` room before it.
+    /// Removes all spares except those that the next segments need, up to the first segment for which there is `enough`
+    /// room before it.
     ///
     /// # Errors
-    /// The first of the disk's. What could not be removed stays a spare.
+    /// Fails with the disk's first error. A spare that could not be removed stays.
     pub fn give_back(&mut self, enough: impl Fn(&Span) -> bool) -> Result<()> {
         let StreamLife { sizes, life, .. } = self.owner;
         let mut left = std::mem::take(&mut self.spares);
@@ -293,10 +293,10 @@ impl SegmentShelf {
         removed
     }
 
-    /// Retires every live segment that ends at or below `floor`. Returns how many.
+    /// Retires every live segment that ends at or below `floor`. Returns their number.
     ///
     /// # Errors
-    /// The first of the disk's. The segment stays live, and the next call tries again.
+    /// Fails with the disk's first error. The segment stays live, and the next call tries again.
     pub fn truncate(&mut self, floor: Pos) -> Result<usize> {
         let end =
             |id: &SegmentId, bytes: u64| id.start.0 + bytes.saturating_sub(SEGMENT_HEADER_BYTES);
@@ -314,7 +314,7 @@ impl SegmentShelf {
         Ok(dead.len())
     }
 
-    /// Bytes of all files of this stream's log.
+    /// Returns the bytes of all files of this stream's log.
     pub fn bytes(&self) -> u64 {
         let spares = self.spares.iter().map(|spare| spare.bytes);
         self.live.values().copied().chain(spares).sum()
@@ -342,7 +342,7 @@ fn left_for_later(cleared: Result<()>) -> Result<()> {
     }
 }
 
-/// A file to be prepared without holding a lock: zeroing 64 MiB takes its time.
+/// A file to be prepared without holding a lock: zeroing 64 MiB takes time.
 pub(crate) struct SparePlan {
     disk: Arc<dyn Disk>,
     tmp: String,
@@ -368,8 +368,8 @@ impl SparePlan {
                 self.disk.rename(&self.tmp, &self.path)
             });
         if let Err(error) = made {
-            // The half-made file must not take the space that the log needs to resume; if it
-            // cannot be removed now, the next open removes it.
+            // The half-made file must not take the space that the log needs to resume. If it cannot be removed now, the
+            // next open removes it.
             return Err(match self.disk.remove(&self.tmp) {
                 Ok(()) => error,
                 Err(second) if second.is_not_found() => error,
@@ -410,8 +410,8 @@ mod tests {
         }
     }
 
-    /// Found by the simulator: dead segments were retired while the directory was still being
-    /// listed, "s00-..." before "spare-...", so a new spare took the name of one that was there.
+    /// The simulator found this. Dead segments were retired while the directory was still being listed, "s00-..."
+    /// before "spare-...". So a new spare took the name of an existing one.
     #[test]
     fn a_retired_segment_never_takes_the_name_of_a_spare_that_is_there() {
         let disk: Arc<dyn Disk> = Arc::new(perdura_device::MemDisk::new());
@@ -462,8 +462,8 @@ mod tests {
         assert_eq!(disk.list(LOG_DIR).unwrap().len(), SPARES_MAX);
     }
 
-    /// Found by the simulator: a writer that was replaced, and was alive, had a write under way. It landed in a segment of the
-    /// next life, whose file had been the older writer's.
+    /// The simulator found this. A writer that was replaced, and was alive, had a write under way. It landed in a
+    /// segment of the next life, whose file had been the older writer's.
     #[test]
     fn a_late_write_of_a_writer_that_was_replaced_reaches_no_segment_of_the_next_one() {
         let disk: Arc<dyn Disk> = Arc::new(perdura_device::MemDisk::new());
@@ -510,8 +510,8 @@ mod tests {
         }
     }
 
-    /// Found by the simulator in steal mode: a half-made spare could not be removed at the
-    /// start, and the next one was to be made under its name, so the log could not be extended.
+    /// The simulator found this in steal mode. A half-made spare could not be removed at the start, and the next one
+    /// was to be made under its name. So the log could not be extended.
     #[test]
     fn a_half_made_spare_that_cannot_be_removed_keeps_its_number() {
         let sim = perdura_device::SimDisk::new(1);

@@ -32,7 +32,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The position after its last byte.
+    /// Returns the position after its last byte.
     #[must_use]
     pub fn end(&self) -> Pos {
         Pos(self.start.0 + self.bytes - SEGMENT_HEADER_BYTES)
@@ -40,7 +40,7 @@ impl Span {
 }
 
 impl SegmentSizes {
-    /// Segments of one size.
+    /// Returns the sizes of segments that all have `bytes`.
     #[must_use]
     pub fn fixed(bytes: u64) -> SegmentSizes {
         SegmentSizes {
@@ -49,7 +49,7 @@ impl SegmentSizes {
         }
     }
 
-    /// Whether these can be the sizes of segments: whole sectors, the first at most the largest.
+    /// Returns whether these can be the sizes of segments: whole sectors, the first at most the largest.
     #[must_use]
     pub(crate) fn are_possible(&self) -> bool {
         let sector = to_u64(SECTOR_BYTES);
@@ -59,7 +59,7 @@ impl SegmentSizes {
             && self.max <= 1 << 40
     }
 
-    /// Whether some segment has this size.
+    /// Returns whether some segment has this size.
     #[must_use]
     pub fn contain(&self, bytes: u64) -> bool {
         let mut size = self.first;
@@ -69,8 +69,8 @@ impl SegmentSizes {
         size == bytes
     }
 
-    /// Where a life can have started of which the segment at `start` has this size; `None` if no segment has. The
-    /// segments of the largest size are alike, so the answer is the latest such position.
+    /// Returns the position at which a life can have started whose segment at `start` has this size, or `None` if no
+    /// segment has the size. The segments of the largest size are alike, so it returns the latest such position.
     #[must_use]
     pub fn life_with(&self, start: Pos, bytes: u64) -> Option<Pos> {
         if !self.are_possible() || !self.contain(bytes) {
@@ -84,10 +84,10 @@ impl SegmentSizes {
         start.0.checked_sub(before).map(Pos)
     }
 
-    /// The segment of a life that starts at `life` in which `pos` lies.
+    /// Returns the segment of a life that starts at `life` in which `pos` lies.
     ///
     /// # Panics
-    /// If the position is before the life, or the sizes are not possible.
+    /// Panics if the position is before the life, or if the sizes are not possible.
     #[must_use]
     pub fn span_at(&self, life: Pos, pos: Pos) -> Span {
         assert!(life <= pos, "position {pos} is before its life at {life}");

@@ -1,8 +1,8 @@
 //! The append side of a stream: the open block, and the queue of filled blocks that are not sealed yet.
 //!
-//! The caller of everything here holds the stream's lock. Positions of blocks are computed: a block
-//! ends where its segment ends at the latest, so segments are filled to the last sector and no block
-//! crosses from one file into the next.
+//! The caller of everything here holds the stream's lock. Positions of blocks are computed. A block ends at the end of
+//! its segment at the latest. So segments are filled to the last sector, and no block crosses from one file into the
+//! next.
 
 use std::collections::VecDeque;
 
@@ -16,9 +16,10 @@ use crate::block::{self, HEADER_BYTES, Holds};
 use crate::frame::{FrameKind, put_frame_head};
 use crate::sizes::SegmentSizes;
 
-/// Buffers kept for the next blocks: as many as writes of one short block may be in flight, and some.
+/// The number of buffers kept for the next blocks: one for each write of one short block that may be in flight, and
+/// some.
 const SPARE_BUFS_MAX: usize = 6;
-/// Buffers of one sector kept for blocks that a mirror has and the disk has not: 2 MiB of lone commits.
+/// The number of buffers of one sector kept for blocks that a mirror has and the disk has not: 2 MiB of lone commits.
 const SPARE_SECTORS_MAX: usize = 512;
 
 /// A block that still takes frames.
@@ -46,7 +47,7 @@ pub(crate) struct FilledBlock {
     pub partitions: PartitionSet,
     pub holds: Holds,
     pub ckpt_epoch: CkptEpoch,
-    /// The last block of its epoch in this stream: it must carry the epoch's ends.
+    /// True for the last block of its epoch in this stream: it must carry the epoch's ends.
     pub last: bool,
 }
 
@@ -60,7 +61,7 @@ impl FilledBlock {
     }
 }
 
-/// What the headers of a frame's blocks record beside the frame.
+/// The fields that the headers of a frame's blocks record beside the frame.
 #[derive(Clone, Copy)]
 pub(crate) struct FrameMeta<'a> {
     pub partitions: &'a PartitionSet,
@@ -68,18 +69,18 @@ pub(crate) struct FrameMeta<'a> {
 }
 
 pub(crate) struct StreamInner {
-    /// Where this incarnation's first segment starts.
+    /// The start of this incarnation's first segment.
     start: Pos,
     sizes: SegmentSizes,
     block_bytes_max: usize,
-    /// Where the next block to be opened, or the open one, stands.
+    /// The position of the open block, or of the next one to be opened.
     next_pos: Pos,
     prev_pos: Pos,
     open: Option<OpenBlock>,
     pub filled: VecDeque<FilledBlock>,
     /// The newest epoch with a block here.
     newest_epoch: Epoch,
-    /// Where the first block of that epoch stands.
+    /// The position of the first block of that epoch.
     newest_start: Pos,
     spare_bufs: Vec<AlignedBuf>,
     spare_sectors: Vec<AlignedBuf>,
@@ -104,7 +105,7 @@ impl StreamInner {
         }
     }
 
-    /// Where the open block ends if it is filled as it is, or the last filled one if none is open.
+    /// Returns the end of the open block if it is filled as it is, or of the last filled one if none is open.
     pub fn end(&self) -> Pos {
         let open = self
             .open
@@ -113,7 +114,7 @@ impl StreamInner {
         Pos(self.next_pos.0 + open)
     }
 
-    /// Where the last filled block ends; `None` if none waits to be sealed.
+    /// Returns the end of the last filled block, or `None` if none waits to be sealed.
     pub fn filled_end(&self) -> Option<Pos> {
         let end = self.filled.back()?.end();
         debug_assert_eq!(
@@ -123,8 +124,8 @@ impl StreamInner {
         Some(end)
     }
 
-    /// Appends one frame, its payload in parts, into blocks of epoch `epoch`, ending an open block of an older epoch
-    /// first: that keeps blocks epoch-pure. Returns the position of the block the frame begins in.
+    /// Appends one frame, its payload in parts, into blocks of epoch `epoch`. Ends an open block of an older epoch
+    /// first, which keeps blocks epoch-pure. Returns the position of the block the frame begins in.
     pub fn append(
         &mut self,
         epoch: Epoch,
@@ -246,7 +247,7 @@ impl StreamInner {
         debug_assert_eq!(self.next_pos.0 % to_u64(SECTOR_BYTES), 0);
     }
 
-    /// Ends epoch `epoch` in this stream and returns where its part ends.
+    /// Ends epoch `epoch` in this stream and returns the end of its part.
     pub fn close(&mut self, epoch: Epoch) -> Pos {
         if self.open.as_ref().is_some_and(|open| open.epoch <= epoch) {
             self.fill(true);
@@ -272,7 +273,7 @@ impl StreamInner {
         self.next_pos
     }
 
-    /// A buffer of `len` bytes, whole sectors, that holds anything.
+    /// Returns a buffer of `len` bytes, whole sectors, with any contents.
     pub fn short_buf(&mut self, len: usize) -> AlignedBuf {
         assert!(
             len.is_multiple_of(SECTOR_BYTES),
@@ -282,7 +283,7 @@ impl StreamInner {
         spare.flatten().unwrap_or_else(|| AlignedBuf::zeroed(len))
     }
 
-    /// Keeps a buffer that is free again for the next block, if it is one for any block, or for the shortest.
+    /// Keeps a free buffer for the next block, if it has the size of the longest or of the shortest block.
     pub fn recycle(&mut self, buf: AlignedBuf) {
         assert!(buf.len() <= self.block_bytes_max, "the buffer of a block");
         let (spares, max) = match buf.len() {

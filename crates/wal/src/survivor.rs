@@ -1,17 +1,18 @@
-//! A log whose anchor is lost: its lives, and where it ends.
+//! A log whose anchor is lost: its lives and its end.
 //!
-//! When the data disk is gone, the anchor is gone with it, and only it names the lives of the log, their cuts and what is
-//! vouched for. The log on other disks says nearly the same by itself. A caller that knows an epoch and where it ends in
-//! each stream, as an archive does, learns here how the log goes on from there.
+//! If the data disk is gone, the anchor is gone with it. Only the anchor names the lives of the log, their cuts and the
+//! vouched position. The log on other disks gives nearly the same facts by itself. A caller that knows an epoch and its
+//! end in each stream, as an archive does, learns here how the log continues from there.
 //!
-//! A life begins with a *restart frame* in stream 0, which says where the life before it was cut and which epoch it had kept.
-//! The frame is in the life's first epoch, so a life whose frame is not whole has kept nothing, and its predecessor's end is
-//! decided anew, as a restart decides it. So is the end of the newest life: by the same scan and the same table
-//! ([`decide_cut`](crate::decide_cut)), vouched for by the known epoch instead of the anchor.
+//! A life begins with a *restart frame* in stream 0. It says where the life before it was cut and which epoch that had
+//! kept. The frame is in the life's first epoch. So a life whose frame is not whole has kept nothing, and its
+//! predecessor's end is decided anew, as a restart decides it. The end of the newest life is decided in the same way:
+//! by the same scan and the same table ([`decide_cut`](crate::decide_cut)). The known epoch vouches for it instead of
+//! the anchor.
 //!
 //! # Invariants
 //! * Nothing is written.
-//! * What is returned begins at the known epoch without a hole: a log that does not reach back so far is refused.
+//! * The returned history begins at the known epoch without a hole: a log that does not reach back to it is refused.
 //! * A block that proves that a durable one is missing ends it with an error, as it ends a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +44,7 @@ pub struct Survivor {
     pub durable: Vouched,
 }
 
-/// A segment that is there.
+/// A segment that exists.
 struct Segment {
     id: SegmentId,
     bytes: u64,
@@ -63,15 +64,17 @@ struct Survey<'a> {
     sizes: SegmentSizes,
     scheme: Scheme,
     from: &'a EpochEnds,
-    /// By stream, then as their names sort.
+    /// The segments by stream, then in the order of their names.
     streams: Vec<Vec<Segment>>,
 }
 
-/// Finds out how the log of database `uuid` on these disks goes on behind the epoch `from`. `disks[s]` holds stream s.
+/// Determines how the log of database `uuid` on these disks continues behind the epoch `from`. `disks[s]` holds stream
+/// s.
 ///
 /// # Errors
-/// [`Error::Foreign`] for a log of another database; [`Error::Corrupt`] for a stream without a log, a log that does not
-/// reach back to `from`, one that contradicts itself, and blocks that prove that durable ones are missing; the disks'.
+/// [`Error::Foreign`] for a log of another database. [`Error::Corrupt`] for a stream without a log, and for a log that
+/// does not reach back to `from` or contradicts itself. Also for blocks that prove that durable ones are missing. The
+/// disks' errors.
 pub fn survive(
     disks: &[Arc<dyn Disk>],
     uuid: Uuid,
@@ -128,7 +131,7 @@ fn segments(disk: &dyn Disk, stream: StreamId, uuid: &Uuid) -> Result<Vec<Segmen
         let file = disk.open(&id.path(), Access::Buffered)?;
         let mut header = vec![0; SECTOR_BYTES];
         let got = file.read_at(0, &mut header)?;
-        // Another fault of the header is no loss: each block says whose it is.
+        // Another fault of the header is no loss: each block names its owner.
         if let Err(fault) = check_header(id, uuid, &header[..got])
             && is_foreign(&fault)
         {
@@ -146,7 +149,7 @@ fn segments(disk: &dyn Disk, stream: StreamId, uuid: &Uuid) -> Result<Vec<Segmen
     }
 }
 
-/// A life, and where it starts in each stream.
+/// A life, and its start in each stream.
 struct Life {
     incarnation: Incarnation,
     start: Vec<Pos>,
@@ -201,7 +204,7 @@ impl Survey<'_> {
             history.incarnation = record.incarnation;
         }
         let mut durable = self.decide(&history)?;
-        // Lives that have kept nothing, unless their blocks prove otherwise.
+        // These lives have kept nothing, unless their blocks prove otherwise.
         for incarnation in lives.range((
             std::ops::Bound::Excluded(history.incarnation),
             std::ops::Bound::Included(newest),
@@ -215,7 +218,7 @@ impl Survey<'_> {
         Ok(Survivor { history, durable })
     }
 
-    /// The restart frames, by the lives that they began.
+    /// Returns the restart frames, by the lives that they began.
     fn restart_records(
         &self,
         lives: &BTreeSet<Incarnation>,
@@ -249,7 +252,8 @@ impl Survey<'_> {
         Ok(records)
     }
 
-    /// Whether a life starts where the archive ends or before, or else behind.
+    /// Returns whether a life starts at or before the archive's end in all streams (true) or behind it (false). Fails
+    /// if neither holds.
     fn is_at_or_before(&self, record: &RestartRecord) -> Result<bool> {
         let ends = &self.from.ends;
         let pairs = || record.cut.iter().zip(ends);
@@ -271,7 +275,8 @@ impl Survey<'_> {
         ))
     }
 
-    /// The life in which the archive ends, if the log has blocks of it behind that and not its beginning.
+    /// Returns the life in which the archive ends, if the log has blocks of it behind the archive's end but not its
+    /// beginning.
     fn life_at_end(
         &self,
         lives: &BTreeSet<Incarnation>,
@@ -305,8 +310,8 @@ impl Survey<'_> {
         Ok(None)
     }
 
-    /// Whether a life has a block that begins where the archive ends in a stream, of a later epoch. What an older life wrote
-    /// beyond its cut has earlier ones.
+    /// Returns whether a life has a block of a later epoch that begins at the archive's end in a stream. Blocks that an
+    /// older life wrote beyond its cut have earlier epochs.
     fn goes_on(&self, incarnation: Incarnation) -> Result<bool> {
         for (stream, end) in self.streams.iter().zip(&self.from.ends) {
             for segment in stream.iter().filter(|s| s.id.incarnation == incarnation) {
@@ -329,7 +334,8 @@ impl Survey<'_> {
         Error::corrupt(segment.id.path(), segment.bytes, expected, found, hint)
     }
 
-    /// The log has no block that follows the archive: either the archive has all of it, or it begins later.
+    /// Decides the end of a log without a block that follows the archive: either the archive has all of it, or it
+    /// begins later.
     fn nothing_behind(&self, next: Option<&RestartRecord>) -> Result<Survivor> {
         let end = Vouched {
             epoch: self.from.epoch,
@@ -344,7 +350,7 @@ impl Survey<'_> {
                 }
             }
         }
-        // A life starts behind the archive's end in a stream whose segments are gone.
+        // This life starts behind the archive's end in a stream whose segments are gone.
         if let Some(next) = next.filter(|_| !armed(Flaw::LaterLivesIgnored)) {
             let starts = (0u8..).map(StreamId).zip(&self.from.ends).zip(&next.cut);
             let mut behind = starts.filter(|((_, end), cut)| cut > end);
@@ -364,7 +370,7 @@ impl Survey<'_> {
         })
     }
 
-    /// A stream's segments must reach back to where the archive ends.
+    /// Fails if a stream's segments do not reach back to the archive's end.
     fn check_reach(&self, life: &Life) -> Result<()> {
         for (stream, end) in self.streams.iter().zip(&self.from.ends) {
             let later = |segment: &&Segment| segment.id.incarnation >= life.incarnation;
@@ -402,7 +408,7 @@ impl Survey<'_> {
         let streams = u8::try_from(self.streams.len()).unwrap_or(u8::MAX);
         let mut history = History::begin(self.uuid, 0, self.scheme, streams, self.sizes);
         history.incarnation = life.incarnation;
-        // A life that wrote nothing, so that the next one starts here. Real ones are numbered from 1.
+        // This is a life that wrote nothing, so that the next one starts here. Real ones are numbered from 1.
         history.chain.push(ChainLink {
             incarnation: Incarnation(0),
             durable: life.before,
@@ -424,7 +430,7 @@ impl Survey<'_> {
         }
     }
 
-    /// Decides where the log of the newest life ends, as a restart does.
+    /// Decides the end of the log of the newest life, as a restart does.
     fn decide(&self, history: &History) -> Result<Vouched> {
         let mut known = history.clone();
         let start = known.open_start();
@@ -458,8 +464,8 @@ impl Survey<'_> {
         })
     }
 
-    /// A life without a whole restart frame starts where its predecessor was cut: the restart that began it has decided
-    /// that with the anchor at hand.
+    /// Checks the start of a life without a whole restart frame: it is the cut of its predecessor. The restart that
+    /// began it has decided that with the anchor at hand.
     fn check_start(&self, incarnation: Incarnation, durable: &Vouched) -> Result<()> {
         for (stream, end) in self.streams.iter().zip(&durable.ends) {
             let mut own = stream.iter().filter(|s| s.id.incarnation == incarnation);

@@ -1,5 +1,5 @@
-//! The locks and counters of the log, so that the interleaving tests can supply their own: with
-//! the `shuttle` feature every lock and atomic is a point where another thread may run.
+//! The locks and counters of the log, which the interleaving tests replace with theirs. With the `shuttle` feature
+//! every lock and atomic is a point where another thread may run.
 
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use parking_lot::Mutex;
@@ -15,7 +15,7 @@ pub(crate) use under_shuttle::Mutex;
 mod under_shuttle {
     use shuttle::sync::{Mutex as Inner, MutexGuard, PoisonError};
 
-    /// The same interface as the production mutex: no poisoning.
+    /// A mutex with the interface of the production mutex: no poisoning.
     pub(crate) struct Mutex<T>(Inner<T>);
 
     impl<T> Mutex<T> {

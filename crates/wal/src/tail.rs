@@ -1,13 +1,13 @@
 //! The tail of a stream: its sealed blocks, which the sealing machine adds and the flusher takes.
 //!
-//! Without a mirror the tail is bounded by what may be in flight. With one, sealing runs ahead of the copy to
+//! Without a mirror the tail is bounded by the bytes that may be in flight. With one, sealing runs ahead of the copy to
 //! disk, as far as [`TailOptions`](crate::TailOptions) allows, and only the copy keeps that bound.
 //!
 //! # Invariants
 //! * Blocks enter and leave the tail in the order of their positions and without a gap.
-//! * No block leaves the tail to be written while its end is farther from where the stream is durable than
-//!   what may be in flight: however the writes complete, a restart finds the end of the log.
-//! * From where the stream is durable to the end of the tail there are at most `bytes_max` bytes.
+//! * A block leaves the tail to be written only if its end is near the stream's durable end: at most the bytes that may
+//!   be in flight lie between. So a restart finds the end of the log, in whatever order the writes complete.
+//! * From the stream's durable end to the end of the tail there are at most `bytes_max` bytes.
 
 use std::collections::VecDeque;
 
@@ -26,7 +26,7 @@ pub(crate) struct SealedBlock {
 }
 
 impl SealedBlock {
-    /// A block at `pos`: the first `len` bytes of `buf`.
+    /// Returns a block at `pos`: the first `len` bytes of `buf`.
     pub fn new(buf: AlignedBuf, len: usize, pos: Pos, names: Epoch) -> SealedBlock {
         SealedBlock {
             buf,
@@ -44,7 +44,7 @@ impl SealedBlock {
         Pos(self.pos.0 + to_u64(self.len))
     }
 
-    /// The block as a part of a write.
+    /// Returns the block as a part of a write.
     pub fn into_part(self) -> Part {
         Part {
             buf: self.buf,
@@ -57,14 +57,14 @@ impl SealedBlock {
 pub(crate) struct Tail {
     blocks: VecDeque<SealedBlock>,
     bytes_max: u64,
-    /// Where the stream is durable up to.
+    /// The position up to which the stream is durable.
     durable: Pos,
-    /// Where the last sealed block ends.
+    /// The end of the last sealed block.
     end: Pos,
 }
 
 impl Tail {
-    /// The tail of a stream that starts at `start`.
+    /// Returns the tail of a stream that starts at `start`.
     pub fn new(start: Pos, bytes_max: u64) -> Tail {
         Tail {
             blocks: VecDeque::new(),
@@ -74,7 +74,7 @@ impl Tail {
         }
     }
 
-    /// The block that is written next, if it may be in flight already.
+    /// Returns the block that is written next, if it may be in flight already.
     pub fn next_to_write(&self) -> Option<&SealedBlock> {
         let first = self.blocks.front()?;
         debug_assert!(
@@ -108,7 +108,7 @@ impl Tail {
         Some(block)
     }
 
-    /// Notes how far the stream is durable.
+    /// Notes the position up to which the stream is durable.
     pub fn note_durable(&mut self, end: Pos) {
         let next = self.blocks.front().map_or(self.end, |next| next.pos);
         assert!(
@@ -125,13 +125,13 @@ impl Tail {
 pub struct Sealed<'a> {
     /// The stream.
     pub stream: StreamId,
-    /// Where the block stands in it.
+    /// The block's position in it.
     pub pos: Pos,
     /// The block's commit epoch.
     pub epoch: Epoch,
-    /// Header, body and padding: what the segment will hold at this position.
+    /// Header, body and padding: the bytes that the segment will hold at this position.
     pub bytes: &'a [u8],
 }
 
-/// Receives sealed blocks.
+/// A function that receives sealed blocks.
 pub(crate) type Ship = Box<dyn Fn(Sealed<'_>) + Send + Sync>;

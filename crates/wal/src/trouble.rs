@@ -1,10 +1,10 @@
-//! Why streams cannot be written or extended.
+//! The reasons why streams cannot be written or extended.
 
 use perdura_base::StreamId;
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Why a stream's log cannot be written or extended.
+/// The reason why a stream's log cannot be written or extended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// Preparing a file found the disk full.

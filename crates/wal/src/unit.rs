@@ -1,8 +1,8 @@
 //! Reading a scanned stream in units: runs of blocks that begin with the start of a frame.
 //!
-//! Reading and opening are separate, so that a restart can do them on different threads:
-//! [`StreamScan::read_raw`] waits for the disk, and [`RawUnit::open`] checks the checksums and joins the
-//! bodies. An opened unit holds the origin of each of its frames, so its player needs no scan.
+//! Reading and opening are separate, so that a restart can do them on different threads. [`StreamScan::read_raw`] waits
+//! for the disk, and [`RawUnit::open`] checks the checksums and joins the bodies. An opened unit holds the origin of
+//! each of its frames, so its player needs no scan.
 
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId};
@@ -13,7 +13,7 @@ use crate::reads::UnitReads;
 use crate::scan::{BlockRef, StreamScan};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId};
 
-/// Where a frame comes from: a part of a log, and the block there that the frame begins in.
+/// The origin of a frame: a part of a log, and the block there that the frame begins in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
     /// The stream.
@@ -22,7 +22,7 @@ pub struct Origin {
     pub life: Incarnation,
     /// Position of the block that it begins in.
     pub pos: Pos,
-    /// That block's epoch.
+    /// The epoch of that block.
     pub epoch: Epoch,
 }
 
@@ -37,13 +37,13 @@ pub struct RawUnit {
 
 /// The frames of some blocks, independent of the scan that found them.
 pub struct Unit {
-    /// Where the frames of each block come from.
+    /// The origins of the frames of each block.
     origins: Vec<Origin>,
     /// The joined bodies.
     joined: Vec<u8>,
-    /// Where each block's body begins in them.
+    /// The offset of each block's body in them.
     starts: Vec<usize>,
-    /// Bytes before the first frame: the rest of a frame that an older block began.
+    /// The number of bytes before the first frame: the rest of a frame that an older block began.
     skip: usize,
 }
 
@@ -54,9 +54,8 @@ impl StreamScan {
         self.unit_reads.so_far()
     }
 
-    /// Ranges of blocks that begin with the start of a frame, end before another such block and
-    /// belong to one incarnation: the units that can be read independently. `bytes` is about how
-    /// much each should hold.
+    /// Returns ranges of blocks that begin with the start of a frame, end before another such block and belong to one
+    /// incarnation. These are the units that can be read independently. `bytes` is about the size of each.
     #[must_use]
     pub fn units(&self, bytes: u64) -> Vec<std::ops::Range<usize>> {
         let mut units = Vec::new();
@@ -77,7 +76,7 @@ impl StreamScan {
         units
     }
 
-    /// Which frames a run of blocks holds.
+    /// Returns the kinds of frames that a run of blocks holds.
     #[must_use]
     pub fn holds(&self, blocks: &std::ops::Range<usize>) -> Holds {
         let mut holds = Holds::default();
@@ -91,7 +90,7 @@ impl StreamScan {
         holds
     }
 
-    /// Tells the disk that the blocks of a unit will be read.
+    /// Advises the disk to read the blocks of a unit.
     pub fn will_read(&self, unit: std::ops::Range<usize>) {
         for block in &self.blocks[unit] {
             let segment = &self.segments[block.segment];
@@ -100,10 +99,10 @@ impl StreamScan {
         }
     }
 
-    /// Reads the blocks of one unit, those that lie side by side in one go.
+    /// Reads the blocks of one unit. Blocks that lie side by side are read in one go.
     ///
     /// # Errors
-    /// An I/O error, or [`Error::Corrupt`] if a segment is shorter than when it was scanned.
+    /// Fails with an I/O error, or with [`Error::Corrupt`] if a segment is shorter than when it was scanned.
     pub fn read_raw(&self, unit: std::ops::Range<usize>) -> Result<RawUnit> {
         let mut raw = Vec::new();
         let mut at = unit.start;
@@ -149,7 +148,7 @@ impl StreamScan {
     /// Reads the frames of one unit, each with its origin. Returns the bytes of frames.
     ///
     /// # Errors
-    /// Those of `each`; [`Error::Corrupt`] if the bytes changed since the scan or do not parse.
+    /// Fails with the errors of `each`, or with [`Error::Corrupt`] if the bytes changed since the scan or do not parse.
     pub fn read_unit(
         &self,
         unit: std::ops::Range<usize>,
@@ -163,13 +162,13 @@ impl StreamScan {
 }
 
 impl RawUnit {
-    /// Bytes read.
+    /// Returns the number of bytes read.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         to_u64(self.raw.len())
     }
 
-    /// The life of the database that wrote it.
+    /// Returns the life of the database that wrote it.
     #[must_use]
     pub fn life(&self) -> Incarnation {
         self.blocks
@@ -180,7 +179,7 @@ impl RawUnit {
     /// Checks the blocks and joins their bodies.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a block's checksum does not hold.
+    /// Fails with [`Error::Corrupt`] if a block's checksum does not hold.
     pub fn open(self) -> Result<Unit> {
         let RawUnit {
             stream,
@@ -235,22 +234,22 @@ fn damaged_block(block: &BlockRef, segment: SegmentId) -> Error {
 }
 
 impl Unit {
-    /// Bytes of frames.
+    /// Returns the bytes of frames.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         to_u64(self.joined.len())
     }
 
-    /// The bytes that contain all payloads.
+    /// Returns the bytes that contain all payloads.
     #[must_use]
     pub fn joined(&self) -> &[u8] {
         &self.joined
     }
 
-    /// Hands each frame to `each`, with its origin.
+    /// Passes each frame to `each`, with its origin.
     ///
     /// # Errors
-    /// Those of `each`; [`Error::Corrupt`] if the frames do not parse.
+    /// Fails with the errors of `each`, or with [`Error::Corrupt`] if the frames do not parse.
     pub fn for_each<'a>(
         &'a self,
         direction: Direction,

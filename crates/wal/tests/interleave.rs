@@ -56,11 +56,11 @@ fn open_with(disk: &Arc<dyn Disk>, mirror: Option<TailOptions>) -> Arc<Wal> {
     Arc::new(Wal::open(&disks, clock, options, start, |_| true).unwrap())
 }
 
-/// What a writer learned: its payload and the epoch it was told, in an order that its latch gives.
+/// The record of a writer: its payload and the epoch that it received, in an order that its latch gives.
 type Told = Arc<Mutex<Vec<(u8, Epoch)>>>;
 
-/// Writers share one latch, so each depends on the one before: epochs must never go back along
-/// that order. A crash at any moment keeps a prefix of it: whole epochs, nothing after a gap.
+/// Writers share one latch, so each depends on the one before: epochs must never go back along that order. A crash at
+/// any moment keeps a prefix of it: whole epochs, nothing after a gap.
 fn history() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     disk.make_dir(LOG_DIR).unwrap();
@@ -74,7 +74,7 @@ fn history() {
                 let payload = writer * 16 + i;
                 let mut latch = told.lock().unwrap();
                 let none = PartitionSet::empty();
-                // Long enough that some groups span blocks.
+                // The payload is long enough that some groups span blocks.
                 let bytes = vec![payload; 1500];
                 let stream = StreamId((writer + i) % STREAMS);
                 let epoch = wal
@@ -93,12 +93,12 @@ fn history() {
             }
         }));
     }
-    // A power cut now and then: what the disk holds is scanned while the others run.
+    // The power is cut now and then: the disk's contents are scanned while the other threads run.
     let durable_before = wal.durable(Rung::Disk);
     let scans: Vec<_> = (0..STREAMS)
         .map(|stream| scan(disk.as_ref(), stream))
         .collect();
-    // The streams are read one after the other, so a later one may be ahead; never behind.
+    // The streams are read one after the other, so a later one may be ahead, but never behind.
     if let Ok(cut) = decide_cut(&anchor(), &scans, None, false) {
         assert!(
             cut.durable >= durable_before,
@@ -157,8 +157,8 @@ fn check(disk: &dyn Disk, wal: &Wal, told: &[(u8, Epoch)]) {
     );
 }
 
-/// A writer, a flusher, and a reader whose place in the log is where a checkpointer truncates. What
-/// the cursor returns is what was appended, each group once and in its order, at every moment.
+/// Runs a writer, a flusher, and a reader at whose position a checkpointer truncates. The cursor returns the appended
+/// groups, each once and in its order, at every moment.
 fn read_while_appending() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     disk.make_dir(LOG_DIR).unwrap();
@@ -215,12 +215,12 @@ fn read_while_appending() {
 }
 
 const GROUPS: u8 = 9;
-/// Nine of them fill the first segment and begin the second.
+/// The length of a group: nine of them fill the first segment and begin the second.
 const GROUP_BYTES: usize = 16_000;
 
 struct Reader {
     cursor: LogCursor,
-    /// Bodies since the last frame that was whole.
+    /// The bodies since the last whole frame.
     bytes: Vec<u8>,
     groups: Vec<u8>,
 }
@@ -243,9 +243,9 @@ impl Reader {
     }
 }
 
-/// The hand-over of the log between a loop, which begins writes, collects what has completed and never waits, the
-/// flusher, which does what the loop leaves, and the housekeeper, which places segments. Writes complete out of
-/// order. Then the power is cut: what D had reached is there.
+/// Runs three threads on one log. A loop begins writes, collects what has completed and never waits. The flusher does
+/// what the loop leaves, and the housekeeper places segments. Writes complete out of order. Then the power is cut:
+/// everything up to D is there.
 fn loop_and_flusher() {
     let machine = SimDisk::new(shuttle::rand::thread_rng().gen_range(1..1000));
     let life: Arc<dyn Disk> = machine.life();
@@ -292,8 +292,8 @@ fn loop_and_flusher() {
     check(machine.life().as_ref(), &wal, &told.lock().unwrap());
 }
 
-/// Two threads take the steps of one stream, and the first sync fails. The second one's would succeed,
-/// and prove nothing.
+/// Takes the steps of one stream in two threads while the first sync fails. The second thread's sync would succeed, and
+/// prove nothing.
 fn sync_that_fails() {
     let disk = SimDisk::new(1);
     let life: Arc<dyn Disk> = disk.life();
@@ -325,8 +325,8 @@ fn sync_that_fails() {
     assert_eq!(wal.synced(StreamId(0)), synced);
 }
 
-/// Writers number operations, and epochs are closed and flushed beside them. Whoever reads EOSL, and D behind it, finds each
-/// operation up to EOSL in an epoch up to D.
+/// Writers number operations, and epochs are closed and flushed beside them. A thread that reads EOSL, and D after it,
+/// finds each operation up to EOSL in an epoch up to D.
 fn numbers() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     disk.make_dir(LOG_DIR).unwrap();
@@ -375,7 +375,7 @@ fn numbers() {
     told.sort_unstable();
     let dense = (1..).zip(&told).all(|(number, (gsn, _))| gsn.0 == number);
     assert!(dense, "each number once: {told:?}");
-    // A restart goes on above all of them.
+    // A restart continues above all of them.
     wal.close_epoch();
     for stream in (0..STREAMS).map(StreamId) {
         while wal.flush_step(stream).unwrap() != FlushProgress::Idle {}
@@ -388,8 +388,8 @@ fn numbers() {
     assert_eq!(cut.gsn_max, wal.last_gsn());
 }
 
-/// One thread seals and raises the mirror, another one copies to disk, and the view goes from nodes to the disk
-/// meanwhile. No rung goes back, and in the end the mirror is behind neither its nodes nor the disk.
+/// Seals and raises the mirror in one thread, and copies to disk in another. At the same time the view changes from
+/// nodes to the disk. No rung goes back, and in the end the mirror is behind neither its nodes nor the disk.
 fn two_rungs() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     disk.make_dir(LOG_DIR).unwrap();

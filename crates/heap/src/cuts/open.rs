@@ -1,4 +1,4 @@
-//! The cuts that are open in a partition, and what is kept for them.
+//! The cuts that are open in a partition, and the data kept for them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -18,16 +18,16 @@ use crate::shadow::Shadow;
 use crate::undo::{PartUndo, Save};
 use crate::visit::dirty_bit;
 
-/// What all partitions of a heap know of its cuts.
+/// The state of a heap's cuts that all its partitions share.
 #[derive(Default)]
 pub(crate) struct CutState {
     /// The number of the newest cut.
     pub(super) newest: AtomicU64,
-    /// Whether checkpoints keep rows.
+    /// True if checkpoints keep rows.
     pub(super) rows: AtomicBool,
-    /// Whether a key-addressed table was ever attached.
+    /// True if a key-addressed table was ever attached.
     pub(crate) typed: AtomicBool,
-    /// The cut that was ended last for want of memory: each partition that it is open in holds it.
+    /// The cut that was ended last for want of memory. Each partition that it is open in holds it.
     ending: Mutex<Weak<AtomicBool>>,
 }
 
@@ -35,27 +35,27 @@ pub(crate) struct CutState {
 pub(super) struct Open {
     pub(super) number: u64,
     pub(super) reader: Reader,
-    /// The pages that were used then.
+    /// The pages that were used at the cut.
     pub(super) extent: Extent,
     pub(super) ended: Arc<AtomicBool>,
-    /// A checkpoint's, in row mode.
+    /// True for a checkpoint's cut in row mode.
     pub(super) by_rows: bool,
 }
 
 impl Open {
-    /// Whether it needs a page as of its instant, and is a checkpoint's.
+    /// Returns whether it is a checkpoint's and needs a page as of its instant.
     fn needs_shadow(&self, local: u32, pending: Option<u8>) -> bool {
         self.reader != Reader::Snapshot && self.needs(local, pending)
     }
 
-    /// Whether it needs a version of a page.
+    /// Returns whether it needs a version of a page.
     fn needs_version(&self, local: u32, kept: &Kept) -> bool {
         let is_shadowed = self.reader != Reader::Snapshot && kept.shadow.is_some();
         self.needs(local, kept.pending) && !is_shadowed
     }
 
-    /// Whether it needs what a commit overwrites in a page, whose first change since a checkpoint's cut is
-    /// noted.
+    /// Returns whether it needs the bytes that a commit overwrites in a page. `pending` notes the page's first change
+    /// since a checkpoint's cut.
     fn needs(&self, local: u32, pending: Option<u8>) -> bool {
         self.extent.holds(local)
             && match self.reader {
@@ -67,32 +67,32 @@ impl Open {
     }
 }
 
-/// The cuts that are open in a partition, and what is kept for them.
+/// The cuts that are open in a partition, and the data kept for them.
 pub(crate) struct Cuts {
     shared: Arc<CutState>,
     memory: Arc<MemoryAccount>,
-    /// Ascending.
+    /// The open cuts, by ascending number.
     pub(super) open: Vec<Open>,
-    /// By local page.
+    /// The data kept, by local page.
     kept: Vec<Option<Box<Kept>>>,
     /// A page as of the checkpoint's cut.
     image: Vec<u8>,
-    /// Bytes on the memory account.
+    /// The bytes on the memory account.
     pub(super) bytes: usize,
-    /// What aborts have left behind since the checkpoint's cut, by a seeded bug.
+    /// The ranges that aborts have left behind since the checkpoint's cut, by a seeded bug.
     #[cfg(feature = "flaws")]
     left: Vec<(u32, std::ops::Range<usize>)>,
 }
 
-/// What a checkpoint's cut says of a page.
+/// The state of a page at a checkpoint's cut.
 pub(crate) enum AtCut {
-    /// Not in use then.
+    /// Not in use at the cut.
     Born,
-    /// As it was, or visited.
+    /// Unchanged since the cut, or visited.
     AsItIs,
     /// Changed since; the slot's image holds it as it was.
     Held,
-    /// Changed since: the bytes as they were.
+    /// Changed since: `image` has the bytes as they were.
     Changed,
 }
 
@@ -117,17 +117,17 @@ impl Cuts {
         }
     }
 
-    /// Whether checkpoints' cuts keep rows from now on.
+    /// Returns whether checkpoints' cuts keep rows from now on.
     pub(super) fn keeps_rows(&self) -> bool {
         self.shared.rows.load(Ordering::SeqCst)
     }
 
-    /// Whether a cut is open.
+    /// Returns whether a cut is open.
     pub(crate) fn is_open(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// Whether a checkpoint's cut is open.
+    /// Returns whether a checkpoint's cut is open.
     pub(crate) fn has_checkpoint(&self) -> bool {
         self.checkpoint().is_some()
     }
@@ -210,8 +210,8 @@ impl Cuts {
         self.memory.change(MemoryUse::Kept, bytes(was), bytes(is));
     }
 
-    /// Whether a commit that changes a page has something to note or to keep: the page has not been visited since
-    /// the checkpoint's cut, or a snapshot needs it.
+    /// Returns whether a commit that changes a page has something to note or to keep. It has if the page has not been
+    /// visited since the checkpoint's cut, or if a snapshot needs it.
     pub(super) fn is_due(&self, local: u32, page: &[u8]) -> bool {
         let is_first = |(_, k): (&Open, CkptEpoch)| layout::epoch(page) < k;
         if self.checkpoint().is_some_and(is_first) {
@@ -221,7 +221,7 @@ impl Cuts {
         self.open.iter().any(|cut| cut.needs(local, pending))
     }
 
-    /// Keeps what a commit has overwritten in a page, if a cut needs it. Returns the epoch that the page
+    /// Keeps the bytes that a commit has overwritten in a page, if a cut needs them. Returns the epoch that the page
     /// gets before its records are encoded.
     pub(super) fn keep(
         &mut self,
@@ -282,7 +282,7 @@ impl Cuts {
         epoch
     }
 
-    /// Beyond the bound the oldest snapshot ends, one at a time.
+    /// Ends the oldest snapshot if too much is kept, one at a time.
     pub(super) fn make_room(&mut self) {
         if !self.memory.is_kept_over_bound() {
             return;
@@ -290,7 +290,7 @@ impl Cuts {
         let oldest = self.open.iter().find(|cut| cut.reader == Reader::Snapshot);
         let Some(oldest) = oldest else { return };
         let mut ending = self.shared.ending.lock();
-        // The owner holds it too.
+        // The owner of the cut holds it too.
         if ending.strong_count() <= 1 {
             oldest.ended.store(true, Ordering::SeqCst);
             *ending = Arc::downgrade(&oldest.ended);
@@ -299,7 +299,7 @@ impl Cuts {
         }
     }
 
-    /// What the checkpoint's cut says of a page, which counts as visited from then on.
+    /// Returns the state of a page at the checkpoint's cut. The page counts as visited from then on.
     pub(crate) fn visit(&mut self, local: u32, page: &[u8]) -> AtCut {
         let Some((cut, _)) = self.checkpoint() else {
             return AtCut::AsItIs;
@@ -341,7 +341,7 @@ impl Cuts {
         if is_held { AtCut::Held } else { AtCut::Changed }
     }
 
-    /// The seeded bug of an abort that leaves the bits of the slots that it had changed: no later commit copies them.
+    /// Leaves the bits of the slots that an abort had changed, as a seeded bug: no later commit copies them.
     #[cfg(feature = "flaws")]
     pub(crate) fn leave_bits(&mut self, saves: &[Save]) {
         if !self.checkpoint().is_some_and(|(cut, _)| cut.by_rows) {
@@ -351,7 +351,7 @@ impl Cuts {
         self.left.extend(left);
     }
 
-    /// Pages that were changed since the checkpoint's cut and not visited yet, at most `max`.
+    /// Returns pages that were changed since the checkpoint's cut and not visited yet, at most `max`.
     pub(super) fn pending(&self, max: usize) -> Vec<u32> {
         let pages = (0u32..).zip(&self.kept);
         let is_pending =
@@ -360,18 +360,18 @@ impl Cuts {
         pending.map(|(local, _)| local).take(max).collect()
     }
 
-    /// The page that was visited last and has changed since the cut.
+    /// Returns the page that was visited last and has changed since the cut.
     pub(crate) fn image(&self) -> &[u8] {
         &self.image
     }
 
-    /// The pages that were used at a cut; `None` if it is closed here.
+    /// Returns the pages that were used at a cut; `None` if it is closed here.
     pub(crate) fn extent_at(&self, number: u64) -> Option<Extent> {
         let cut = self.open.iter().find(|cut| cut.number == number)?;
         (!cut.ended.load(Ordering::SeqCst)).then_some(cut.extent)
     }
 
-    /// A page as of an open cut, if it has changed since, put into `out`.
+    /// Puts a page as of an open cut into `out`, if it has changed since. Returns whether it has.
     pub(crate) fn page_at(&self, number: u64, local: u32, page: &[u8], out: &mut Vec<u8>) -> bool {
         let kept = self.of_page(local);
         let Some(kept) = kept.filter(|kept| kept.reaches(number)) else {
@@ -388,7 +388,7 @@ fn index_bytes(kept: &Vec<Option<Box<Kept>>>) -> usize {
     kept.capacity() * size_of::<Option<Box<Kept>>>()
 }
 
-/// Drops what no cut needs of a page.
+/// Drops the data of a page that no cut needs.
 fn prune(open: &[Open], local: u32, kept: &mut Kept) {
     let cuts: SmallVec<[u64; 4]> = open
         .iter()

@@ -1,4 +1,4 @@
-//! How arrays grow, are cut in two, and join again.
+//! The growth of arrays, their cutting in two, and their joining.
 
 use perdura_base::num::to_u64;
 
@@ -8,24 +8,24 @@ use crate::hash_index::range::{Extent, PLACES_MIN, Range, roomy};
 use crate::hash_index::refill::{Moving, Refill, fill};
 use crate::hash_index::{HashIndex, Many, RANGE_PLACES, Ranges};
 
-/// Ranges are told apart by so many top bits of a hash at most: 1.3 billion entries before one grows
-/// in longer steps.
+/// The most top bits of a hash that distinguish ranges: 1.3 billion entries before one grows in longer steps.
 const DEPTH_MAX: u8 = 16;
-/// For so many entries the directory may have one slot. An index that is made at once has one for 16,384.
+/// The number of entries for which the directory may have one slot. An index that is made at once has one for 16,384.
 const SLOT_ENTRIES: usize = 64;
-/// Entries of a range of an index that is made at once.
+/// The number of entries of a range in an index that is made at once.
 const FILL: usize = RANGE_PLACES / 2;
-/// Two ranges with so few entries are joined.
+/// The number of entries up to which two ranges are joined.
 const JOINED: usize = RANGE_PLACES / 8;
 
-/// An array for so many of the hashes.
+/// A planned array for the hashes of an extent, with the number of its entries.
 struct Planned {
     extent: Extent,
     entries: usize,
 }
 
 impl HashIndex {
-    /// An index of entries that come in the order of one with the same salt: then each takes about one step.
+    /// Returns an index of entries that come in the order of an index with the same salt. Each then takes about one
+    /// step.
     pub(crate) fn of_ordered(
         salt: u64,
         entries: impl ExactSizeIterator<Item = Entry> + Clone,
@@ -54,8 +54,8 @@ impl HashIndex {
         }
     }
 
-    /// Gives memory back that entries had which are gone, after one of them was removed: when less than a fifth of its array is
-    /// used, unless that would crowd what is left; then again when half of it is gone.
+    /// Frees the memory of removed entries, after one was removed. It does so when less than a fifth of its array is
+    /// used, unless that would crowd the remaining ones. In that case it tries again when half of them are gone.
     pub(crate) fn shrink(&mut self, removed: Entry) {
         let (number, _) = self.range(removed.spread(self.salt));
         if self.len() == 0 && self.ranges().len() > 1 {
@@ -74,7 +74,7 @@ impl HashIndex {
         }
     }
 
-    /// The same of all arrays together.
+    /// Like [`shrink`](Self::shrink), for all arrays together.
     pub(crate) fn shrink_all(&mut self) {
         if self.place_count() > 64 && self.len() * 5 < self.place_count() {
             let ranges = self.ranges().iter();
@@ -110,13 +110,13 @@ impl HashIndex {
         }
     }
 
-    /// Whether a range may be cut: the directory stays small beside the entries, however they are
-    /// distributed. Those of one hash cannot be told apart by any.
+    /// Returns whether a range may be cut: the directory stays small beside the entries, in whatever way they are
+    /// distributed. No range can distinguish entries of one hash.
     fn may_cut(&self, extent: Extent) -> bool {
         extent.depth < DEPTH_MAX && 2 << extent.depth <= self.len() / SLOT_ENTRIES
     }
 
-    /// Gives a range so many places; how far from its home the farthest entry is then.
+    /// Gives a range `places` places. Returns the distance of the farthest entry from its home after that.
     fn resize(&mut self, number: usize, places: usize) -> usize {
         let extent = self.ranges()[number].extent;
         let refill = self.refilled(number, &[(extent, places)]).remove(0);
@@ -125,7 +125,7 @@ impl HashIndex {
         farthest
     }
 
-    /// The entries of a range in new arrays.
+    /// Returns the entries of a range in new arrays.
     fn refilled(&self, number: usize, arrays: &[(Extent, usize)]) -> Vec<Refill> {
         let range = &self.ranges()[number];
         let arrays = arrays.iter();
@@ -134,7 +134,7 @@ impl HashIndex {
         fill(empty.collect(), range.moving(self.salt))
     }
 
-    /// Cuts a range in two that have so many places together.
+    /// Cuts a range into two that together have `places` places.
     fn cut(&mut self, number: usize, places: usize) {
         let range = &self.ranges()[number];
         let halves = range.extent.halves();
@@ -143,7 +143,7 @@ impl HashIndex {
             .filter(|(_, spread, _)| halves[1].has(*spread));
         let upper = upper.count();
         let counts = [range.len() - upper, upper];
-        // Seven and nine eighths of each one's share.
+        // The two get seven and nine eighths of their shares.
         let shares = [7, 9].into_iter().zip(counts);
         let room = shares.map(|(eighths, entries)| match entries {
             0 => 0,
@@ -154,7 +154,8 @@ impl HashIndex {
         self.replace(number, 1, refills);
     }
 
-    /// Joins a range with the other half of what both were cut from, if few entries are left in them; whether it did.
+    /// Joins a range with the other half of the range that both were cut from, if few entries are left in them. Returns
+    /// whether it did.
     fn join(&mut self, number: usize) -> bool {
         let range = &self.ranges()[number];
         let Some(whole) = range.extent.whole() else {
@@ -182,7 +183,7 @@ impl HashIndex {
         is_even
     }
 
-    /// Has arrays in the place of some ranges.
+    /// Replaces some ranges by the given arrays.
     fn replace(&mut self, first: usize, count: usize, refills: Vec<Refill>) {
         let mut ranges =
             match std::mem::replace(&mut self.ranges, Ranges::One(Range::new(Extent::ALL))) {
@@ -198,12 +199,12 @@ impl HashIndex {
         self.ranges = directed(ranges);
     }
 
-    /// Goes on with other arrays.
+    /// Replaces all arrays by others.
     fn set_all(&mut self, refills: Vec<Refill>) {
         self.replace(0, self.ranges().len(), refills);
     }
 
-    /// Goes on with these entries alone, in arrays that fit them.
+    /// Replaces all entries by these, in arrays that fit them.
     fn fill_all(&mut self, count: usize, entries: impl Iterator<Item = Moving> + Clone) {
         let noted = self.ranges().iter().any(Range::has_accesses);
         let plan = plan(count, entries.clone().map(|(_, spread, _)| spread));
@@ -220,20 +221,20 @@ impl HashIndex {
     }
 }
 
-/// Places of an array that grows.
+/// Returns the number of places of an array that grows.
 fn by_half(range: &Range) -> usize {
     let places = range.place_count();
     (places + places / 2).max(PLACES_MIN)
 }
 
-/// The least depth at which so many entries, evenly distributed, are at most `fill` a range.
+/// Returns the least depth at which `entries` entries, evenly distributed, are at most `fill` a range.
 fn depth_for(entries: usize, fill: usize) -> u8 {
     (0..DEPTH_MAX)
         .find(|depth| entries >> depth <= fill)
         .unwrap_or(DEPTH_MAX)
 }
 
-/// All extents of a depth, in order.
+/// Returns all extents of a depth, in order.
 fn extents(depth: u8) -> impl Iterator<Item = Extent> {
     let start = move |nth: u64| u32::try_from(nth << 32 >> depth).unwrap_or(u32::MAX);
     (0..1u64 << depth).map(move |nth| Extent {
@@ -242,7 +243,7 @@ fn extents(depth: u8) -> impl Iterator<Item = Extent> {
     })
 }
 
-/// What ranges an index of these hashes has.
+/// Plans the ranges of an index of these hashes.
 fn plan(count: usize, spreads: impl Iterator<Item = u64>) -> Vec<Planned> {
     let (mut plan, whole) = (Vec::new(), Extent::ALL);
     if roomy(count) <= RANGE_PLACES {
@@ -272,8 +273,8 @@ fn plan_extent(extent: Extent, counts: &[usize], plan: &mut Vec<Planned>) {
     plan_extent(upper, halves.1, plan);
 }
 
-/// Empty arrays for what is planned. If they are many, each has its own room to spare: from nothing to
-/// seven sixteenths.
+/// Returns empty arrays for the planned ones. If they are many, each has a different spare room: from nothing to seven
+/// sixteenths.
 fn arrays(plan: &[Planned], noted: bool) -> Vec<Refill> {
     let is_alone = plan.len() == 1;
     let array = |(nth, planned): (usize, &Planned)| {
@@ -288,7 +289,7 @@ fn arrays(plan: &[Planned], noted: bool) -> Vec<Refill> {
     plan.iter().enumerate().map(array).collect()
 }
 
-/// Ranges with their directory, if there are several.
+/// Returns the ranges with their directory, if there are several.
 fn directed(mut ranges: Vec<Range>) -> Ranges {
     let depth = ranges
         .iter()

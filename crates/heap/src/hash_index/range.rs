@@ -1,7 +1,7 @@
 //! The entries of one range of hashes: an array with open addressing and linear probing.
 //!
-//! Invariants: an entry lies between its home and the first empty place after it; no place holds
-//! an entry twice; at least one place is empty, if there are any.
+//! Invariants: an entry lies between its home and the first empty place after it. No place holds an entry twice. At
+//! least one place is empty, if there are any.
 
 use perdura_base::num::to_usize;
 
@@ -10,18 +10,18 @@ use crate::entry::Entry;
 use crate::hash_index::refill::{Moving, Refill};
 use crate::hash_index::work;
 
-/// Entries are kept inverted, so that fresh zeroed memory is an empty table. The entry of all
-/// ones, which this excludes, would name slot 1023, which no page has.
+/// The value of an empty place. Entries are kept inverted, so that fresh zeroed memory is an empty table. The entry of
+/// all ones, which this excludes, would name slot 1023, which no page has.
 pub(super) const EMPTY: u64 = 0;
 pub(super) const PLACES_MIN: usize = 8;
-/// An entry so far from its home is in a crowd that chance does not make, in an array that is four
+/// The distance of an entry from its home that shows a crowd which chance does not make, in an array that is four
 /// fifths full.
 const CROWDED: usize = 512;
-/// The same in an array that is at most half full.
+/// Like `CROWDED`, for an array that is at most half full.
 const CROWDED_WHERE_EMPTY: usize = 128;
-/// A hint looks at so many places.
+/// The number of places that a hint looks at.
 const NEAR: usize = 16;
-/// An array may have so many places for each entry because it is crowded.
+/// The most places for each entry that an array may have because it is crowded.
 pub(super) const SPARSE_MAX: usize = 16;
 
 /// The spread hashes that share their top bits.
@@ -29,7 +29,7 @@ pub(super) const SPARSE_MAX: usize = 16;
 pub(super) struct Extent {
     /// The top half of the first hash.
     pub(super) start: u32,
-    /// How many bits all of them share.
+    /// The number of bits that all of them share.
     pub(super) depth: u8,
 }
 
@@ -37,18 +37,18 @@ impl Extent {
     /// All hashes.
     pub(super) const ALL: Extent = Extent { start: 0, depth: 0 };
 
-    /// The first of the hashes.
+    /// Returns the first of the hashes.
     pub(super) fn first(self) -> u64 {
         u64::from(self.start) << 32
     }
 
-    /// Whether a spread hash is one of them.
+    /// Returns whether a spread hash is one of them.
     pub(super) fn has(self, spread: u64) -> bool {
         let differ = spread ^ self.first();
         differ.leading_zeros() >= u32::from(self.depth)
     }
 
-    /// The lower and the upper half.
+    /// Returns the lower and the upper half.
     pub(super) fn halves(self) -> [Extent; 2] {
         debug_assert!(self.depth < 31, "an extent that can be cut");
         let depth = self.depth + 1;
@@ -56,7 +56,7 @@ impl Extent {
         [self.start, upper].map(|start| Extent { start, depth })
     }
 
-    /// What this is a half of.
+    /// Returns the extent of which this is a half.
     pub(super) fn whole(self) -> Option<Extent> {
         let depth = self.depth.checked_sub(1)?;
         let start = self.start & !(1 << (31 - u32::from(depth)));
@@ -69,14 +69,14 @@ pub(crate) struct Range {
     pub(super) extent: Extent,
     places: Box<[u64]>,
     len: u32,
-    /// The array stays as it is until fewer entries are left.
+    /// The number of entries below which the array may shrink.
     shrink_below: u32,
-    /// When the entries were used; only the index of keys has it, and only if it is asked for.
+    /// The times at which the entries were used. Only the index of keys has them, and only if they are asked for.
     accesses: Option<Accesses>,
 }
 
 impl Range {
-    /// Without an entry.
+    /// Returns a range without entries.
     pub(super) fn new(extent: Extent) -> Range {
         Range {
             extent,
@@ -87,7 +87,7 @@ impl Range {
         }
     }
 
-    /// Of an array that was filled; accesses go on as those of another range do.
+    /// Returns a range of an array that was filled. Its accesses continue like those of another range.
     pub(super) fn of(refill: Refill, like: &Range) -> Range {
         assert!(
             refill.len == 0 || to_usize(refill.len.into()) < refill.places.len(),
@@ -104,7 +104,7 @@ impl Range {
         }
     }
 
-    /// The top half of its lowest hash.
+    /// Returns the top half of its lowest hash.
     pub(crate) fn start(&self) -> u32 {
         self.extent.start
     }
@@ -122,7 +122,7 @@ impl Range {
         self.places.len()
     }
 
-    /// Bytes that a place takes, with its access.
+    /// Returns the bytes that a place takes, with its access.
     pub(super) fn place_bytes(&self) -> usize {
         size_of::<u64>() + self.accesses.as_ref().map_or(0, |_| ACCESS_BYTES)
     }
@@ -132,7 +132,7 @@ impl Range {
         raw.map(|raw| Entry(!raw))
     }
 
-    /// The first taken place from `from` on.
+    /// Returns the first taken place from `from` on.
     pub(super) fn next_taken(&self, from: usize) -> Option<usize> {
         if self.len == 0 {
             return None;
@@ -144,7 +144,7 @@ impl Range {
         self.accesses = since.map(Accesses::new);
     }
 
-    /// Whether any access has been noted.
+    /// Returns whether any access has been noted.
     pub(super) fn has_accesses(&self) -> bool {
         self.accesses.as_ref().is_some_and(Accesses::is_any)
     }
@@ -159,9 +159,9 @@ impl Range {
         self.accesses.as_ref().map(|accesses| accesses.last(place))
     }
 
-    /// Begins to fetch the access of the entry that belongs to a spread hash, so that it comes from
-    /// memory while the entry does. Noting it later would wait for it: the release of the latch is an
-    /// atomic instruction, which waits for every store before it.
+    /// Begins to fetch the access of the entry that belongs to a spread hash, so that it comes from memory while the
+    /// entry does. Otherwise noting it later would wait for it: the release of the latch is an atomic instruction,
+    /// which waits for every store before it.
     #[inline]
     pub(super) fn fetch_access(&self, spread: u64) {
         if let Some(accesses) = &self.accesses
@@ -171,7 +171,7 @@ impl Range {
         }
     }
 
-    /// Loads the place that belongs to a spread hash, and its access. What is returned means nothing.
+    /// Loads the place that belongs to a spread hash, and its access. The result means nothing.
     #[inline]
     pub(crate) fn touch(&self, spread: u64) -> u64 {
         let home = self.home(spread);
@@ -185,7 +185,7 @@ impl Range {
             ^ second.map_or(0, |accesses| u64::from(accesses.noted(home)))
     }
 
-    /// The entries that a search for a spread hash looks at first.
+    /// Returns the entries that a search for a spread hash looks at first.
     #[inline]
     pub(crate) fn near(&self, spread: u64) -> impl Iterator<Item = Entry> + use<'_> {
         let places = self.places.iter().skip(self.home(spread)).take(NEAR);
@@ -199,7 +199,7 @@ impl Range {
         taken.map(|raw| Entry(!raw))
     }
 
-    /// The entries as they move to other arrays.
+    /// Returns the entries as they move to other arrays.
     pub(super) fn moving(&self, salt: u64) -> impl Iterator<Item = Moving> + use<'_> {
         let taken = self.places.iter().enumerate();
         let taken = taken.filter(|(_, raw)| **raw != EMPTY);
@@ -209,7 +209,7 @@ impl Range {
         })
     }
 
-    /// Where the search for a spread hash begins.
+    /// Returns the place at which the search for a spread hash begins.
     #[inline]
     pub(crate) fn home(&self, spread: u64) -> usize {
         home(spread, self.extent.depth, self.places.len())
@@ -223,7 +223,7 @@ impl Range {
         }
     }
 
-    /// How far `to` lies behind `from`, around the end.
+    /// Returns the distance of `to` behind `from`, around the end.
     fn distance(&self, from: usize, to: usize) -> usize {
         if to >= from {
             to - from
@@ -232,7 +232,7 @@ impl Range {
         }
     }
 
-    /// The place of the first entry near the spread hash for which `is` holds.
+    /// Returns the place of the first entry near the spread hash for which `is` holds.
     #[inline]
     pub(super) fn search(&self, spread: u64, mut is: impl FnMut(Entry) -> bool) -> Option<usize> {
         if self.places.is_empty() {
@@ -253,30 +253,30 @@ impl Range {
         }
     }
 
-    /// Whether so many entries more leave a fifth of the places empty.
+    /// Returns whether `more` further entries leave a fifth of the places empty.
     pub(super) fn has_room(&self, more: usize) -> bool {
         (self.len() + more) * 5 <= self.places.len() * 4
     }
 
-    /// Whether less than a fifth of the places is used, in an array worth shrinking.
+    /// Returns whether less than a fifth of the places is used, in an array worth shrinking.
     pub(super) fn is_sparse(&self) -> bool {
         self.places.len() > 64 && self.len() * 5 < self.places.len() && self.len < self.shrink_below
     }
 
-    /// Stays as it is until half of the entries are gone: a smaller array would be crowded.
+    /// Keeps the array until half of the entries are gone: a smaller array would be crowded.
     pub(super) fn keep(&mut self) {
         self.shrink_below = self.len / 2;
     }
 
-    /// Whether an entry this far from its home shows that the array is filled unevenly, and should get
-    /// more places than it needs.
+    /// Returns whether an entry this far from its home shows that the array is filled unevenly, and should get more
+    /// places than it needs.
     pub(super) fn wants_more(&self, distance: usize) -> bool {
         distance >= CROWDED_WHERE_EMPTY
             && (distance >= CROWDED || self.len() * 2 <= self.places.len())
             && self.places.len() < self.len() * SPARSE_MAX
     }
 
-    /// Puts an entry that is not there in the first empty place from its home on; how far that is.
+    /// Puts an entry that is not in the array in the first empty place from its home on. Returns the distance.
     pub(super) fn put(&mut self, entry: Entry, spread: u64, second: u32) -> usize {
         debug_assert!(self.extent.has(spread), "an entry is in its own range");
         debug_assert!(self.has_room(1), "a search for an empty place ends soon");
@@ -292,7 +292,7 @@ impl Range {
         self.distance(home, place)
     }
 
-    /// Removes an entry; whether it was there. It closes the gap, so that there are no tombstones.
+    /// Removes an entry. Returns whether it was there. It closes the gap, so that there are no tombstones.
     pub(super) fn remove(&mut self, entry: Entry, spread: u64, salt: u64) -> bool {
         let Some(mut gap) = self.search(spread, |e| e == entry) else {
             return false;
@@ -329,19 +329,19 @@ impl Range {
 }
 
 impl Refill {
-    /// Whether an array that was made smaller is as quick to read as chance allows.
+    /// Returns whether an array that was made smaller is as quick to read as chance allows.
     pub(super) fn is_even(&self) -> bool {
         self.farthest < CROWDED_WHERE_EMPTY
     }
 }
 
-/// Places of an array that so many entries fill to four fifths.
+/// Returns the number of places of an array that `entries` entries fill to four fifths.
 pub(super) fn roomy(entries: usize) -> usize {
     PLACES_MIN.max(entries + entries / 4 + 1)
 }
 
-/// The place of a spread hash in an array of so many places: what follows the bits that all hashes of the
-/// range share, scaled to the array.
+/// Returns the place of a spread hash in an array of `places` places. It is the bits that follow those that all hashes
+/// of the range share, scaled to the array.
 #[inline]
 pub(super) fn home(spread: u64, depth: u8, places: usize) -> usize {
     let places = u64::try_from(places).unwrap_or(0);

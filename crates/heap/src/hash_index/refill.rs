@@ -1,5 +1,5 @@
-//! Arrays that are filled with the entries of others: how an index grows, shrinks, is cut and joined,
-//! and is made from a sidecar.
+//! Arrays that are filled with the entries of others. An index grows, shrinks, is cut and joined, and is made from a
+//! sidecar in this way.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -9,21 +9,21 @@ use crate::accesses::{self, NEVER};
 use crate::hash_index::range::{EMPTY, Extent, home};
 use crate::hash_index::work;
 
-/// An entry that moves: inverted as an array has it, its spread hash, and the second of its last use.
+/// An entry that moves: inverted like in an array, its spread hash, and the second of its last use.
 pub(super) type Moving = (u64, u64, u32);
 
-/// An array in the making. Entries come nearly in the order of their homes; so what was filled last is
-/// remembered, and an entry at home in it goes behind it without a search: however crowded the array
-/// becomes, each entry costs about one step.
+/// An array in the making. Entries come nearly in the order of their homes. So the run that was filled last is
+/// remembered, and an entry at home in it goes behind it without a search. However crowded the array becomes, each
+/// entry costs about one step.
 pub(super) struct Refill {
     pub(super) extent: Extent,
     pub(super) places: Box<[u64]>,
     /// The accesses of the entries, if any are noted.
     pub(super) seconds: Option<Box<[AtomicU32]>>,
     pub(super) len: u32,
-    /// How far from its home the farthest entry is.
+    /// The distance of the farthest entry from its home.
     pub(super) farthest: usize,
-    /// Places that are taken without a gap; those beyond the array's end are at its beginning.
+    /// The places that are taken without a gap; those beyond the array's end are at its beginning.
     run: Range<usize>,
 }
 
@@ -85,10 +85,10 @@ pub(super) fn fill(mut refills: Vec<Refill>, entries: impl Iterator<Item = Movin
     refills
 }
 
-/// An array of empty places that has been written. Memory that is read before it is written is mapped twice,
+/// Returns an array of empty places that has been written. Memory that is read before it is written is mapped twice,
 /// and the second time interrupts every other processor.
 fn empty(places: usize) -> Box<[u64]> {
-    // The compiler would ask for zeroed memory, which is not written.
+    // For zeroed memory the compiler would use an allocation that is not written.
     let mut empty = black_box(Vec::with_capacity(places));
     empty.resize(places, EMPTY);
     assert_eq!(empty.capacity(), places, "an array has no room to spare");

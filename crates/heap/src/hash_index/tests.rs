@@ -1,4 +1,4 @@
-//! The index as a set, and what orders of insertion and removal cost.
+//! The index as a set, and the cost of orders of insertion and removal.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::partition::Partition;
 use crate::undo::Undo;
 
 const SALT: u64 = 0x1234_5678_9abc_def0;
-/// What an insertion or removal may take on average, with its share of growth. At four fifths full
-/// a search that fails takes 13 steps, and much less before.
+/// The steps that an insertion or removal may take on average, with its share of growth. At four fifths full a search
+/// that fails takes 13 steps, and much fewer before.
 const STEPS: u64 = 24;
 
 fn find(index: &HashIndex, entry: Entry) -> Option<Entry> {
@@ -86,7 +86,7 @@ fn filled(salt: u64, entries: &[Entry]) -> HashIndex {
     index
 }
 
-/// The entries in the order that a scan returns them.
+/// Returns the entries in the order of a scan.
 fn in_scan_order(index: &HashIndex) -> Vec<Entry> {
     let (mut all, mut cursor) = (Vec::new(), 0);
     loop {
@@ -99,7 +99,7 @@ fn in_scan_order(index: &HashIndex) -> Vec<Entry> {
     }
 }
 
-/// Searches for what is not there and inserts it: what writing a new name does.
+/// Searches for an entry that is not in the index and inserts it, like the writing of a new name.
 fn write(index: &mut HashIndex, entry: Entry) {
     assert_eq!(find(index, entry), None);
     index.insert(entry);
@@ -236,7 +236,7 @@ fn check_members(index: &HashIndex, model: &BTreeSet<Entry>) {
     );
 }
 
-/// A heap with a set, a hash and a sorted set in each of two partitions, under the same numbers.
+/// Returns a heap with a set, a hash and a sorted set in each of two partitions, under the same numbers.
 fn collections_of_the_same_numbers() -> (Heap, Vec<(Shape, CollectionId)>) {
     let geometry = Geometry {
         partitions: 2,

@@ -1,5 +1,4 @@
-//! Steps taken in arrays, counted for tests alone: what an order of insertion costs is told by
-//! them, not by a clock.
+//! Steps taken in arrays, counted for tests alone. They show the cost of an order of insertion better than a clock.
 
 #[cfg(not(test))]
 pub(super) fn step() {}
@@ -32,7 +31,7 @@ pub(super) mod counted {
         STEPS.set(STEPS.get() + 1);
     }
 
-    /// The steps that `f` takes on this thread.
+    /// Returns the steps that `f` takes on this thread.
     pub(in super::super) fn during(f: impl FnOnce()) -> u64 {
         let before = STEPS.get();
         f();

@@ -1,17 +1,17 @@
-//! The arrays that nodes are made of: they grow and shrink by a few places at a time, are cut in two
-//! when they are full and joined when they are thin, and every byte of them is counted.
+//! The arrays that nodes are made of. They grow and shrink by a few places at a time. They are cut in two when they are
+//! full, and joined when they are thin. Every byte of them is counted.
 
 use super::node::Edges;
 
-/// Arrays grow by so many places.
+/// The number of places by which arrays grow.
 const STEP: usize = 8;
 
-/// What an array takes on the heap, bytes.
+/// Returns the size of an array on the heap, bytes.
 pub(super) fn heap_bytes<T>(array: &Vec<T>) -> usize {
     array.capacity() * size_of::<T>()
 }
 
-/// Puts `new` in at `at`. A full array is cut in two before; what is behind the cut is returned.
+/// Puts `new` in at `at`. Cuts a full array in two before. Returns the part behind the cut.
 pub(super) fn put<T, const WIDTH_MAX: usize>(
     array: &mut Vec<T>,
     at: usize,
@@ -32,7 +32,7 @@ pub(super) fn put<T, const WIDTH_MAX: usize>(
     let behind = array.len() - cut;
     let mut right = filled(array.drain(cut..), behind, bytes);
     trim(array, bytes);
-    // What comes to lie on the cut goes to the emptier side.
+    // A value that lies on the cut goes to the emptier side.
     let (side, at) = if at < cut || (at == cut && cut <= behind) {
         (&mut *array, at)
     } else {
@@ -43,7 +43,7 @@ pub(super) fn put<T, const WIDTH_MAX: usize>(
     Some(right)
 }
 
-/// Gives back what an array has too much.
+/// Frees the unused places of an array.
 pub(super) fn trim<T>(array: &mut Vec<T>, bytes: &mut usize) {
     if array.capacity() >= array.len() + 2 * STEP {
         *bytes -= heap_bytes(array);
@@ -52,7 +52,7 @@ pub(super) fn trim<T>(array: &mut Vec<T>, bytes: &mut usize) {
     }
 }
 
-/// An array of what an iterator yields, with room for `room`.
+/// Returns an array of the values of an iterator, with room for `room`.
 pub(super) fn filled<T>(new: impl Iterator<Item = T>, room: usize, bytes: &mut usize) -> Vec<T> {
     let mut array = Vec::new();
     array.reserve_exact(room.next_multiple_of(STEP));

@@ -1,14 +1,14 @@
 //! A node and everything below it: descents, splits and merges.
 //!
-//! Every function that changes a node is given the tree's count of bytes and keeps it.
+//! Every function that changes a node gets the tree's count of bytes and updates it.
 
 use super::array::{filled, heap_bytes, level, parts, put, trim};
 use super::score_of;
 use crate::entry::Entry;
 
-/// Items of a leaf at most.
+/// The most items of a leaf.
 pub(super) const ITEMS_MAX: usize = 64;
-/// Children of an inner node at most.
+/// The most children of an inner node.
 pub(super) const CHILDREN_MAX: usize = 32;
 
 /// A score and the place of a row.
@@ -25,7 +25,7 @@ impl Item {
     }
 }
 
-/// Which edges of the tree a node lies at.
+/// The edges of the tree that a node lies at.
 #[derive(Clone, Copy)]
 pub(super) struct Edges {
     pub(super) left: bool,
@@ -38,7 +38,7 @@ impl Edges {
         right: true,
     };
 
-    /// The edges that the child `at` of `count` lies at.
+    /// Returns the edges that the child `at` of `count` lies at.
     pub(super) fn of_child(self, at: usize, count: usize) -> Edges {
         Edges {
             left: self.left && at == 0,
@@ -46,7 +46,7 @@ impl Edges {
         }
     }
 
-    /// Where a full node of `len` is cut in two that is to take something at `at`.
+    /// Returns the position at which a full node of `len` is cut in two to take something at `at`.
     pub(super) fn cut(self, at: usize, len: usize) -> usize {
         if self.right && at == len {
             len
@@ -58,17 +58,17 @@ impl Edges {
     }
 }
 
-/// A child, with what its parent knows of it.
+/// A child, with its parent's facts about it.
 pub(super) struct Child {
     /// Its smallest item.
     pub(super) low: Item,
-    /// Items below it.
+    /// The number of items below it.
     pub(super) count: u64,
     pub(super) node: Node,
 }
 
 impl Child {
-    /// A node that is not empty as a child.
+    /// Returns a node that is not empty, as a child.
     pub(super) fn of(node: Node) -> Child {
         let low = node.low().expect("a child has items");
         let count = node.count();
@@ -76,7 +76,7 @@ impl Child {
     }
 }
 
-/// A leaf, or what is above leaves.
+/// A leaf, or a node above leaves.
 pub(super) enum Node {
     Leaf(Vec<Item>),
     Inner(Vec<Child>),
@@ -93,7 +93,7 @@ impl Node {
         Node::Inner(filled(children.into_iter(), 2, bytes))
     }
 
-    /// A tree of ascending items, its nodes seven eighths full.
+    /// Builds a tree of ascending items, its nodes seven eighths full.
     pub(super) fn build(items: impl ExactSizeIterator<Item = Item>, bytes: &mut usize) -> Node {
         let mut level: Vec<Node> = parts(items, ITEMS_MAX, bytes).map(Node::Leaf).collect();
         while level.len() > 1 {
@@ -119,7 +119,7 @@ impl Node {
         }
     }
 
-    /// Items or children of its own.
+    /// Returns the number of items or children in this node alone.
     fn width(&self) -> usize {
         match self {
             Node::Leaf(items) => items.len(),
@@ -134,7 +134,7 @@ impl Node {
         }
     }
 
-    /// Adds an item behind `rank` others. Returns what was split off behind this node.
+    /// Adds an item behind `rank` others. Returns the part that was split off behind this node.
     pub(super) fn insert_at(
         &mut self,
         rank: u64,
@@ -197,7 +197,7 @@ impl Node {
         }
     }
 
-    /// Takes the account off an emptied node.
+    /// Subtracts an emptied node from the account.
     fn forget(self, bytes: &mut usize) {
         *bytes -= match self {
             Node::Leaf(items) => heap_bytes(&items),
@@ -205,8 +205,7 @@ impl Node {
         };
     }
 
-    /// Takes this node's only child, and its only child, in its own place; a node without children
-    /// becomes an empty leaf.
+    /// Replaces this node by its only child, and that by its only child. A node without children becomes an empty leaf.
     pub(super) fn shed_root(&mut self, bytes: &mut usize) {
         while let Node::Inner(children) = self
             && children.len() < 2
@@ -237,7 +236,7 @@ impl Node {
         pred: &mut impl FnMut(&Item) -> bool,
     ) -> (u64, Option<Item>) {
         let (mut node, mut before) = (self, 0);
-        // The smallest item behind the node, which the nodes above know.
+        // This is the smallest item behind the node, which the nodes above have.
         let mut behind_node = None;
         loop {
             match node {
@@ -261,8 +260,7 @@ impl Node {
     }
 }
 
-/// The first child that a rank is inside of, and the rank there; `inside` is given a rank and the
-/// child's count.
+/// Returns the first child that a rank is inside of, and the rank there. `inside` gets a rank and the child's count.
 fn find(
     children: &[Child],
     inside: impl Fn(u64, u64) -> bool,
@@ -277,8 +275,8 @@ fn find(
     None
 }
 
-/// Brings a child that has become thin together with a neighbour: in one node if that leaves some
-/// room, else each with half.
+/// Merges a child that has become thin with a neighbour: in one node if that leaves some room, otherwise each gets
+/// half.
 fn mend(children: &mut Vec<Child>, at: usize, bytes: &mut usize) {
     let left = if at + 1 < children.len() { at } else { at - 1 };
     let right = children.remove(left + 1);

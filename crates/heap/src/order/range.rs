@@ -65,12 +65,12 @@ struct Cursor<'a> {
     /// The inner nodes above the leaf, with the child that leads to it.
     path: SmallVec<[(&'a [Child], usize); 6]>,
     leaf: &'a [Item],
-    /// Items of the leaf before the place.
+    /// The number of items of the leaf before the place.
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    /// The place before the item at `rank`, or behind all.
+    /// Returns the place before the item at `rank`, or behind all.
     fn seek(root: &'a Node, mut rank: u64) -> Cursor<'a> {
         let (mut node, mut path) = (root, SmallVec::<[(&[Child], usize); 6]>::new());
         loop {
@@ -115,8 +115,8 @@ impl<'a> Cursor<'a> {
         self.leaf.get(self.at).copied()
     }
 
-    /// Goes to a neighbouring leaf: `step` is from a child to the one beside it, `begin` says which
-    /// child of a node comes first.
+    /// Goes to a neighbouring leaf. `step` is from a child to the one beside it, `begin` returns the child of a node
+    /// that comes first.
     fn climb(
         &mut self,
         step: impl Fn(usize, usize) -> Option<usize>,

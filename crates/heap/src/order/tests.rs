@@ -1,12 +1,12 @@
 use super::array::heap_bytes;
 use super::*;
 
-/// Members by entry: the entry's number, written so that it does not sort as the number does.
+/// Returns the member of an entry: the entry's number, written so that it does not sort as the number does.
 fn member(entry: Entry) -> String {
     format!("{:x}", entry.0.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// How many items are before one of a score and a member.
+/// Returns the number of items before one of a score and a member.
 fn rank(index: &OrderIndex, (score, entry): (f64, Entry)) -> u64 {
     let sought = member(entry);
     index
@@ -106,7 +106,7 @@ fn compare(index: &OrderIndex, model: &[(f64, Entry)], rng: &mut fastrand::Rng) 
             assert_eq!(rank(index, *item), from);
         }
     }
-    // From both ends at once.
+    // The items are read from both ends at once.
     let (mut range, mut left, mut right) = (index.iter(), Vec::new(), Vec::new());
     loop {
         let item = if rng.bool() {

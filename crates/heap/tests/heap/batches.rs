@@ -7,7 +7,7 @@ use perdura_page::{TxnRecord, decode_txn_record};
 
 use crate::harness::*;
 
-/// Everything restart leaves behind of the pages.
+/// Returns everything that a restart leaves behind of the pages.
 fn outcome(heap: &Heap) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     for p in ids(heap) {
@@ -62,7 +62,7 @@ fn batches_of_any_size_play_what_single_records_play() {
     }
 }
 
-/// Records by images: each writes its number over one of few slots of few pages.
+/// Returns records by images: each writes its number over one of few slots of few pages.
 fn image_records(rng: &mut fastrand::Rng, count: u8) -> Vec<Vec<u8>> {
     let mut now = std::collections::BTreeMap::new();
     let mut scratch = Vec::new();

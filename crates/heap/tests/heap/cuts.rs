@@ -1,5 +1,5 @@
-//! Cuts of checkpoints and of users, opened, read and closed in any order between random
-//! transactions: what each one reads is what a copy of all pages at its instant says.
+//! Cuts of checkpoints and of users, opened, read and closed in any order between random transactions. Each one reads
+//! the same as a copy of all pages at its instant.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn copy_pages(heap: &Heap) -> Pages {
     out
 }
 
-/// Every key of every table with its value.
+/// Returns every key of every table with its value.
 fn rows(heap: &Heap) -> Contents {
     let mut out = Contents::new();
     for p in ids(heap) {
@@ -50,7 +50,7 @@ fn rows(heap: &Heap) -> Contents {
     out
 }
 
-/// Pages of key-addressed tables without what is in free slots and behind the end of a long value's piece.
+/// Returns pages of key-addressed tables without the bytes in free slots and behind the end of a long value's piece.
 fn rows_of(mut pages: Pages) -> Pages {
     for ((_, local), bytes) in &mut pages {
         if local / 4 % 2 == 0 {
@@ -77,7 +77,7 @@ fn rows_of(mut pages: Pages) -> Pages {
     pages
 }
 
-/// The pages whose changes are in records.
+/// Returns the pages whose changes are in records.
 fn recorded(heap: &Heap) -> Vec<(PartitionId, u32, Vec<u8>)> {
     let chunk_pages = u32::from(heap.geometry().chunk_pages);
     let mut pages = logged_bytes(heap);
@@ -201,7 +201,7 @@ impl World {
         });
     }
 
-    /// Visits some pages; `false` if the image is not the state at the cut.
+    /// Visits some pages. Returns `false` if the image is not the state at the cut.
     fn step_checkpoint(&mut self) -> bool {
         let Some(sweep) = &mut self.sweep else {
             return true;
@@ -264,7 +264,7 @@ impl World {
         self.heap.ckpt_epoch() == epoch
     }
 
-    /// Reads all of a snapshot; `false` if that is not the state at its instant.
+    /// Reads all of a snapshot. Returns `false` if that is not the state at its instant.
     fn read(&mut self) -> bool {
         if self.reads.is_empty() {
             return true;
@@ -310,7 +310,7 @@ impl World {
         true
     }
 
-    /// Whether the newest image and the records that it does not reflect give the pages as they are.
+    /// Returns whether the newest image and the records that it does not reflect give the pages as they are.
     fn restarts(&mut self) -> bool {
         let Some((k, slot)) = self.newest.filter(|_| self.sweep.is_none()) else {
             return true;
@@ -353,7 +353,7 @@ impl World {
     }
 }
 
-/// Whether everything that was read is as it was; and how much was read.
+/// Returns the numbers of reads, or `None` if something was not read as it was.
 fn holds(seed: u64, mode: SnapshotMode) -> Option<(u32, u32)> {
     let mut world = World::new(seed, mode);
     for _ in 0..1200 {

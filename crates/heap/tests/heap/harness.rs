@@ -1,4 +1,4 @@
-//! What the tests share: a small heap, one-row transactions, and a heap's contents as a map.
+//! The code that the tests share: a small heap, one-row transactions, and a heap's contents as a map.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ pub const PLAIN: TableId = TableId(1);
 /// A table with an ordered index.
 pub const ORDERED: TableId = TableId(2);
 
-/// Table, key -> value, expiry.
+/// A map from table and key to value and expiry.
 pub type Contents = BTreeMap<(TableId, Vec<u8>), (Vec<u8>, Option<u64>)>;
 
 pub fn ordered(table: TableId) -> Option<TableForm> {
@@ -46,7 +46,7 @@ pub fn ids(heap: &Heap) -> impl Iterator<Item = PartitionId> + use<> {
     (0..heap.geometry().partitions).map(PartitionId)
 }
 
-/// Everything in the heap, and the agreement of all ways to read it.
+/// Returns everything in the heap, and checks that all ways to read it agree.
 pub fn contents(heap: &Heap) -> Contents {
     let mut out = Contents::new();
     for p in ids(heap) {
@@ -90,7 +90,7 @@ pub fn contents(heap: &Heap) -> Contents {
     out
 }
 
-/// The logged region of every page.
+/// Returns the logged region of every page.
 pub fn logged_bytes(heap: &Heap) -> Vec<(PartitionId, u32, Vec<u8>)> {
     let mut out = Vec::new();
     for p in ids(heap) {
@@ -116,7 +116,7 @@ pub fn load_pages(from: &Heap, to: &Heap) {
     }
 }
 
-/// Commits one put and gives its group.
+/// Commits one put and returns its group.
 pub fn put(heap: &Heap, table: TableId, key: &[u8], value: &[u8], expiry: Option<u64>) -> Vec<u8> {
     let hash = heap.geometry().hash(key);
     let mut part = heap.lock(heap.geometry().partition_of(hash));

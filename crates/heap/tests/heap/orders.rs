@@ -15,8 +15,8 @@ enum Part<'a> {
 /// Pages as an image holds them: some as they were in the middle of the history, some not at all.
 type Image = Vec<(PartitionId, u32, Vec<u8>)>;
 
-/// A heap after a random history; an image taken within it, page by page at different moments;
-/// and every group after the first page was visited.
+/// Returns a heap after a random history, an image, and every group after the visit of the first page. The image is
+/// taken within the history, page by page at different moments.
 fn history(rng: &mut fastrand::Rng) -> (Heap, Image, Vec<Vec<u8>>) {
     let heap = new_heap(2);
     let (mut image, mut groups) = (Image::new(), Vec::new());
@@ -32,7 +32,7 @@ fn history(rng: &mut fastrand::Rng) -> (Heap, Image, Vec<Vec<u8>>) {
     for _ in 0..rng.usize(0..30) {
         write(rng);
     }
-    // The sweep: a few transactions between visits.
+    // This is the sweep: a few transactions between visits.
     for p in ids(&heap) {
         let count = heap.lock(p).pages();
         for local in 0..count {
@@ -70,7 +70,7 @@ fn play(parts: &[Part<'_>]) -> Heap {
     heap
 }
 
-/// Every byte of every page, and the dirty bits, after the end of restart.
+/// Returns every byte of every page, and the dirty bits, after the end of a restart.
 fn outcome(heap: &Heap) -> Vec<(Vec<u8>, [bool; 2])> {
     let mut out = Vec::new();
     for p in ids(heap) {
@@ -125,7 +125,7 @@ fn any_order_of_image_pages_and_records_gives_the_same_pages_and_notices_the_sam
     }
 }
 
-/// One record missing (unless it is its page's last) and one applied twice, in random orders.
+/// Plays the parts with one record missing (unless it is its page's last) and with one applied twice, in random orders.
 fn lost_and_doubled(rng: &mut fastrand::Rng, parts: &[Part<'_>]) {
     let records: Vec<usize> = (0..parts.len())
         .filter(|i| matches!(parts[*i], Part::Record(_)))

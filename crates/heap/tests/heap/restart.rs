@@ -13,7 +13,7 @@ fn apply(heap: &Heap, group: &[u8]) {
     }
 }
 
-/// A heap with one row whose page has update number `useq`, and a copy of its page.
+/// Returns a heap with one row whose page has update number `useq`, and a copy of its page.
 fn heap_at(useq: u32) -> (Heap, Vec<u8>) {
     let heap = new_heap(1);
     put(&heap, PLAIN, b"k", b"0000", None);

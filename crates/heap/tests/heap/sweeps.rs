@@ -1,5 +1,5 @@
-//! Fuzzy sweeps with transactions in between, crashes, and restart from the last whole image:
-//! chains of them, against the heap as it was.
+//! Fuzzy sweeps with transactions in between, crashes, and restarts from the last whole image: chains of them, compared
+//! with the heap as it was.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// Sweeps; given up in the middle now and then, as a crash would.
+    /// Makes a sweep, which is given up in the middle now and then, as by a crash.
     fn sweep(&mut self) {
         self.k += 1;
         let k = CkptEpoch(self.k);
@@ -85,7 +85,7 @@ impl World {
         self.image = Some(Image { k, slot, directory });
     }
 
-    /// A heap made from the last image and the log.
+    /// Returns a heap made from the last image and the log.
     fn restart(&mut self) -> Option<Heap> {
         let heap = bare_heap(1);
         let k = self.image.as_ref().map_or(CkptEpoch(0), |image| image.k);
@@ -122,7 +122,7 @@ impl World {
     }
 }
 
-/// Whether every restart gives the heap as it was.
+/// Returns whether every restart gives the heap as it was.
 fn holds(seed: u64) -> bool {
     let mut world = World {
         rng: fastrand::Rng::with_seed(seed),

@@ -118,7 +118,7 @@ fn owned(rows: &[(&[u8], &[u8])]) -> Rows {
     rows.iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect()
 }
 
-/// The rows of a walk, which are the same from both ends.
+/// Returns the rows of a walk, and checks that they are the same from both ends.
 fn walked(
     part: &Partition,
     table: TableId,
@@ -144,7 +144,7 @@ fn is_odd(local: u32) -> bool {
     local / u32::from(CHUNK_PAGES) % 2 == 1
 }
 
-/// The pages whose changes are in the log.
+/// Returns the pages whose changes are in the log.
 fn even(heap: &Heap) -> Bytes {
     let mut pages = logged_bytes(heap);
     pages.retain(|(_, local, _)| !is_odd(*local));
@@ -233,7 +233,7 @@ impl Run {
         }
     }
 
-    /// A transaction of some steps, which commits or not.
+    /// Runs a transaction of some steps, which commits or not.
     fn transaction(&mut self) {
         let before = logged_bytes(&self.heap);
         let used = self.heap.memory().get(MemoryUse::Indexes);
@@ -271,7 +271,8 @@ impl Run {
         assert!(!self.undo.wrote_page_addressed() && !self.undo.wrote_keyed());
     }
 
-    /// The records make the pages that they are of; all pages make the indexes, with a sidecar and without.
+    /// Checks that the records make the pages that they are of, and that all pages make the indexes, with a sidecar and
+    /// without.
     fn restarts(&self) {
         check(&self.heap, &self.model);
         let replica = bare();
@@ -361,7 +362,7 @@ fn commit(heap: &Heap, id: PartitionId, f: impl FnOnce(&mut Partition, &mut Undo
     group.finish().to_vec()
 }
 
-/// Fills pages of a table, each with one row, and gives the keys and their local pages.
+/// Fills pages of a table, each with one row. Returns the transaction's group.
 fn fill(heap: &Heap, table: TableId, names: std::ops::Range<u8>) -> Vec<u8> {
     let id = PartitionId(0);
     commit(heap, id, |part, undo| {
@@ -378,7 +379,7 @@ fn fill(heap: &Heap, table: TableId, names: std::ops::Range<u8>) -> Vec<u8> {
     })
 }
 
-/// The local pages that hold something of a table.
+/// Returns the local pages that hold something of a table.
 fn locals(heap: &Heap, table: TableId) -> Vec<u32> {
     let part = heap.lock(PartitionId(0));
     let holds = |local: &u32| {
@@ -389,7 +390,7 @@ fn locals(heap: &Heap, table: TableId) -> Vec<u32> {
     (0..part.pages()).filter(holds).collect()
 }
 
-/// A database that is older than the pools: pages of a table whose records name pages lie in odd chunks.
+/// Returns a database that is older than the pools: pages of a table whose records name pages lie in odd chunks.
 fn older() -> Heap {
     let source = new_heap();
     fill(&source, KEYED, 0..4);
@@ -431,7 +432,7 @@ fn pages_in_odd_chunks_of_an_older_database_stay_logged_until_a_keyed_table_has_
         assert!(undo.wrote_page_addressed() && !undo.wrote_keyed());
     });
     assert_eq!(decode_group(&change).expect("a group").records().count(), 1);
-    // Freed and wanted by a key-addressed table in one transaction: the record says that the page is free.
+    // The page is freed, and wanted by a key-addressed table in one transaction: the record says that the page is free.
     let freed = commit(&heap, id, |part, undo| {
         let hash = heap.geometry().hash_in(id, &[1]);
         part.delete(undo, KEYED, &[1], hash).expect("a row");
@@ -466,7 +467,7 @@ fn pages_in_odd_chunks_of_an_older_database_stay_logged_until_a_keyed_table_has_
         "a later transaction has it"
     );
     assert!(locals(&heap, TableId(9)).iter().all(|local| is_odd(*local)));
-    // What another table gets comes from even chunks.
+    // The pages that another table gets come from even chunks.
     fill(&heap, KEYED, 10..15);
     let new = locals(&heap, KEYED);
     assert_eq!(new.iter().filter(|local| !is_odd(**local)).count(), 5);

@@ -1,4 +1,4 @@
-//! Strangers, and clients that have gone mad.
+//! Strangers, and clients that break the rules.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,10 +11,10 @@ use crate::setup::{
     PATIENCE, UUID, append, client, eventually, impatient, open, options, raw, start,
 };
 
-/// The last word of a node, if there was one; the connection has ended.
+/// Returns the last frame of a node, if it sent one. The connection has ended.
 fn last_word(mut socket: TcpStream) -> Option<(Reason, String)> {
     let mut all = Vec::new();
-    // A reset is an end, too.
+    // A reset counts as an end, too.
     let _ = socket.read_to_end(&mut all);
     let mut framer = Framer::new();
     framer.push(&all);
@@ -32,7 +32,7 @@ fn still_serves(logd: &Logd) {
     client(logd).ask(&Request::Ping).unwrap();
 }
 
-/// The bytes after which a client is served.
+/// Returns the bytes after which a client is served.
 fn introduced() -> Vec<u8> {
     [
         Request::hello(UUID, [1; 32]).frame(),
@@ -96,7 +96,7 @@ fn random_bytes_of_any_length_change_nothing() {
         };
         bytes.extend((0..rng.usize(1..3000)).map(|_| rng.u8(..)));
         let mut socket = raw(&logd);
-        // It may have been closed in the middle.
+        // The connection may have been closed in the middle.
         let _ = socket.write_all(&bytes);
         let _ = socket.shutdown(std::net::Shutdown::Write);
         last_word(socket);

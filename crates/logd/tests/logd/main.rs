@@ -1,4 +1,4 @@
-//! Nodes behind real sockets, and what clients of every kind do to them.
+//! Nodes behind real sockets, and the actions of clients of every kind on them.
 
 mod hard_copy;
 mod hostile;

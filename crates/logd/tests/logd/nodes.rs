@@ -1,4 +1,4 @@
-//! Nodes that are used as they are meant to be.
+//! Nodes in their intended use.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -117,7 +117,7 @@ fn many_reads_at_once_are_answered_in_parts_and_a_client_that_does_not_take_them
     writer.ask(&open(1, 0, 0)).unwrap();
     let block = vec![5; 1 << 20];
     writer.ask(&append(1, 0, (0, 0), &block)).unwrap();
-    // 64 MiB of replies for a client that reads them.
+    // This client reads all of its 64 MiB of replies.
     for _ in 0..64 {
         writer.send(&read(1, 0, 0, 1 << 20)).unwrap();
     }
@@ -129,7 +129,7 @@ fn many_reads_at_once_are_answered_in_parts_and_a_client_that_does_not_take_them
     }
     let mut deaf = client(&logd);
     for _ in 0..64 {
-        // It breaks in the middle.
+        // The connection breaks in the middle.
         let _ = deaf.send(&read(1, 0, 0, 1 << 20));
     }
     eventually("the deaf client is dropped", || {

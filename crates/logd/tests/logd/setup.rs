@@ -51,7 +51,7 @@ pub fn options() -> LogdOptions {
     }
 }
 
-/// Limits for clients that are too slow on purpose.
+/// Returns limits for clients that are too slow on purpose.
 pub fn impatient() -> Limits {
     let short = Duration::from_millis(400);
     Limits {
@@ -88,7 +88,7 @@ pub fn client(logd: &Logd) -> Client {
     Client::connect(&net(), &address(logd), &caller(Key::none()), PATIENCE).unwrap()
 }
 
-/// A socket without any code of ours.
+/// Returns a socket without any code of ours.
 pub fn raw(logd: &Logd) -> TcpStream {
     let socket = TcpStream::connect(logd.addresses()[0]).unwrap();
     socket.set_nodelay(true).unwrap();
@@ -124,7 +124,7 @@ pub fn read(generation: u64, stream: u8, from: u64, len: u32) -> Request<'static
     }
 }
 
-/// What a held says of its ring.
+/// Returns the state of the ring in a *held* frame.
 pub fn held(frame: &[u8]) -> RingState {
     match Reply::decode(frame).unwrap() {
         Reply::Held(Held { ring, .. }) => ring,

@@ -11,7 +11,7 @@ use crate::scheme::Scheme;
 use crate::sizes::SegmentSizes;
 
 const MAGIC: &[u8; 4] = b"PANC";
-/// Where the scheme's code stands in the record.
+/// The offset of the scheme's code in the record.
 pub(super) const SCHEME_OFFSET: u64 = 66;
 /// Bytes that hold both lengths.
 const PREFIX_BYTES: usize = 16;
@@ -19,7 +19,7 @@ const PREFIX_BYTES: usize = 16;
 const ENTRY_BYTES: usize = 16;
 const FLAG_REQUIRED: u8 = 1;
 
-/// Why bytes are no record.
+/// The reason why bytes are not a record.
 pub(super) enum DecodeError {
     Damaged {
         /// The offset in the record.
@@ -27,7 +27,7 @@ pub(super) enum DecodeError {
         why: String,
     },
     Version(u16),
-    /// Whole, but of a logging scheme that this build does not know.
+    /// A whole record, but of a logging scheme that this build does not know.
     Scheme(u8),
 }
 
@@ -38,7 +38,7 @@ fn damaged(at: usize, why: impl Into<String>) -> DecodeError {
     }
 }
 
-/// The length of the record that begins with these bytes, as far as it says so.
+/// Returns the length of the record that begins with these bytes, as far as they state it.
 pub(super) fn stated_len(bytes: &[u8]) -> Option<u64> {
     let mut r = Reader::new(bytes);
     r.bytes(PREFIX_BYTES - 8)?;
@@ -48,8 +48,8 @@ pub(super) fn stated_len(bytes: &[u8]) -> Option<u64> {
 }
 
 impl Record {
-    /// Where the payload of a section begins, counted from the record's begin; the record's end if it
-    /// has no such section.
+    /// Returns the offset of a section's payload from the record's begin, or the record's length if it has no such
+    /// section.
     #[must_use]
     pub fn offset_of(&self, tag: Tag) -> u64 {
         let before = self
@@ -60,10 +60,10 @@ impl Record {
         to_u64(self.log_part().len() + before)
     }
 
-    /// The record's bytes, as a copy has them.
+    /// Returns the record's bytes, as a copy has them.
     ///
     /// # Panics
-    /// If they do not fit a copy.
+    /// Panics if they do not fit a copy.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = self.log_part();
@@ -78,7 +78,7 @@ impl Record {
         out
     }
 
-    /// Bytes of the record if no closed incarnation were named.
+    /// Returns the size that the record would have without closed incarnations, bytes.
     pub(super) fn bytes_without_chain(&self) -> usize {
         let sections = self.sections.iter();
         let payloads: usize = sections.map(|section| section.bytes.len()).sum();
@@ -94,7 +94,7 @@ impl Record {
         self.log_part_with(&self.history.chain)
     }
 
-    /// The log's part with these links in the place of the chain.
+    /// Returns the log's part with these links as the chain.
     fn log_part_with(&self, chain: &[ChainLink]) -> Vec<u8> {
         let history = &self.history;
         let mut out = Vec::with_capacity(1024);
@@ -189,8 +189,8 @@ impl Record {
     }
 }
 
-/// The record that two damaged copies of one update make together, with the sections that the
-/// `other` contributes. The log's part, table included, must be whole and the same in both.
+/// Combines the two damaged copies of one update to a record, and returns it with the sections that the `other`
+/// contributes. The log's part, table included, must be whole and the same in both.
 pub(super) fn combine(one: &[u8], other: &[u8]) -> Option<(Record, Vec<Tag>)> {
     let mut r = Reader::new(one);
     r.bytes(6)?;
@@ -276,7 +276,7 @@ fn history(r: &mut Reader<'_>) -> Option<History> {
     history.lives_follow_each_other().then_some(history)
 }
 
-/// The sections that the rest of the log's part lists. `at` is where the payloads begin.
+/// Decodes the sections that the rest of the log's part lists. `at` is the offset at which the payloads begin.
 fn decode_sections(
     r: &mut Reader<'_>,
     count: u16,

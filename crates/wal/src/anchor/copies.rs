@@ -1,9 +1,9 @@
 //! Reading the two copies of the anchor, and choosing the record that they hold.
 //!
-//! An update writes the same bytes to both copies, so two copies of one update differ only where one
-//! of them is damaged. If both are, each in other sections, the record is combined from the sections
-//! that are whole. Copies of different updates are never combined: the log's part, which has the
-//! update's number and every section's checksum, must be whole and the same in both.
+//! An update writes the same bytes to both copies, so two copies of one update differ only where one of them is
+//! damaged. If both are, each in other sections, the record is combined from the sections that are whole. Copies of
+//! different updates are never combined. The log's part, which has the update's number and every section's checksum,
+//! must be whole and the same in both.
 
 use perdura_base::limits::FORMAT_VERSION;
 use perdura_base::num::{round_up, to_u64, to_usize};
@@ -16,17 +16,17 @@ use crate::scheme::Scheme;
 
 pub(super) const SECTOR: u64 = 4096;
 
-/// How the notes about a record begin that no copy holds whole.
+/// The first words of the notes about a record that no copy holds whole.
 pub const COMBINED: &str = "the anchor is combined from its two copies";
 
-/// What the anchor's file holds.
+/// The contents of the anchor's file.
 #[derive(Default)]
 pub(super) struct Copies {
     /// The bytes of each copy that can be read.
     bytes: [Option<AlignedBuf>; 2],
     /// The record of each copy that is whole.
     records: [Option<Record>; 2],
-    /// What is wrong with the others.
+    /// The faults of the other copies.
     notes: Vec<String>,
     version: Option<u16>,
     unreadable: Option<Error>,
@@ -36,18 +36,19 @@ pub(super) struct Copies {
 /// The newest record.
 pub(super) struct Chosen {
     pub record: Record,
-    /// What the operator should know of the copies.
+    /// The notes about the copies for the operator.
     pub notes: Vec<String>,
-    /// The second copy must be written and synced before the first is touched: it is damaged, or was
-    /// written last and may be whole only in the system's memory.
+    /// True if the second copy must be written and synced before the first is touched. It is damaged, or it was written
+    /// last and may be whole only in the system's memory.
     pub second_is_doubtful: bool,
 }
 
 impl Record {
-    /// The record that another file has a copy of, at an offset.
+    /// Decodes a copy of the record at an offset of another file.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for bytes that are none, and for a scheme that this build does not know; [`Error::Version`].
+    /// [`Error::Corrupt`] for bytes that are not a record, and for a scheme that this build does not know;
+    /// [`Error::Version`].
     pub fn of_copy(file: &str, offset: u64, bytes: &[u8]) -> Result<Record> {
         match Record::decode(bytes) {
             Ok(record) => Ok(record),
@@ -100,11 +101,11 @@ impl Copies {
         Ok(())
     }
 
-    /// The newest record that is whole, or that both copies make whole.
+    /// Returns the newest record that is whole, or that both copies make whole.
     ///
     /// # Errors
-    /// [`Error::Version`] if another version of the format wrote a copy; [`Error::Corrupt`] or the
-    /// disk's if there is no record.
+    /// [`Error::Version`] if another version of the format wrote a copy. [`Error::Corrupt`] or the disk's error if no
+    /// record is found.
     pub(super) fn choose(self) -> Result<Chosen> {
         if let Some(found) = self.version {
             return Err(Error::Version {
@@ -154,7 +155,7 @@ impl Copies {
     }
 }
 
-/// The bytes of one copy, as many as its own length fields say, if that can be.
+/// Reads the bytes of one copy: the number that its own length fields state, if that is possible.
 fn read_copy(file: &dyn File, copy: usize) -> Result<AlignedBuf> {
     let from = to_u64(copy * COPY_BYTES);
     let mut buf = AlignedBuf::zeroed(to_usize(SECTOR));
@@ -274,8 +275,8 @@ mod tests {
         assert!(matches!(AnchorFile::open(&disk), Err(Error::Corrupt(_))));
     }
 
-    /// The second copy is written first: its bytes change only where it was damaged, so whatever of
-    /// them a power cut keeps, the two copies make a record.
+    /// The second copy is written first: its bytes change only where it was damaged. So the two copies make a record,
+    /// whatever part of these bytes a power cut keeps.
     #[test]
     fn a_power_cut_while_a_combined_anchor_is_mended_leaves_a_record() {
         // The log's part is longer than a write that is never torn.

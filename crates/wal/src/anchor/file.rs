@@ -15,24 +15,24 @@ use crate::failure::Failure;
 
 /// The anchor's file, open for updates.
 ///
-/// A *write* that is refused for want of space, as copy-on-write file systems do, is made again: the
-/// same record into the same copy, before the other copy is touched. A failed sync is final.
+/// A *write* that is refused for want of space, as copy-on-write file systems do, is made again. It puts the same
+/// record into the same copy, before the other copy is touched. A failed sync is final.
 ///
-/// Reading a copy whole does not prove it durable: after a failed sync the system shows bytes that
-/// the disk may not have. At most one copy can be in that state, since each is synced before the
-/// other is touched: the second if both are equal, the first if it is newer. So the first write of a
-/// life begins with the second copy as it was read, unless the first is the newer.
+/// Reading a copy whole does not prove it durable: after a failed sync the system shows bytes that the disk may not
+/// have. At most one copy can be in that state, since each is synced before the other is touched. The second is in that
+/// state if both are equal, the first if it is newer. So the first write of a life begins with the second copy as it
+/// was read, unless the first is newer.
 pub struct AnchorFile {
     file: Arc<dyn File>,
     writes: parking_lot::Mutex<Writes>,
 }
 
-/// What the copies still have to hold.
+/// The copies that are not written yet.
 #[derive(Default)]
 struct Writes {
     /// Copies with their bytes, in the order in which they are written and synced.
     due: VecDeque<(u64, Arc<AlignedBuf>)>,
-    /// A sync or a write has failed for good.
+    /// True if a sync or a write has failed for good.
     failed: bool,
 }
 
@@ -59,13 +59,13 @@ impl AnchorFile {
     /// Reads the record as [`open`](Self::open) does, without the right to change anything.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Fails like [`open`](Self::open).
     pub fn read(disk: &dyn Disk) -> Result<Option<Record>> {
         let chosen = AnchorFile::choose(disk)?;
         Ok(chosen.map(|(_, chosen)| chosen.record))
     }
 
-    /// The file, and what its copies say.
+    /// Returns the file, and the record chosen from its copies.
     fn choose(disk: &dyn Disk) -> Result<Option<(Arc<dyn File>, Chosen)>> {
         let file = match disk.open(ANCHOR_PATH, Access::Direct) {
             Ok(file) => file,
@@ -76,9 +76,8 @@ impl AnchorFile {
         Ok(Some((file, chosen)))
     }
 
-    /// Opens the file and reads the newer whole copy, or combines two damaged ones of one update.
-    /// `Ok(None)` if there is no database here. The strings say which copies are damaged or stale; the
-    /// next update writes both.
+    /// Opens the file and reads the newer whole copy, or combines two damaged ones of one update. Returns `Ok(None)` if
+    /// there is no database here. The strings say which copies are damaged or stale; the next update writes both.
     pub fn open(disk: &dyn Disk) -> Result<Option<(AnchorFile, Record, Vec<String>)>> {
         let Some((file, chosen)) = AnchorFile::choose(disk)? else {
             return Ok(None);
@@ -102,9 +101,9 @@ impl AnchorFile {
     /// Writes both copies, each synced before the next is touched. Durable on return.
     ///
     /// # Errors
-    /// [`Failure::Delay`]: the record is on its way, a copy of it may be durable already, and
-    /// [`finish`](Self::finish) or the next call completes it first. After [`Failure::Final`] nothing
-    /// more is written in this life.
+    /// [`Failure::Delay`]: the record is being written, and a copy of it may be durable already.
+    /// [`finish`](Self::finish) or the next call completes it first. After [`Failure::Final`] nothing more is written
+    /// in this life.
     pub fn write(&self, record: &Record) -> Result<(), Failure> {
         let mut writes = self.writes.lock();
         let bytes = sectors(record);
@@ -118,7 +117,7 @@ impl AnchorFile {
     /// first. Durable on return.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// Fails like [`write`](Self::write).
     pub fn write_last(&self, record: &Record) -> Result<(), Failure> {
         let mut writes = self.writes.lock();
         let bytes = sectors(record);
@@ -134,12 +133,12 @@ impl AnchorFile {
     /// Completes the update that was delayed. Durable on return.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// Fails like [`write`](Self::write).
     pub fn finish(&self) -> Result<(), Failure> {
         self.write_due(&mut self.writes.lock(), 0)
     }
 
-    /// Writes and syncs what is due, but for the last `left` of it.
+    /// Writes and syncs the copies that are due, except for the last `left` of them.
     fn write_due(&self, writes: &mut Writes, left: usize) -> Result<(), Failure> {
         if writes.failed {
             let why = "an update of the anchor failed before";
@@ -164,7 +163,7 @@ impl AnchorFile {
     }
 }
 
-/// The bytes of a copy, in whole sectors.
+/// Returns the bytes of a copy, in whole sectors.
 fn sectors(record: &Record) -> Arc<AlignedBuf> {
     let bytes = record.encode();
     let room = to_usize(round_up(to_u64(bytes.len()), SECTOR));
@@ -237,7 +236,7 @@ mod tests {
             .map(|(copy, _)| *copy)
             .collect();
         assert_eq!(due, [1], "the next life begins with it");
-        // Another update of this life does so, too.
+        // Another update of this life begins with the second copy, too.
         record.history.seq = 4;
         file.write(&record).unwrap();
         assert_eq!(disk.pending_ops(), 0);
@@ -277,8 +276,8 @@ mod tests {
         assert!(message.contains("dl1p"), "{message}");
     }
 
-    /// Found by the simulator: after a failed sync of the second copy, reads showed it whole while the
-    /// disk had it torn; the next life overwrote the first copy, and a power cut there left neither.
+    /// The simulator found this. After a failed sync of the second copy, reads showed it whole while the disk had it
+    /// torn. The next life overwrote the first copy, and a power cut there left neither.
     #[test]
     fn a_copy_that_only_reads_whole_is_not_relied_on() {
         use perdura_device::{CrashProfile, FaultPlan, SimDisk, SyncFailure};
@@ -286,7 +285,7 @@ mod tests {
         let mut record = example();
         record.history.streams = STREAMS_MAX;
         record.history.vouched.ends.clone_from(&many);
-        // A payload as long as that of the images of as many streams.
+        // This payload is as long as that of the images of the same number of streams.
         let images = vec![0; 4 + 2 * (32 + 16 * usize::from(STREAMS_MAX))];
         record.sections.set(Tag(*b"IMGS"), true, images);
         let link = |number| ChainLink {
@@ -411,7 +410,7 @@ mod tests {
 
     #[test]
     fn an_anchor_of_another_version_is_told_from_a_damaged_one() {
-        // As format version 2 began: the checksum stands where the length says.
+        // Format version 2 began like this: the checksum is at the offset that the length gives.
         let mut bytes = b"PANC\x02\0\0\0\x20\0\0\0\xff\xff\xff\xff".to_vec();
         bytes.resize(28, 3);
         bytes.extend(crc32c(&bytes).to_le_bytes());

@@ -23,30 +23,30 @@ pub const COPY_BYTES: usize = 64 * 1024;
 /// A closed incarnation whose log is still needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainLink {
-    /// Which one.
+    /// Its incarnation.
     pub incarnation: Incarnation,
     /// The durable epoch it ended with.
     pub durable: Epoch,
-    /// Where each stream of it starts.
+    /// The start of each of its streams.
     pub start: Vec<Pos>,
-    /// Where each stream of it was cut: what lies beyond is void for good.
+    /// The cut of each of its streams: everything beyond it is void for good.
     pub cut: Vec<Pos>,
 }
 
-/// What the log must hold: the newest durable epoch that was written into the anchor. A log that ends
-/// before it has lost acknowledged transactions.
+/// The part of the log that must exist: up to the newest durable epoch that was written into the anchor. A log that
+/// ends before it has lost acknowledged transactions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vouched {
     /// The durable epoch.
     pub epoch: Epoch,
     /// Wall clock when it was durable, microseconds since 1970.
     pub wall_us: u64,
-    /// Where each stream's part of it ends; never before the start of the newest incarnation.
+    /// The end of the epoch in each stream; never before the start of the newest incarnation.
     pub ends: Vec<Pos>,
 }
 
 impl Vouched {
-    /// Nothing was written yet.
+    /// Returns the value for a database that has written nothing yet.
     #[must_use]
     pub fn nothing(streams: u8) -> Self {
         Vouched {
@@ -57,22 +57,22 @@ impl Vouched {
     }
 }
 
-/// The log's own history: what the log keeps in the anchor.
+/// The log's own history, which the log keeps in the anchor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
-    /// Rises with every update.
+    /// A number that rises with every update.
     pub seq: u64,
     /// The database.
     pub uuid: Uuid,
-    /// When it was made, microseconds since 1970.
+    /// The time at which it was made, microseconds since 1970.
     pub created_us: u64,
     /// Sizes of log segments.
     pub segments: SegmentSizes,
     /// Number of log streams.
     pub streams: u8,
-    /// Closed cleanly: the newest image is the whole database.
+    /// True if the database was closed cleanly: the newest image is the whole database.
     pub clean: bool,
-    /// The logging scheme: what the log's records mean.
+    /// The logging scheme, which gives the log's records their meaning.
     pub scheme: Scheme,
     /// The newest life of the database.
     pub incarnation: Incarnation,
@@ -80,15 +80,15 @@ pub struct History {
     pub epoch_floor: Epoch,
     /// Checkpoint epochs up to this one are used up.
     pub ckpt_max: CkptEpoch,
-    /// What the log must hold.
+    /// The part of the log that must exist.
     pub vouched: Vouched,
     /// Closed incarnations, oldest first.
     pub chain: Vec<ChainLink>,
 }
 
 impl History {
-    /// Whether the lives of the database follow each other: incarnations rise, and no life ended with a
-    /// durable epoch above that of a later life or above what is vouched for.
+    /// Returns whether the lives of the database follow each other. Incarnations must rise. No life may have ended with
+    /// a durable epoch above that of a later life or above what is vouched for.
     #[must_use]
     pub(crate) fn lives_follow_each_other(&self) -> bool {
         let last = self.chain.last();
@@ -99,7 +99,7 @@ impl History {
             })
     }
 
-    /// The history of a database that has written nothing.
+    /// Returns the history of a database that has written nothing.
     #[must_use]
     pub fn begin(
         uuid: Uuid,
@@ -124,7 +124,7 @@ impl History {
         }
     }
 
-    /// Where the newest incarnation's streams start: the last cut.
+    /// Returns the positions at which the newest incarnation's streams start: the last cut.
     #[must_use]
     pub fn open_start(&self) -> Vec<Pos> {
         match self.chain.last() {
@@ -137,15 +137,15 @@ impl History {
 /// The record that both copies hold: the log's history and the sections of other components.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// The log's own.
+    /// The log's own part.
     pub history: History,
-    /// Other components', as bytes.
+    /// The parts of other components, as bytes.
     pub sections: Sections,
 }
 
 impl Record {
-    /// Closed incarnations that a copy has room for beside the sections: with those of the product
-    /// about 2,300 with one stream, 240 with 16.
+    /// Returns the number of closed incarnations that a copy has room for beside the sections. With those of the
+    /// product it is about 2,300 with one stream, and 240 with 16.
     #[must_use]
     pub fn chain_max(&self) -> usize {
         let link_bytes = 12 + 16 * usize::from(self.history.streams);
@@ -161,7 +161,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::hex_example::{digits_of, digits_on};
 
-    /// The example on the format page. What its sections mean their owners test.
+    /// Returns the example on the format page. The owners of its sections test their meaning.
     pub fn example() -> Record {
         let mut uuid = [0; 16];
         for (i, byte) in (0..16u8).zip(uuid.iter_mut()) {

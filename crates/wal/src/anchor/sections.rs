@@ -15,9 +15,9 @@ impl fmt::Display for Tag {
 /// One component's part of the anchor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// Whose it is.
+    /// The tag, which names its owner.
     pub tag: Tag,
-    /// A build that does not know the tag must not open the database.
+    /// True if a build that does not know the tag must not open the database.
     pub required: bool,
     /// The payload; its owner alone reads it.
     pub bytes: Vec<u8>,
@@ -28,24 +28,24 @@ pub struct Section {
 pub struct Sections(Vec<Section>);
 
 impl Sections {
-    /// The sections, in their order.
+    /// Returns the sections, in their order.
     pub fn iter(&self) -> impl Iterator<Item = &Section> {
         self.0.iter()
     }
 
-    /// The number of sections.
+    /// Returns the number of sections.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The section with this tag.
+    /// Returns the section with this tag.
     #[must_use]
     pub fn get(&self, tag: Tag) -> Option<&Section> {
         self.iter().find(|section| section.tag == tag)
     }
 
-    /// Takes the section with this tag away, if there is one.
+    /// Removes the section with this tag, if there is one.
     pub fn remove(&mut self, tag: Tag) {
         self.0.retain(|section| section.tag != tag);
     }

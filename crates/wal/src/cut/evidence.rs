@@ -1,4 +1,4 @@
-//! What anchor and scans say about the end of the log.
+//! The statements of anchor and scans about the end of the log.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::scan::{BlockRef, StreamScan};
 
 use super::verdict::{Facts, Log, Vouch};
 
-/// An epoch with the place in each stream where it ends.
+/// An epoch with the position in each stream at which it ends.
 #[derive(Clone)]
 pub(super) struct Ended<'a> {
     pub epoch: Epoch,
@@ -91,7 +91,7 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// The epoch that becomes D unless evidence contradicts it, and its ends.
+    /// Returns the epoch that becomes D unless evidence contradicts it, and its ends.
     pub(super) fn candidate(&self) -> (Epoch, &[Pos]) {
         let vouched = &self.anchor.vouched;
         match vouched.epoch > self.log.epoch {
@@ -100,20 +100,20 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// The block that names an acknowledged epoch above the candidate.
+    /// Returns the block that names an acknowledged epoch above the candidate.
     pub(super) fn acked_beyond(&self) -> Option<Proof> {
         let (candidate, _) = self.candidate();
         self.acked.filter(|acked| acked.epoch > candidate)
     }
 
-    /// The first stream with a block that was written after a sync of what is missing before it, and
+    /// Returns the first stream that has a block which was written after a sync of the missing bytes before it, and
     /// that block's position.
     pub(super) fn out_of_reach(&self) -> Option<(&StreamScan, Pos)> {
         let mut scans = self.scans.iter();
         scans.find_map(|scan| scan.evidence.out_of_reach.map(|pos| (scan, pos)))
     }
 
-    /// The first block before the candidate's cut whose epoch is above the candidate.
+    /// Returns the first block before the candidate's cut whose epoch is above the candidate.
     pub(super) fn stray(&self) -> Option<(&StreamScan, &BlockRef)> {
         if armed(Flaw::CutIgnored) {
             return None;
@@ -128,7 +128,7 @@ impl<'a> Known<'a> {
     }
 }
 
-/// The block that names the highest epoch, of those that `named` returns; the first of equal ones.
+/// Returns the block that names the highest epoch, of those that `named` returns; the first of equal ones.
 fn highest(
     scans: &[StreamScan],
     named: impl Fn(&Evidence) -> Option<(Epoch, Pos)>,
@@ -148,7 +148,7 @@ fn highest(
     best
 }
 
-/// Whether every stream reaches its end. A block of another number of streams proves nothing.
+/// Returns whether every stream reaches its end. A block of another number of streams proves nothing.
 fn are_held(scans: &[StreamScan], ends: &[Pos]) -> bool {
     let mut ended = scans.iter().zip(ends);
     ends.len() == scans.len() && ended.all(|(scan, end)| scan.valid_end >= *end)

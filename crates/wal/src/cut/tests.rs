@@ -57,7 +57,7 @@ fn block(pos: Pos, epoch: u64) -> BlockRef {
     }
 }
 
-/// Two streams, both valid up to where `HELD` ends; the second has all evidence.
+/// Returns two streams, both valid up to the end of `HELD`; the second has all evidence.
 fn scans_of(facts: Facts) -> [StreamScan; 2] {
     let scan = |number: u8| StreamScan {
         stream: StreamId(number),

@@ -1,10 +1,10 @@
-//! What a restart does with the log: one table over what the scans and the anchor prove.
+//! The decision of a restart about the log: one table over the facts that the scans and the anchor prove.
 //!
 //! The *candidate* is the higher of two epochs: the one that the log holds in full, and the one that
 //! the anchor vouches for. Either the candidate becomes the durable epoch D, or evidence contradicts
 //! it and the database refuses to start. The log is never cut short of an acknowledged block.
 
-/// The highest epoch that the log's blocks show to be held in full by every stream.
+/// The origin of the highest epoch that the log's blocks show to be held in full by every stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Log {
     /// The last epoch of the life before: the newest life has completed none.
@@ -18,30 +18,30 @@ pub(super) enum Log {
 pub(super) enum Vouch {
     /// Not higher.
     Reached,
-    /// Higher, and every stream reaches the ends that the anchor gives: the block with the ends of
-    /// that epoch may have been written but is not needed.
+    /// Higher, and every stream reaches the ends that the anchor gives. The block with the ends of that epoch may have
+    /// been written but is not needed.
     Held,
     /// Higher, and a stream ends before its end.
     Short,
 }
 
-/// All that the decision depends on.
+/// The facts on which the decision depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Facts {
     pub log: Log,
     pub vouch: Vouch,
-    /// A block names a durable epoch above the candidate.
+    /// True if a block names a durable epoch above the candidate.
     pub proven_beyond: bool,
-    /// A valid block lies so far behind the end of its stream that a sync had passed the end before
-    /// the block was written.
+    /// True if a valid block lies far behind the end of its stream: so far that a sync had passed the end before the
+    /// block was written.
     pub out_of_reach: bool,
-    /// A block names an acknowledged epoch above the candidate, and that loss is not accepted.
+    /// True if a block names an acknowledged epoch above the candidate, and that loss is not accepted.
     pub acked_beyond: bool,
-    /// A block before the candidate's cut has an epoch above the candidate.
+    /// True if a block before the candidate's cut has an epoch above the candidate.
     pub stray: bool,
 }
 
-/// What a restart does.
+/// The decision of a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// D is the last durable epoch of the life before: the newest life keeps nothing.
@@ -63,8 +63,8 @@ pub(super) enum Verdict {
 }
 
 impl Facts {
-    /// The one decision. Evidence of loss comes before a contradiction, because its error says what
-    /// is lost; the anchor's comes first, because it names the epochs.
+    /// Returns the verdict. Evidence of loss comes before a contradiction, because its error says what is lost. The
+    /// anchor's evidence comes first, because it names the epochs.
     pub(super) fn decide(self) -> Verdict {
         let Facts {
             log,
@@ -130,10 +130,11 @@ impl Facts {
 pub(super) mod tests {
     use super::*;
 
-    /// A row for each pair of log and vouch. A column for each set of the other facts, in groups of four: nothing,
-    /// `s` stray, `a` acknowledged beyond, `as`; the groups are those four alone, with `o` out of reach, with `p`
-    /// proven beyond, and with both. `b` keeps the life before, `e` ends, `v` vouched; `V` is short of vouched, `P`
-    /// proven missing, `S` synced missing, `A` acknowledged missing, `C` a contradiction.
+    /// The table has a row for each pair of log and vouch, and a column for each set of the other facts. The columns
+    /// are in groups of four: nothing, `s` stray, `a` acknowledged beyond, `as`. The first group has those four alone,
+    /// the second with `o` out of reach, the third with `p` proven beyond, the last with both. `b` keeps the life
+    /// before, `e` ends, `v` vouched. `V` is short of vouched, `P` proven missing, `S` synced missing, `A` acknowledged
+    /// missing, `C` a contradiction.
     const TABLE: [(Log, Vouch, &str); 6] = [
         (Log::LifeBefore, Vouch::Reached, "bCAA SSSS PPPP PPPP"),
         (Log::LifeBefore, Vouch::Held, "vCAA SSSS PPPP PPPP"),
@@ -156,7 +157,7 @@ pub(super) mod tests {
         }
     }
 
-    /// All combinations, each with the letter that the table gives.
+    /// Returns all combinations, each with the letter that the table gives.
     pub(in super::super) fn all() -> impl Iterator<Item = (Facts, char)> {
         TABLE.into_iter().flat_map(|(log, vouch, row)| {
             let cells = row.chars().filter(|cell| *cell != ' ');

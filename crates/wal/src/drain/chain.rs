@@ -1,4 +1,4 @@
-//! The blocks of the life from what the anchor vouches for on, each from the disk or from a tail.
+//! The blocks of the life from the vouched position on, each from the disk or from a tail.
 
 use perdura_base::limits::IN_FLIGHT_BYTES_MAX;
 use perdura_base::num::to_u64;
@@ -11,25 +11,25 @@ use crate::scan::OpenSegment;
 use crate::segment::SEGMENT_HEADER_BYTES;
 use crate::sizes::Span;
 
-/// How much one durable write covers, bytes; at least one block.
+/// The most bytes that one durable write covers; at least one block.
 pub(super) const RUN_BYTES: u64 = IN_FLIGHT_BYTES_MAX / 2;
 
 /// One block of the chain.
 pub(super) struct Link<'a> {
     pub pos: Pos,
     pub end: Pos,
-    /// The segment that has it or gets it.
+    /// The segment that holds it or will hold it.
     pub span: Span,
-    /// A tail has it.
+    /// Its bytes, if a tail has them.
     pub kept: Option<&'a [u8]>,
-    /// The disk has it, whole.
+    /// True if the disk has it, whole.
     is_on_disk: bool,
 }
 
 /// The blocks without a gap.
 pub(super) struct Chain<'a> {
     links: Vec<Link<'a>>,
-    /// Where the last block ends.
+    /// The position at which the last block ends.
     pub end: Pos,
 }
 
@@ -37,7 +37,8 @@ impl<'a> Chain<'a> {
     /// Follows the blocks of disk and tails from the vouched position on, and compares them.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if disk and tails differ, or a tail has no connection to what is before it; the disk's.
+    /// [`Error::Corrupt`] if disk and tails differ, or a tail has no connection to the blocks before it; the disk's
+    /// error.
     pub fn gather(
         life: &DrainLife,
         segments: &[OpenSegment],
@@ -91,7 +92,7 @@ impl<'a> Chain<'a> {
         Ok(chain)
     }
 
-    /// The chain passes through every tail, or the tail ends before what is vouched for.
+    /// Checks that the chain passes through the tail, or that the tail ends before the vouched position.
     fn check_connected(&self, life: &DrainLife, tail: &Kept<'_>) -> Result<()> {
         let Some(first) = tail.first_behind(life.vouched) else {
             return Ok(());
@@ -127,7 +128,7 @@ impl<'a> Chain<'a> {
         ))
     }
 
-    /// Everything from the first block on that is missing on disk, or that may not be durable there while a later
+    /// Returns all blocks from the first one that is missing on disk, or that may not be durable there while a later
     /// one is missing.
     pub fn to_write(&self) -> &[Link<'a>] {
         let Some(missing) = self.links.iter().position(|link| !link.is_on_disk) else {
@@ -135,7 +136,7 @@ impl<'a> Chain<'a> {
         };
         let on_disk = self.links.iter().rev().find(|link| link.is_on_disk);
         let top = on_disk.map_or(Pos(0), |last| last.end);
-        // No block was written farther from where the stream was durable.
+        // No block was written farther than this from the durable end of its stream.
         let durable = top.0.saturating_sub(IN_FLIGHT_BYTES_MAX);
         let doubtful = self.links.partition_point(|link| link.end.0 <= durable);
         let (kept, written) = self.links.split_at(missing.min(doubtful));
@@ -147,7 +148,7 @@ impl<'a> Chain<'a> {
         written
     }
 
-    /// The same blocks, divided into durable writes: each within one segment.
+    /// Divides these blocks into durable writes, each within one segment.
     pub fn runs<'b>(&self, links: &'b [Link<'a>]) -> impl Iterator<Item = &'b [Link<'a>]> {
         let mut rest = links;
         std::iter::from_fn(move || {
@@ -174,7 +175,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Blocks of these lengths, MiB; bit i of `on_disk` says whether the disk has the i-th.
+    /// Returns a chain of blocks of these lengths, MiB; bit i of `on_disk` says whether the disk has the i-th.
     fn chain(lengths: &[u64], on_disk: u32) -> Chain<'static> {
         let sizes = SegmentSizes::fixed(16 * MIB + SEGMENT_HEADER_BYTES);
         let (mut links, mut pos) = (Vec::new(), Pos(0));
@@ -216,7 +217,7 @@ mod tests {
                 assert_eq!(first, u64::from(missing), "{on_disk:010b}");
                 continue;
             };
-            // The last four blocks up to the last one that is there were in flight at most.
+            // At most the last four blocks up to the last one on disk were in flight.
             let doubtful = (last_there + 1).saturating_sub(4);
             assert_eq!(first, u64::from(missing.min(doubtful)), "{on_disk:010b}");
         }

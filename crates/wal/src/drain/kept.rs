@@ -8,7 +8,7 @@ use super::{DrainLife, KeptTail};
 use crate::block::{self, BlockHeader, HEADER_BYTES};
 use crate::lookup::newer_block;
 
-/// No log gets that far.
+/// A position that no log reaches.
 const POS_MAX: u64 = 1 << 62;
 
 /// The longest prefix of a tail that consists of whole valid blocks.
@@ -16,9 +16,9 @@ pub(super) struct Kept<'a> {
     pub holder: &'a str,
     pub from: Pos,
     bytes: &'a [u8],
-    /// Where each block begins, and then where the last one ends.
+    /// The position of each block, and then the end of the last one.
     bounds: Vec<Pos>,
-    /// What ended the prefix, and after how many bytes of how many.
+    /// The reason that ended the prefix, and the length of the whole tail, bytes. `None`: all of it counts.
     why: Option<(String, usize)>,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Kept<'a> {
         Ok(kept)
     }
 
-    /// The length of the block with which `rest` begins, or why it does not count.
+    /// Returns the length of the block with which `rest` begins, or the reason why it does not count.
     fn next_len(&self, life: &DrainLife, rest: &[u8]) -> Result<Result<u64, String>> {
         let at = self.end();
         let is_position = (life.start.0..POS_MAX).contains(&at.0);
@@ -88,19 +88,19 @@ impl<'a> Kept<'a> {
         })
     }
 
-    /// Where the last valid block ends.
+    /// Returns the end of the last valid block.
     pub fn end(&self) -> Pos {
         *self.bounds.last().expect("a tail has a beginning")
     }
 
-    /// The block that begins at a position, if one does.
+    /// Returns the block that begins at a position, if one does.
     pub fn block_at(&self, pos: Pos) -> Option<&'a [u8]> {
         let at = self.bounds.binary_search(&pos).ok()?;
         let end = self.bounds.get(at + 1)?;
         Some(self.between(pos, *end))
     }
 
-    /// The first block that ends behind a position.
+    /// Returns the position of the first block that ends behind a position.
     pub fn first_behind(&self, pos: Pos) -> Option<Pos> {
         let ends = self.bounds.get(1..)?;
         let at = ends.partition_point(|end| *end <= pos);
@@ -116,12 +116,12 @@ impl<'a> Kept<'a> {
         &self.bytes[to_usize(from.0 - self.from.0)..to_usize(end.0 - self.from.0)]
     }
 
-    /// Where it is, for an error.
+    /// Describes its place, for an error.
     pub fn place(&self, life: &DrainLife) -> String {
         format!("log stream {} as {} holds it", life.stream, self.holder)
     }
 
-    /// What of the tail does not count.
+    /// Describes the part of the tail that does not count.
     pub fn note(&self) -> Option<String> {
         let (why, bytes) = self.why.as_ref()?;
         Some(format!(
@@ -156,7 +156,7 @@ pub(super) fn compare(life: &DrainLife, kept: &[Kept<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// Two places hold different bytes at a position.
+/// Returns the error of two places that hold different bytes at a position.
 pub(super) fn differs(life: &DrainLife, one: &Kept<'_>, other: &str, at: Pos) -> Error {
     Error::corrupt(
         one.place(life),

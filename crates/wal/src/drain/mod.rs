@@ -1,28 +1,28 @@
-//! The drain: what a takeover writes of the blocks that other memories kept.
+//! The drain: the step in which a takeover writes the blocks that other memories kept.
 //!
-//! A log with a mirror acknowledges what its disk may not have. When its writer is gone, a takeover collects the
-//! *tails* that nodes kept of a life's streams and writes what the disk lacks into the segments of that life. The
-//! ordinary restart follows, which knows no nodes: to it the log looks as if its flusher had come that far.
-//! `docs/formats/segment.md` has the rules, under *What a takeover writes*.
+//! A log with a mirror acknowledges transactions that its disk may not have. When its writer is gone, a takeover
+//! collects the *tails* that nodes kept of a life's streams. It writes the blocks that the disk lacks into the segments
+//! of that life. The ordinary restart follows, which knows no nodes: to it the log looks as if its flusher had come
+//! that far. `docs/formats/segment.md` has the rules, under *What a takeover writes*.
 //!
 //! ```text
 //! tails ──longest valid prefix──► kept ──compared with each other and with the disk──► chain ──► durable writes
 //! ```
-//! The *chain* holds the life's blocks from what the anchor vouches for on, without a gap: each from the disk or
-//! from a tail. It is complete before the first write. Then everything from the first block that is missing on disk
-//! is written, in order.
+//! The *chain* holds the life's blocks from the vouched position on, without a gap: each from the disk or from a tail.
+//! It is complete before the first write. Then everything from the first block that is missing on disk is written, in
+//! order.
 //!
 //! # Invariants
 //! * Nothing is written before all tails agree with each other and with the disk.
-//! * Each write is durable before the next one begins, and no block leaves the range that may be in flight: a drain
-//!   that is interrupted anywhere leaves what a crash of a flusher may leave.
+//! * Each write is durable before the next one begins, and no block leaves the range that may be in flight. So an
+//!   interrupted drain leaves a state that a crash of a flusher may leave.
 //! * A drain changes no byte of a block that is whole on disk, so any number of interrupted drains may precede it.
 //!
 //! # Deviations
 //! A whole block on disk may have been in flight when the writer stopped; reading it does not prove that it is durable.
-//! If blocks behind it are to be written, it is written again with the same bytes. Else a power failure could lose it
-//! and keep blocks so far behind it that a restart would take the hole for damage. At most what may be in flight is
-//! written twice.
+//! If blocks behind it are to be written, it is written again with the same bytes. Otherwise a power failure could lose
+//! it and keep blocks so far behind it that a restart would take the hole for damage. At most the bytes that may be in
+//! flight are written twice.
 
 mod chain;
 mod kept;
@@ -56,18 +56,18 @@ pub struct DrainLife {
     pub streams: u8,
     /// Sizes of its segments.
     pub sizes: SegmentSizes,
-    /// Where the life starts in this stream.
+    /// The position at which the life starts in this stream.
     pub start: Pos,
-    /// The position up to which the anchor vouches for the stream, or to which the log was cut if that is farther: nothing
-    /// before it is compared or written.
+    /// The position up to which the anchor vouches for the stream, or to which the log was cut if that is farther.
+    /// Nothing before it is compared or written.
     pub vouched: Pos,
 }
 
 impl History {
-    /// What a drain of the newest life has to know of a stream.
+    /// Returns the part of the history that a drain of the newest life needs for a stream.
     ///
     /// # Panics
-    /// If there is no such stream.
+    /// Panics if there is no such stream.
     #[must_use]
     pub fn drain_life(&self, stream: StreamId) -> DrainLife {
         let s = usize::from(stream.0);
@@ -85,10 +85,10 @@ impl History {
     }
 }
 
-/// What one memory kept of a stream: bytes of blocks, the first of which stands at `from`.
+/// The part of a stream that one memory kept: bytes of blocks, the first of which is at `from`.
 #[derive(Debug, Clone)]
 pub struct KeptTail<'a> {
-    /// The name of who kept it, for errors and notes.
+    /// The name of the keeper, for errors and notes.
     pub holder: String,
     /// The position of the first byte.
     pub from: Pos,
@@ -96,18 +96,18 @@ pub struct KeptTail<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What a drain did.
+/// The result of a drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drained {
     /// The first position that was written; `end` if nothing was.
     pub from: Pos,
-    /// Where the stream's valid blocks end now.
+    /// The end of the stream's valid blocks now.
     pub end: Pos,
-    /// Blocks written.
+    /// The number of blocks written.
     pub blocks: u64,
-    /// Their bytes.
+    /// The bytes of these blocks.
     pub bytes_written: u64,
-    /// What did not count of the tails, and why.
+    /// The parts of the tails that did not count, and the reasons.
     pub notes: Vec<String>,
 }
 
@@ -120,7 +120,7 @@ impl DrainLife {
         }
     }
 
-    /// The segments of this life that are there.
+    /// Opens the segments of this life that exist.
     fn segments(&self, disk: &dyn Disk) -> Result<Vec<OpenSegment>> {
         let lives = Lives {
             uuid: self.uuid,
@@ -147,15 +147,15 @@ impl DrainLife {
     }
 }
 
-/// Writes what the disk of a stream lacks of the blocks that `tails` hold of a life.
+/// Writes the blocks of a life that `tails` hold and the disk of the stream lacks.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if two places hold different blocks at one position, or a tail begins behind everything else:
-/// nothing was written. [`Error::Stopped`] if a write or sync failed, [`Error::Fenced`] if another process owns the
-/// disk, and the disk's for want of space: another drain with the same tails completes it.
+/// nothing was written. [`Error::Stopped`] if a write or sync failed. [`Error::Fenced`] if another process owns the
+/// disk. The disk's error for want of space: another drain with the same tails completes it.
 ///
 /// # Panics
-/// If the stream is none of the database's, or the anchor vouches for less than the life's start.
+/// Panics if the database does not have the stream, or if the anchor vouches for less than the life's start.
 pub fn drain(disk: &Arc<dyn Disk>, life: &DrainLife, tails: &[KeptTail<'_>]) -> Result<Drained> {
     assert!(life.stream < StreamId(life.streams), "a stream of the log");
     assert!(

@@ -21,14 +21,15 @@ use crate::sizes::Span;
 pub(super) struct Writer<'a> {
     disk: &'a Arc<dyn Disk>,
     life: &'a DrainLife,
-    /// The segments that were there.
+    /// The segments that already existed.
     found: Vec<OpenSegment>,
-    /// Opened if a segment must be made.
+    /// The shelf, opened if a segment must be made.
     shelf: Option<SegmentShelf>,
     current: Option<Segment>,
 }
 
-/// A write that found no space may be repeated. After any other failure the disk's contents are not known.
+/// Wraps the error of a write. A write that found no space may be repeated. After any other failure the disk's contents
+/// are not known.
 fn stopping(error: Error) -> Error {
     match Failure::of_write(error) {
         Failure::Delay(error) => error,
@@ -47,7 +48,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes blocks that lie side by side in one segment, and returns when they are durable.
+    /// Writes blocks that lie side by side in one segment. They are durable on return.
     pub fn write(&mut self, run: &[Link<'_>]) -> Result<()> {
         let (first, last) = (run.first().expect("a run"), run.last().expect("a run"));
         let span = first.span;
@@ -74,7 +75,7 @@ impl<'a> Writer<'a> {
         written.map_err(stopping)
     }
 
-    /// The segment with this span, settled: made if it is not there.
+    /// Returns the segment with this span, settled. Makes it if it does not exist.
     fn enter(&mut self, span: Span) -> Result<Segment> {
         if let Some(current) = self.current.as_ref().filter(|current| current.span == span) {
             return Ok(current.clone());
@@ -118,7 +119,7 @@ impl<'a> Writer<'a> {
         Ok(Segment { span, file })
     }
 
-    /// Prepares a file, if none is, and gives it the name of a segment.
+    /// Prepares a file, unless one is prepared, and gives it the name of a segment.
     fn make(&mut self, id: SegmentId, span: Span) -> Result<()> {
         let shelf = match &mut self.shelf {
             Some(shelf) => shelf,
@@ -131,7 +132,7 @@ impl<'a> Writer<'a> {
                     life: self.life.start,
                     has_deposed: true,
                 };
-                // No segment is given up here: which ones are void, the restart decides.
+                // No segment is given up here: the restart decides which ones are void.
                 none.insert(SegmentShelf::open(Arc::clone(self.disk), owner, |_| true)?)
             }
         };
@@ -152,7 +153,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The bytes of a block that only the disk has.
+/// Reads the bytes of a block that only the disk has.
 fn read_again(segment: &Segment, link: &Link<'_>, into: &mut [u8]) -> Result<()> {
     let offset = SEGMENT_HEADER_BYTES + (link.pos.0 - segment.span.start.0);
     read_exact_at(segment.file.as_ref(), offset, into)?;

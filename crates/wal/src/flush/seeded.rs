@@ -18,7 +18,7 @@ impl FlushState {
     }
 }
 
-/// The seeded bug of sealing a block again when it is written: it names what is durable by then.
+/// Seals a block again when it is written, so that it names the D of that moment. This is the seeded bug.
 pub(super) fn seal_anew(parts: &mut [Part], durable: Epoch) {
     if let Some(part) = parts.last_mut()
         && armed(Flaw::SealedAnew)
@@ -29,7 +29,7 @@ pub(super) fn seal_anew(parts: &mut [Part], durable: Epoch) {
     }
 }
 
-/// The seeded bug of counting a write that the disk refused, and writing it with the next step.
+/// Counts a write that the disk refused, and writes it with the next step. This is the seeded bug.
 pub(super) fn count_refused(
     state: &mut FlushState,
     result: Result<(), Failure>,

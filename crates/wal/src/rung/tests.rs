@@ -69,7 +69,7 @@ fn sync(wal: &Wal) {
     }
 }
 
-/// The mirror holds a stream up to where it is sealed.
+/// Raises the mirror of a stream to its sealed end.
 fn hold(wal: &Wal, stream: u8) {
     wal.raise_mirror(StreamId(stream), wal.sealed_end(StreamId(stream)));
 }
@@ -97,7 +97,7 @@ fn a_mirror_has_a_durable_epoch_that_its_own_streams_decide() {
     hold(&wal, 1);
     let reached = wal.reached();
     assert!(Rung::ALL.iter().all(|rung| reached.at(*rung) == epoch));
-    // An end that was passed before takes nothing back from a stream, although the other one lags behind.
+    // An end that was passed before undoes nothing in a stream, although the other one lags behind.
     let before = wal.synced(StreamId(0));
     let next = commit(&wal);
     hold(&wal, 0);
@@ -126,7 +126,7 @@ fn a_mirror_may_be_ahead_of_the_disk_and_behind_it() {
     assert_eq!(wal.durable(Rung::Mirror), Epoch(2), "an end passed before");
     hold(&wal, 0);
     assert_eq!((wal.durable(Rung::Mirror), kept()), (Epoch(3), 0));
-    // Ahead, it changes nothing about what is durable on disk.
+    // A mirror that is ahead changes nothing about what is durable on disk.
     seal(&wal);
     hold(&wal, 0);
     assert_eq!(wal.durable(Rung::Mirror), Epoch(4));

@@ -1,4 +1,4 @@
-//! A cursor reads what was appended, as far as it is durable, whatever the log does meanwhile.
+//! A cursor reads everything that was appended and is durable, whatever else happens to the log.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const STREAMS: u8 = 2;
 /// A reader of one stream that keeps what it has read, as an archiver does.
 struct Reader {
     cursor: LogCursor,
-    /// Bodies since the last frame that was whole.
+    /// The bodies since the last whole frame.
     bytes: Vec<u8>,
     groups: Vec<(Epoch, Vec<u8>)>,
 }
@@ -30,7 +30,7 @@ impl Reader {
         }
     }
 
-    /// Reads at most `blocks` blocks. Returns whether that was all that is durable.
+    /// Reads at most `blocks` blocks. Returns whether it has read everything that is durable.
     fn read(&mut self, wal: &Wal, blocks: usize) -> Result<bool, Error> {
         let durable = wal.durable_end(Rung::Disk);
         for _ in 0..blocks {
@@ -55,13 +55,13 @@ impl Reader {
     }
 }
 
-/// The log, what was appended to it, and a reader of every stream.
+/// The log, the frames appended to it, and a reader of every stream.
 struct World {
     rng: fastrand::Rng,
     disk: Arc<SimDisk>,
     history: History,
     wal: Wal,
-    /// What each stream's reader must return: what was appended and is not void.
+    /// The groups that each stream's reader must return: those that were appended and are not void.
     appended: Vec<Vec<(Epoch, Vec<u8>)>>,
     readers: Vec<Reader>,
     truncated: usize,
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// What was read is a prefix of what was appended; the whole durable one if the cursor says so.
+    /// Checks that the groups read are a prefix of those appended, and the whole durable prefix if `all` is set.
     fn check(&self, s: usize, all: bool) {
         let read = &self.readers[s].groups;
         assert!(self.appended[s].starts_with(read), "stream {s}");
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// As one does that has lost its place: it begins behind all that is durable.
+    /// Replaces the reader by one that has lost its place: it begins behind everything durable.
     fn restart_reader(&mut self, stream: u8) {
         let s = usize::from(stream);
         let durable = self.wal.durable_end(Rung::Disk);
@@ -145,7 +145,7 @@ impl World {
         self.truncated += 1;
     }
 
-    /// Whether a segment of a life that the history names holds the position.
+    /// Returns whether a segment of a life that the history names holds the position.
     fn is_held(&self, stream: u8, at: Pos) -> bool {
         let s = usize::from(stream);
         let lives = self.history.lives();
@@ -163,8 +163,8 @@ impl World {
         })
     }
 
-    /// Truncates at the place of a reader, or anywhere before the last durable block, which the anchor
-    /// vouches for then.
+    /// Truncates at the position of a reader, or anywhere before the last durable block, which the anchor then vouches
+    /// for.
     fn truncate(&mut self) {
         self.history.vouched = self.wal.durable_end(Rung::Disk);
         let ends = &self.history.vouched.ends;
@@ -212,7 +212,7 @@ impl World {
         self.lives += 1;
     }
 
-    /// What a restart decides: the newest life alone is scanned, since older ones may be truncated.
+    /// Returns the decision of a restart. It scans the newest life alone, since older ones may be truncated.
     fn decide(&self) -> perdura_wal::Cut {
         let life = self.disk.life();
         let scans: Vec<_> = (0..STREAMS)

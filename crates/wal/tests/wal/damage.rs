@@ -8,7 +8,7 @@ use perdura_wal::{Direction, History, Rung, SegmentSizes};
 
 use crate::setup::{anchor, append, flush, groups, open, scan};
 
-/// Three epochs over two streams; returns the disk after a power cut.
+/// Writes three epochs over two streams. Returns the disk after a power cut.
 fn small_log(beacon: bool) -> (Arc<SimDisk>, History) {
     let disk = SimDisk::new(9);
     let anchor = anchor(2);
@@ -27,7 +27,7 @@ fn small_log(beacon: bool) -> (Arc<SimDisk>, History) {
     (disk, anchor)
 }
 
-/// The epochs that survive, or the corruption that was reported.
+/// Returns the number of epochs that survive, or the corruption that was reported.
 fn outcome(disk: &Arc<SimDisk>, anchor: &History) -> Result<usize, Error> {
     let (scans, cut) = scan(disk, anchor)?;
     let all = groups(&scans, 0, Direction::Forward);
@@ -167,7 +167,7 @@ fn a_log_that_another_process_owns_stops_for_good_and_never_as_after_a_failure()
     }
 }
 
-/// A file that is gone leaves no damaged byte behind: the one before it must know of it.
+/// A file that is gone leaves no damaged byte behind, so the one before it must be marked.
 #[test]
 fn a_lost_segment_is_noticed_wherever_it_was() {
     let disk = SimDisk::new(7);
@@ -196,8 +196,8 @@ fn a_lost_segment_is_noticed_wherever_it_was() {
     }
 }
 
-/// Found in review: the search for evidence stopped a fixed way behind the gap, and an epoch larger
-/// than that hid everything after it.
+/// A review found this. The search for evidence stopped a fixed way behind the gap, and an epoch larger than that hid
+/// everything after it.
 #[test]
 fn damage_within_an_epoch_larger_than_the_search_is_no_torn_tail() {
     let disk = SimDisk::new(8);
@@ -223,7 +223,7 @@ fn damage_within_an_epoch_larger_than_the_search_is_no_torn_tail() {
     assert!(matches!(scan(&disk, &anchor), Err(Error::Corrupt(_))));
 }
 
-/// Found in review: a log that had failed while idle took further writes.
+/// A review found this: a log that had failed while idle took further writes.
 #[test]
 fn a_log_that_has_failed_admits_nothing() {
     let disk = SimDisk::new(10);

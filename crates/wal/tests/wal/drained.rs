@@ -1,4 +1,4 @@
-//! A takeover writes what other memories kept of the log, interrupted at every I/O.
+//! A takeover writes the parts of the log that other memories kept, interrupted at every I/O.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,27 +15,27 @@ use crate::setup::{SEGMENT_BYTES, anchor, open_with};
 
 pub const STREAM: StreamId = StreamId(0);
 
-/// What a writer left that is gone: its disk, and all that it had sealed.
+/// The remains of a writer that is gone: its disk, and all that it had sealed.
 pub struct Left {
     pub disk: Arc<SimDisk>,
     pub history: History,
     /// The stream from its start.
     pub all: Vec<u8>,
-    /// Where its blocks begin, and where the last one ends.
+    /// The position of each of its blocks, and the end of the last one.
     pub bounds: Vec<Pos>,
-    /// Up to where the disk had everything when the writer stopped.
+    /// The position up to which the disk had everything when the writer stopped.
     pub synced: Pos,
 }
 
-/// How a writer works, and how far it comes.
+/// The settings of a writer, and the point at which it stops.
 #[derive(Clone, Copy)]
 pub struct Work {
     pub seed: u64,
     pub segment_bytes: u64,
     pub block_bytes_max: usize,
-    /// Bytes appended, about.
+    /// The bytes appended, approximately.
     pub bytes: usize,
-    /// The writer loses power at this operation of its copy to disk.
+    /// The operation of its copy to disk at which the writer loses power.
     pub cut_after_ops: u64,
 }
 
@@ -94,7 +94,7 @@ pub fn leave(work: Work, profile: CrashProfile) -> Left {
     append(work.bytes / 2, &|| {
         while wal.flush_step(STREAM).unwrap() != FlushProgress::Idle {}
     });
-    // A file for the next segment, and then its name.
+    // The first call makes a file for the next segment, and the second one gives it its name.
     for _ in 0..2 {
         wal.prepare_segment(STREAM, &|| {}).unwrap();
     }
@@ -150,7 +150,7 @@ impl Left {
         drain(&life, &self.history.drain_life(STREAM), tails)
     }
 
-    /// The last boundary at or before a position.
+    /// Returns the last boundary at or before a position.
     pub fn bound_before(&self, pos: Pos) -> Pos {
         self.bounds[self.bounds.partition_point(|bound| *bound <= pos) - 1]
     }
@@ -166,7 +166,7 @@ impl Left {
         scan
     }
 
-    /// The disk holds every block, byte by byte, and nothing that a flusher would not leave.
+    /// Checks that the disk holds every block, byte by byte, and nothing that a flusher would not leave.
     pub fn check_whole(&self) {
         let scan = self.scan();
         assert_eq!(scan.valid_end, self.end());
@@ -178,7 +178,7 @@ impl Left {
         }
     }
 
-    /// The path and offset at which a position is.
+    /// Returns the path and offset of a position.
     pub fn place(&self, pos: Pos) -> (String, u64) {
         let start = self.history.segments.span_at(Pos(0), pos).start;
         let id = SegmentId {
@@ -198,8 +198,8 @@ impl Left {
         bytes
     }
 
-    /// Drains with a power failure at each I/O, or every so many, then again, and checks what is durable then. Returns how many
-    /// failures there were.
+    /// Drains with a power failure at every `step`-th I/O, then again, and checks the durable contents after that.
+    /// Returns the number of failures.
     fn interrupted_everywhere(
         &self,
         before: &SimSnapshot,
@@ -230,7 +230,8 @@ impl Left {
             );
             assert_eq!(self.drain(&tail).unwrap().end, self.end());
             if profile == CrashProfile::Killed {
-                // What the killed drain wrote is read, and not durable: the restart writes it again.
+                // The blocks that the killed drain wrote can be read, but are not durable: the restart writes them
+                // again.
                 let (scan, disk) = (self.scan(), self.disk.life());
                 scan.write_again(disk.as_ref(), &self.history).unwrap();
             }

@@ -1,5 +1,5 @@
-//! A source returns whole durable epochs of all streams, the same that a restart's scan finds, whatever was
-//! in flight, closed in part, void after a crash, or read in an earlier life.
+//! A source returns whole durable epochs of all streams, the same that a restart's scan finds. Writes may be in flight,
+//! epochs closed in part, void after a crash, or read in an earlier life.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use perdura_wal::{
 
 use crate::setup::{anchor, append, flush, next_life, open, scan};
 
-/// The frames of an epoch: kind and payload of those of each stream in their order.
+/// The frames of an epoch: kind and payload of those of each stream, in their order.
 type Frames = BTreeMap<u8, Vec<(u8, Vec<u8>)>>;
 
 /// An epoch as it was returned, or as the scan finds it.
@@ -24,14 +24,14 @@ struct Whole {
     wall_us: u64,
 }
 
-/// What an archive has: epochs that have ended, and the frames of the one that is being read.
+/// The contents of an archive: epochs that have ended, and the frames of the one that is being read.
 #[derive(Default)]
 struct Archive {
     epochs: BTreeMap<Epoch, Whole>,
     open: Frames,
 }
 
-/// The log, a source, and what it returned.
+/// The log, a source, and the epochs that it returned.
 struct World {
     rng: fastrand::Rng,
     disk: Arc<SimDisk>,
@@ -39,7 +39,7 @@ struct World {
     wal: Wal,
     source: EpochSource,
     archive: Archive,
-    /// What a source of a later life begins with: as an archive run stores it, perhaps long ago.
+    /// The position with which a source of a later life begins: an archive run stored it, perhaps long ago.
     saved: EpochEnds,
     /// The epochs that each restart has made void.
     void: Vec<std::ops::RangeInclusive<Epoch>>,
@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// Takes some steps of the source, and compares what it returned when it says that it has all.
+    /// Takes some steps of the source. Compares the returned epochs when it reports that it has returned all.
     fn read(&mut self, steps: usize) -> Result<(), String> {
         let durable = self.wal.durable_end(Rung::Disk);
         let mut places = BTreeMap::new();
@@ -191,7 +191,7 @@ impl World {
         Ok(())
     }
 
-    /// As an archive does that knows what it has stored and no more.
+    /// Opens a new source, like an archive that knows only what it has stored.
     fn resume(&mut self) {
         self.source = source(&self.disk, &self.history, &self.saved);
         let kept = |epoch: &Epoch, _: &mut Whole| *epoch <= self.saved.epoch;
@@ -199,8 +199,8 @@ impl World {
         self.archive.open.clear();
     }
 
-    /// What was returned is what the scan of the whole log finds, up to the last epoch that has ended, and at
-    /// least up to `at_least`.
+    /// Checks that the source returned what the scan of the whole log finds. The check extends to the last epoch that
+    /// has ended, and at least to `at_least`.
     fn check(&self, scans: &[StreamScan], at_least: Epoch) -> Result<(), String> {
         let mut found = scanned(scans);
         let ended = self.archive.epochs.keys().next_back().copied();
@@ -209,7 +209,7 @@ impl World {
         if let Some(epoch) = self.archive.epochs.keys().find(|e| !found.contains_key(e)) {
             return Err(format!("epoch {epoch} is void, or not in the log"));
         }
-        // The moments of a source that began later do not know the clocks before.
+        // A source that began later does not know the clocks before, so its moments differ.
         let frames = |whole: &Whole| (whole.frames.clone(), whole.ends.clone());
         for (epoch, whole) in &found {
             let archived = self.archive.epochs.get(epoch);
@@ -226,7 +226,7 @@ impl World {
     }
 }
 
-/// The epochs up to the cut, with their ends and moments.
+/// Returns the epochs up to the cut, with their ends and moments.
 fn scanned(scans: &[StreamScan]) -> BTreeMap<Epoch, Whole> {
     let mut epochs: BTreeMap<Epoch, Whole> = BTreeMap::new();
     for block in scans.iter().flat_map(|scan| &scan.blocks) {
@@ -261,7 +261,8 @@ fn scanned(scans: &[StreamScan]) -> BTreeMap<Epoch, Whole> {
     epochs
 }
 
-/// A random history. An error says what the source returned that a restart would not have, or missed.
+/// Runs a random history. An error names an epoch that the source returned and a restart would not have, or that it
+/// missed.
 fn history(seed: u64) -> Result<Counts, String> {
     let mut world = World::new(seed);
     for _ in 0..200 {
@@ -334,7 +335,7 @@ fn seeded_bugs_of_what_is_archived_are_caught() {
             arm(Some(flaw));
             let seen = std::panic::catch_unwind(|| history(seed));
             arm(None);
-            // The oracle's reason, or that of an assertion.
+            // This is the oracle's reason, or that of an assertion.
             let why = match seen {
                 Ok(done) => done.err().unwrap_or_default(),
                 Err(panic) => panic.downcast_ref().cloned().unwrap_or_default(),
@@ -437,7 +438,7 @@ fn a_log_that_ends_before_what_was_archived_has_lost_acknowledged_epochs() {
     assert!(here.check_durable(&durable).is_ok());
 }
 
-/// A source that begins where a checkpoint does, in the middle of an epoch, and one that begins within a frame.
+/// One source begins where a checkpoint does, in the middle of an epoch; another begins within a frame.
 #[test]
 fn a_source_begins_at_the_marks_of_a_checkpoint_and_skips_the_rest_of_a_frame() {
     let disk = SimDisk::new(1);
@@ -472,7 +473,8 @@ fn a_source_begins_at_the_marks_of_a_checkpoint_and_skips_the_rest_of_a_frame() 
     let (mark, group) = (FrameKind::BeginCheckpoint, FrameKind::Group);
     let of_checkpoint = [(0, mark, 1), (0, group, 6), (1, mark, 1), (1, group, 6)];
     assert_eq!(frames(marks.clone()), of_checkpoint);
-    // The second block of the long group, and then the third, in which no frame begins but the first ends.
+    // The positions are those of the second block of the long group, and of the third, in which no frame begins but the
+    // first ends.
     for within in [8192, 16_384] {
         assert!(Pos(within) < marks[1]);
         assert_eq!(frames(vec![marks[0], Pos(within)]), of_checkpoint);

@@ -1,4 +1,4 @@
-//! The log from outside: what is written is read back, and damage is told from an expected end.
+//! The log from outside: everything written is read back, and damage is distinguished from an expected end.
 
 mod cursor;
 mod damage;

@@ -1,4 +1,4 @@
-//! What goes in comes out, whole epochs only.
+//! Everything appended is read back, in whole epochs only.
 
 use perdura_base::{CkptEpoch, Incarnation, PartitionSet, Pos, StreamId};
 use perdura_device::{CrashProfile, SimDisk};

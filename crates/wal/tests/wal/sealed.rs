@@ -1,4 +1,4 @@
-//! The place between sealing and writing, where a device receives what it sends to other memories.
+//! The point between sealing and writing, where a device receives the blocks that it sends to other memories.
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -16,7 +16,7 @@ struct Shipped {
     bytes: Vec<u8>,
 }
 
-/// Steps all flushers until they are idle, again after a write that was refused. Returns how many were.
+/// Steps all flushers until they are idle, also after a write that was refused. Returns the number of refused writes.
 fn flush_through_refusals(wal: &Wal) -> usize {
     wal.close_epoch();
     let mut refused = 0;
@@ -85,7 +85,7 @@ fn an_observer_receives_each_sealed_block_once_in_order_and_before_it_is_durable
     assert!(refused > 20, "{refused}");
 }
 
-/// What the segment holds in a block's place.
+/// Returns the bytes of the segment at a block's position.
 fn on_disk(disk: &Arc<SimDisk>, block: &Shipped) -> Vec<u8> {
     let anchor = anchor(2);
     let span = anchor.segments.span_at(Pos(0), block.pos);

@@ -1,4 +1,4 @@
-//! A log on a simulated disk, and its way back.
+//! A log on a simulated disk, and the reading of it after a crash.
 
 use std::sync::Arc;
 
@@ -87,14 +87,14 @@ pub fn flush(wal: &Wal) {
     }
 }
 
-/// Scans all streams in both ways: every body checked, and hopping from header to header. What the
-/// hopping scan takes for granted must show when its units are read.
+/// Scans all streams in both ways: every body checked, and hopping from header to header. Everything that the hopping
+/// scan takes for granted must show when its units are read.
 pub fn scan(disk: &Arc<SimDisk>, anchor: &History) -> Result<(Vec<StreamScan>, Cut)> {
     let life: Arc<dyn Disk> = disk.life();
     scan_on(&life, anchor)
 }
 
-/// As [`scan`], of any disk.
+/// Like [`scan`], for any disk.
 pub fn scan_on(disk: &Arc<dyn Disk>, anchor: &History) -> Result<(Vec<StreamScan>, Cut)> {
     let checked = scan_by(disk, anchor, Check::All);
     let hopped = scan_by(disk, anchor, Check::InDoubt).and_then(|(scans, cut)| {
@@ -141,7 +141,7 @@ fn scan_by(life: &Arc<dyn Disk>, anchor: &History, check: Check) -> Result<(Vec<
     Ok((scans, cut))
 }
 
-/// All groups up to the cut, by stream.
+/// Returns all groups up to the cut, by stream.
 pub fn groups(scans: &[StreamScan], unit_bytes: u64, direction: Direction) -> Vec<Vec<Vec<u8>>> {
     let of_stream = |scan: &StreamScan| {
         let mut units = scan.units(unit_bytes);

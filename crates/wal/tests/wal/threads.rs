@@ -22,21 +22,21 @@ const GROUPS_EACH: u32 = 300;
 
 type Groups = Vec<(Epoch, Vec<u8>)>;
 
-/// What all threads share.
+/// The state that all threads share.
 struct World {
     wal: Wal,
     disk: Arc<dyn Disk>,
     history: History,
-    /// For each stream what was appended, in its order: the lock is held over the append.
+    /// The groups appended to each stream, in their order: the lock is held over the append.
     appended: Vec<Mutex<Groups>>,
-    /// For each stream where the cursor is that the checkpointer keeps the log for.
+    /// For each stream the position of the cursor for which the checkpointer keeps the log.
     kept_from: Vec<AtomicU64>,
     writers_done: AtomicU64,
-    /// Everything appended is durable, or a thread has panicked.
+    /// True once everything appended is durable, or a thread has panicked.
     over: AtomicBool,
 }
 
-/// Ends the other threads' loops if its own thread panics.
+/// A guard that ends the other threads' loops if its own thread panics.
 struct EndsAll<'a>(&'a World);
 
 impl Drop for EndsAll<'_> {
@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// Truncates up to the cursors that it keeps the log for. Returns how many segments that freed.
+    /// Truncates up to the cursors that it keeps the log for. Returns the number of segments freed.
     fn truncate(&self) -> usize {
         let kept = self.kept_from.iter();
         let floor: Vec<Pos> = kept.map(|at| Pos(at.load(Ordering::SeqCst))).collect();
@@ -136,7 +136,7 @@ impl World {
         freed
     }
 
-    /// Reads all that is ever durable and returns its groups.
+    /// Reads everything that is ever durable and returns its groups.
     fn read_all(&self, stream: u8) -> Groups {
         let (mut cursor, mut bytes, mut groups) =
             (self.cursor(stream, Pos(0)), Vec::new(), Vec::new());
@@ -166,8 +166,8 @@ impl World {
         }
     }
 
-    /// Reads from the oldest place that may still be there, and again from there whenever the log is
-    /// truncated under it.
+    /// Reads from the oldest position that may still exist, and again from there whenever the log is truncated under
+    /// it.
     fn lag_behind(&self, stream: u8) {
         let kept = || Pos(self.kept_from[usize::from(stream)].load(Ordering::SeqCst));
         let mut cursor = self.cursor(stream, Pos(0));

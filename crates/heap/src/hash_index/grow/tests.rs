@@ -1,4 +1,4 @@
-//! Indexes of many ranges: as sets, and what their steps of growth cost.
+//! Indexes of many ranges: as sets, and the cost of their steps of growth.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::*;
 
 const SALT: u64 = 0x0dd_ba11;
 
-/// What the invariants of the index say.
+/// Checks the invariants of the index.
 fn check(index: &HashIndex) {
     let (mut next, mut len) = (0, 0);
     for range in index.ranges() {
