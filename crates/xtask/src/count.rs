@@ -1,4 +1,4 @@
-//! The numbers that only fall, crate by crate: each is a thing that a reader pays for.
+//! The numbers that only fall, crate by crate. Each counts something that makes the code harder to read.
 //!
 //! | module | numbers |
 //! |---|---|
@@ -27,7 +27,7 @@ pub enum Measure {
     Long,
     /// Functions with more than five parameters, or with a tuple among them.
     Crowded,
-    /// Modules that hang in a circle of imports.
+    /// Modules in a circle of imports.
     Circled,
     /// Type names that a crate defines more than once.
     Namesakes,
@@ -81,7 +81,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Makes one of a place in a crate.
+    /// Makes a finding of a place in a crate.
     pub fn new(folder: &str, measure: Measure, place: String) -> Found {
         Found {
             folder: folder.to_owned(),
@@ -104,7 +104,7 @@ pub fn find(sources: &Sources) -> Vec<Found> {
     found
 }
 
-/// Returns the numbers by crate; a crate with nothing to count has zeros.
+/// Returns the numbers by crate. A crate with nothing to count has zeros.
 pub fn rows(sources: &Sources, found: &[Found]) -> BTreeMap<String, Row> {
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     for source in &sources.product {

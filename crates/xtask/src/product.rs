@@ -24,7 +24,7 @@ pub struct Source {
 
 /// The sources of the workspace.
 pub struct Sources {
-    /// Those that ship.
+    /// The files that ship.
     pub product: Vec<Source>,
     /// The texts of files of which nothing ships.
     pub tests: Vec<String>,
@@ -33,7 +33,7 @@ pub struct Sources {
 /// Reads and parses every source below `root`.
 ///
 /// # Errors
-/// A file that cannot be read, or is no Rust.
+/// A file cannot be read, or is not Rust.
 pub fn read(root: &Path) -> Result<Sources> {
     let mut all = Sources {
         product: Vec::new(),
@@ -44,7 +44,7 @@ pub fn read(root: &Path) -> Result<Sources> {
         let name = name.display().to_string();
         let text = fs::read_to_string(&path).with_context(|| name.clone())?;
         match place(&name) {
-            // A suite of checks is for the tests of other crates.
+            // A suite of checks serves the tests of other crates.
             Some((folder, module)) if !is_test_file(root, &path) && module != "conformance" => {
                 all.product.push(parse(name, (folder, module), text)?);
             }
@@ -57,7 +57,7 @@ pub fn read(root: &Path) -> Result<Sources> {
 /// Parses a source file.
 ///
 /// # Errors
-/// Text that is no Rust.
+/// The text is not Rust.
 pub fn parse(name: String, (folder, module): (String, String), text: String) -> Result<Source> {
     let parsed = syn::parse_file(&text);
     let mut items = parsed.map_err(|e| anyhow!("{name}:{}: {e}", e.span().start().line))?;
