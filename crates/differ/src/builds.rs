@@ -18,8 +18,8 @@ use crate::wire::{Wire, encode};
 /// Requests in flight at most.
 const BATCH: usize = 64;
 
-/// The commands that are left out: those whose effect depends on chance or time, those that are not about data, those
-/// that wait, and those that make streams, whose digest depends on the commands that made them.
+/// The commands that are left out. The effect of some depends on chance or time, some are not about data, and some
+/// wait. Others make streams, whose digest depends on the commands that made them.
 const LEFT_OUT: [&str; 32] = [
     "XADD",
     "XGROUP",

@@ -1,8 +1,8 @@
 //! Random scripts for EVAL, and random libraries.
 //!
-//! They use only features that, by `docs/redis.md`, are the same in both: no order of `pairs`, no text of an error of
-//! the language itself, no fraction that `..` makes a string of. The script sorts the replies of commands that have no
-//! order.
+//! They use only features that are the same in both by `docs/redis.md`. They use no order of `pairs`, no text of an
+//! error of the language itself, and no fraction that `..` makes a string of. The script sorts the replies of commands
+//! that have no order.
 
 use crate::words::choose;
 use fastrand::Rng;
