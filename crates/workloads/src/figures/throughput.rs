@@ -32,10 +32,10 @@ struct Point {
     speed: Speed,
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The store's.
+/// Errors of the store.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let mut by_disks = Vec::new();
     let mut by_slot = Vec::new();

@@ -24,10 +24,10 @@ const BARS: [(&str, Scheme, u8); 4] = [
 /// Disks of each kind.
 const DISKS: [usize; 2] = [2, 4];
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The store's and the restart's.
+/// Errors of the store and of the restart.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let measured = measure(lab)?;
     let find = |disks: usize, name: &str| {

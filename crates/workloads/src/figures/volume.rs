@@ -43,10 +43,10 @@ impl Volume {
     }
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The store's.
+/// Errors of the store.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let mut volumes = Vec::new();
     for scheme in [Scheme::Pl2p, Scheme::Dl2p, Scheme::Dl1p] {

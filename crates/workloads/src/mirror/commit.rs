@@ -95,7 +95,7 @@ impl CommitBench {
     /// Measures each row.
     ///
     /// # Errors
-    /// The databases'; that the nodes make no mirror.
+    /// Errors of the databases; nodes that make no mirror.
     pub fn run(&self) -> Result<CommitReport> {
         let disk = Db::open(self.disk.clone()).context("the database without nodes")?;
         let mirror = Db::open(self.mirror.clone()).context("the database with nodes")?;

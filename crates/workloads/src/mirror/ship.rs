@@ -98,7 +98,7 @@ impl ShipBench {
     /// Measures each size of block.
     ///
     /// # Errors
-    /// The disk's and the nodes'.
+    /// Errors of the disk and of the nodes.
     pub fn run(&self) -> Result<ShipReport> {
         ensure!((1..=2).contains(&self.nodes.len()), "one node or two");
         std::fs::create_dir_all(&self.data)?;

@@ -49,7 +49,7 @@ pub struct RestoringReport {
 /// Measures so many rounds.
 ///
 /// # Errors
-/// The restore's, the disks'; restores that differ.
+/// Errors of the restore and of the disks; restores that differ.
 pub fn rounds(restoring: &Restoring, count: usize) -> Result<RestoringReport> {
     ensure!(
         count > 0 && restoring.threads > 0,

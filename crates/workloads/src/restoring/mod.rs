@@ -68,7 +68,7 @@ impl Restoring {
     /// What a restore reads.
     ///
     /// # Errors
-    /// As [`RestorePlan::from_archive`].
+    /// Those of [`RestorePlan::from_archive`].
     pub fn inputs(&self) -> Result<Inputs> {
         let (store, plan) = self.plan(ModelledDisk::default())?;
         let runs = self.runs(&store, &plan)?;
@@ -84,7 +84,7 @@ impl Restoring {
     /// Restores. Returns how long it took, seconds, from the opening of the archive to the last sync.
     ///
     /// # Errors
-    /// The restore's.
+    /// Errors of the restore.
     pub fn restore(&self) -> Result<(f64, RestoreReport)> {
         self.with_new(|means, begin| {
             let (_, plan) = self.plan(self.source)?;
@@ -96,7 +96,7 @@ impl Restoring {
     /// Restores in the order of the log, through a pool of so many pages.
     ///
     /// # Errors
-    /// The restore's.
+    /// Errors of the restore.
     pub fn replay(&self, buffer_pages: usize) -> Result<ReplayReport> {
         self.with_new(|means, _| {
             let (_, plan) = self.plan(self.source)?;
@@ -107,7 +107,7 @@ impl Restoring {
     /// Copies the backup's file. Returns how long it took with the last sync, seconds.
     ///
     /// # Errors
-    /// The disks'.
+    /// Errors of the disks.
     pub fn copy(&self) -> Result<f64> {
         let (store, plan) = self.plan(ModelledDisk::default())?;
         let path = plan.backup().path(&store.backups_dir());
@@ -130,7 +130,7 @@ impl Restoring {
     /// Reads the files of the runs that a restore reads. Returns how long it took, seconds.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn read_log(&self) -> Result<f64> {
         let (store, plan) = self.plan(ModelledDisk::default())?;
         let runs = self.runs(&store, &plan)?;

@@ -39,7 +39,7 @@ pub struct SmsBench {
 /// Runs it. Nothing is closed at the end, whether it is a crash or not.
 ///
 /// # Errors
-/// A data directory that is in use, a crash after a time instead of a count, the store's.
+/// A data directory that is in use; a crash after a time instead of a count; errors of the store.
 pub fn bench(bench: &SmsBench) -> Result<SmsReport> {
     let sms = &bench.sms;
     let disks = Site::open(bench)?;

@@ -75,7 +75,7 @@ impl<'a> Driver<'a> {
     /// Fills an empty store and takes its first checkpoint, from which a restart will start.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn fill(steal: &'a Steal, options: &'a SmsOptions) -> Result<Driver<'a>> {
         steal.fill(message::all(options.rows, options.slot_bytes, options.seed))?;
         steal.checkpoint_now()?;
@@ -109,7 +109,7 @@ impl<'a> Driver<'a> {
     /// The next turn.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn step(&mut self) -> Result<Stepped> {
         let turn = self.turns.usize(..self.open.len());
         let Some(mut open) = self.open[turn].take() else {

@@ -120,7 +120,7 @@ fn share_of(txns: u64, share: f64) -> u64 {
 /// that are open then stay open: after a crash they are losers.
 ///
 /// # Errors
-/// The store's.
+/// Errors of the store.
 pub fn run_steps(driver: &mut Driver<'_>, steal: &Steal, pace: &mut Pace, txns: u64) -> Result<()> {
     while driver.counts().ended() < txns {
         match driver.step()? {
@@ -231,7 +231,7 @@ impl Waiting {
 /// Drives at full speed with a flusher for each stream; checkpoints keep the driver's pace.
 ///
 /// # Errors
-/// The store's.
+/// Errors of the store.
 pub fn run_for(
     driver: &mut Driver<'_>,
     steal: &Arc<Steal>,

@@ -56,7 +56,7 @@ impl TpccBench {
     /// Opens the database, populates it if it is empty, and drives it.
     ///
     /// # Errors
-    /// A scale that cannot be or is not the database's; the engine's.
+    /// A scale that is invalid or differs from that of the database; errors of the engine.
     pub fn run(&self) -> Result<TpccRun> {
         self.scale.check().map_err(Error::Usage)?;
         let db = self.open()?;
@@ -92,7 +92,7 @@ impl TpccBench {
     /// Drives a populated database and enters what was found.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub(crate) fn measure(
         &self,
         db: &Db,
@@ -114,7 +114,7 @@ impl TpccBench {
     /// Drives it again as `beside` says, and enters what is found beside the run before.
     ///
     /// # Errors
-    /// As [`Beside::run`].
+    /// Those of [`Beside::run`].
     pub fn run_beside(&self, db: &Db, beside: Beside, report: &mut RunReport) -> Result<()> {
         let Some(options) = &self.drive else {
             return Ok(());
@@ -129,7 +129,7 @@ impl TpccBench {
     /// Opens the database, which must be populated.
     ///
     /// # Errors
-    /// There is none, or it is empty; the engine's.
+    /// The database does not exist, or is empty; errors of the engine.
     pub fn open_populated(&self) -> Result<Db> {
         let db = self.open()?;
         if !is_populated(&db)? {
@@ -244,7 +244,7 @@ pub fn declare(builder: Builder) -> Builder {
 /// Checks the twelve conditions at one instant; transactions may go on.
 ///
 /// # Errors
-/// The engine's.
+/// Errors of the engine.
 pub fn check(db: &Db) -> Result<Vec<Condition>> {
     let mut tally = Tally::default();
     let snapshot = db.snapshot()?;

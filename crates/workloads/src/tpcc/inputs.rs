@@ -59,7 +59,7 @@ impl Scale {
     /// Names a number that is out of its range.
     ///
     /// # Errors
-    /// A sentence for people.
+    /// The reason, in words.
     pub fn check(&self) -> Result<(), String> {
         if self.warehouses == 0 || self.items == 0 || self.customers == 0 {
             return Err("there is at least one warehouse, item and customer".into());

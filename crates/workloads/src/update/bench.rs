@@ -44,7 +44,7 @@ impl UpdateBench {
     /// Opens the database, puts the rows in if it is empty, and updates them.
     ///
     /// # Errors
-    /// Rows that cannot be or are not the database's; the engine's.
+    /// Rows that are invalid or differ from those of the database; errors of the engine.
     pub fn run(&self) -> Result<UpdateRun> {
         self.rows.check().map_err(Error::Usage)?;
         let db = self.site.open(|builder| builder)?;
@@ -74,7 +74,7 @@ impl UpdateBench {
     /// Updates the rows of a populated database and enters what was found.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub fn measure(&self, db: &Db, options: &DriveOptions, report: &mut RunReport) -> Result<()> {
         let zipf = zipf_of(&self.rows);
         let (driven, archive) = watched(db, || {
@@ -92,7 +92,7 @@ impl UpdateBench {
     /// Puts the rows into an empty database. Returns whether it was empty.
     ///
     /// # Errors
-    /// A database whose rows are others; the engine's.
+    /// A database with other rows; errors of the engine.
     pub fn populate(&self, db: &Db) -> Result<bool> {
         if self.is_populated(db)? {
             return Ok(false);

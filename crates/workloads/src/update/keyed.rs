@@ -98,7 +98,7 @@ impl KeyedRun {
     /// Leaves the database with a checkpoint.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn close(self) -> Result<()> {
         self.keyed.checkpoint_now().context("the last checkpoint")
     }
@@ -108,7 +108,7 @@ impl KeyedBench {
     /// Opens the database, made with its rows if there is none, and changes them.
     ///
     /// # Errors
-    /// Rows or options that cannot be or are not the database's; the disks'.
+    /// Rows or options that are invalid or differ from those of the database; errors of the disks.
     pub fn run(&self) -> Result<KeyedRun> {
         self.rows.check().map_err(Error::Usage)?;
         let usage = |why: &str| Err(Error::Usage(String::from(why)));

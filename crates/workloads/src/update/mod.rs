@@ -41,7 +41,7 @@ impl Rows {
     /// Refuses what cannot be; says why.
     ///
     /// # Errors
-    /// The reason, for people.
+    /// The reason, in words.
     pub fn check(&self) -> Result<(), String> {
         if self.count == 0 {
             return Err("there is at least one row".into());

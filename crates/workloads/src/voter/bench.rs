@@ -42,7 +42,7 @@ impl VoterBench {
     /// Opens the database, begins the election if it is empty, and takes calls.
     ///
     /// # Errors
-    /// An election that cannot be; the engine's.
+    /// An invalid election; errors of the engine.
     pub fn run(&self) -> Result<VoterRun> {
         self.election.check().map_err(Error::Usage)?;
         let db = self.site.open(declare)?;
@@ -68,7 +68,7 @@ impl VoterBench {
     /// Takes calls and enters what was found.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub(crate) fn measure(&self, db: &Db, report: &mut RunReport) -> Result<()> {
         let (driven, archive) = watched(db, || {
             self.site
@@ -82,7 +82,7 @@ impl VoterBench {
     /// Takes calls again as `beside` says, and enters what is found beside the run before.
     ///
     /// # Errors
-    /// As [`Beside::run`].
+    /// Those of [`Beside::run`].
     pub fn run_beside(&self, db: &Db, beside: Beside, report: &mut RunReport) -> Result<()> {
         let log = self.site.log_dir();
         beside.run(db, log, &self.drive, report, |options| {

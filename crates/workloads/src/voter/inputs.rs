@@ -54,7 +54,7 @@ impl Election {
     /// Names a number that is out of its range.
     ///
     /// # Errors
-    /// A sentence for people.
+    /// The reason, in words.
     pub fn check(&self) -> Result<(), String> {
         if !(1..=CONTESTANTS.len()).contains(&usize::from(self.contestants)) {
             return Err(format!("there are 1 to {} contestants", CONTESTANTS.len()));

@@ -31,7 +31,7 @@ const HARD_DISK: ModelledDisk = ModelledDisk {
     latency_us: 1_000,
 };
 
-/// The same without the cost of an access: what a log that is read in its order is on.
+/// The hard disk without the cost of an access, for a log that is read in its order.
 const HARD_DISK_IN_ORDER: ModelledDisk = ModelledDisk {
     mbps: 150,
     latency_us: 0,

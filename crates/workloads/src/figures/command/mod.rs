@@ -16,10 +16,9 @@
 //! *Rethinking Main Memory OLTP Recovery* (001), section V.
 //!
 //! # Deviations
-//! Client and server share a process and a machine, so a rate is a schedule of intended starts; one core is
-//! left to the log's flusher and the checkpoints. The paper's physiological log is the value log: columns
-//! that changed, no before-images, as in the paper after its optimizations. The log's disk is modelled over memory
-//! ([`stand`]).
+//! Client and server share a process and a machine, so a rate is a schedule of intended starts. One core is left to the
+//! log's flusher and the checkpoints. The paper's physiological log is the value log: columns that changed, no
+//! before-images, as in the paper after its optimizations. The log's disk is modelled over memory ([`stand`]).
 
 pub mod bytes;
 pub mod distributed;
@@ -41,7 +40,7 @@ pub const VALUE: LogScheme = LogScheme::Value(ValueForm::Columns);
 /// The paper's three modes, in the order of its legends.
 pub const SCHEMES: [LogScheme; 3] = [LogScheme::Command, VALUE, LogScheme::None];
 
-/// A mode as legends name it.
+/// Returns a mode's name in legends.
 fn label(scheme: LogScheme) -> &'static str {
     match scheme {
         LogScheme::None => "No log",

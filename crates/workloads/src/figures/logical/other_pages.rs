@@ -35,7 +35,7 @@ pub(super) struct Ported {
 /// Redoes one log onto both.
 ///
 /// # Errors
-/// The database's; two digests.
+/// Errors of the database; digests that differ.
 pub(super) fn port(ground: &Ground, seed: u64) -> Result<Ported> {
     let size = Size { divisor: DIVISOR };
     let here = Table::new(ground, PAGE_BYTES, size, seed)?;

@@ -56,10 +56,10 @@ impl Point {
     }
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The database's.
+/// Errors of the database.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let stand = lab.logical()?;
     let mut points = Vec::new();

@@ -59,7 +59,7 @@ impl LogicalStand {
     /// A table, in memory or in a directory that is made in `data`.
     ///
     /// # Errors
-    /// The database's; a directory that cannot be made.
+    /// Errors of the database; a directory that cannot be made.
     pub(in super::super) fn new(lab: &Lab<'_>, data: Option<&Path>) -> Result<LogicalStand> {
         let ground = Ground::new(data)?;
         let scale = &lab.scale.logical;

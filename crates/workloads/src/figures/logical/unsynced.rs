@@ -30,7 +30,7 @@ impl UnsyncedDisk {
     /// Makes durable what was written, and lets go of the files.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn settle(&self) -> Result<()> {
         let files = std::mem::take(&mut *self.files.lock());
         files.iter().try_for_each(|file| file.sync())

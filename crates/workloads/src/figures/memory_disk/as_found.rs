@@ -65,7 +65,7 @@ pub struct AsFound {
 /// Runs it, the media in turn.
 ///
 /// # Errors
-/// The engine's; the data folder's disk's.
+/// Errors of the engine and of the data folder's disk.
 pub(super) fn as_found(lab: &Lab<'_>, think: Duration) -> Result<AsFound> {
     let folder = lab.disk_folder();
     std::fs::create_dir_all(&folder)?;

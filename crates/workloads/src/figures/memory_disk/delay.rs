@@ -28,10 +28,10 @@ impl Point {
     }
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The data folder's disk's; the loopback's.
+/// Errors of the data folder's disk and of the loopback.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let folder = lab.disk_folder();
     let mut disk = OnDisk::new(&folder)?;

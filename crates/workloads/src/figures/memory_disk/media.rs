@@ -26,7 +26,7 @@ pub trait Medium {
     /// Writes a block.
     ///
     /// # Errors
-    /// The device's, the connection's.
+    /// Errors of the device and of the connection.
     fn put(&mut self, block: &[u8]) -> Result<()>;
 
     /// Blocks that are timed together.
@@ -58,7 +58,7 @@ impl OnDisk {
     /// A new file in a directory that is made in `folder`.
     ///
     /// # Errors
-    /// The file system's.
+    /// Errors of the file system.
     pub fn new(folder: &Path) -> Result<OnDisk> {
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         let folder = Scratch::within(folder)?;
@@ -133,7 +133,7 @@ impl Acknowledged {
     /// Starts the thread and connects to it.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Errors of the operating system.
     pub fn new() -> Result<Acknowledged> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening")?;
         let stream = TcpStream::connect(listener.local_addr()?).context("connecting")?;
@@ -217,7 +217,7 @@ pub struct Took {
 /// Writes blocks to the media, all sizes and media in turn. Returns what they took by size, then by medium.
 ///
 /// # Errors
-/// A medium's.
+/// Errors of a medium.
 pub fn measure(
     media: &mut [&mut dyn Medium],
     sizes: &[usize],
@@ -256,7 +256,7 @@ fn took(mut times: Vec<f64>) -> Took {
 /// Whether a folder is in memory: a sync there costs nothing.
 ///
 /// # Errors
-/// The file system's.
+/// Errors of the file system.
 pub fn is_in_memory(folder: &Path) -> Result<bool> {
     /// The kind of a file system in memory, `TMPFS_MAGIC`.
     const IN_MEMORY: u64 = 0x0102_1994;

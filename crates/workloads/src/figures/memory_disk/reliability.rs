@@ -99,10 +99,10 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// None.
+/// Never fails.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let cases = cases();
     let points = simulated(lab, &cases);

@@ -14,10 +14,10 @@ use super::users::Ended;
 use super::{setting, table};
 use crate::num::{count_f64, ratio, rounded};
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The engine's; the data folder's disk's.
+/// Errors of the engine and of the data folder's disk.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let tables = lab.memory_disk()?;
     let mut words = setting(lab, tables);

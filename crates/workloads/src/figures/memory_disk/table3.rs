@@ -28,10 +28,10 @@ const ASKED: [Target; 5] = [
     Target::Within(1.05, GAIN_WITHIN),
 ];
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The engine's; the data folder's disk's.
+/// Errors of the engine and of the data folder's disk.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let tables = lab.memory_disk()?;
     let mut words = setting(lab, tables);

@@ -167,7 +167,7 @@ impl Tables {
     /// Runs all of it.
     ///
     /// # Errors
-    /// The engine's; the data folder's disk's.
+    /// Errors of the engine and of the data folder's disk.
     pub fn measure(lab: &Lab<'_>) -> Result<Tables> {
         lab.say("populating TPC-C");
         let mut stand = Stand::new(lab)?;

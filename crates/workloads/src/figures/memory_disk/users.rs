@@ -165,7 +165,7 @@ enum Event {
 /// Lets the users work in real time, all in this thread.
 ///
 /// # Errors
-/// A transaction's; the log's.
+/// Errors of a transaction and of the log.
 pub fn in_real_time(
     users: &Users,
     log: &impl Log,
