@@ -20,8 +20,8 @@
 //! *Implementing Performance Competitive Logical Recovery* (002), section 5, appendices B to D.
 //!
 //! # Deviations
-//! The paper's writer is SQL Server's. Here it keeps the dirty pages under a quarter of the memory, oldest first: the shape of
-//! figure 2(b) is its doing. ARIES is our addition.
+//! The paper's writer is SQL Server's. Here the writer keeps the dirty pages under a quarter of the memory, oldest
+//! first, which causes the shape of figure 2(b). ARIES is our addition.
 
 pub mod detail;
 pub mod dirty;
@@ -43,7 +43,7 @@ use perdura_recovery::Method;
 
 use self::history::Plan;
 
-/// A method, and how the paper writes it.
+/// A method, and its name in the paper.
 struct Named {
     method: &'static str,
     label: &'static str,
@@ -63,7 +63,7 @@ const METHODS: [Named; 6] = [
     named("aries", "ARIES"),
 ];
 
-/// The history of a size of memory at the first interval.
+/// Returns the history of a size of memory at the first interval.
 const fn at_cache(cache: u64) -> Plan {
     Plan {
         cache,
@@ -72,12 +72,12 @@ const fn at_cache(cache: u64) -> Plan {
     }
 }
 
-/// All of them as rows.
+/// Returns all of them as rows.
 fn all_methods() -> Result<Vec<&'static Method>> {
     METHODS.iter().map(|of| method_of(of.method)).collect()
 }
 
-/// A method by its name.
+/// Returns a method by its name.
 fn method_of(name: &str) -> Result<&'static Method> {
     Method::by_name(name).map_err(|why| anyhow!(why))
 }

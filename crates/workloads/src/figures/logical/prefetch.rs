@@ -1,4 +1,5 @@
-//! Appendix A: redo with what it reads ahead: PF-list, the table of dirty pages in the order of its rLSNs, or the log.
+//! Appendix A: redo by the pages that it reads ahead: PF-list, the table of dirty pages in the order of its rLSNs, or
+//! the log.
 
 use std::rc::Rc;
 
@@ -17,7 +18,7 @@ use crate::num::{f64_of, ratio};
 
 const LOGICAL: &[Scheme] = &[Scheme::Logical];
 
-/// Redo with the table of Δ records that reads ahead in some way.
+/// Returns redo with the table of Δ records that reads ahead in some way.
 const fn reading(name: &'static str, ahead: Ahead) -> Method {
     Method {
         name,
