@@ -171,7 +171,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// What playing costs where the CPU is the wall, measured when it is first asked for.
+    /// Returns the costs of playing where the CPU is the bottleneck, measured at the first call.
     fn costs(&self) -> Result<&Costs> {
         if let Some(costs) = self.costs.get() {
             return Ok(costs);

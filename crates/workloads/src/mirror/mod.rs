@@ -1,4 +1,4 @@
-//! The mirrored log: how long a block takes to be in the memories of nodes, beside a durable write of the same block.
+//! The mirrored log: the time until a block is in the memories of nodes, beside a durable write of the same block.
 //!
 //! | module | one idea |
 //! |---|---|
