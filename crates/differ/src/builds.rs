@@ -1,5 +1,5 @@
 //! Two builds of Perdura under the same scripts. Both are killed and started again, and then hold the same data. The
-//! new build imports what the old one exports, with the same digest.
+//! new build imports the export of the old one, with the same digest.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

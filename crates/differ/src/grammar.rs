@@ -189,7 +189,7 @@ fn several(rng: &mut Rng) -> usize {
     }
 }
 
-/// Occasionally spoils a command with an argument too few or too many, in the wrong place, or of a wrong value.
+/// Spoils some commands with an argument too few or too many, in the wrong place, or of a wrong value.
 pub fn spoil(argv: &mut Vec<Vec<u8>>, rng: &mut Rng) {
     let any = rng.usize(..argv.len());
     match rng.u8(..8) {

@@ -24,14 +24,14 @@
 //! | `lua` | random scripts and libraries |
 //! | [`step`] | a step of a script |
 //! | [`script`], [`scenes`] | a seed's script; scenes of several connections |
-//! | [`play`] | runs a script over the connections in `wires`; `dataset` compares what is stored, `crowd` blocked and listening clients, `whole` iterations and dumps |
-//! | [`divergence`] | where the two servers differ |
+//! | [`play`] | runs a script over the connections in `wires`; `dataset` compares the data, `crowd` blocked and listening clients, `whole` iterations and dumps |
+//! | [`divergence`] | a difference between the two servers |
 //! | [`contents`] | all that one server holds |
 //! | [`builds`] | two builds of ours under the same scripts, killed and started again |
-//! | [`rules`], [`exceptions`] | what "the same" means |
+//! | [`rules`], [`exceptions`] | the rules by which replies are equivalent |
 //! | [`shrink`] | the shortest script that still fails |
 //! | [`hunt`] | many seeds |
-//! | [`stall`] | what a load of one client does to the PINGs of another |
+//! | [`stall`] | the effect of one client's load on the PINGs of another |
 
 pub mod builds;
 pub mod contents;

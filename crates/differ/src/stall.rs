@@ -94,7 +94,7 @@ pub fn measure(pair: &Pair, side: Side, load: &Load, n: u64) -> Result<Stall> {
     Ok(stall)
 }
 
-/// PINGs until `done` is set. The longest round is measured by `cpu`, the clock of the server's thread.
+/// Sends PINGs until `done` is set. The longest round is measured by `cpu`, the clock of the server's thread.
 fn ping(wire: &mut Wire, cpu: Option<&ThreadClock>, done: &AtomicBool) -> Result<Stall> {
     let mut stall = Stall {
         worst: Duration::ZERO,

@@ -19,7 +19,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Connects.
+    /// Connects to a socket.
     ///
     /// # Errors
     /// Errors of the socket.

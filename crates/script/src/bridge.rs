@@ -54,7 +54,7 @@ struct Run {
     /// The number of words that are keys. `None`: the run has no input and no reply.
     keys: Option<usize>,
     resp3: bool,
-    /// The reply, behind what its buffer held before.
+    /// The reply, behind the earlier contents of its buffer.
     out: Vec<u8>,
     reply_bytes_max: usize,
     unsent: Option<Unsent>,
@@ -322,7 +322,7 @@ unsafe fn enter(
 /// The machine has called a native function or its interrupt with `state`.
 unsafe fn end_run(state: *mut ffi::lua_State, bridge: &Bridge) -> ! {
     let address: *const Bridge = bridge;
-    // SAFETY: makes room and raises what it pushes. Nothing reads through the address.
+    // SAFETY: makes room and raises the value that it pushes. Nothing reads through the address.
     unsafe {
         ffi::lua_rawcheckstack(state, 1);
         ffi::lua_pushlightuserdata(state, address.cast_mut().cast());

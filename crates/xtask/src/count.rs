@@ -2,7 +2,7 @@
 //!
 //! | module | numbers |
 //! |---|---|
-//! | [`functions`] | functions that are long, or take much |
+//! | [`functions`] | functions that are long, or take many parameters |
 //! | [`circles`] | modules that import each other |
 //! | [`names`] | types of one name, public items without docs, public items for tests only |
 //! | [`flaws`] | seeded mistakes in code that ships |
@@ -54,7 +54,7 @@ impl Measure {
         Measure::Runs,
     ];
 
-    /// The heading of its column.
+    /// Returns the heading of its column.
     pub fn name(self) -> &'static str {
         match self {
             Measure::Long => "long",

@@ -1,7 +1,7 @@
 //! The layer rule: an edge leads to a lower layer, never sideways among core crates, and nothing
 //! in the core depends on a leaf.
 //!
-//! Only `[dependencies]` and `[build-dependencies]` count: tests may use what they like.
+//! Only `[dependencies]` and `[build-dependencies]` count. Tests may use any crate.
 
 use std::collections::BTreeMap;
 use std::fs;

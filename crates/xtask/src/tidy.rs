@@ -47,7 +47,7 @@ const BELOW_ENGINE: [&str; 13] = [
     "table", "recovery", "restore",
 ];
 
-/// Calls that are banned below the engine, and what to use instead.
+/// Calls that are banned below the engine, and their replacements.
 const BANNED: [(&str, &str); 9] = [
     ("Instant::now", "the Clock"),
     ("SystemTime::now", "the Clock"),

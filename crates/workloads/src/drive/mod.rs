@@ -9,10 +9,10 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`worker`] | one thread: begins transactions, notes when they are durable |
-//! | [`report`] | what a run found |
-//! | [`site`] | the database, its disks and what its log says |
-//! | [`model`] | how fast a modelled disk is |
-//! | [`archived`] | how far the archive was behind meanwhile |
+//! | [`report`] | the results of a run |
+//! | [`site`] | the database, its disks and the form of its log |
+//! | [`model`] | the speed of a modelled disk |
+//! | [`archived`] | the lag of the archive |
 //! | [`beside`] | further runs on the same database |
 //!
 //! The driver knows transactions through [`Load`] and their durability through [`Log`], so that tests run it

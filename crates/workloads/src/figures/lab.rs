@@ -20,7 +20,7 @@ use crate::sms::{Counts, Driver, Pace, SmsOptions, run_steps};
 /// The memory that a restart may use, bytes.
 const MEMORY: u64 = 16 << 30;
 
-/// Transfer rates of disks, 10^6 bytes a second; 0 is no limit.
+/// Transfer rates of disks, 10^6 bytes a second. 0: no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Speeds {
     /// Of each log disk.

@@ -2,7 +2,7 @@
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`volume`] | how much each scheme logs (section 5.2) |
+//! | [`volume`] | the bytes that each scheme logs (section 5.2) |
 //! | [`log_time`] | figure 5: log processing time by volume |
 //! | [`disks`] | figure 6: its parts by log disks |
 //! | [`aborts`] | figure 7: by abort ratio |
@@ -12,17 +12,17 @@
 //! | [`logical`] | the figures of paper 002 |
 //! | [`memory_disk`] | the figures of paper 003 |
 //! | [`archive`] | the figures of paper 004 |
-//! | `scratch` | a directory that goes with its experiment |
-//! | [`costs`] | where the CPU is the wall, measured and modelled |
+//! | `scratch` | a directory that is removed with its experiment |
+//! | [`costs`] | costs where the CPU is the bottleneck, measured and modelled |
 //! | [`lab`] | disks, histories with a crash at the end, restarts |
-//! | [`scale`] | how large an experiment is |
-//! | [`figure`] | what a reproduced figure is, and the files it becomes |
-//! | [`claim`] | what is claimed, what came out, whether it holds |
+//! | [`scale`] | the size of an experiment |
+//! | [`figure`] | a reproduced figure, and its files |
+//! | [`claim`] | a claim, its result and its verdict |
 //! | [`plot`] | lines, stacked bars and boxes as SVG |
 //! | [`boxes`] | quartiles |
 //! | `axis` | linear and logarithmic scales |
 //! | `svg` | the shapes they are made of |
-//! | [`schedule`] | what more cores than this machine has would do, by list scheduling |
+//! | [`schedule`] | predictions for more cores than this machine has, by list scheduling |
 //!
 //! # Source
 //! *Differential Logging* (000), section 5.

@@ -4,7 +4,7 @@
 //!
 //! | way | a block's records are encoded into | then |
 //! |---|---|---|
-//! | with a log buffer | a block in this process | copied to the writer's tail, and from there to the ring: what a database does |
+//! | with a log buffer | a block in this process | copied to the writer's tail, and from there to the ring, as in a database |
 //! | without | the ring's memory | nothing: the ring is buffer, tail and copy |
 //!
 //! Both compute the same checksums, and end with the same check that the node still accepts blocks. The copies are

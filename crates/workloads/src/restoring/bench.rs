@@ -20,9 +20,9 @@ pub struct RestoringReport {
     pub runs: usize,
     /// Threads.
     pub threads: usize,
-    /// 10^6 bytes a second that the source's disk reads; 0 is no limit.
+    /// 10^6 bytes a second that the source's disk reads. 0: no limit.
     pub source_mbps: u64,
-    /// 10^6 bytes a second that the target's disk writes; 0 is no limit.
+    /// 10^6 bytes a second that the target's disk writes. 0: no limit.
     pub target_mbps: u64,
     /// Pages of the new database.
     pub pages: u64,

@@ -9,9 +9,9 @@
 //! |---|---|
 //! | [`mod@bench`] | a run on given disks, from nothing to a report |
 //! | [`driver`] | the seeded interleaving |
-//! | [`message`] | what a row holds |
+//! | [`message`] | the contents of a row |
 //! | [`run`] | steps to a number of transactions, or for a time at full speed |
-//! | [`report`] | what a run found |
+//! | [`report`] | the results of a run |
 //!
 //! # Source
 //! *Differential Logging* (000), section 5.1.

@@ -7,7 +7,7 @@
 //! TPC-C 5.11, clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1, 2.8.1 (inputs) and 5.2.4.2 (the deck).
 //!
 //! # Deviations
-//! There are no keying and think times, and the district of Stock-Level is drawn, not fixed for a terminal. A paper
+//! Keying and think times are left out, and the district of Stock-Level is drawn, not fixed for a terminal. A paper
 //! that measures a database leaves both out (001, section V-A). The share of remote order lines is an option.
 
 use super::random::{Constants, LAST_NAMES, Random, last_name};

@@ -7,7 +7,7 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`mod@bench`] | a run: populated if it is empty, driven, reported |
-//! | [`keyed`] | the same over a tree, by transactions over keys |
+//! | [`keyed`] | the load over a tree, by transactions over keys |
 //! | [`zipf`] | ranks by Zipf's law, in constant time |
 
 pub mod bench;

@@ -1,20 +1,21 @@
-//! The figures of *Implementing Performance Competitive Logical Recovery* (002): redo without the ids of pages beside redo with them.
+//! The figures of *Implementing Performance Competitive Logical Recovery* (002): redo without the ids of pages beside
+//! redo with them.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`redo_time`] | figure 2(a): redo time by the size of the memory |
-//! | [`dirty`] | figure 2(b): the table of dirty pages beside the memory and beside what was dirty |
-//! | [`records`] | figure 2(c): Δ and BW records, and what they cost |
+//! | [`dirty`] | figure 2(b): the table of dirty pages beside the memory and beside the dirty pages |
+//! | [`records`] | figure 2(c): Δ and BW records, and their share of the log |
 //! | [`interval`] | figure 3: redo time by the checkpoint interval |
-//! | [`detail`] | appendix D: the table by what a Δ has |
-//! | [`prefetch`] | appendix A: by what pages are read ahead |
+//! | [`detail`] | appendix D: the table by the contents of a Δ |
+//! | [`prefetch`] | appendix A: by the pages that are read ahead |
 //! | [`stand`] | a history for each size of memory and interval, and the restarts of its crash |
 //! | `history` | uniform updates, ten checkpoints, a crash |
 //! | `restarts` | one restart of a crash |
-//! | `noted` | what the log has of the tree |
+//! | `noted` | the records about the tree in the log |
 //! | `other_pages` | one log, and pages of another size |
 //! | `ground` | disks: modelled, or the machine's own |
-//! | [`scale`] | how large the experiments are |
+//! | [`scale`] | the sizes of the experiments |
 //!
 //! # Source
 //! *Implementing Performance Competitive Logical Recovery* (002), section 5, appendices B to D.
