@@ -100,8 +100,8 @@ pub(crate) fn hear(wires: &mut Wires, conn: usize, argv: &Argv) -> Result<Option
     Ok(differs.then(|| Divergence::new(argv, &heard[0], &heard[1])))
 }
 
-/// Sorts the messages that Redis sends in the order of a hash table: those of one message to several patterns, and the
-/// replies to an UNSUBSCRIBE of everything.
+/// Sorts the messages that Redis sends in the order of a hash table. These are the messages to several patterns for one
+/// event, and the replies to an UNSUBSCRIBE of everything.
 fn in_order(argv: &Argv, mut messages: Vec<Reply>) -> Vec<Reply> {
     if argv.len() == 1 {
         let mut leaves: Vec<Reply> = messages

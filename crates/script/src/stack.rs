@@ -46,8 +46,8 @@ impl Stack<'_> {
     /// Makes the stack of the call that `state` is in.
     ///
     /// # Safety
-    /// The machine has called a function of C with `state` and waits for its return, or calls its interrupt, for as long as
-    /// the stack lives.
+    /// For the lifetime of the stack, the machine has called a function of C with `state` and waits for its return, or
+    /// calls its interrupt.
     pub(crate) unsafe fn new(state: *mut ffi::lua_State) -> Self {
         Stack {
             state,

@@ -16,8 +16,8 @@ use crate::num::{count_f64, f64_of, ratio};
 
 /// Streams of the histories measured here.
 const STREAMS: usize = 4;
-/// The rate at which the paper's physical replay ran, 10^6 bytes a second: its four disks read
-/// 721 MB in 6.2 s, and the replay took about 20 s.
+/// The rate at which the paper's physical replay ran, 10^6 bytes a second. Its four disks read 721 MB in 6.2 s, and the
+/// replay took about 20 s.
 const PAPER_PLAY_MBPS: f64 = 36.0;
 
 /// The methods measured, and the scheme of the history that each plays.

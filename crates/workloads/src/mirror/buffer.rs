@@ -1,6 +1,5 @@
 //! The paper's section 4.1: with a log in memory the log buffer can be canceled. The bench measures the gain of that.
-//! It counts how often the bytes of a block are copied on their way into a mapped ring of a node, and measures the time
-//! of a block.
+//! It counts the copies of a block's bytes on their way into a mapped ring of a node, and measures the time of a block.
 //!
 //! | way | a block's records are encoded into | then |
 //! |---|---|---|

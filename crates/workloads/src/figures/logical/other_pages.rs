@@ -1,7 +1,7 @@
 //! One log redone onto pages of another size. Redo by keys needs no knowledge of pages (section 1.1 of the paper).
 //!
-//! Two databases of one seed are made of the same rows, in pages of 8 and of 4 KiB, and have the same uuid and the same
-//! lives. The first one's log replaces that of the second one, and log0 restarts both.
+//! Two databases of one seed are made of the same rows, in pages of 8 and of 4 KiB. They have the same uuid and the
+//! same lives. The first one's log replaces that of the second one, and log0 restarts both.
 
 use anyhow::{Context, Result, ensure};
 use perdura_device::{Access, Disk};

@@ -1,7 +1,7 @@
 //! Nodes that fail and return, simulated event by event, to check the results of [`losses`](super::losses).
 //!
-//! Each clock is the time that is left until its event, so that a window of a fraction of a second keeps its precision
-//! over a million years. The seed decides everything.
+//! Each clock is the time that is left until its event. So a window of a fraction of a second keeps its precision over
+//! a million years. The seed decides everything.
 
 use fastrand::Rng;
 
