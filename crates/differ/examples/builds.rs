@@ -1,5 +1,5 @@
-//! Two builds of Perdura beside each other: `cargo run --release -p perdura-differ --example builds
-//! -- OLD NEW SCRIPTS [GROUP]`, where OLD and NEW are `perdura` programs.
+//! Two builds of Perdura beside each other. `OLD` and `NEW` are `perdura` programs:
+//! `cargo run --release -p perdura-differ --example builds -- OLD NEW SCRIPTS [GROUP]`
 
 use std::path::PathBuf;
 

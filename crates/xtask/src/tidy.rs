@@ -60,7 +60,7 @@ const BANNED: [(&str, &str); 9] = [
     ("RandomState", "a seeded hash"),
 ];
 
-/// Ways to write to stdout and stderr, which no serving thread may use: a full disk would end the thread, and a pipe
+/// Ways to write to stdout and stderr, which no serving thread may use. A full disk would end the thread, and a pipe
 /// that is not read would stop it.
 const PRINTS: [&str; 6] = [
     "println!",

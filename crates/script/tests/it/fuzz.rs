@@ -1,8 +1,8 @@
 //! Fuzzing: bytes as input of scripts, and values of any shape as replies.
 //!
 //! An input is a random value in MessagePack, which may then be damaged, or bytes, or a reply of the host. A script
-//! reads it and returns it. The checks: no panic, every run ends with a reply or with an error, a reply is one whole
-//! value of RESP, and the machine's memory does not grow.
+//! reads it and returns it. Four things are checked. Nothing panics, every run ends with a reply or with an error, a
+//! reply is one whole value of RESP, and the machine's memory does not grow.
 //!
 //! A failure prints the seed and the input's number. `PERDURA_FUZZ_INPUTS` sets the number of inputs,
 //! `PERDURA_FUZZ_SEED` the seed:

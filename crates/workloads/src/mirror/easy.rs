@@ -2,9 +2,8 @@
 //! asynchronously.
 //!
 //! **It is not a mode of the database.** The end of that one node loses the data that its disk lacks, and nothing shows
-//! which data these are. The paper rejects it for that reason. Here it is measured, with the data that it would lose,
-//! to show the cost of the second memory. A database with one node left acknowledges when the node *and* its disk have
-//! a block.
+//! which. The paper rejects it for that reason. Here it is measured, with the data that it would lose, to show the cost
+//! of the second memory. A database with one node left acknowledges when the node *and* its disk have a block.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
