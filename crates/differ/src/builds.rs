@@ -1,5 +1,5 @@
-//! Two builds of Perdura under the same scripts: killed and started again, both hold the same, and
-//! what the old one exports, the new one imports to the same digest.
+//! Two builds of Perdura under the same scripts. Both are killed and started again, and then hold the same data. The
+//! new build imports the export of the old one, with the same digest.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,8 +18,8 @@ use crate::wire::{Wire, encode};
 /// Requests in flight at most.
 const BATCH: usize = 64;
 
-/// Commands whose effect is chance or time, or that are not about data; those that wait; and those that make streams, whose digest
-/// tells how they came about.
+/// The commands that are left out. The effect of some depends on chance or time, some are not about data, and some
+/// wait. Others make streams, whose digest depends on the commands that made them.
 const LEFT_OUT: [&str; 32] = [
     "XADD",
     "XGROUP",
@@ -55,10 +55,10 @@ const LEFT_OUT: [&str; 32] = [
     "ACL",
 ];
 
-/// Words that make a deadline of now.
+/// Options that set a deadline relative to the present time.
 const RELATIVE: [&[u8]; 2] = [b"EX", b"PX"];
 
-/// What was done.
+/// The work of a comparison.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Scripts run.
@@ -108,7 +108,7 @@ impl Build {
 
 impl Drop for Build {
     fn drop(&mut self) {
-        // It may be gone already.
+        // It may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -148,7 +148,7 @@ fn serve(program: &Path, dir: &Path) -> Result<Child> {
         await_answer(&socket(dir))
     }();
     if let Err(error) = ready {
-        // It may have ended.
+        // It may have ended already.
         let _ = process.kill();
         let _ = process.wait();
         return Err(error);
@@ -159,8 +159,7 @@ fn serve(program: &Path, dir: &Path) -> Result<Child> {
 /// Runs the scripts of `seeds` on both builds, `group` of them between two kills.
 ///
 /// # Errors
-/// What differs, with the seeds between the last two comparisons; and whatever keeps a build from
-/// starting or answering.
+/// A difference, with the seeds between the last two comparisons. A failure of a build to start or to answer.
 pub fn compare(old: &Path, new: &Path, seeds: std::ops::Range<u64>, group: u64) -> Result<Report> {
     let mut report = Report::default();
     let mut first = seeds.start;
@@ -224,7 +223,7 @@ fn one_group(
     Ok(())
 }
 
-/// The commands of the seeds' scripts whose effect is the same wherever they run.
+/// Returns the commands of the seeds' scripts whose effect is the same wherever they run.
 fn commands(seeds: std::ops::Range<u64>) -> Vec<Argv> {
     let families = families();
     let mut commands = Vec::new();
@@ -237,7 +236,7 @@ fn commands(seeds: std::ops::Range<u64>) -> Vec<Argv> {
             _ => None,
         }));
         commands.push(vec![b"DISCARD".to_vec()]);
-        // And a collection that is rows of its own.
+        // Adds a collection that is stored in separate rows.
         let grown = format!("grown{}", seed % 8);
         let mut words = vec![b"SADD".to_vec(), grown.into_bytes()];
         words.extend((0..seed % 400).map(|n| n.to_string().into_bytes()));
@@ -297,7 +296,8 @@ fn all_of(wire: &mut Wire) -> Result<All> {
     Ok((contents, deadlines))
 }
 
-/// A score of -0, which ZUNIONSTORE can make, is 0 once it has been packed or imported, as in Redis.
+/// Makes 0 of each score of -0. ZUNIONSTORE can make such a score, and it is 0 once it has been packed or imported, as
+/// in Redis.
 fn drop_sign_of_zero(members: &mut Reply) {
     let Body::Items(items) = &mut members.body else {
         return;

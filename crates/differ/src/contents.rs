@@ -10,14 +10,13 @@ use crate::wire::{Wire, encode};
 /// The databases that scripts use.
 const DATABASES: u8 = 4;
 
-/// Keys by database, with their type and their value; what has no order is sorted. Deadlines are not
-/// in it.
+/// Keys by database, with their type and their value. Values without an order are sorted. Deadlines are not included.
 pub type Contents = BTreeMap<(u8, Vec<u8>), (Vec<u8>, Reply)>;
 
 /// Reads all databases that scripts use, and leaves the connection in the first.
 ///
 /// # Errors
-/// The connection's, and replies that are none to such questions.
+/// Errors of the connection, and unexpected replies.
 pub fn read(wire: &mut Wire) -> Result<Contents> {
     let mut contents = Contents::new();
     for database in 0..DATABASES {
@@ -71,7 +70,7 @@ fn ask(wire: &mut Wire, asked: impl Iterator<Item = Vec<Vec<u8>>>) -> Result<Vec
     Ok(replies)
 }
 
-/// The items of a reply in groups of so many, sorted.
+/// Returns the items of a reply in groups of `group` items, sorted.
 fn sorted(reply: Reply, group: usize) -> Reply {
     let Body::Items(items) = reply.body else {
         return reply;

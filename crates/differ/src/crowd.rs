@@ -9,7 +9,7 @@ use crate::wires::Wires;
 use anyhow::{Result, bail};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to put a client to sleep or answer it.
+/// The longest time until a server has put a client to sleep or answered it.
 const SETTLED: Duration = Duration::from_secs(5);
 
 /// Sends a command that may block to both servers, and waits until each has answered or blocked.
@@ -73,7 +73,7 @@ pub(crate) fn settle(
     Ok(Divergence::unless_same(waited, None, &ours, &theirs))
 }
 
-/// Sends a command to a client that also gets messages, and compares all that comes.
+/// Sends a command to a client that also gets messages, and compares all replies and messages.
 pub(crate) fn hear(wires: &mut Wires, conn: usize, argv: &Argv) -> Result<Option<Divergence>> {
     let token = wires.token();
     let mut heard = Vec::new();
@@ -83,7 +83,7 @@ pub(crate) fn hear(wires: &mut Wires, conn: usize, argv: &Argv) -> Result<Option
             wire.send(&encode(argv))?;
         }
         let mut messages = wire.drain(&token)?;
-        // When a key that has expired is removed is each server's own affair.
+        // The servers may remove an expired key at different times.
         let expired = |message: &Reply| {
             message
                 .leaves()
@@ -100,8 +100,8 @@ pub(crate) fn hear(wires: &mut Wires, conn: usize, argv: &Argv) -> Result<Option
     Ok(differs.then(|| Divergence::new(argv, &heard[0], &heard[1])))
 }
 
-/// Puts into one order what Redis sends in the order of a hash table: what one message is to
-/// several patterns, and what an UNSUBSCRIBE of everything answers.
+/// Sorts the messages that Redis sends in the order of a hash table. These are the messages to several patterns for one
+/// event, and the replies to an UNSUBSCRIBE of everything.
 fn in_order(argv: &Argv, mut messages: Vec<Reply>) -> Vec<Reply> {
     if argv.len() == 1 {
         let mut leaves: Vec<Reply> = messages

@@ -26,7 +26,7 @@ pub(crate) fn compare(wires: &mut Wires) -> Result<Option<Divergence>> {
             return Ok(Some(found.at(&format!("in database {database}"))));
         }
     }
-    // Leave the connection as it was found.
+    // Leave the connection in its first database.
     Ok(wires.ask(argv(&[b"SELECT", b"0"]))?.err())
 }
 

@@ -1,18 +1,18 @@
-//! Where the two servers differ, as it is reported.
+//! A difference between the two servers, for the report.
 
 use crate::reply::{Reply, command_line};
 use crate::rules::{Seen, same};
 use crate::step::Argv;
 use std::fmt;
 
-/// Where the two servers differ.
+/// A difference between the two servers.
 #[derive(Debug, Clone)]
 pub struct Divergence {
     /// The command.
     pub argv: Argv,
-    /// What is said about it.
+    /// A note about it.
     pub note: String,
-    /// Which unit of the script it is in.
+    /// The number of the script's unit in which it occurred.
     pub unit: usize,
 }
 
@@ -25,7 +25,7 @@ impl Divergence {
         }
     }
 
-    /// Returns a divergence unless the replies are the same.
+    /// Returns a divergence unless the replies are equivalent.
     pub(crate) fn unless_same(
         argv: &[Vec<u8>],
         before: Option<&Seen>,

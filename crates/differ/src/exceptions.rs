@@ -3,14 +3,14 @@
 use crate::reply::{Body, Reply};
 use crate::step::name;
 
-/// A difference that is meant.
+/// An intended difference.
 struct Exception {
-    /// The command, or how its name begins if it ends with `*`.
+    /// The command. If it ends with `*`, the begin of the command's name.
     name: &'static str,
-    /// Words of `docs/redis.md` that tell of it; a test looks for them.
+    /// Words of `docs/redis.md` that describe the difference. A test looks for them.
     #[cfg_attr(not(test), expect(dead_code))]
     told: &'static str,
-    /// Whether these replies differ only in that.
+    /// Returns whether these replies have only this difference.
     is: fn(&[Vec<u8>], &Reply, &Reply) -> bool,
 }
 
@@ -87,7 +87,7 @@ const EXCEPTIONS: &[Exception] = &[
     exception("BZ*", "A score of -0 is 0", zeros),
 ];
 
-/// Whether the replies differ only as `docs/redis.md` says they do.
+/// Returns whether the replies differ only as `docs/redis.md` describes.
 pub fn allowed(argv: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     let name = name(argv);
     EXCEPTIONS
@@ -99,7 +99,7 @@ pub fn allowed(argv: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
         .any(|exception| (exception.is)(argv, ours, theirs))
 }
 
-/// Texts of two compilers about the same line.
+/// Accepts error texts of two compilers about the same line.
 fn compilers(_: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     let line = |reply: &Reply| {
         let text = String::from_utf8_lossy(reply.text()?).into_owned();
@@ -112,7 +112,7 @@ fn compilers(_: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     ours.is_error() && theirs.is_error() && line(ours).is_some() && line(theirs).is_some()
 }
 
-/// Sums that differ in noise, and addends that only a `long double` or a C parser knows.
+/// Accepts sums that differ in noise, and addends that only a `long double` or a C parser knows.
 fn nearly(argv: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     let addend = argv
         .last()
@@ -133,7 +133,7 @@ fn nearly(argv: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     }
 }
 
-/// Scores that differ in the sign of zero.
+/// Accepts scores that differ in the sign of zero.
 fn zeros(_: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     unsigned(ours) == unsigned(theirs)
 }

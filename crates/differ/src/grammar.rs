@@ -1,11 +1,10 @@
-//! The language that the tables of commands are written in.
+//! The language of the tables of commands.
 //!
-//! A line is a weight and a *unit*: commands separated by `;` that belong together. A word in
-//! capitals, a number, or one behind `'` stands for itself. A word in small letters is a class of
-//! [`words`](mod@crate::words): `key`, `int`, `score`. `class:x` remembers its choice under the name
-//! `x` for the rest of the unit. `[ … ]` is there or not, `( … | … )` is one of them, `… )+` and
-//! `class+` come several times, and `#( … )` is the same with the count in front, as ZUNION wants
-//! it. A command that begins with `@` is a step of the script that is no plain command:
+//! A line is a weight and a *unit*: commands separated by `;` that belong together. A word in capitals, a number, or a
+//! word behind `'` is literal. A word in small letters is a class of [`words`](mod@crate::words): `key`, `int`,
+//! `score`. `class:x` remembers its choice under the name `x` for the rest of the unit. `[ … ]` is optional,
+//! and `( … | … )` is one of its parts. `… )+` and `class+` come several times, and `#( … )` has the count in front
+//! as well, which ZUNION requires. A command that begins with `@` is a step of the script that is not a plain command:
 //! `@SLEEP 5`, `@SCAN 0 MATCH pat`.
 
 use crate::words;
@@ -15,7 +14,7 @@ use std::collections::BTreeMap;
 /// A parsed line.
 #[derive(Debug, Clone)]
 pub struct Sentence {
-    /// How often it comes, relative to its family.
+    /// Its frequency, relative to its family.
     pub weight: u32,
     commands: Vec<Vec<Node>>,
 }
@@ -31,7 +30,7 @@ enum Node {
 }
 
 impl Sentence {
-    /// Parses a line; a malformed one is a mistake in a table.
+    /// Parses a line. A malformed one is a mistake in a table.
     ///
     /// # Panics
     /// On a malformed line.
@@ -52,7 +51,7 @@ impl Sentence {
         Sentence { weight, commands }
     }
 
-    /// The names of its commands, each also with its second word.
+    /// Returns the names of its commands, each also with its second word.
     pub fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         for nodes in &self.commands {
@@ -67,7 +66,7 @@ impl Sentence {
         names
     }
 
-    /// The commands of one unit, with words of the generator's choice.
+    /// Returns the commands of one unit, with words that `rng` chooses.
     pub fn speak(&self, rng: &mut Rng) -> Vec<Vec<Vec<u8>>> {
         let mut names = BTreeMap::new();
         self.commands
@@ -180,7 +179,7 @@ fn say(
     }
 }
 
-/// One to many, mostly few.
+/// Returns a number from one to many, mostly a small one.
 fn several(rng: &mut Rng) -> usize {
     match rng.u8(..) {
         0..130 => 1,
@@ -190,7 +189,7 @@ fn several(rng: &mut Rng) -> usize {
     }
 }
 
-/// Now and then spoils a command: an argument too few, too many, in the wrong place, or wrong.
+/// Spoils some commands with an argument too few or too many, in the wrong place, or of a wrong value.
 pub fn spoil(argv: &mut Vec<Vec<u8>>, rng: &mut Rng) {
     let any = rng.usize(..argv.len());
     match rng.u8(..8) {

@@ -14,31 +14,31 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Time for cutting one failure down.
+/// The time for cutting one failure down.
 const SHRINK: Duration = Duration::from_secs(30);
 
-/// What to look for.
+/// The settings of a hunt.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How many commands in all.
+    /// The number of commands in all.
     pub commands: u64,
     /// The first seed; the others follow.
     pub seed: u64,
     /// Commands of one seed.
     pub length: usize,
-    /// Only these families; empty: all.
+    /// The only families to use. Empty: all.
     pub families: Vec<String>,
     /// Pairs of servers at work at once.
     pub jobs: usize,
-    /// How many failures to collect before giving up.
+    /// The number of failures after which the hunt ends.
     pub failures: usize,
 }
 
 impl Settings {
-    /// From `PERDURA_DIFF_COMMANDS`, `_SEED`, `_LENGTH`, `_FAMILY`, `_JOBS` and `_FAILURES`.
+    /// Reads `PERDURA_DIFF_COMMANDS`, `_SEED`, `_LENGTH`, `_FAMILY`, `_JOBS` and `_FAILURES`.
     ///
     /// # Errors
-    /// A value that is no number.
+    /// A value that is not a number.
     pub fn from_environment() -> Result<Settings> {
         let text = |name: &str| std::env::var(format!("PERDURA_DIFF_{name}")).ok();
         let number = |name: &str, default: u64| match text(name) {
@@ -60,14 +60,14 @@ impl Settings {
     }
 }
 
-/// What was found.
+/// The results of a hunt.
 #[derive(Debug)]
 pub struct Report {
     /// Commands sent to each server.
     pub commands: u64,
     /// Seeds run.
     pub seeds: u64,
-    /// How long it took.
+    /// The time that it took.
     pub elapsed: Duration,
     /// Each failure as text, with the seed and the shortest script.
     pub failures: Vec<String>,
@@ -142,9 +142,9 @@ fn work(settings: &Settings, families: &[Family], shared: &Shared) -> Result<()>
     Ok(())
 }
 
-/// Runs a script from a clean state; a server of ours that cannot be reached is replaced.
+/// Runs a script from a clean state. Replaces a server of ours that cannot be reached.
 fn run(pair: &mut Pair, script: &Script) -> Result<(Option<Divergence>, u64)> {
-    // Half of the scripts see that nothing changes when commands on a few elements go on in steps.
+    // Half of the scripts check that replies do not change when commands on a few elements continue in steps.
     let elements = [0, 1, 0, 3][usize::try_from(script.seed % 4)?];
     if let Err(e) = Player::new(pair, script) {
         eprintln!("our server is replaced: {e:#}");
@@ -156,7 +156,7 @@ fn run(pair: &mut Pair, script: &Script) -> Result<(Option<Divergence>, u64)> {
     Ok((found, player.sent))
 }
 
-/// The seed, the shortest script, and how the replies differ in it.
+/// Returns the seed, the shortest script, and the difference of the replies in it.
 fn explain(pair: &mut Pair, script: &Script, divergence: &Divergence) -> Result<String> {
     let mut last = divergence.clone();
     let mut cut = script.clone();

@@ -1,21 +1,19 @@
-//! The server beside a real Redis 7.0: the same random commands, the same replies.
+//! The server beside a real Redis 7.0: both must answer the same random commands with the same replies.
 //!
-//! What "behaves as Redis" means is decided by Redis itself, not by our reading of its manual. A
-//! seed makes a *script*: a few thousand commands over a small pool of keys of all types, with
-//! their options, illegal mixtures of options, wrong arities and wrong types. The script is sent
-//! to a `redis-server` and to our server, and every reply is compared as it came over the wire.
-//! At the end both datasets are compared key by key, now and then after our server was ended
-//! without a checkpoint and restarted.
+//! Redis itself defines "behaves as Redis", not our reading of its manual. A seed makes a *script*: a few thousand
+//! commands over a small pool of keys of all types. They have options, illegal mixtures of options, wrong arities and
+//! wrong types. The script is sent to a `redis-server` and to our server, and every reply is compared as it came over
+//! the wire. At the end both datasets are compared key by key. Sometimes our server is first ended without a checkpoint
+//! and restarted.
 //!
 //! # Why a script is made before it is run
-//! It depends on the seed alone and not on replies. So a failure can be cut down: units of the
-//! script are left out as long as the two still differ ([`shrink`]), and what is printed is a
-//! handful of commands to paste into two redis-cli.
+//! It depends on the seed alone and not on replies, so a failure can be cut down. [`shrink`] leaves units of the script
+//! out as long as the two servers still differ. The result is a handful of commands to paste into two redis-cli.
 //!
-//! # What is not compared byte by byte
-//! [`rules`] has the whole list: replies whose order Redis leaves open are sorted, deadlines have
-//! a tolerance, and what is random is checked by membership. [`exceptions`] has the differences
-//! that `docs/redis.md` owns up to, each with its place there.
+//! # Replies that are not compared byte by byte
+//! [`rules`] has the whole list. Replies whose order Redis leaves open are sorted, deadlines have a tolerance, and
+//! random replies are checked by membership. [`exceptions`] has the differences that `docs/redis.md` documents, each
+//! with its place there.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -26,14 +24,14 @@
 //! | `lua` | random scripts and libraries |
 //! | [`step`] | a step of a script |
 //! | [`script`], [`scenes`] | a seed's script; scenes of several connections |
-//! | [`play`] | runs a script over the connections in `wires`; `dataset` compares what is stored, `crowd` blocked and listening clients, `whole` iterations and dumps |
-//! | [`divergence`] | where the two servers differ |
+//! | [`play`] | runs a script over the connections in `wires`; `dataset` compares the data, `crowd` blocked and listening clients, `whole` iterations and dumps |
+//! | [`divergence`] | a difference between the two servers |
 //! | [`contents`] | all that one server holds |
 //! | [`builds`] | two builds of ours under the same scripts, killed and started again |
-//! | [`rules`], [`exceptions`] | what "the same" means |
+//! | [`rules`], [`exceptions`] | the rules by which replies are equivalent |
 //! | [`shrink`] | the shortest script that still fails |
 //! | [`hunt`] | many seeds |
-//! | [`stall`] | what a load of one client does to the PINGs of another |
+//! | [`stall`] | the effect of one client's load on the PINGs of another |
 
 pub mod builds;
 pub mod contents;

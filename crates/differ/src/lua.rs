@@ -1,12 +1,13 @@
 //! Random scripts for EVAL, and random libraries.
 //!
-//! They stay within what `docs/redis.md` says is the same: no order of `pairs`, no text of an error of the language itself,
-//! no fraction that `..` makes a string of. Commands whose replies have no order are sorted by the script.
+//! They use only features that are the same in both by `docs/redis.md`. They use no order of `pairs`, no text of an
+//! error of the language itself, and no fraction that `..` makes a string of. The script sorts the replies of commands
+//! that have no order.
 
 use crate::words::choose;
 use fastrand::Rng;
 
-/// Commands with their words, each a class of words or, behind `'`, itself.
+/// Commands with their words. Each word is a class of words or, behind `'`, literal.
 const COMMANDS: [&str; 44] = [
     "'SET skey val",
     "'GET skey",
@@ -54,7 +55,7 @@ const COMMANDS: [&str; 44] = [
     "'NOPE val",
 ];
 
-/// A string of Lua that has these bytes.
+/// Returns a string of Lua that has these bytes.
 fn quoted(bytes: &[u8]) -> String {
     let mut text = String::from("'");
     for byte in bytes {
@@ -81,7 +82,7 @@ fn word(class: &str, rng: &mut Rng) -> String {
     }
 }
 
-/// A call of a command.
+/// Returns a call of a command.
 fn call(rng: &mut Rng) -> String {
     let command = COMMANDS[rng.usize(..COMMANDS.len())];
     let words: Vec<String> = command.split(' ').map(|class| word(class, rng)).collect();
@@ -89,7 +90,7 @@ fn call(rng: &mut Rng) -> String {
     format!("redis.{how}({})", words.join(", "))
 }
 
-/// A value made of the language and its libraries alone.
+/// Returns a value made of the language and its libraries alone.
 fn pure(rng: &mut Rng) -> String {
     let (n, m) = (rng.i32(-9..99), rng.i32(1..9));
     match rng.u8(..14) {
@@ -110,7 +111,7 @@ fn pure(rng: &mut Rng) -> String {
     }
 }
 
-/// A statement.
+/// Returns a statement.
 fn statement(rng: &mut Rng, at: usize) -> String {
     match rng.u8(..20) {
         0..9 => format!("r[#r + 1] = {}", call(rng)),
@@ -146,11 +147,11 @@ fn pure_number(rng: &mut Rng) -> String {
     ["'12'", "'0x1f'", "'abc'", "' 7 '", "'1e3'", "''"][rng.usize(..6)].to_string()
 }
 
-/// A script that uses up to two keys and two arguments.
+/// Returns a script that uses up to two keys and two arguments.
 pub fn script(rng: &mut Rng) -> Vec<u8> {
     let mut text = String::from("local r = {} ");
     for at in 0..rng.usize(1..6) {
-        // Each on a line, as error texts name it.
+        // Each on a separate line, because error texts contain the line.
         text += &statement(rng, at);
         text.push('\n');
     }
@@ -158,7 +159,7 @@ pub fn script(rng: &mut Rng) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// A library of one function: a few names, so that they meet.
+/// Returns a library of one function. The names are few, so that libraries collide.
 pub fn library(rng: &mut Rng) -> Vec<u8> {
     let n = rng.u8(1..4);
     let flags = if rng.u8(..) < 80 {

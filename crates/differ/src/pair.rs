@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A server that does not answer for so long will not.
+/// The longest time until a started server answers.
 const START: Duration = Duration::from_secs(60);
 
-/// Which of the two.
+/// One of the two servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// Ours.
@@ -20,7 +20,7 @@ pub enum Side {
     Theirs,
 }
 
-/// A Redis 7.0 on a Unix socket, which keeps nothing. It ends when this is dropped.
+/// A Redis 7.0 on a Unix socket, without persistence. Dropping this ends it.
 #[derive(Debug)]
 pub struct Redis {
     process: Child,
@@ -28,10 +28,10 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts one, empty, with its socket in `dir`.
+    /// Starts an empty Redis with its socket in `dir`.
     ///
     /// # Errors
-    /// A missing or different `redis-server`, and whatever keeps it from starting.
+    /// A missing or different `redis-server`, or a failure to start it.
     pub fn start(dir: &Path) -> Result<Redis> {
         let version = Command::new("redis-server").arg("--version").output();
         let version = version
@@ -55,10 +55,10 @@ impl Redis {
         Ok(redis)
     }
 
-    /// A new connection.
+    /// Opens a new connection.
     ///
     /// # Errors
-    /// The socket's.
+    /// Errors of the socket.
     pub fn connect(&self) -> Result<Wire> {
         Wire::connect(&self.socket)
     }
@@ -66,7 +66,7 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // Nothing can be done about a process that cannot be killed, or is gone.
+        // A process that cannot be killed, or has ended, needs no action.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -75,7 +75,7 @@ impl Drop for Redis {
 /// Waits until the server on a socket answers.
 ///
 /// # Errors
-/// What keeps it from answering for a minute.
+/// The reason why it has not answered for a minute.
 pub fn await_answer(socket: &Path) -> Result<()> {
     let begun = Instant::now();
     loop {
@@ -95,7 +95,7 @@ pub fn await_answer(socket: &Path) -> Result<()> {
 #[derive(Debug)]
 pub struct Pair {
     dir: TempDir,
-    /// Changes the options of our database.
+    /// The function that changes the options of our database.
     configure: fn(&mut perdura::Options),
     redis: Redis,
     server: Option<Server>,
@@ -104,10 +104,10 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Starts both, empty.
+    /// Starts both servers, empty.
     ///
     /// # Errors
-    /// A missing or different `redis-server`, and whatever keeps either from starting.
+    /// A missing or different `redis-server`, or a failure to start either server.
     pub fn start() -> Result<Pair> {
         Self::start_with(|db| {
             db.partitions = 16;
@@ -116,10 +116,10 @@ impl Pair {
         })
     }
 
-    /// As [`start`](Self::start), with the options of our database that `configure` sets.
+    /// Like [`start`](Self::start), with the options of our database that `configure` sets.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// Those of [`start`](Self::start).
     pub fn start_with(configure: fn(&mut perdura::Options)) -> Result<Pair> {
         let dir = TempDir::new()?;
         let redis = Redis::start(dir.path())?;
@@ -152,7 +152,7 @@ impl Pair {
         };
         let mut db = perdura::Options::new(self.dir.path().join("data"));
         (self.configure)(&mut db);
-        // As Redis has it: some limits follow from this one.
+        // As in Redis: some limits follow from this one.
         db.value_bytes_max = 512 << 20;
         self.server = Some(Server::start(options, db)?);
         await_answer(&self.path(Side::Ours))?;
@@ -160,11 +160,11 @@ impl Pair {
         self.call_steps(&mut wire)
     }
 
-    /// Has commands on more than so many elements go on in steps, from now on and after every
-    /// restart; 0: as many as usual.
+    /// Makes our server split commands on more than `elements` elements into steps, from now on and after every
+    /// restart. 0: the usual number of elements.
     ///
     /// # Errors
-    /// The socket's, and a refusal.
+    /// Errors of the socket, and a refusal.
     pub fn step(&mut self, elements: u64) -> Result<()> {
         self.step_elements = elements;
         let mut wire = self.connect(Side::Ours)?;
@@ -179,15 +179,15 @@ impl Pair {
         }
     }
 
-    /// The process of Redis.
+    /// Returns the process id of Redis.
     pub fn redis_pid(&self) -> u32 {
         self.redis.process.id()
     }
 
-    /// A new connection.
+    /// Opens a new connection.
     ///
     /// # Errors
-    /// The socket's.
+    /// Errors of the socket.
     pub fn connect(&self, side: Side) -> Result<Wire> {
         Wire::connect(&self.path(side))
     }
@@ -195,7 +195,7 @@ impl Pair {
     /// Ends our server without a checkpoint and starts it again, as after a crash.
     ///
     /// # Errors
-    /// Whatever keeps it from ending or starting.
+    /// A failure to end or to start the server.
     pub fn restart(&mut self) -> Result<()> {
         let Some(server) = self.server.take() else {
             return self.begin();
@@ -208,10 +208,10 @@ impl Pair {
         self.begin()
     }
 
-    /// Starts our server over an empty directory, whatever has become of the old one.
+    /// Starts our server over an empty directory, in whatever state the old one is.
     ///
     /// # Errors
-    /// Whatever keeps it from starting.
+    /// A failure to start the server.
     pub fn renew(&mut self) -> Result<()> {
         if let Some(server) = self.server.take() {
             let stopped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| server.stop()));

@@ -1,8 +1,7 @@
 //! Runs a script on both servers.
 //!
-//! Commands of one connection are sent in batches, so that neither server waits for the client; the
-//! order across connections is the script's, because a batch is answered before another
-//! connection speaks.
+//! Commands of one connection are sent in batches, so that neither server waits for the client. The order across
+//! connections is the script's, because a batch is answered before another connection sends.
 
 use crate::crowd;
 use crate::dataset;
@@ -19,10 +18,10 @@ use crate::wires::{BATCH, Wires};
 use anyhow::{Result, bail};
 use std::time::Duration;
 
-/// A batch ends at so many bytes, which are less than a socket holds, or at [`BATCH`] commands.
+/// The size at which a batch ends, unless it has [`BATCH`] commands before. It is less than a socket holds.
 const BATCH_BYTES: usize = 48 << 10;
 
-/// A script that is being run.
+/// A running script.
 #[derive(Debug)]
 pub struct Player<'a> {
     pair: &'a mut Pair,
@@ -79,7 +78,7 @@ impl<'a> Player<'a> {
     /// Runs units until the servers differ.
     ///
     /// # Errors
-    /// What is wrong with Redis or the test itself; all else is a divergence.
+    /// A fault of Redis or of the test itself. Any other failure is a divergence.
     pub fn run(&mut self, units: &[Unit]) -> Result<Option<Divergence>> {
         for (number, unit) in units.iter().enumerate() {
             for step in unit {

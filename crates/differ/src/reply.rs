@@ -1,6 +1,6 @@
 //! A reply as it came: its type byte, and its text or its items.
 //!
-//! Two replies are equal exactly if their bytes are: RESP has one encoding of each.
+//! Two replies are equal exactly if their bytes are, because RESP has one encoding of each.
 
 use std::fmt;
 use std::io::{self, BufRead, ErrorKind};
@@ -10,7 +10,7 @@ use std::io::{self, BufRead, ErrorKind};
 pub struct Reply {
     /// The type byte: `+ - : $ * _ , # ( = % ~ >`.
     pub kind: u8,
-    /// What follows it.
+    /// Its text or its items.
     pub body: Body,
 }
 
@@ -19,14 +19,14 @@ pub struct Reply {
 pub enum Body {
     /// A line or a bulk string.
     Text(Vec<u8>),
-    /// The elements; keys and values of a map by turns.
+    /// The elements. In a map, keys and values by turns.
     Items(Vec<Reply>),
     /// `$-1`, `*-1` and `_`.
     Nil,
 }
 
 impl Reply {
-    /// A simple string or an error, for comparisons.
+    /// Makes a simple string or an error, for comparisons.
     pub fn line(kind: u8, text: &str) -> Reply {
         Reply {
             kind,
@@ -37,7 +37,7 @@ impl Reply {
     /// Reads one reply.
     ///
     /// # Errors
-    /// The connection's, `UnexpectedEof` at its end, `InvalidData` for what is no reply.
+    /// Errors of the connection, `UnexpectedEof` at its end, `InvalidData` for bytes that are not a reply.
     pub fn read(from: &mut impl BufRead) -> io::Result<Reply> {
         let mut line = Vec::new();
         from.read_until(b'\n', &mut line)?;
@@ -80,12 +80,12 @@ impl Reply {
         Ok(Reply { kind, body })
     }
 
-    /// Whether it is an error.
+    /// Returns whether it is an error.
     pub fn is_error(&self) -> bool {
         self.kind == b'-'
     }
 
-    /// The text, of a reply that has one.
+    /// Returns the text. `None`: the reply has no text.
     pub fn text(&self) -> Option<&[u8]> {
         match &self.body {
             Body::Text(text) => Some(text),
@@ -93,7 +93,7 @@ impl Reply {
         }
     }
 
-    /// The items, of a reply that has some; of others none.
+    /// Returns the items, or an empty slice if the reply has none.
     pub fn items(&self) -> &[Reply] {
         match &self.body {
             Body::Items(items) => items,
@@ -101,13 +101,13 @@ impl Reply {
         }
     }
 
-    /// The number, of an integer reply.
+    /// Returns the number of an integer reply. `None`: it is another reply.
     pub fn int(&self) -> Option<i64> {
         let text = self.text().filter(|_| self.kind == b':')?;
         std::str::from_utf8(text).ok()?.parse().ok()
     }
 
-    /// All texts of it and its items, in order.
+    /// Returns all texts of it and its items, in order.
     pub fn leaves(&self) -> Vec<&[u8]> {
         match &self.body {
             Body::Text(text) => vec![text.as_slice()],
@@ -158,7 +158,7 @@ impl fmt::Display for Reply {
     }
 }
 
-/// Bytes for people, long ones cut short.
+/// Returns bytes in readable form, long ones cut short.
 pub fn shown(bytes: &[u8]) -> String {
     const SHOWN: usize = 160;
     let head = &bytes[..bytes.len().min(SHOWN)];
@@ -169,7 +169,7 @@ pub fn shown(bytes: &[u8]) -> String {
     text
 }
 
-/// A command for people, as redis-cli reads it.
+/// Returns a command in readable form, as redis-cli reads it.
 pub fn command_line(argv: &[Vec<u8>]) -> String {
     let word = |arg: &Vec<u8>| {
         let plain = |b: &u8| b.is_ascii_graphic() && !b"\"'\\".contains(b);

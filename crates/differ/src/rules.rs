@@ -1,6 +1,6 @@
-//! What "the same" means for a command's replies.
+//! The rules by which a command's replies are equivalent.
 //!
-//! Almost always: the same bytes. This module has the exceptions; each rule relaxes as little as possible.
+//! Almost always they must have equal bytes. This module has the exceptions. Each rule relaxes as little as possible.
 
 use crate::exceptions;
 use crate::reply::{Body, Reply};
@@ -12,28 +12,28 @@ pub struct Seen {
     pub argv: Vec<Vec<u8>>,
     /// Our reply.
     pub ours: Reply,
-    /// Redis's.
+    /// The reply of Redis.
     pub theirs: Reply,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
-    /// Byte by byte.
+    /// Equal byte by byte.
     Exact,
-    /// The same items in any order.
+    /// Equal items in any order.
     Sorted,
-    /// The same pairs in any order.
+    /// Equal pairs in any order.
     Pairs,
-    /// Numbers so far apart at most, or negative and equal: deadlines.
+    /// Numbers that differ by at most this, or equal negative numbers: deadlines.
     Near(i64),
-    /// The same types and lengths; contents are the server's own affair.
+    /// Equal types and lengths. The contents may differ.
     Shape,
-    /// The same shape, and all of it from what was read just before.
+    /// Equal shape. All contents were read just before.
     Random,
-    /// The same type; contents are the server's own affair.
+    /// Equal type. The contents may differ.
     Kind,
-    /// The same commands in any order, but for those of later versions, which only we have,
-    /// and the subcommands of CLUSTER, which we refuse as a whole.
+    /// Equal commands in any order. Commands of later versions, which only we have, and the subcommands of CLUSTER,
+    /// which we refuse as a whole, may be missing.
     Commands,
     /// A page of an iteration: a cursor and some items.
     Page,
@@ -65,7 +65,7 @@ fn rule(argv: &[Vec<u8>]) -> Rule {
         "COMMAND" if matches!(word(1).as_str(), "" | "INFO" | "DOCS") => Rule::Kind,
         "MEMORY" if word(1) == "USAGE" => Rule::Shape,
         "SLOWLOG" if word(1) == "LEN" => Rule::Shape,
-        // How long ago it was delivered, and how many nodes there are.
+        // They contain the time since a delivery, and a number of nodes.
         "XPENDING" if argv.len() > 3 => Rule::Shape,
         "XINFO" if matches!(word(1).as_str(), "STREAM" | "CONSUMERS") => Rule::Shape,
         _ => Rule::Exact,
@@ -91,16 +91,16 @@ fn has(argv: &[Vec<u8>], wanted: &str) -> bool {
         .any(|word| word.eq_ignore_ascii_case(wanted.as_bytes()))
 }
 
-/// Whether SORT leaves an order open: of a set BY a pattern without `*`, and of elements whose
-/// weights are equal texts.
+/// Returns whether SORT leaves an order open: of a set BY a pattern without `*`, and of elements whose weights are
+/// equal texts.
 fn sorts_nothing(argv: &[Vec<u8>]) -> bool {
     argv.windows(2).any(|pair| {
         pair[0].eq_ignore_ascii_case(b"by") && (!pair[1].contains(&b'*') || has(argv, "ALPHA"))
     })
 }
 
-/// Whether both replies to a command are the same, by its rule or as a listed exception.
-/// `before` is the command before it on the same connection.
+/// Returns whether both replies to a command are equivalent, by its rule or as a listed exception. `before` is the
+/// command before it on the same connection.
 pub fn same(argv: &[Vec<u8>], before: Option<&Seen>, ours: &Reply, theirs: &Reply) -> bool {
     ours == theirs || alike(argv, before, ours, theirs) || exceptions::allowed(argv, ours, theirs)
 }
@@ -149,7 +149,7 @@ fn alike(argv: &[Vec<u8>], before: Option<&Seen>, ours: &Reply, theirs: &Reply) 
     }
 }
 
-/// A count of members that is not negative asks for different ones.
+/// Returns whether the members are distinct, if the count requires it. A count that is not negative does.
 fn distinct(argv: &[Vec<u8>], leaves: &[&[u8]]) -> bool {
     if argv.len() != 3 || argv[2].starts_with(b"-") {
         return true;
@@ -160,7 +160,7 @@ fn distinct(argv: &[Vec<u8>], leaves: &[&[u8]]) -> bool {
     sorted.len() == leaves.len()
 }
 
-/// The items in groups of `group`, sorted.
+/// Returns the items in groups of `group`, sorted.
 fn sorted(reply: &Reply, group: usize) -> (u8, Vec<Vec<Reply>>) {
     let chunks = reply.items().chunks(group);
     let mut groups: Vec<Vec<Reply>> = chunks.map(<[Reply]>::to_vec).collect();

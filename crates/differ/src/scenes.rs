@@ -10,7 +10,7 @@ fn say(rng: &mut Rng, line: &str) -> Vec<Argv> {
     Sentence::parse(&format!("1 {line}")).speak(rng)
 }
 
-/// What may wait; the last word is replaced for waits that time out.
+/// Commands that may wait. For waits that time out, the last word is replaced.
 const WAITS: [&str; 8] = [
     "BLPOP lkey+ wait",
     "BRPOP lkey+ wait",
@@ -40,7 +40,7 @@ const ACTS: [&str; 14] = [
     "COPY lkey lkey REPLACE",
 ];
 
-/// Clients wait for lists and sorted sets, and others push.
+/// Makes clients wait for lists and sorted sets, and others push.
 pub fn blocking(rng: &mut Rng) -> Unit {
     let known = |line: &&&str| {
         let sentence = Sentence::parse(&format!("1 {line}"));
@@ -88,7 +88,7 @@ pub fn blocking(rng: &mut Rng) -> Unit {
     unit
 }
 
-/// A client listens to channels, and another publishes.
+/// Makes a client listen to channels, and another one publish.
 pub fn listening(rng: &mut Rng) -> Unit {
     if is_missing("SUBSCRIBE") {
         return Vec::new();
@@ -128,7 +128,7 @@ pub fn listening(rng: &mut Rng) -> Unit {
     unit
 }
 
-/// A client listens to what happens to keys.
+/// Makes a client listen to the events of keys.
 pub fn notifications(rng: &mut Rng, families: &[&Family]) -> Unit {
     if is_missing("PSUBSCRIBE") {
         return Vec::new();
@@ -152,7 +152,7 @@ pub fn notifications(rng: &mut Rng, families: &[&Family]) -> Unit {
     let classes = classes[rng.usize(..classes.len())];
     let set = |classes: &str| call(ACTOR, &["CONFIG", "SET", "notify-keyspace-events", classes]);
     let listen = ["PSUBSCRIBE", "__key*"].map(|word| word.as_bytes().to_vec());
-    // Redis keeps a key that has expired until somebody asks for it, and would tell of it.
+    // Redis keeps an expired key until a client asks for it, and would then send an event of it.
     let mut ask = vec![b"EXISTS".to_vec()];
     ask.extend(words::all_keys());
     let mut unit = vec![
@@ -169,7 +169,7 @@ pub fn notifications(rng: &mut Rng, families: &[&Family]) -> Unit {
     ];
     for _ in 0..rng.usize(1..12) {
         let family = families[rng.usize(..families.len())];
-        // A command of several keys that fails has missed some of them in Redis.
+        // A failed command of several keys has missed some of them in Redis.
         if classes.ends_with('m') && family.name != "hash" {
             continue;
         }

@@ -6,14 +6,14 @@ use crate::step::{Argv, CONNECTIONS, Step, TALKERS, Unit, call, calls};
 use crate::tables::{Family, is_missing};
 use fastrand::Rng;
 
-/// All that a seed does.
+/// All steps of a seed.
 #[derive(Debug, Clone)]
 pub struct Script {
     /// The seed.
     pub seed: u64,
-    /// Which connections speak RESP3.
+    /// The connections that speak RESP3.
     pub resp3: [bool; CONNECTIONS],
-    /// What is done.
+    /// The units that are played.
     pub units: Vec<Unit>,
 }
 
@@ -21,13 +21,14 @@ struct Writer<'a> {
     rng: Rng,
     families: Vec<&'a Family>,
     conn: usize,
-    /// Whether a connection is within MULTI, as far as one can tell without replies.
+    /// True if a connection is within MULTI, as far as this can be known without replies.
     open: [bool; TALKERS],
     units: Vec<Unit>,
     commands: usize,
 }
 
-/// Writes the script of a seed: about so many commands of the families named, or of some.
+/// Writes the script of a seed, with about `commands` commands. They come from the families in `only`, or from some
+/// families if it is empty.
 pub fn write(seed: u64, commands: usize, families: &[Family], only: &[String]) -> Script {
     let mut rng = Rng::with_seed(seed);
     let mut chosen: Vec<&Family> = families[1..]
@@ -66,7 +67,7 @@ pub fn write(seed: u64, commands: usize, families: &[Family], only: &[String]) -
     }
 }
 
-/// Whether a command is one that keeps scripts or functions.
+/// Returns whether a command stores scripts or functions.
 fn keeps_scripts(name: &[u8]) -> bool {
     [&b"FUNCTION"[..], b"SCRIPT"]
         .iter()
@@ -146,7 +147,7 @@ impl Writer<'_> {
         self.push(unit);
     }
 
-    /// Commands and `@` words as steps; nothing if they cannot be had within MULTI.
+    /// Makes steps of commands and `@` words. Returns no steps if one of them is impossible within MULTI.
     fn steps(&mut self, commands: Vec<Argv>) -> Unit {
         let (conn, open) = (self.conn, self.open[self.conn]);
         let mut unit = Vec::new();
@@ -154,7 +155,7 @@ impl Writer<'_> {
             let number = |word: &[u8]| String::from_utf8_lossy(word).parse().unwrap_or(0);
             match argv[0].as_slice() {
                 b"@SLEEP" if open => return Vec::new(),
-                // In a block they come before its data commands.
+                // Within MULTI they would run before its data commands.
                 name if open && keeps_scripts(name) => return Vec::new(),
                 b"@SLEEP" => unit.push(Step::Sleep(number(&argv[1]))),
                 b"@SCAN" => {
@@ -179,7 +180,7 @@ impl Writer<'_> {
         unit
     }
 
-    /// The same command with a few hundred elements, all different.
+    /// Repeats a command's element a few hundred times, all different.
     fn many(&mut self, mut argv: Argv) -> Argv {
         let count = [20, 100, 127, 128, 129, 200, 513][self.rng.usize(..7)];
         let width = argv.len() - 2;

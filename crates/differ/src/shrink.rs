@@ -1,7 +1,7 @@
 //! Shrinks a script to the shortest one that still fails.
 //!
-//! Removes ranges of units, half of the script first and then ever smaller ranges, as long
-//! as the same command still diverges.
+//! Removes ranges of units, half of the script first and then ever smaller ranges, as long as the same command still
+//! diverges.
 
 use crate::script::Script;
 use crate::step::Unit;

@@ -1,11 +1,11 @@
-//! The stall meter: one client PINGs while another runs each command that is known to be heavy, on
-//! our server and on Redis.
+//! The stall meter: one client PINGs while another runs each command that is known to be heavy, on our server and on
+//! Redis.
 //!
-//! What a command does to others is the worst of those PINGs. That is wall time, which a busy machine
-//! makes longer for both. The longest round of the loop by its thread's processor clock is not, and is
-//! what a gate can rest on: ours is `loop_longest_round_cpu_us` of INFO. Redis does not tell it; its
-//! longest round is taken to be the most processor time of its main thread between a PING's sending and
-//! its answer, so whatever that thread does for a load counts, in the command or around it.
+//! The worst of those PINGs shows the effect of a command on other clients. It is wall time, which a busy machine makes
+//! longer for both servers. The longest round of the loop by its thread's processor clock does not depend on that, so a
+//! gate can use it. Ours is `loop_longest_round_cpu_us` of INFO. Redis does not report it. Its longest round is taken
+//! to be the most processor time of its main thread between a PING's sending and its answer. So all work of that thread
+//! for a load counts, in the command or around it.
 //!
 //! ```sh
 //! scripts/bench-stalls.sh
@@ -26,10 +26,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Keys that are due are gone after so long.
+/// The longest time until all expired keys are removed.
 const EXPIRY: Duration = Duration::from_secs(120);
 
-/// What one load did to another client.
+/// The effect of one load on another client.
 #[derive(Debug, Clone, Copy)]
 pub struct Stall {
     /// The worst PING.
@@ -41,7 +41,7 @@ pub struct Stall {
 /// Runs one load of size `n` on one side.
 ///
 /// # Errors
-/// The sockets', and a load that is refused.
+/// Errors of the sockets, and a refused load.
 pub fn measure(pair: &Pair, side: Side, load: &Load, n: u64) -> Result<Stall> {
     let mut control = pair.connect(side)?;
     control.call(&["FLUSHALL"])?;
@@ -94,7 +94,7 @@ pub fn measure(pair: &Pair, side: Side, load: &Load, n: u64) -> Result<Stall> {
     Ok(stall)
 }
 
-/// PINGs until told to end. The longest round is that of the thread whose clock is given.
+/// Sends PINGs until `done` is set. The longest round is measured by `cpu`, the clock of the server's thread.
 fn ping(wire: &mut Wire, cpu: Option<&ThreadClock>, done: &AtomicBool) -> Result<Stall> {
     let mut stall = Stall {
         worst: Duration::ZERO,
@@ -123,7 +123,7 @@ impl ThreadClock {
     }
 }
 
-/// A field of INFO.
+/// Returns a field of INFO.
 fn info(control: &mut Wire, section: &str, field: &str) -> Result<String> {
     let reply = control.call(&["INFO", section])?;
     let Body::Text(info) = &reply.body else {
@@ -138,7 +138,7 @@ fn info(control: &mut Wire, section: &str, field: &str) -> Result<String> {
         .with_context(|| format!("INFO tells of {field}"))
 }
 
-/// A key made of what DUMP answers for `c`.
+/// Makes the requests that RESTORE the DUMP of `c`.
 fn restore(control: &mut Wire) -> Result<Requests> {
     let reply = control.call(&["DUMP", "c"])?;
     let Body::Text(payload) = reply.body else {
@@ -158,8 +158,7 @@ fn await_expiry(control: &mut Wire) -> Result<()> {
     Ok(())
 }
 
-/// Sends and reads at once, as a pipelining client does. A request that is refused is an error, but
-/// for one of a block.
+/// Sends and reads at once, as a pipelining client does. A refused request is an error, except within a block.
 fn pump(wire: Wire, requests: &Requests) -> Result<()> {
     let (mut reading, mut writing) = wire.split()?;
     std::thread::scope(|scope| {

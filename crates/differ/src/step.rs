@@ -1,4 +1,4 @@
-//! The steps of a script: what happens on both servers, command by command.
+//! The steps of a script on both servers, command by command.
 
 /// Connections of ordinary commands.
 pub const TALKERS: usize = 2;
@@ -28,26 +28,26 @@ pub enum Step {
     Scan {
         /// SCAN, HSCAN, SSCAN or ZSCAN.
         argv: Argv,
-        /// Where the cursor stands.
+        /// The index of the cursor's word.
         cursor: usize,
     },
-    /// A value is carried from each server to the other.
+    /// A value that is copied from each server to the other.
     Exchange {
         /// Its key.
         key: Vec<u8>,
     },
-    /// A command that may block; its reply is read by [`Step::Settle`].
+    /// A command that may block. [`Step::Settle`] reads its reply.
     Block {
         /// The connection.
         conn: usize,
         /// The command.
         argv: Argv,
     },
-    /// Ends a wait, if it has not ended, and compares how it did.
+    /// Ends a wait, if it has not ended, and compares the ends.
     Settle {
         /// The connection.
         conn: usize,
-        /// Whether the waiting client gets an error.
+        /// True if the waiting client gets an error.
         error: bool,
     },
     /// Connects anew.
@@ -55,35 +55,35 @@ pub enum Step {
         /// The connection.
         conn: usize,
     },
-    /// A command on a connection that also gets messages: all that comes until a PING's reply.
+    /// A command on a connection that also gets messages. All replies and messages up to a PING's reply are compared.
     Hear {
         /// The connection.
         conn: usize,
-        /// The command; none to just listen.
+        /// The command. Empty: the client only listens.
         argv: Argv,
     },
-    /// Our server ends without a checkpoint and comes back.
+    /// Our server ends without a checkpoint and restarts.
     Restart,
     /// Both datasets are compared.
     Compare,
 }
 
-/// Steps that stay or go together.
+/// Steps that are kept or removed together.
 pub type Unit = Vec<Step>;
 
-/// A call of plain words.
+/// Makes a call of plain words.
 pub fn call(conn: usize, words: &[&str]) -> Step {
     let argv = words.iter().map(|word| word.as_bytes().to_vec()).collect();
     Step::Call { conn, argv }
 }
 
-/// Calls on one connection.
+/// Makes calls on one connection.
 pub fn calls(conn: usize, commands: Vec<Argv>) -> Unit {
     let call = |argv| Step::Call { conn, argv };
     commands.into_iter().map(call).collect()
 }
 
-/// A command's name in upper case.
+/// Returns a command's name in upper case.
 pub fn name(argv: &[Vec<u8>]) -> String {
     argv.first().map_or(String::new(), |word| {
         String::from_utf8_lossy(word).to_ascii_uppercase()

@@ -1,8 +1,8 @@
-//! The sentences, one file a family, in `tables/` beside this crate's sources.
+//! The sentences, one file for each family, in `tables/` beside this crate's sources.
 //!
-//! A family is what a seed concentrates on and what `PERDURA_DIFF_FAMILY` names. `base` is in
-//! every script: it makes keys of all types, and takes them away. The files are read when a hunt
-//! begins, so that a sentence more does not need a compiler.
+//! A family is a group of commands that a seed concentrates on and that `PERDURA_DIFF_FAMILY` names. `base` is in every
+//! script: it makes keys of all types, and removes them. The files are read when a hunt begins, so a new sentence does
+//! not need a compiler.
 
 use crate::grammar::Sentence;
 use std::path::Path;
@@ -35,19 +35,19 @@ const FAMILIES: [&str; 23] = [
     "command",
 ];
 
-/// Commands that our server does not have yet: must end up empty.
+/// Commands that our server does not have yet. The list must become empty.
 static NOT_YET: LazyLock<Vec<String>> = LazyLock::new(|| lines("not-yet"));
 
 /// A family's name and its sentences.
 #[derive(Debug)]
 pub struct Family {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// What is said in it.
+    /// Its sentences.
     pub sentences: Vec<Sentence>,
 }
 
-/// All families, `base` first.
+/// Returns all families, `base` first.
 pub fn families() -> Vec<Family> {
     let family = |name| {
         let lines = lines(name);
@@ -61,7 +61,7 @@ pub fn families() -> Vec<Family> {
     FAMILIES.into_iter().map(family).collect()
 }
 
-/// A file's lines without its comments; none if there is no such file.
+/// Returns a file's lines without its comments, or no lines if the file does not exist.
 fn lines(name: &str) -> Vec<String> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tables");
     let text = std::fs::read_to_string(dir.join(format!("{name}.txt"))).unwrap_or_default();
@@ -72,7 +72,7 @@ fn lines(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether our server lacks a command, or one of its subcommands as `command|subcommand`.
+/// Returns whether our server lacks a command, or one of its subcommands as `command|subcommand`.
 pub fn is_missing(name: &str) -> bool {
     NOT_YET.iter().any(|missing| missing == name)
 }

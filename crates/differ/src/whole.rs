@@ -1,5 +1,4 @@
-//! Steps over a whole value or keyspace: an iteration to its end, and a value carried from one
-//! server to the other.
+//! Steps over a whole value or keyspace: an iteration to its end, and a value copied from one server to the other.
 
 use crate::divergence::Divergence;
 use crate::exceptions;
@@ -10,10 +9,10 @@ use crate::wire::encode;
 use crate::wires::Wires;
 use anyhow::Result;
 
-/// An iteration that takes more steps does not end.
+/// The most steps of an iteration. One that takes more counts as endless.
 const SCAN_STEPS_MAX: usize = 100_000;
 
-/// A whole iteration on each side; what it found, as a set.
+/// Runs a whole iteration on each server, and compares the sets of found items.
 pub(crate) fn scan(wires: &mut Wires, argv: &Argv, cursor: usize) -> Result<Option<Divergence>> {
     let mut found = Vec::new();
     for side in [Side::Ours, Side::Theirs] {
@@ -48,7 +47,7 @@ pub(crate) fn scan(wires: &mut Wires, argv: &Argv, cursor: usize) -> Result<Opti
     Ok(differ.then(|| Divergence::new(argv, &found[0], &found[1]).at("(whole iteration)")))
 }
 
-/// Each server's DUMP of a key is RESTOREd by the other under another name.
+/// Makes each server RESTORE the other's DUMP of a key under another name.
 pub(crate) fn exchange(wires: &mut Wires, key: &[u8]) -> Result<Option<Divergence>> {
     let dump: Argv = vec![b"DUMP".to_vec(), key.to_vec()];
     let seen = match wires.ask(dump)? {

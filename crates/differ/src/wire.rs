@@ -1,4 +1,4 @@
-//! One connection: requests go out as they are, replies come back one by one.
+//! One connection: requests are sent as they are, replies are read one by one.
 
 use crate::reply::{Body, Reply};
 use anyhow::{Context, Result, bail};
@@ -7,22 +7,22 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// A reply that takes longer is missing.
+/// The longest time until a reply. A later one counts as missing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A client on a Unix socket.
 #[derive(Debug)]
 pub struct Wire {
     stream: BufReader<UnixStream>,
-    /// The connection's CLIENT ID, once asked.
+    /// The connection's CLIENT ID. `None`: it was not asked yet.
     id: Option<i64>,
 }
 
 impl Wire {
-    /// Connects.
+    /// Connects to a socket.
     ///
     /// # Errors
-    /// The socket's.
+    /// Errors of the socket.
     pub fn connect(path: &Path) -> Result<Wire> {
         let stream =
             UnixStream::connect(path).with_context(|| format!("connecting {}", path.display()))?;
@@ -34,10 +34,10 @@ impl Wire {
         })
     }
 
-    /// The same connection twice, for a thread that reads and one that sends.
+    /// Splits the connection into two, for a thread that reads and one that sends.
     ///
     /// # Errors
-    /// The socket's.
+    /// Errors of the socket.
     pub fn split(self) -> Result<(Wire, Wire)> {
         let second = self.stream.get_ref().try_clone()?;
         let writing = Wire {
@@ -50,33 +50,33 @@ impl Wire {
     /// Sends bytes as they are.
     ///
     /// # Errors
-    /// The socket's.
+    /// Errors of the socket.
     pub fn send(&mut self, bytes: &[u8]) -> Result<()> {
         self.stream.get_mut().write_all(bytes).context("sending")
     }
 
-    /// The next reply.
+    /// Reads the next reply.
     ///
     /// # Errors
-    /// The socket's, its end, and what is no reply.
+    /// Errors of the socket, its end, and bytes that are not a reply.
     pub fn read(&mut self) -> Result<Reply> {
         Reply::read(&mut self.stream).context("reading a reply")
     }
 
-    /// Asks and reads one reply.
+    /// Sends a request and reads one reply.
     ///
     /// # Errors
-    /// As [`send`](Self::send) and [`read`](Self::read).
+    /// Those of [`send`](Self::send) and [`read`](Self::read).
     pub fn call(&mut self, words: &[&str]) -> Result<Reply> {
         let argv: Vec<Vec<u8>> = words.iter().map(|w| w.as_bytes().to_vec()).collect();
         self.send(&encode(&argv))?;
         self.read()
     }
 
-    /// Whether a reply has come, without waiting for one.
+    /// Returns whether a reply has come, without waiting for one.
     ///
     /// # Errors
-    /// The socket's. Its end counts as something that has come.
+    /// Errors of the socket. Its end counts as a reply.
     pub fn has_something(&mut self) -> Result<bool> {
         if !self.stream.buffer().is_empty() {
             return Ok(true);
@@ -91,10 +91,10 @@ impl Wire {
         }
     }
 
-    /// All replies up to that of a PING of our own, which comes in any mode but MULTI.
+    /// Reads all replies up to that of an additional PING, which comes in any mode but MULTI.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Those of [`read`](Self::read).
     pub fn drain(&mut self, token: &str) -> Result<Vec<Reply>> {
         self.send(&encode(&[b"PING".to_vec(), token.as_bytes().to_vec()]))?;
         let mut replies = Vec::new();
@@ -112,28 +112,28 @@ impl Wire {
         }
     }
 
-    /// Says QUIT and waits until the server has closed: what it knew of this client is gone then.
+    /// Sends QUIT and waits until the server has closed. Then the server has forgotten this client.
     ///
     /// # Errors
-    /// As [`send`](Self::send).
+    /// Those of [`send`](Self::send).
     pub fn quit(&mut self) -> Result<()> {
         self.send(&encode(&[b"QUIT".to_vec()]))?;
         while self.read().is_ok() {}
         Ok(())
     }
 
-    /// The connection's CLIENT ID, asked before.
+    /// Returns the connection's CLIENT ID, which was asked before.
     ///
     /// # Errors
-    /// If it was not.
+    /// It was not asked.
     pub fn id_known(&self) -> Result<i64> {
         self.id.context("CLIENT ID was not asked")
     }
 
-    /// The connection's CLIENT ID.
+    /// Returns the connection's CLIENT ID.
     ///
     /// # Errors
-    /// As [`call`](Self::call), and if the reply is no number.
+    /// Those of [`call`](Self::call), and a reply that is not a number.
     pub fn id(&mut self) -> Result<i64> {
         if let Some(id) = self.id {
             return Ok(id);
@@ -147,7 +147,7 @@ impl Wire {
     }
 }
 
-/// Words as an array of bulk strings.
+/// Encodes words as an array of bulk strings.
 pub fn encode(argv: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", argv.len()).into_bytes();
     for word in argv {

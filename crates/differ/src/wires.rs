@@ -7,10 +7,10 @@ use crate::step::{Argv, CONNECTIONS};
 use crate::wire::{Wire, encode};
 use anyhow::Result;
 
-/// Commands of one connection that are sent at once, at most.
+/// The most commands of one connection that are sent at once.
 pub(crate) const BATCH: usize = 128;
 
-/// The connections of a script, and one more to each server for questions between.
+/// The connections of a script, and a control connection to each server.
 #[derive(Debug)]
 pub(crate) struct Wires {
     resp3: [bool; CONNECTIONS],
@@ -67,12 +67,12 @@ impl Wires {
         Ok(())
     }
 
-    /// A connection of the script.
+    /// Returns a connection of the script.
     pub fn wire(&mut self, conn: usize, side: Side) -> &mut Wire {
         &mut self.wires[conn][index(side)]
     }
 
-    /// The connection for questions between.
+    /// Returns the control connection.
     pub fn control(&mut self, side: Side) -> &mut Wire {
         &mut self.control[index(side)]
     }
@@ -83,7 +83,7 @@ impl Wires {
         format!("__token {}", self.tokens)
     }
 
-    /// Asks both on the control connection: the replies, or how they differ.
+    /// Sends a command to both on the control connection. Returns the replies, or their difference.
     pub fn ask(&mut self, argv: Argv) -> Result<Result<Seen, Divergence>> {
         let seen = self.ask_all(vec![argv])?;
         Ok(seen.and_then(|mut seen| {
@@ -96,7 +96,7 @@ impl Wires {
         }))
     }
 
-    /// Asks both many things at once.
+    /// Sends several commands to both at once.
     pub fn ask_all(&mut self, asked: Vec<Argv>) -> Result<Result<Vec<Seen>, Divergence>> {
         let mut all = Vec::new();
         for batch in asked.chunks(BATCH) {

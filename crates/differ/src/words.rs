@@ -1,13 +1,13 @@
-//! The words that commands are made of.
+//! The words of commands.
 //!
-//! Keys come from a small pool, so that commands meet what others left; each type has its own
-//! names, and one in eight is of another type. Values include what breaks parsers: nothing,
-//! binary, numbers at their limits, numbers with a blank. Deadlines are far apart from each other
-//! and from now, so that no reply depends on the millisecond in which a server reads its clock.
+//! Keys come from a small pool, so that commands meet the results of others. Each type has separate names, and one in
+//! eight is of another type. Values include those that break parsers: the empty value, binary, numbers at their limits,
+//! numbers with a blank. Deadlines are far apart from each other and from now, so no reply depends on the millisecond
+//! in which a server reads its clock.
 
 use fastrand::Rng;
 
-/// A word of a class; a class that is unknown is a mistake in a table.
+/// Returns a word of a class. An unknown class is a mistake in a table.
 ///
 /// # Panics
 /// On an unknown class.
@@ -25,7 +25,7 @@ fn pick(rng: &mut Rng, words: &[&str]) -> Vec<u8> {
     words[rng.usize(..words.len())].as_bytes().to_vec()
 }
 
-/// Returns a key, unless the class is of something else.
+/// Returns a key. `None`: the class is not one of keys.
 fn key_of(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     let word = match class {
         "key" => any_key(rng),
@@ -36,7 +36,7 @@ fn key_of(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
         "zkey" => key(rng, 'z'),
         // Sketches of estimated counts.
         "pkey" => key(rng, 'p'),
-        // Sorted sets whose scores are all the same, so that a range of members means something.
+        // Sorted sets whose scores are all equal, so that a range of members is defined.
         "xkey" => format!("x{}", rng.u8(1..4)).into_bytes(),
         "nkey" => number_key(rng),
         "fkey" => format!("f{}", rng.u8(1..4)).into_bytes(),
@@ -45,7 +45,7 @@ fn key_of(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     Some(word)
 }
 
-/// Returns a word of a command on streams, unless the class is of something else.
+/// Returns a word of a command on streams. `None`: the class is another one.
 fn of_stream(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     let word = match class {
         "ekey" => key(rng, 'e'),
@@ -70,13 +70,13 @@ fn of_stream(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     Some(word)
 }
 
-/// Returns a word of a command on places, unless the class is of something else.
+/// Returns a word of a command on places. `None`: the class is another one.
 fn of_place(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     let word = match class {
         "gkey" => key(rng, 'g'),
         "lon" => degrees(rng, 180),
         "lat" => degrees(rng, 85),
-        // Within a few hundred metres of each other, so that distances are equal now and then.
+        // Within a few hundred metres of each other, so that some distances are equal.
         "near" => format!("10.00{}", rng.u8(1..6)).into_bytes(),
         "radius" => radius(rng),
         "unit" => pick(
@@ -88,7 +88,7 @@ fn of_place(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     Some(word)
 }
 
-/// Returns a value or a number, unless the class is of something else.
+/// Returns a value or a number. `None`: the class is another one.
 fn value_of(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     let word = match class {
         // The elements of sketches, and damaged sketches.
@@ -119,7 +119,7 @@ fn value_of(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     Some(word)
 }
 
-/// Returns a script or a word from a list, unless the class is of something else.
+/// Returns a script or a word from a list. `None`: the class is another one.
 fn listed(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     let word = match class {
         // Scripts, and libraries of functions.
@@ -205,8 +205,8 @@ const JUNK: [&str; 40] = [
     "\u{fffd}",
 ];
 
-/// Ids as `newid` makes them, and what is none. None is too long for 64 bits: that leaves Redis an error code which its next SORT takes
-/// for its own.
+/// Returns an id as `newid` makes them, or an invalid one. None is too long for 64 bits. Such an id leaves Redis an
+/// error code that its next SORT takes for its own.
 fn entry_id(rng: &mut Rng) -> Vec<u8> {
     const ODD: [&str; 11] = [
         "",
@@ -228,7 +228,7 @@ fn entry_id(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Of any type but a stream: WATCH sees more changes of those than Redis's does.
+/// Returns a key of any type but a stream. On streams, our WATCH sees more changes than that of Redis.
 fn any_key(rng: &mut Rng) -> Vec<u8> {
     let family = ['s', 'h', 'l', 't', 'z', 'g', 'p'][rng.usize(..7)];
     key(rng, family)
@@ -245,7 +245,7 @@ fn key(rng: &mut Rng, family: char) -> Vec<u8> {
     }
 }
 
-/// Counters live beside the strings, so that they are numbers now and then.
+/// Returns a counter's key. Some are keys of strings, so that these are sometimes numbers.
 fn number_key(rng: &mut Rng) -> Vec<u8> {
     match rng.u8(..) {
         0..40 => key(rng, 's'),
@@ -303,7 +303,7 @@ fn value(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// A decimal fraction that binary floats of every width hold exactly.
+/// Returns a decimal fraction that binary floats of every width hold exactly.
 fn quarter(rng: &mut Rng) -> Vec<u8> {
     let number = f64::from(rng.i32(-400..400)) / 4.0;
     number.to_string().into_bytes()
@@ -341,7 +341,7 @@ fn score(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// A string that begins as a sparse sketch does, with runs of registers that seldom are all of them.
+/// Returns a string that begins as a sparse sketch does. Its runs of registers seldom cover all registers.
 fn sketch(rng: &mut Rng) -> Vec<u8> {
     let mut bytes = b"HYLL\x01\0\0\0\0\0\0\0\0\0\0\x80".to_vec();
     bytes[4] = if rng.u8(..) < 20 { rng.u8(..) } else { 1 };
@@ -367,7 +367,7 @@ fn sketch(rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// A coordinate: on a coarse grid, anywhere, on the edge, and now and then none.
+/// Returns a coordinate: on a coarse grid, anywhere, on the edge, and sometimes an invalid one.
 fn degrees(rng: &mut Rng, most: i32) -> Vec<u8> {
     const ODD: [&str; 12] = [
         "180",
@@ -397,7 +397,7 @@ fn degrees(rng: &mut Rng, most: i32) -> Vec<u8> {
     }
 }
 
-/// A length of any order of magnitude.
+/// Returns a length of any order of magnitude.
 fn radius(rng: &mut Rng) -> Vec<u8> {
     match rng.u8(..) {
         0..12 => score(rng),
@@ -462,7 +462,7 @@ fn member(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// More than a day, and hundreds of seconds from every other choice; or nonsense.
+/// Returns more than a day, hundreds of seconds from every other choice, or nonsense.
 fn seconds(rng: &mut Rng) -> Vec<u8> {
     match rng.u8(..) {
         0..8 => b"0".to_vec(),
@@ -498,7 +498,7 @@ fn integer_limit(rng: &mut Rng) -> Vec<u8> {
     words[rng.usize(..words.len())].as_bytes().to_vec()
 }
 
-/// Every key that a script can write without [`spoil`](crate::grammar::spoil), for comparisons.
+/// Returns every key that a script can write without [`spoil`](crate::grammar::spoil), for comparisons.
 pub fn all_keys() -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = Vec::new();
     for family in ["s", "h", "l", "t", "z", "g", "p", "x", "n", "f", "w_"] {

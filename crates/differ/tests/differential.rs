@@ -1,4 +1,4 @@
-//! The same random commands to our server and to a real Redis 7.0.
+//! Sends random commands to our server and to a real Redis 7.0, and compares the replies.
 //!
 //! ```sh
 //! PERDURA_DIFF_FAMILY=hash,set PERDURA_DIFF_FAILURES=10 cargo test -p perdura-differ --test differential
@@ -35,18 +35,17 @@ fn random_commands_have_the_replies_of_redis() {
     );
 }
 
-/// The longest round that any load may cause on this machine's processor, if Redis's is shorter.
+/// The longest round that any load may cause on this machine's processor, if that of Redis is shorter.
 const ROUND_MAX: Duration = Duration::from_millis(20);
-/// The same in the short run, whose machine may be shared and at half its speed.
+/// The longest round in the short run, whose machine may be shared and at half its speed.
 const SHORT_ROUND_MAX: Duration = Duration::from_millis(40);
-/// How often a load is tried again whose round was longer: the shortest one counts.
+/// The most repetitions of a load whose round was longer. The shortest round counts.
 const AGAIN: usize = 5;
 /// The longest that another client may wait for its PING.
 const PING_MAX: Duration = Duration::from_millis(50);
 
-/// The short run judges rounds by the processor's clock alone; a long one judges PINGs too, and is for
-/// a release build on a quiet machine. `PERDURA_STALL_LOADS` names the loads to run by a part of their
-/// names.
+/// The short run judges rounds by the processor's clock alone. A long one judges PINGs too, and needs a release build
+/// on a quiet machine. `PERDURA_STALL_LOADS` selects loads by a part of their names.
 ///
 /// ```sh
 /// PERDURA_STALL_LOADS=SORT scripts/bench-stalls.sh
@@ -96,8 +95,7 @@ fn no_load_makes_the_loop_stall_longer_than_redis_or_some_milliseconds() {
             }
         };
         for _ in 0..AGAIN {
-            // It may have begun again while the log made a file for it, and a shared machine's processor may
-            // have been slow.
+            // The log may have made a file during the round, and a shared machine's processor may have been slow.
             if ours.round <= round_max.max(theirs.round * 2) {
                 break;
             }
@@ -123,7 +121,7 @@ fn no_load_makes_the_loop_stall_longer_than_redis_or_some_milliseconds() {
     assert!(late.is_empty(), "n = {size}: {}", late.join("; "));
 }
 
-/// Settings that say how large a packed collection may become, and small values for them.
+/// Settings that limit the size of a packed collection, and small values for them.
 const PACKED_LIMITS: [(&str, usize); 7] = [
     ("hash-max-listpack-entries", 8),
     ("hash-max-ziplist-value", 12),
@@ -134,7 +132,7 @@ const PACKED_LIMITS: [(&str, usize); 7] = [
     ("hash-max-listpack-value", 12),
 ];
 
-/// A random write of a small collection, and the key it writes.
+/// Returns a random write of a small collection, and the key it writes.
 fn packed_write(rng: &mut fastrand::Rng) -> Vec<String> {
     let n = |rng: &mut fastrand::Rng, most: usize| rng.usize(..most).to_string();
     let text =
@@ -208,7 +206,7 @@ fn encodings_follow_changing_limits_as_in_redis() {
     let pair = Pair::start().expect("both servers");
     let mut wires =
         [Side::Ours, Side::Theirs].map(|side| pair.connect(side).expect("a connection"));
-    // Nothing is lost here, so nothing has to be waited for.
+    // No data is lost here, so no wait for durability is needed.
     let at_once = wires[0].call(&["CLIENT", "DURABILITY", "mem"]);
     assert_eq!(at_once.expect("ours").kind, b'+');
     let mut both = |words: &[&str]| {

@@ -1,17 +1,17 @@
-//! The functions of Rust that every script calls: it runs commands through them, is given KEYS and ARGV, and leaves its
-//! reply.
+//! The functions of Rust that every script calls. Through them, it runs commands, receives KEYS and ARGV, and leaves
+//! its reply.
 //!
 //! They work on the machine's stack ([`Stack`]). All other native functions go through mlua.
 //!
-//! # How a run ends early
-//! What no script may catch is raised as a light userdata, the address of the bridge, which the prelude's `pcall` knows
-//! from all values that scripts have. Why the run ends is in [`Shared`]. A panic of the host is kept, ends the run, and
-//! goes on when the machine has returned: it may not unwind through the machine.
+//! # Early ends of a run
+//! An error that no script may catch is raised as a light userdata: the address of the bridge. The prelude's `pcall`
+//! can distinguish it from all values that scripts have. [`Shared`] has the reason for the end. A panic of the host may
+//! not unwind through the machine, so it is kept. It ends the run and resumes when the machine has returned.
 //!
 //! # Unsafe code
-//! The functions find their bridge through a pointer: in an upvalue, and for the interrupt in the data of the thread. It
-//! points into a box that the virtual machine owns beside the machine's state and drops after it. The host is borrowed for
-//! one run, which [`Bridge::with_host`] makes sure of.
+//! The functions find their bridge through a pointer: in an upvalue, and for the interrupt in the data of the thread.
+//! It points into a box that the virtual machine owns beside the machine's state and drops after it. The host is
+//! borrowed for one run, which [`Bridge::with_host`] ensures.
 #![allow(unsafe_code)]
 
 use crate::from_lua::{Encoder, Protocol, Unsent};
@@ -30,37 +30,37 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// A longer buffer of a command's reply is given back, bytes.
+/// The greatest size of a reply's buffer that is kept for later use, bytes.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 const UNASKED: &[u8] = b"ERR Please specify at least one argument for this redis lib call";
 const NOT_WORDS: &[u8] = b"ERR Lua redis lib command arguments must be strings or integers";
 
-/// How a native function ends.
+/// The end of a native function.
 enum End {
-    /// With the values above its arguments, so many.
+    /// It returns this number of values, which lie above its arguments.
     Values(c_int),
-    /// With the last value as an error.
+    /// It raises the last value as an error.
     Error,
-    /// With the run.
+    /// It ends the run.
     Run,
 }
 
-/// What a run reads and leaves.
+/// The input and the output of a run.
 #[derive(Default)]
 struct Run {
     /// KEYS, and then ARGV.
     words: Words,
-    /// How many of the words are keys. `None`: the run is given nothing, and has no reply.
+    /// The number of words that are keys. `None`: the run has no input and no reply.
     keys: Option<usize>,
     resp3: bool,
-    /// The reply, behind what its buffer held before.
+    /// The reply, behind the earlier contents of its buffer.
     out: Vec<u8>,
     reply_bytes_max: usize,
     unsent: Option<Unsent>,
 }
 
-/// What the native functions work with.
+/// The state of the native functions.
 pub(crate) struct Bridge {
     shared: Rc<Shared>,
     host: Cell<Option<NonNull<dyn Host>>>,
@@ -72,7 +72,7 @@ pub(crate) struct Bridge {
 }
 
 impl Bridge {
-    /// Makes the functions, and puts them into the table that the prelude is given.
+    /// Makes the functions, and puts them into the table that the prelude receives.
     pub(crate) fn new(lua: &Lua, shared: &Rc<Shared>, table: &Table) -> mlua::Result<Rc<Self>> {
         let bridge = Rc::new(Bridge {
             shared: Rc::clone(shared),
@@ -107,8 +107,8 @@ impl Bridge {
     /// Sets the machine's interrupt, which ends runs.
     pub(crate) fn interrupt(&self, lua: &Lua) -> mlua::Result<()> {
         let address: *const Bridge = self;
-        // SAFETY: mlua uses neither the data of the thread, which is the machine's only one, nor the interrupt, unless it is
-        // asked to.
+        // SAFETY: mlua does not use the interrupt on its own, nor the data of the thread, which is the machine's only
+        // one.
         unsafe {
             lua.exec_raw((), |state| {
                 ffi::lua_setthreaddata(state, address.cast_mut().cast());
@@ -131,14 +131,14 @@ impl Bridge {
         run.unsent = None;
     }
 
-    /// Takes the buffer with the reply back, and why it has none.
+    /// Takes the buffer with the reply out, and the reason if it has no reply.
     pub(crate) fn take(&self) -> (Vec<u8>, Option<Unsent>) {
         let mut run = self.run.borrow_mut();
         run.keys = None;
         (std::mem::take(&mut run.out), run.unsent.take())
     }
 
-    /// Runs something during which `redis.call` and its kin reach the host.
+    /// Runs a function during which `redis.call` and its kin reach the host.
     pub(crate) fn with_host<R>(&self, host: &mut dyn Host, run: impl FnOnce() -> R) -> R {
         struct Lent<'b>(&'b Bridge);
         impl Drop for Lent<'_> {
@@ -160,13 +160,14 @@ impl Bridge {
         ran
     }
 
-    /// The run ends for this reason, if it has no other.
+    /// Ends the run for this reason, unless it already has one.
     fn stop(&self, why: Stop) -> End {
         self.shared.stop(why);
         End::Run
     }
 
-    /// Asks the host with the arguments of the function, and pushes the answer. Whether it is an error, as a table.
+    /// Asks the host with the arguments of the function, and pushes the answer. Returns whether it is an error, as a
+    /// table.
     fn ask(&self, stack: &mut Stack<'_>, ask: Ask) -> Result<bool, End> {
         if self.shared.check().is_err() {
             return Err(End::Run);
@@ -200,13 +201,13 @@ impl Bridge {
                 return Err(self.stop(Stop::Memory));
             }
         }
-        // While it is asked it is not there for another call.
+        // While the host is asked, another call cannot reach it.
         let Some(mut host) = self.host.take() else {
             return Err(self.stop(Stop::Engine));
         };
         let answered = catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: `with_host` holds the only borrow of the host and waits; the pointer is there only while it does, and
-            // this call has taken it.
+            // SAFETY: `with_host` holds the only borrow of the host and waits. The pointer exists only during that
+            // time, and this call has taken it.
             let host = unsafe { host.as_mut() };
             host.call(ask, words, reply)
         }));
@@ -256,7 +257,7 @@ impl Bridge {
         End::Values(2)
     }
 
-    /// Makes the reply of the function's argument.
+    /// Makes the reply from the function's argument.
     fn reply(&self, stack: &mut Stack<'_>) -> End {
         let mut run = self.run.borrow_mut();
         let run = &mut *run;
@@ -284,10 +285,10 @@ impl Bridge {
     }
 }
 
-/// A number as a word, as C's `%.17g` writes it.
+/// Appends a number as a word, as C's `%.17g` writes it.
 fn push_number(to: &mut Vec<u8>, n: f64) {
     match number::whole(n) {
-        // Up to here a double has all digits, and a zero may have a sign.
+        // Below this bound a double has all digits of an integer. A zero may have a sign.
         Some(whole) if whole != 0 && n.abs() < 1e16 => number::push_integer(to, whole),
         _ => number::push_general(to, n, 17),
     }
@@ -296,7 +297,7 @@ fn push_number(to: &mut Vec<u8>, n: f64) {
 /// Runs a native function for the machine.
 ///
 /// # Safety
-/// The machine calls one of the functions below with `state`: its first upvalue is the address of a bridge that is there.
+/// The machine calls one of the functions below with `state`. Its first upvalue is the address of a live bridge.
 unsafe fn enter(
     state: *mut ffi::lua_State,
     run: impl FnOnce(&Bridge, &mut Stack<'_>) -> End,
@@ -315,13 +316,13 @@ unsafe fn enter(
     }
 }
 
-/// Raises what no script may catch.
+/// Raises an error that no script may catch.
 ///
 /// # Safety
 /// The machine has called a native function or its interrupt with `state`.
 unsafe fn end_run(state: *mut ffi::lua_State, bridge: &Bridge) -> ! {
     let address: *const Bridge = bridge;
-    // SAFETY: makes room and raises what it pushes. Nothing reads through the address.
+    // SAFETY: makes room and raises the value that it pushes. Nothing reads through the address.
     unsafe {
         ffi::lua_rawcheckstack(state, 1);
         ffi::lua_pushlightuserdata(state, address.cast_mut().cast());
@@ -329,7 +330,7 @@ unsafe fn end_run(state: *mut ffi::lua_State, bridge: &Bridge) -> ! {
     }
 }
 
-/// What a command's reply is to the script: its value, or an error to be raised.
+/// Converts a command's reply for the script: into a value, or into an error to be raised.
 fn raised(is_error: Result<bool, End>) -> End {
     match is_error {
         Ok(true) => End::Error,
@@ -383,9 +384,9 @@ unsafe extern "C-unwind" fn done(state: *mut ffi::lua_State) -> c_int {
     unsafe { enter(state, Bridge::reply) }
 }
 
-/// What the machine calls at each call and each loop's end: ends a run whose time is over, and collects garbage.
+/// Ends a run whose time is over, and collects garbage. The machine calls it at each call and each loop's end.
 unsafe extern "C-unwind" fn interrupt(state: *mut ffi::lua_State, collecting: c_int) {
-    // Within the collector nothing may be raised.
+    // Nothing may be raised within the collector.
     if collecting >= 0 {
         return;
     }

@@ -14,22 +14,22 @@ use crate::libraries::number;
 use crate::stack::{At, Item, Stack};
 use crate::vm::Shared;
 
-/// Deeper tables are no reply.
+/// The greatest depth of tables in a reply. A deeper table becomes an error.
 const DEPTH_MAX: usize = 512;
 
-/// Which replies there are.
+/// The versions of RESP that the client and the script use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Protocol {
-    /// The client speaks RESP3.
+    /// True if the client speaks RESP3.
     pub(crate) client_resp3: bool,
-    /// The script has called `redis.setresp(3)`.
+    /// True if the script has called `redis.setresp(3)`.
     pub(crate) script_resp3: bool,
 }
 
-/// Why there is no reply.
+/// The reason for a missing reply.
 #[derive(Debug)]
 pub(crate) enum Unsent {
-    /// It would be too long.
+    /// The reply would be too long.
     TooLong,
     /// The run must end.
     Ended,
@@ -39,7 +39,7 @@ pub(crate) enum Unsent {
 struct Bytes<'a> {
     out: &'a mut Vec<u8>,
     protocol: Protocol,
-    /// The buffer may become so long.
+    /// The greatest length of the buffer.
     end: usize,
 }
 
@@ -96,7 +96,7 @@ impl Bytes<'_> {
         }
     }
 
-    /// A line of text, in which line ends become blanks.
+    /// Appends a line of text, in which line ends become blanks.
     fn line(&mut self, kind: u8, text: &[u8]) -> Result<(), Unsent> {
         self.check(text.len())?;
         self.out.push(kind);
@@ -145,7 +145,7 @@ impl Bytes<'_> {
 }
 
 impl<'a, 'c> Encoder<'a, 'c> {
-    /// One that appends at most so many bytes.
+    /// Makes an encoder that appends at most `bytes_max` bytes.
     pub(crate) fn new(
         stack: &'a mut Stack<'c>,
         shared: &'a Shared,
@@ -178,7 +178,7 @@ impl<'a, 'c> Encoder<'a, 'c> {
         self.to.check(0)
     }
 
-    /// Leaves above the stack what it has looked at.
+    /// Appends a table. Leaves the fields that it has read on the stack.
     fn table(&mut self, at: At) -> Result<(), Unsent> {
         if self.shared.check().is_err() {
             return Err(Unsent::Ended);
@@ -221,7 +221,7 @@ impl<'a, 'c> Encoder<'a, 'c> {
         self.items(at)
     }
 
-    /// Goes one table deeper.
+    /// Appends one level of tables more, or an error if that is too deep.
     fn deeper(&mut self, push: impl FnOnce(&mut Self) -> Result<(), Unsent>) -> Result<(), Unsent> {
         if self.depth == DEPTH_MAX {
             self.to
@@ -235,7 +235,7 @@ impl<'a, 'c> Encoder<'a, 'c> {
         pushed
     }
 
-    /// The pairs of a table: a map, or the keys alone as a set.
+    /// Appends the pairs of a table: a map, or the keys alone as a set.
     fn pairs(&mut self, at: At, has_values: bool) -> Result<(), Unsent> {
         let key = self.stack.len() + 1;
         let (mut count, mut from) = (0, 0);
@@ -263,7 +263,7 @@ impl<'a, 'c> Encoder<'a, 'c> {
         })
     }
 
-    /// The items of a table up to the first nil.
+    /// Appends the items of a table up to the first nil.
     fn items(&mut self, at: At) -> Result<(), Unsent> {
         let item = self.stack.len() + 1;
         self.deeper(|this| {

@@ -1,64 +1,64 @@
-//! What a script asks of the server.
+//! The requests of a script to the server.
 
-/// The kinds of what a script asks.
+/// The kinds of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ask {
     /// Runs a command. Its reply is in RESP3 if `resp3`, else in RESP2.
     Command {
-        /// What `redis.setresp` has chosen.
+        /// The protocol that `redis.setresp` has chosen: RESP3 if it is set.
         resp3: bool,
     },
-    /// Says whether the caller may run the command: `:1`, `:0`, or an error.
+    /// Asks whether the caller may run the command. The reply is `:1`, `:0`, or an error.
     MayRun,
-    /// Writes the second word to the server's log; the first is the level, one digit. The reply is ignored.
+    /// Writes the second word to the server's log. The first word is the level, one digit. The reply is ignored.
     Log,
 }
 
-/// The script must end at once, and what it has done is undone: the host knows why.
+/// The host's order to end the script at once and to undo its changes. The host knows the reason.
 #[derive(Debug)]
 pub struct Halt;
 
 /// The server, as a script sees it.
 pub trait Host {
-    /// Does what is asked and appends one reply in RESP to `reply`. An error of a command is a reply, too.
+    /// Serves a request and appends one reply in RESP to `reply`. An error of a command is a reply, too.
     ///
     /// # Errors
-    /// [`Halt`] ends the script; no `pcall` catches it.
+    /// [`Halt`] ends the script, and no `pcall` catches it.
     fn call(&mut self, ask: Ask, words: &Words, reply: &mut Vec<u8>) -> Result<(), Halt>;
 }
 
-/// The words of what is asked, in one buffer.
+/// The words of a request, in one buffer.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Words {
     bytes: Vec<u8>,
-    /// Where each word ends.
+    /// The end of each word in the buffer.
     ends: Vec<usize>,
 }
 
 impl Words {
-    /// How many there are.
+    /// Returns the number of words.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether it has no words.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The word at `index`, if there is one.
+    /// Returns the word at `index`. `None`: it has fewer words.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)?;
         let begin = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         Some(&self.bytes[begin..end])
     }
 
-    /// All of them.
+    /// Returns all words.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
-    /// Bytes of all words together.
+    /// Returns the size of all words together, bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }

@@ -1,22 +1,22 @@
-//! How much a run may take, and how it may fail.
+//! The limits of a run, and the ways in which it may fail.
 
 use std::time::Duration;
 
-/// What one run may take.
+/// The limits of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Memory of the virtual machine beyond what it has when the run begins, bytes.
+    /// The memory of the virtual machine beyond its size at the run's begin, bytes.
     pub memory_bytes: usize,
-    /// How long it may run, all of its attempts together.
+    /// The time that it may run, all of its attempts together.
     pub time: Duration,
     /// The longest reply, bytes.
     pub reply_bytes: usize,
-    /// The longest source text, bytes: the compiler's memory is a multiple of it and not limited otherwise.
+    /// The longest source text, bytes. The compiler's memory is a multiple of it and has no other limit.
     pub source_bytes: usize,
 }
 
 impl Default for Limits {
-    /// 64 MiB, a second, a reply of 64 MiB, a source of 1 MiB.
+    /// Returns 64 MiB, a second, a reply of 64 MiB, and a source of 1 MiB.
     fn default() -> Self {
         Limits {
             memory_bytes: 64 << 20,
@@ -27,22 +27,22 @@ impl Default for Limits {
     }
 }
 
-/// Why a run has no reply.
+/// The reason for a run's missing reply.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The script does not compile, or has ended with an error that it did not catch: the text of an error reply. What it
-    /// has done stands.
+    /// It does not compile, or has ended with an error that it did not catch. Contains the text of an error reply. Its
+    /// changes remain.
     Script(String),
-    /// It has passed a limit: the text of an error reply that names it. What it has done must be undone.
+    /// It has passed a limit. Contains the text of an error reply that names it. Its changes must be undone.
     Limit(String),
     /// The host has halted it.
     Halted,
 }
 
-/// What stops a run, as the interrupt sees it.
+/// The reason for the end of a run, as the interrupt sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// Nothing.
+    /// The run continues.
     No,
     /// The host.
     Host,
@@ -55,7 +55,7 @@ pub(crate) enum Stop {
 }
 
 impl Limits {
-    /// The failure of a run that was stopped.
+    /// Returns the failure of a run that was stopped.
     pub(crate) fn failure(&self, stop: Stop) -> Failure {
         let text = match stop {
             Stop::Host | Stop::No => return Failure::Halted,
@@ -74,7 +74,7 @@ impl Limits {
         ))
     }
 
-    /// The failure of a reply that is too long.
+    /// Returns the failure of a reply that is too long.
     pub(crate) fn long_reply(&self) -> Failure {
         Failure::Limit(format!(
             "ERR the script was ended: its reply is longer than the {} bytes allowed. Nothing of it was kept",

@@ -11,7 +11,7 @@ use perdura_base::flaw::{Flaw, armed};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The text of an error that a script does not catch is cut off here, bytes.
+/// The greatest length of the text of an uncaught error, bytes. The rest is cut off.
 const ERROR_BYTES_MAX: usize = 64 << 10;
 
 /// The text of a script or a library, and its name.
@@ -23,18 +23,18 @@ pub struct Code<'a> {
     pub text: &'a [u8],
 }
 
-/// What a run is given.
+/// The input of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a> {
     /// KEYS.
     pub keys: &'a [&'a [u8]],
     /// ARGV.
     pub args: &'a [&'a [u8]],
-    /// Where `math.random` begins.
+    /// The seed of `math.random`.
     pub seed: u64,
-    /// Whether the client speaks RESP3.
+    /// True if the client speaks RESP3.
     pub resp3: bool,
-    /// What earlier attempts at the same run took: it has only the rest of its time.
+    /// The time that earlier attempts at this run took. It has only the rest of its time.
     pub spent: Duration,
 }
 
@@ -45,11 +45,11 @@ pub struct Registered {
     pub name: String,
     /// Its flags.
     pub flags: Flags,
-    /// What it says of itself.
+    /// Its description of itself. `None`: it has none.
     pub description: Option<Vec<u8>>,
 }
 
-/// The one that runs scripts: a virtual machine, made when it is needed, and its watchdog.
+/// The runner of scripts: a virtual machine, made when it is needed, and its watchdog.
 pub struct Runtime {
     limits: Limits,
     vm: Option<Vm>,
@@ -67,7 +67,7 @@ impl fmt::Debug for Runtime {
 }
 
 impl Runtime {
-    /// One that has run nothing. It costs nothing until it does.
+    /// Makes a runtime that has run nothing. It costs nothing until its first run.
     pub fn new(limits: Limits) -> Self {
         Runtime {
             limits,
@@ -77,7 +77,8 @@ impl Runtime {
         }
     }
 
-    /// One whose runs have all the time until the alarm rings: for a simulator, which has no other clock than its own.
+    /// Makes a runtime whose runs end only when the alarm rings. It serves a simulator, which has no other clock than
+    /// its own.
     pub fn with_alarm(limits: Limits) -> (Self, Alarm) {
         let (watchdog, alarm) = Watchdog::by_hand();
         let runtime = Runtime {
@@ -89,7 +90,7 @@ impl Runtime {
         (runtime, alarm)
     }
 
-    /// What a run may take.
+    /// Returns the limits of each run.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -99,7 +100,7 @@ impl Runtime {
         self.spent
     }
 
-    /// Memory of the virtual machine, bytes.
+    /// Returns the memory of the virtual machine, bytes.
     pub fn memory_bytes(&self) -> usize {
         self.vm.as_ref().map_or(0, |vm| vm.lua.used_memory())
     }
@@ -112,7 +113,7 @@ impl Runtime {
     /// Compiles a script and keeps it.
     ///
     /// # Errors
-    /// The script is too long, or no script: the text of an error reply.
+    /// The script is too long, or does not compile. Contains the text of an error reply.
     pub fn check_script(&mut self, code: &Code<'_>) -> Result<(), Failure> {
         self.check_length(code)?;
         self.ready()?;
@@ -125,7 +126,7 @@ impl Runtime {
     /// Runs a script and appends its reply to `out`.
     ///
     /// # Errors
-    /// See [`Failure`]; then nothing was appended.
+    /// See [`Failure`]. On failure, `out` is unchanged.
     pub fn run_script(
         &mut self,
         code: &Code<'_>,
@@ -145,10 +146,10 @@ impl Runtime {
         })
     }
 
-    /// Runs a function of a library, which is loaded if it is not, and appends its reply to `out`.
+    /// Runs a function of a library and appends its reply to `out`. Loads the library first if necessary.
     ///
     /// # Errors
-    /// See [`Failure`]; then nothing was appended.
+    /// See [`Failure`]. On failure, `out` is unchanged.
     pub fn run_function(
         &mut self,
         library: &Code<'_>,
@@ -235,7 +236,7 @@ impl Runtime {
         }
     }
 
-    /// Makes what runs scripts, if it is not there.
+    /// Makes the virtual machine and the watchdog if they do not exist.
     fn ready(&mut self) -> Result<(), Failure> {
         let watchdog = self.watchdog.get_or_insert_with(Watchdog::start);
         if self.vm.is_none() {
@@ -244,7 +245,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Runs something within the limits, and leaves a virtual machine behind that the next run can take.
+    /// Calls `run` within the limits. Afterwards, the next run can use the virtual machine, or makes a new one.
     fn guarded<R>(
         &mut self,
         seed: u64,
@@ -277,7 +278,7 @@ impl Runtime {
         self.spent = watchdog.end(begin.elapsed());
         let stopped = vm.shared.stopped();
         let ran = match ran {
-            // A run that was stopped has not ended well, whatever it says.
+            // A run that was stopped has failed, whatever its result.
             Ok(_) if stopped != Stop::No => Err(self.limits.failure(stopped)),
             Err(Failure::Limit(text)) if armed(Flaw::LimitKeepsHalf) => Err(Failure::Script(text)),
             Err(Failure::Halted) if armed(Flaw::HaltKeepsHalf) => {
@@ -294,7 +295,7 @@ impl Runtime {
     }
 }
 
-/// The function of a script.
+/// Returns the function of a script.
 fn compiled(vm: &mut Vm, code: &Code<'_>) -> Result<Function, Failure> {
     let compiled = vm.script(code.sha, code.text);
     compiled.map_err(|error| {
@@ -304,11 +305,11 @@ fn compiled(vm: &mut Vm, code: &Code<'_>) -> Result<Function, Failure> {
     })
 }
 
-/// What runs, for the text of an error that it does not catch.
+/// The running script or function, for the text of an error that it does not catch.
 struct Called<'a> {
     name: &'a str,
     source: &'a str,
-    /// What runs it.
+    /// The function of the prelude that runs it.
     runner: &'a Function,
 }
 
@@ -348,7 +349,7 @@ fn stopped(vm: &Vm, limits: &Limits) -> Result<(), Failure> {
     }
 }
 
-/// A fault of the engine, or of its memory, outside of any script.
+/// Returns the failure for a fault of the engine, or of its memory, outside of any script.
 fn engine(error: mlua::Error) -> Failure {
     match error {
         mlua::Error::MemoryError(_) => Limits::default().failure(Stop::Memory),
@@ -356,10 +357,10 @@ fn engine(error: mlua::Error) -> Failure {
     }
 }
 
-/// What a function ends with: nothing, or the text of an error and the line.
+/// The end of a function: nothing, or the text of an error and the line.
 type Ended = Result<(), (String, Option<u64>)>;
 
-/// Calls a function through the prelude, which says where it fails.
+/// Calls a function through the prelude, which reports the line of a failure.
 fn invoke(runner: &Function, function: &Function) -> Result<Ended, Failure> {
     match runner.call::<(Value, Value)>(function) {
         Ok((Value::Nil, _)) => Ok(Ok(())),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a script or a function says of itself.
+/// The flags that a script or a function declares.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Flags {
     /// It changes nothing.
@@ -37,12 +37,12 @@ impl Flags {
         }
     }
 
-    /// Sets the flag of that name. Whether there is one.
+    /// Sets the flag of that name. Returns whether such a flag exists.
     pub fn set(&mut self, name: &[u8]) -> bool {
         self.place(name).map(|flag| *flag = true).is_some()
     }
 
-    /// The names of those that are set.
+    /// Returns the names of the flags that are set.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
         let mut flags = *self;
         NAMES
@@ -51,7 +51,7 @@ impl Flags {
     }
 }
 
-/// A header that cannot be used, in the words of an error reply without its code.
+/// The error of an invalid header, in the words of an error reply without its code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderError(pub String);
 
@@ -68,9 +68,9 @@ pub struct Header<'a> {
     pub engine: &'a [u8],
     /// The name that it gives.
     pub name: Option<&'a [u8]>,
-    /// Its flags; `None` if it names none.
+    /// Its flags. `None`: it names none.
     pub flags: Option<Flags>,
-    /// Where the code begins: at the end of the first line, so that the lines keep their numbers.
+    /// The offset of the code. It is the end of the first line, so that the lines keep their numbers.
     pub code: usize,
 }
 
@@ -175,11 +175,11 @@ impl<'a> Header<'a> {
     }
 }
 
-/// What names may hold, as Redis says it, of functions too.
+/// The error of an invalid name, in the words of Redis. It serves functions, too.
 pub(crate) const BAD_NAME: &str = "Library names can only contain letters, numbers, or underscores(_) and must be at \
                                    least one character long";
 
-/// Whether a library or a function may be called so.
+/// Returns whether a library or a function may have this name.
 pub(crate) fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_')
 }

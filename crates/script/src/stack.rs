@@ -1,15 +1,16 @@
-//! The stack of the virtual machine, as a native function sees it that a script has called.
+//! The stack of the virtual machine, as a native function sees it when a script has called it.
 //!
-//! mlua's own functions enter the machine through a protected call for each string and each field, because the machine has
-//! a memory limit, and hold a handle for each value. A native function runs inside of the script's protected call already,
-//! so it needs neither. Scripts of five commands take 40 % longer with them.
+//! mlua's own functions enter the machine through a protected call for each string and each field, because the machine
+//! has a memory limit. They also hold a handle for each value. A native function already runs inside the script's
+//! protected call, so it needs neither. Scripts of five commands take 40 % longer with them.
 //!
 //! # Unsafe code
-//! A [`Stack`] exists only while the machine runs its function, so the state is alive and on this thread. Its methods hold
-//! for any index and any value: positions count from 1, the machine takes those beyond the top for nil, tables are told
-//! from other values before they are used as tables, and each push makes room for itself. A method that allocates may
-//! raise the machine's error for a lack of memory. That is a C++ exception, which unwinds through these frames as a panic
-//! would (`C-unwind`), so that values of Rust are dropped; no frame between here and the protected call catches it.
+//! A [`Stack`] exists only while the machine runs its function, so the state is alive and on this thread. Its methods
+//! are valid for any index and any value. Positions count from 1, and the machine takes those beyond the top for nil.
+//! Each value is checked to be a table before it is used as one, and each push makes room for itself. A method that
+//! allocates may raise the machine's error for a lack of memory. That is a C++ exception, which unwinds through these
+//! frames as a panic would (`C-unwind`), so that values of Rust are dropped. No frame between here and the protected
+//! call catches it.
 #![allow(unsafe_code)]
 
 use mlua::ffi;
@@ -19,7 +20,7 @@ use std::marker::PhantomData;
 /// A position on the stack, from 1 on.
 pub(crate) type At = c_int;
 
-/// What is at a position.
+/// The value at a position.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Item<'s> {
     /// Nothing, or no value that has a reply.
@@ -42,11 +43,11 @@ pub(crate) struct Stack<'s> {
 }
 
 impl Stack<'_> {
-    /// The stack of the call that `state` is in.
+    /// Makes the stack of the call that `state` is in.
     ///
     /// # Safety
-    /// The machine has called a function of C with `state` and waits for its return, or calls its interrupt, for as long as
-    /// the stack lives.
+    /// For the lifetime of the stack, the machine has called a function of C with `state` and waits for its return, or
+    /// calls its interrupt.
     pub(crate) unsafe fn new(state: *mut ffi::lua_State) -> Self {
         Stack {
             state,
@@ -54,17 +55,17 @@ impl Stack<'_> {
         }
     }
 
-    /// How many values there are: the position of the last.
+    /// Returns the number of values, which is the position of the last.
     pub(crate) fn len(&self) -> At {
         // SAFETY: see the module.
         unsafe { ffi::lua_gettop(self.state) }
     }
 
-    /// What is at a position.
+    /// Returns the value at a position.
     pub(crate) fn item(&self, at: At) -> Item<'_> {
         debug_assert!(at > 0);
-        // SAFETY: positions beyond the top are nil. A string is not moved or freed while it is on the stack, and what
-        // could take it from there needs the stack mutably.
+        // SAFETY: positions beyond the top are nil. A string is not moved or freed while it is on the stack. Only a
+        // mutable borrow of the stack could remove it.
         unsafe {
             match ffi::lua_type(self.state, at) {
                 ffi::LUA_TBOOLEAN => Item::Boolean(ffi::lua_toboolean(self.state, at) != 0),
@@ -80,14 +81,14 @@ impl Stack<'_> {
         }
     }
 
-    /// Whether nil is at a position.
+    /// Returns whether nil is at a position.
     pub(crate) fn is_nil(&self, at: At) -> bool {
         debug_assert!(at > 0);
         // SAFETY: positions beyond the top are nil.
         unsafe { ffi::lua_type(self.state, at) <= ffi::LUA_TNIL }
     }
 
-    /// Removes what is above a position.
+    /// Removes the values above a position.
     pub(crate) fn cut(&mut self, len: At) {
         if (0..self.len()).contains(&len) {
             // SAFETY: the stack becomes shorter, never longer.
@@ -96,8 +97,8 @@ impl Stack<'_> {
     }
 
     fn room(&mut self) {
-        // SAFETY: raises an error of the machine if there is no room; the text is static. Two: for what a method pushes
-        // and for a key.
+        // SAFETY: raises an error of the machine if there is no room. The text is static. Two slots: one for the value
+        // that a method pushes, one for a key.
         unsafe { ffi::luaL_checkstack_(self.state, 2, c"a reply is too deep".as_ptr()) }
     }
 
@@ -129,7 +130,7 @@ impl Stack<'_> {
         unsafe { ffi::lua_pushlstring_(self.state, text.as_ptr().cast(), text.len()) }
     }
 
-    /// Pushes an empty table with room for so many items and fields.
+    /// Pushes an empty table with room for `items` items and `fields` fields.
     pub(crate) fn push_table(&mut self, items: usize, fields: usize) {
         let count = |n| c_int::try_from(n).unwrap_or(c_int::MAX);
         self.room();
@@ -169,11 +170,11 @@ impl Stack<'_> {
             self.is_table(table) && self.len() > table + 1,
             "a table below a pair"
         );
-        // SAFETY: a table, and two values above it; a key that is none is an error of the machine.
+        // SAFETY: a table, and two values above it. An invalid key is an error of the machine.
         unsafe { ffi::lua_rawset(self.state, table) }
     }
 
-    /// Pushes what a table has at an index.
+    /// Pushes the value that a table has at an index.
     pub(crate) fn get_index(&mut self, table: At, index: usize) {
         let index = c_int::try_from(index).unwrap_or(c_int::MAX);
         self.room();
@@ -182,7 +183,7 @@ impl Stack<'_> {
         unsafe { ffi::lua_rawgeti_(self.state, table, index) };
     }
 
-    /// Pushes what a table has at a name.
+    /// Pushes the value that a table has at a name.
     pub(crate) fn get_field(&mut self, table: At, name: &CStr) {
         self.room();
         assert!(self.is_table(table), "a table");
@@ -190,19 +191,19 @@ impl Stack<'_> {
         unsafe { ffi::lua_rawgetfield(self.state, table, name.as_ptr()) };
     }
 
-    /// Pushes the key and the value of a table's next pair and returns where the one behind it is; `None` at the end. The
-    /// first is at 0.
+    /// Pushes the key and the value of a table's next pair, and returns the place of the pair behind it. The first pair
+    /// is at 0. `None`: the table has no more pairs.
     pub(crate) fn next_pair(&mut self, table: At, from: At) -> Option<At> {
         self.room();
         assert!(self.is_table(table) && from >= 0, "a table");
-        // SAFETY: a table, and room for two; the machine takes any place from 0 on, beyond the end, too.
+        // SAFETY: a table, and room for two. The machine takes any place from 0 on, beyond the end, too.
         let next = unsafe { ffi::lua_rawiter(self.state, table, from) };
         (next >= 0).then_some(next)
     }
 
-    /// Bytes of memory that values use.
+    /// Returns the memory that values use, bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        // SAFETY: reads a counter; a negative category is that of all.
+        // SAFETY: reads a counter. A negative category selects the sum of all.
         unsafe { ffi::lua_totalbytes(self.state, -1) }
     }
 

@@ -12,10 +12,10 @@
 use crate::stack::{At, Stack};
 use std::ffi::CStr;
 
-/// Deeper replies are not read.
+/// The greatest depth of values in a reply. Deeper replies are not read.
 const DEPTH_MAX: usize = 64;
 
-/// Pushes the value of a whole reply. `None`: the bytes are no reply, and anything may have been pushed.
+/// Pushes the value of a whole reply. `None`: the bytes are not a reply, and any values may have been pushed.
 pub(crate) fn push(stack: &mut Stack<'_>, reply: &[u8], resp3: bool) -> Option<()> {
     let mut reader = Reader {
         stack,
@@ -40,7 +40,7 @@ struct Reader<'a, 's, 'c> {
 }
 
 impl<'a> Reader<'a, '_, '_> {
-    /// The bytes up to a line's end.
+    /// Reads the bytes up to a line's end.
     fn line(&mut self) -> Option<&'a [u8]> {
         let end = memchr::memchr(b'\r', self.rest)?;
         let (line, behind) = self.rest.split_at(end);
@@ -52,7 +52,7 @@ impl<'a> Reader<'a, '_, '_> {
         std::str::from_utf8(line).ok()?.parse().ok()
     }
 
-    /// The string whose length a line says.
+    /// Reads the string whose length is in `line`.
     fn bulk(&mut self, line: &[u8]) -> Option<&'a [u8]> {
         let len = usize::try_from(Self::number(line)?).ok()?;
         let (text, behind) = self.rest.split_at_checked(len)?;
@@ -119,7 +119,7 @@ impl<'a> Reader<'a, '_, '_> {
         self.stack.len()
     }
 
-    /// No more room than the bytes can fill: the shortest reply has three.
+    /// Limits a length to the number of values that the bytes can hold: the shortest reply has three bytes.
     fn room(&self, len: usize) -> usize {
         len.min(self.rest.len() / 3 + 1)
     }
@@ -158,7 +158,7 @@ fn double(line: &[u8]) -> f64 {
     text.parse().unwrap_or(f64::NAN)
 }
 
-/// The nearest number of Lua.
+/// Returns the nearest number of Lua.
 #[expect(clippy::cast_precision_loss, reason = "Lua's numbers are doubles")]
 pub(crate) fn as_double(n: i64) -> f64 {
     n as f64

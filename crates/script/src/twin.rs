@@ -1,5 +1,5 @@
-//! The safe twins of what works on the machine's stack: values as replies and replies as values, through mlua's handles.
-//! They are slow, and the oracle of the tests below.
+//! The safe twins of the functions that work on the machine's stack. They convert values to replies and replies to
+//! values through mlua's handles. They are slow, and are the oracle of the tests below.
 
 use crate::bridge::Bridge;
 use crate::host::{Ask, Halt, Host, Words};
@@ -246,7 +246,7 @@ fn any(lua: &Lua, rng: &mut Rng, depth: u32) -> Value {
     }
 }
 
-/// Appends a reply of any shape, whose sets and maps have no key twice and none that is nothing.
+/// Appends a reply of any shape. Its sets and maps have no key twice, and no null key.
 fn any_reply(rng: &mut Rng, depth: u32, out: &mut Vec<u8>) {
     let kind = rng.u8(..if depth == 0 { 10 } else { 14 });
     let simple: [&[u8]; 10] = [
@@ -309,7 +309,7 @@ impl Bench {
         }
     }
 
-    /// A function that a script calls.
+    /// Returns a function that a script calls.
     fn native(&self, name: &str) -> Function {
         self.vm.host.raw_get(name).expect("a function")
     }
@@ -366,7 +366,7 @@ fn replies_become_the_values_of_the_safe_twin() {
             .with_host(&mut host, || pcall.call(("word", -2.5)).expect("a value"));
         let (expected, rest) = decode(&bench.vm.lua, &reply, resp3);
         assert!(rest.is_empty(), "seed {seed}");
-        // The language has no comparison of tables; the replies that values make are as good.
+        // The language cannot compare tables, so the replies made from the values are compared.
         let [mut ours, mut theirs] = [Vec::new(), Vec::new()];
         encode(&value, (true, true), &mut ours);
         encode(&expected, (true, true), &mut theirs);

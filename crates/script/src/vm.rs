@@ -1,4 +1,4 @@
-//! The virtual machine: Luau with the prelude run and the sandbox closed.
+//! The virtual machine: Luau after the prelude has run and the sandbox is closed.
 
 use crate::bridge::Bridge;
 use crate::libraries;
@@ -17,9 +17,9 @@ const PRELUDE: &str = include_str!("prelude.luau");
 /// The version of Redis whose answers the server gives.
 const REDIS_VERSION: &str = "7.0.15";
 const REDIS_VERSION_NUMBER: u32 = 0x0007_000F;
-/// A virtual machine keeps so many compiled scripts; then it forgets all of them.
+/// The number of compiled scripts that a virtual machine keeps. Beyond it, it forgets all of them.
 const COMPILED_MAX: usize = 4096;
-/// Functions that the compiler knows and that scripts do not have, or have another one of.
+/// Functions that the compiler knows, but that scripts do not have or that the prelude replaces.
 const REPLACED: [&str; 26] = [
     "tostring",
     "typeof",
@@ -48,39 +48,39 @@ const REPLACED: [&str; 26] = [
     "bit32.rrotate",
     "vector.create",
 ];
-/// A run leaves at most so much more memory in use than there was, unless all of it is needed, bytes.
+/// The memory in use that a run may add, unless all of it is needed, bytes.
 const LEFT_BYTES_MAX: usize = 896 << 10;
-/// So often is garbage collected after a run: each time the stack, if it is long, becomes half as long.
+/// The most collections of garbage after a run. Each halves the stack, if it is long.
 const COLLECTIONS_MAX: usize = 8;
-/// With less memory left than this garbage is not collected any more, bytes.
+/// With less memory left than this, garbage is not collected any more, bytes.
 const COLLECTED_LEAST: usize = 2 << 20;
 
-/// What a run shares with the functions that its script calls.
+/// The state that a run shares with the functions that its script calls.
 pub(crate) struct Shared {
-    /// Raised by the watchdog.
+    /// The watchdog's flag.
     flag: Flag,
-    /// The number of the run that is on.
+    /// The number of the present run.
     pub(crate) run: Cell<u64>,
-    /// What has stopped it.
+    /// The reason for its end.
     stop: Cell<Stop>,
-    /// Whether `redis.setresp(3)` has been called.
+    /// True if `redis.setresp(3)` has been called.
     pub(crate) resp3: Cell<bool>,
     /// Its random numbers.
     pub(crate) random: Random,
-    /// Whether a library is being loaded.
+    /// True while a library is being loaded.
     pub(crate) loads: Cell<bool>,
-    /// What it has registered.
+    /// The functions that the library has registered.
     pub(crate) registered: RefCell<Vec<(Registered, Function)>>,
-    /// From so much memory in use on, bytes, all garbage is collected.
+    /// The memory in use from which on all garbage is collected, bytes.
     collect_at: Cell<usize>,
-    /// So much memory may be in use, bytes.
+    /// The most memory that may be in use, bytes.
     end_bytes: Cell<usize>,
     /// The most bytes that a library may build at once.
     pub(crate) build_bytes_max: usize,
 }
 
 impl Shared {
-    /// Stops the run. The first reason stands.
+    /// Stops the run. The first reason takes precedence.
     pub(crate) fn stop(&self, why: Stop) -> mlua::Error {
         if self.stop.get() == Stop::No {
             self.stop.set(why);
@@ -88,7 +88,7 @@ impl Shared {
         mlua::Error::runtime("the script was ended")
     }
 
-    /// What has stopped the run, the watchdog included.
+    /// Returns the reason for the end of the run, the watchdog included.
     pub(crate) fn stopped(&self) -> Stop {
         if self.stop.get() == Stop::No && self.flag.is_up(self.run.get()) {
             self.stop.set(Stop::Time);
@@ -96,7 +96,7 @@ impl Shared {
         self.stop.get()
     }
 
-    /// Fails once the run must end: to be asked by every loop of a library.
+    /// Fails once the run must end. Every loop of a library must call it.
     pub(crate) fn check(&self) -> mlua::Result<()> {
         match self.stopped() {
             Stop::No => Ok(()),
@@ -112,16 +112,16 @@ impl Shared {
         self.check()
     }
 
-    /// Whether all garbage is to be collected, with so many bytes in use: Luau's own collector takes steps of one size,
-    /// which long strings outrun, and the allocator only fails.
+    /// Returns whether all garbage must be collected at this use of memory. Luau's own collector takes steps of one
+    /// size, which long strings outrun, and the allocator only fails.
     pub(crate) fn collects_at(&self, used_bytes: usize) -> bool {
         used_bytes >= self.collect_at.get()
     }
 
-    /// All garbage has been collected, and so many bytes are in use. Says when it is the next time.
+    /// Notes that all garbage has been collected, with `used_bytes` left in use. Sets the next collection.
     pub(crate) fn collected(&self, used_bytes: usize) {
         let left = self.end_bytes.get().saturating_sub(used_bytes);
-        // Each time half of what is left; near the end there is nothing to be gained.
+        // Each time half of the remaining memory. Near the end a collection gains nothing.
         let next = if left < COLLECTED_LEAST {
             usize::MAX
         } else {
@@ -130,7 +130,7 @@ impl Shared {
         self.collect_at.set(next);
     }
 
-    /// A run begins, which may use memory up to `end_bytes`.
+    /// Begins a run, which may use memory up to `end_bytes`.
     pub(crate) fn begin(&self, run: u64, seed: u64, used_bytes: usize, end_bytes: usize) {
         self.end_bytes.set(end_bytes);
         self.collect_at
@@ -142,7 +142,7 @@ impl Shared {
     }
 }
 
-/// What the prelude returns: what runs scripts and libraries, and their environments.
+/// The results of the prelude: the runners of scripts and of libraries, and their environments.
 type Closed = (Function, Function, Table, Table);
 
 /// The compiled functions of a library by name.
@@ -152,11 +152,11 @@ pub(crate) type Library = HashMap<String, Function>;
 pub(crate) struct Vm {
     pub(crate) lua: Lua,
     pub(crate) shared: Rc<Shared>,
-    /// Runs a function of a script and says where it failed.
+    /// Runs a function of a script and reports the line of a failure.
     pub(crate) run_script: Function,
-    /// Runs a function of a library and says where it failed.
+    /// Runs a function of a library and reports the line of a failure.
     pub(crate) run_library: Function,
-    /// What the prelude reads of the host.
+    /// The table of the host that the prelude reads.
     pub(crate) host: Table,
     script_environment: Table,
     library_environment: Table,
@@ -164,17 +164,17 @@ pub(crate) struct Vm {
     scripts: HashMap<String, Function>,
     /// Libraries by the SHA-1 of their code.
     pub(crate) libraries: HashMap<String, Library>,
-    /// Memory that was in use after the last collection, and what has been compiled since, bytes.
+    /// The memory in use after the last collection, and the memory of later compiled code, bytes.
     kept_bytes: Cell<usize>,
-    /// Behind the machine, which has its address.
+    /// The bridge. It is dropped after the machine, which has its address.
     pub(crate) bridge: Rc<Bridge>,
 }
 
 impl Vm {
-    /// Makes one.
+    /// Makes a virtual machine.
     pub(crate) fn new(flag: Flag, build_bytes_max: usize) -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::BIT | StdLib::DEBUG;
-        // Luau's own pcall: a panic of a Rust function is a fault of the server, which no script may catch.
+        // Luau's own pcall, because no script may catch a panic of a Rust function: it is a fault of the server.
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
         let shared = Rc::new(Shared {
             flag,
@@ -192,7 +192,7 @@ impl Vm {
         native.raw_set("null", Value::NULL)?;
         native.raw_set("version", REDIS_VERSION)?;
         native.raw_set("version_number", REDIS_VERSION_NUMBER)?;
-        // Calls of these would not reach what the prelude has in their place, or has not.
+        // Otherwise their calls would bypass the prelude's replacements and removals.
         let compiler = Compiler::new().set_disabled_builtins(REPLACED);
         lua.set_compiler(compiler);
         // The prelude's own calls of the language's functions are fast, too.
@@ -202,8 +202,8 @@ impl Vm {
         let prelude = lua.load(PRELUDE).set_name("=prelude").into_function()?;
         let (run_script, run_library, script_environment, library_environment): Closed =
             prelude.call((native, host.clone()))?;
-        // Names are resolved when a chunk is compiled, for nothing that scripts find ever changes. In libraries `redis` does:
-        // it is hidden from the compiler, and so looked up at each use.
+        // Names are resolved when a chunk is compiled, because the values that scripts find never change. In libraries,
+        // `redis` does change. It is hidden from the compiler, so each use looks it up.
         library_environment.set_safeenv(true);
         script_environment.set_safeenv(true);
         bridge.interrupt(&lua)?;
@@ -224,7 +224,7 @@ impl Vm {
         })
     }
 
-    /// A script's function, compiled at its first use. Its arguments are KEYS and ARGV.
+    /// Returns a script's function, compiled at its first use. Its arguments are KEYS and ARGV.
     pub(crate) fn script(&mut self, sha: &str, code: &[u8]) -> Result<Function, String> {
         if let Some(known) = self.scripts.get(sha) {
             return Ok(known.clone());
@@ -243,7 +243,7 @@ impl Vm {
         Ok(compiled)
     }
 
-    /// The main function of a library.
+    /// Returns the main function of a library.
     pub(crate) fn library(&self, code: &[u8]) -> Result<Function, String> {
         let hide = |hidden: bool| {
             self.host
@@ -267,7 +267,7 @@ impl Vm {
         })
     }
 
-    /// Collects what a run has left, if it is much.
+    /// Collects the garbage of a run, if it is much.
     pub(crate) fn give_back(&self) -> mlua::Result<()> {
         let mut used = self.lua.used_memory();
         let kept = self.kept_bytes.get();

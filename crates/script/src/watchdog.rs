@@ -1,31 +1,31 @@
-//! Counts the processor time of runs, and ends those that take too long.
+//! Measures the processor time of runs, and ends those that take too long.
 //!
-//! Time of the calendar would count against a script while its process is stopped (SIGSTOP) or waits for a core. The
-//! time of a thread is a system call away, so a thread beside it asks for it every few milliseconds while a script
-//! runs. The script's own thread answers at its next interrupt. The first answer marks the begin, so that a run may take
-//! two ticks more. A run that ends before costs three stores. The thread parks when none has run for a while.
+//! Calendar time would count against a script while its process is stopped (SIGSTOP) or waits for a core. Reading a
+//! thread's processor time takes a system call. So a second thread asks for it every few milliseconds while a script
+//! runs, and the script's own thread answers at its next interrupt. The first answer marks the begin, so a run may take
+//! two ticks more. A run that ends before costs three stores. The watchdog's thread parks after a while without runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// The time between two questions of the thread.
+/// The time between two requests of the thread.
 const TICK: Duration = Duration::from_millis(5);
-/// After so many looks at nothing it parks.
+/// The number of looks without a run after which the thread parks.
 const IDLE_TICKS: u32 = 200;
 /// The mark of a run that has not been asked.
 const UNMARKED: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// The number of the run that is on, 0 for none.
+    /// The number of the present run, 0 for none.
     running: AtomicU64,
     /// The time that the newest run may take, nanoseconds. Only the thread of the runs uses it.
     allowed: AtomicU64,
-    /// Its thread's time when it was first asked, nanoseconds. Only the thread of the runs uses it.
+    /// Its thread's time at the first request, nanoseconds. Only the thread of the runs uses it.
     marked: AtomicU64,
-    /// The number of the run that is to look at its time.
+    /// The number of the run that must look at its time.
     asked: AtomicU64,
     /// The number of the run that must end.
     stopped: AtomicU64,
@@ -38,14 +38,14 @@ struct Shared {
 pub(crate) struct Flag(Arc<Shared>);
 
 impl Flag {
-    /// True if a run must end, which is the one of the calling thread.
+    /// Returns whether the run must end. It must be the run of the calling thread.
     pub(crate) fn is_up(&self, run: u64) -> bool {
         self.0.asked.load(SeqCst) == run && self.0.look(run)
     }
 }
 
 impl Shared {
-    /// Answers a question: compares the time that a run has taken with what it may take.
+    /// Answers a request: compares the time that a run has taken with its limit.
     #[cold]
     fn look(&self, run: u64) -> bool {
         if self.stopped.load(SeqCst) == run {
@@ -65,35 +65,35 @@ impl Shared {
     }
 }
 
-/// The processor time of the calling thread, nanoseconds.
+/// Returns the processor time of the calling thread, nanoseconds.
 fn thread_cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// The thread and what it shares with the runs.
+/// The thread and the state that it shares with the runs.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     shared: Arc<Shared>,
-    /// `None`: nobody counts, and no run begins.
+    /// The component that measures the time. `None`: no run begins.
     keeper: Option<Keeper>,
     runs: u64,
 }
 
-/// Who counts the time.
+/// The component that measures the time.
 #[derive(Debug)]
 enum Keeper {
     Thread(JoinHandle<()>),
     Alarm,
 }
 
-/// Ends runs by hand: what counts time in a [`Runtime`](crate::Runtime) without a watchdog's thread.
+/// Ends runs by hand. It replaces the watchdog's thread in a [`Runtime`](crate::Runtime).
 #[derive(Debug, Clone)]
 pub struct Alarm(Arc<Shared>);
 
 impl Alarm {
-    /// The time of the run that is on is up.
+    /// Ends the present run: its time is up.
     pub fn ring(&self) {
         let running = self.0.running.load(SeqCst);
         self.0.stopped.store(running, SeqCst);
@@ -102,7 +102,7 @@ impl Alarm {
 }
 
 impl Watchdog {
-    /// One without a thread: time is up when the alarm rings.
+    /// Makes a watchdog without a thread. Time is up when the alarm rings.
     pub(crate) fn by_hand() -> (Self, Alarm) {
         let shared = Arc::<Shared>::default();
         let alarm = Alarm(Arc::clone(&shared));
@@ -115,7 +115,7 @@ impl Watchdog {
         (watchdog, alarm)
     }
 
-    /// Starts one.
+    /// Starts a watchdog with a thread.
     pub(crate) fn start() -> Self {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
@@ -129,12 +129,12 @@ impl Watchdog {
         }
     }
 
-    /// Its flag.
+    /// Returns its flag.
     pub(crate) fn flag(&self) -> Flag {
         Flag(Arc::clone(&self.shared))
     }
 
-    /// A run begins that may take so long. Returns its number, never 0; nothing if there is no thread to watch it.
+    /// Begins a run that may take the time `allowed`. Returns its number, never 0. `None`: no thread watches it.
     pub(crate) fn begin(&mut self, allowed: Duration) -> Option<u64> {
         let keeper = self.keeper.as_ref()?;
         self.runs += 1;
@@ -150,7 +150,7 @@ impl Watchdog {
         Some(self.runs)
     }
 
-    /// The run has ended, on the thread on which it began, `elapsed` later. Returns what it has taken of its time.
+    /// Ends the run `elapsed` after its begin, on the same thread. Returns the part of its time that it has taken.
     pub(crate) fn end(&mut self, elapsed: Duration) -> Duration {
         self.shared.running.store(0, SeqCst);
         let before = elapsed.min(2 * TICK);
@@ -166,7 +166,7 @@ impl Drop for Watchdog {
         self.shared.ended.store(true, SeqCst);
         if let Some(Keeper::Thread(thread)) = self.keeper.take() {
             thread.thread().unpark();
-            // A panic of the thread would be a fault of this module; nothing is left to be done about it here.
+            // A panic of the thread would be a fault of this module. Nothing is left to do about it here.
             drop(thread.join());
         }
     }
@@ -179,7 +179,7 @@ fn watch(shared: &Shared) {
             0 => idle += 1,
             running => {
                 idle = 0;
-                // If it has ended meanwhile, no run has this number.
+                // If that run has already ended, no run has this number.
                 shared.asked.store(running, SeqCst);
             }
         }

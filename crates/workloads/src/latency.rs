@@ -5,10 +5,10 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// The longest latency told apart, microseconds.
+/// The longest latency that the histogram distinguishes, microseconds.
 const LATENCY_US_MAX: u64 = 60_000_000;
 
-/// An empty histogram of microseconds, three digits.
+/// Returns an empty histogram of microseconds, with three digits.
 #[must_use]
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_US_MAX, 3).expect("fixed bounds")
@@ -19,7 +19,7 @@ pub fn record(latencies: &mut Histogram<u64>, us: u64, count: u64) {
     latencies.saturating_record_n(us.clamp(1, LATENCY_US_MAX), count);
 }
 
-/// A duration in whole microseconds.
+/// Returns a duration in whole microseconds.
 #[must_use]
 pub fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
@@ -30,16 +30,16 @@ pub fn micros(duration: Duration) -> u64 {
 pub struct LatencyUs {
     /// The median.
     pub p50: u64,
-    /// 99 of 100 are at most this.
+    /// The bound that 99 of 100 latencies do not exceed.
     pub p99: u64,
-    /// 999 of 1000 are at most this.
+    /// The bound that 999 of 1000 latencies do not exceed.
     pub p999: u64,
     /// The longest.
     pub max: u64,
 }
 
 impl LatencyUs {
-    /// Those that a histogram holds; zeros if it holds none.
+    /// Returns the latencies of a histogram, zeros if it is empty.
     #[must_use]
     pub fn of(latencies: &Histogram<u64>) -> LatencyUs {
         if latencies.is_empty() {

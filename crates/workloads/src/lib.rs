@@ -11,8 +11,8 @@
 //! | [`tpcc`] | an order-entry system: nine tables, five transactions |
 //! | [`update`] | rows whose values change |
 //! | [`voter`] | an election by phone: one short transaction |
-//! | [`latency`] | how long clients waited, in the words that all benches share |
-//! | [`process`] | what the kernel says of a process: peak memory, CPU time |
+//! | [`latency`] | latencies of clients, in the words that all benches share |
+//! | [`process`] | the kernel's figures for a process: peak memory, CPU time |
 
 pub mod drive;
 pub mod figures;

@@ -1,25 +1,25 @@
-//! Numbers for people: floats of counts, round steps, ratios that never divide by zero.
+//! Numbers for display: floats of counts, round steps, ratios that never divide by zero.
 
-/// A count as a float; exact up to 2^53.
+/// Returns a count as a float. It is exact up to 2^53.
 #[must_use]
 #[allow(clippy::cast_precision_loss)]
 pub fn f64_of(count: u64) -> f64 {
     count as f64
 }
 
-/// A length as a float.
+/// Returns a length as a float.
 #[must_use]
 pub fn count_f64(count: usize) -> f64 {
     f64_of(u64::try_from(count).unwrap_or(u64::MAX))
 }
 
-/// `a / b`; zero where there is nothing to divide by.
+/// Returns `a / b`, or zero if `b` is not above zero.
 #[must_use]
 pub fn ratio(a: f64, b: f64) -> f64 {
     if b > 0.0 { a / b } else { 0.0 }
 }
 
-/// A step of 1, 2 or 5 times a power of ten that divides `top` into at most `ticks` parts.
+/// Returns a step of 1, 2 or 5 times a power of ten that divides `top` into at most `ticks` parts.
 #[must_use]
 pub fn nice_step(top: f64, ticks: u32) -> f64 {
     if top.is_nan() || top <= 0.0 {
@@ -33,7 +33,7 @@ pub fn nice_step(top: f64, ticks: u32) -> f64 {
     factor.unwrap_or(10.0) * power
 }
 
-/// Rounded to four digits, as tables and files show it.
+/// Rounds to four digits, for tables and files.
 #[must_use]
 pub fn rounded(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
@@ -43,7 +43,7 @@ pub fn rounded(value: f64) -> f64 {
     (value * scale).round() / scale
 }
 
-/// The middle one; zero of none.
+/// Returns the middle value, zero if there are no values.
 #[must_use]
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);

@@ -6,13 +6,13 @@ use std::time::Duration;
 /// Clock ticks a second, as the kernel reports CPU time to programs.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// The most memory a process has had resident, bytes.
+/// Returns the most memory a process has had resident, bytes.
 #[must_use]
 pub fn peak_rss_bytes(pid: u32) -> Option<u64> {
     status_kib(pid, "VmHWM:").map(|kib| kib * 1024)
 }
 
-/// The memory a process has resident, bytes.
+/// Returns the memory a process has resident, bytes.
 #[must_use]
 pub fn rss_bytes(pid: u32) -> Option<u64> {
     status_kib(pid, "VmRSS:").map(|kib| kib * 1024)
@@ -24,13 +24,13 @@ fn status_kib(pid: u32, field: &str) -> Option<u64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// The CPU time a process has used, user and system, seconds.
+/// Returns the CPU time a process has used, user and system, seconds.
 #[must_use]
 pub fn cpu_seconds(pid: u32) -> Option<f64> {
     cpu_parts(pid).map(|(own, system)| own + system)
 }
 
-/// The CPU time a process has used itself, and what the kernel has used for it, seconds.
+/// Returns the CPU time a process has used itself, and that of the kernel for it, seconds.
 #[must_use]
 pub fn cpu_parts(pid: u32) -> Option<(f64, f64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -40,7 +40,7 @@ pub fn cpu_parts(pid: u32) -> Option<(f64, f64)> {
     Some((ticks(11)? / TICKS_PER_SECOND, ticks(12)? / TICKS_PER_SECOND))
 }
 
-/// CPU time of this thread so far: what it waited for a core is not in it.
+/// Returns the CPU time of this thread so far. Time of waiting for a core is not included.
 #[must_use]
 pub fn thread_cpu() -> Duration {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);

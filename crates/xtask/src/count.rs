@@ -1,8 +1,8 @@
-//! The numbers that only fall, crate by crate: each is a thing that a reader pays for.
+//! The numbers that only fall, crate by crate. Each counts something that makes the code harder to read.
 //!
 //! | module | numbers |
 //! |---|---|
-//! | [`functions`] | functions that are long, or take much |
+//! | [`functions`] | functions that are long, or take many parameters |
 //! | [`circles`] | modules that import each other |
 //! | [`names`] | types of one name, public items without docs, public items for tests only |
 //! | [`flaws`] | seeded mistakes in code that ships |
@@ -29,7 +29,7 @@ pub enum Measure {
     Long,
     /// Functions with more than five parameters, or with a tuple among them.
     Crowded,
-    /// Modules that hang in a circle of imports.
+    /// Modules in a circle of imports.
     Circled,
     /// Type names that a crate defines more than once.
     Namesakes,
@@ -59,7 +59,7 @@ impl Measure {
         Measure::Wording,
     ];
 
-    /// The heading of its column.
+    /// Returns the heading of its column.
     pub fn name(self) -> &'static str {
         match self {
             Measure::Long => "long",
@@ -87,7 +87,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Makes one of a place in a crate.
+    /// Makes a finding of a place in a crate.
     pub fn new(folder: &str, measure: Measure, place: String) -> Found {
         Found {
             folder: folder.to_owned(),
@@ -111,7 +111,7 @@ pub fn find(sources: &Sources) -> Vec<Found> {
     found
 }
 
-/// Returns the numbers by crate; a crate with nothing to count has zeros.
+/// Returns the numbers by crate. A crate with nothing to count has zeros.
 pub fn rows(sources: &Sources, found: &[Found]) -> BTreeMap<String, Row> {
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     for source in &sources.product {

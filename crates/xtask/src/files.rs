@@ -1,11 +1,11 @@
-//! Which sources there are, and which of them are tests.
+//! The list of sources, and the choice of those that are tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Every Rust source of the crates below `root`, in the order of their paths.
+/// Returns every Rust source of the crates below `root`, in the order of their paths.
 pub fn sources(root: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(root.join("crates")).context("reading crates/")? {
@@ -15,7 +15,7 @@ pub fn sources(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Whether nothing of a source ships.
+/// Returns whether no part of a source ships.
 pub fn is_test_file(root: &Path, path: &Path) -> bool {
     let name = path.strip_prefix(root).unwrap_or(path);
     let within = |folder: &str| name.components().any(|part| part.as_os_str() == folder);
@@ -36,7 +36,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Whether the module beside or above declares this file for tests only.
+/// Returns whether the module beside or above declares this file for tests only.
 fn is_test_module(path: &Path) -> bool {
     let (Some(folder), Some(stem)) = (path.parent(), path.file_stem()) else {
         return false;

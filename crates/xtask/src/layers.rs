@@ -1,7 +1,7 @@
 //! The layer rule: an edge leads to a lower layer, never sideways among core crates, and nothing
 //! in the core depends on a leaf.
 //!
-//! Only `[dependencies]` and `[build-dependencies]` count: tests may use what they like.
+//! Only `[dependencies]` and `[build-dependencies]` count. Tests may use any crate.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 /// The layer of leaves: programs, bindings and tools, which may use each other.
 const LEAF: u8 = 8;
 
-/// Every crate of the core with its layer. What is not here is a leaf.
+/// Every crate of the core with its layer. A crate that is not listed is a leaf.
 const CORE: [(&str, u8); 15] = [
     ("perdura-base", 0),
     ("perdura-formats", 1),
@@ -37,7 +37,7 @@ fn layer(package: &str) -> u8 {
         .map_or(LEAF, |(_, layer)| *layer)
 }
 
-/// All faults of the workspace below `root`.
+/// Returns all faults of the workspace below `root`.
 pub fn check(root: &Path) -> Result<Vec<String>> {
     let mut edges = BTreeMap::new();
     for entry in fs::read_dir(root.join("crates")).context("reading crates/")? {
@@ -79,8 +79,8 @@ fn judge(edges: &BTreeMap<String, Vec<String>>) -> Vec<String> {
     faults
 }
 
-/// The package's name and the packages it depends on, from a manifest's text. Manifests here are
-/// plain: one dependency a line, or a table of its own.
+/// Returns the package's name and the packages it depends on, from a manifest's text. Manifests here are plain: each
+/// dependency is one line or a separate table.
 fn parse(manifest: &str) -> (Option<String>, Vec<String>) {
     let mut package = None;
     let mut uses = Vec::new();
@@ -112,7 +112,7 @@ fn parse(manifest: &str) -> (Option<String>, Vec<String>) {
     (package, uses)
 }
 
-/// The package behind a dependency that was given another name here.
+/// Returns the package behind a dependency that has another name here.
 fn renamed(value: &str) -> Option<&str> {
     let rest = value
         .split_once("package")?

@@ -5,7 +5,7 @@
 //! * `cargo xtask census`: everything that is counted, crate by crate, with its places.
 //! * `cargo xtask record`: notes numbers that have fallen; see `ratchet.rs`.
 //!
-//! The checks print every fault with its place and end with exit code 1 if there is one.
+//! The checks print every fault with its place. They end with exit code 1 if there is a fault.
 
 mod census;
 mod count;
@@ -56,7 +56,7 @@ fn record(root: &Path) -> anyhow::Result<()> {
     ratchet::record(root, &count::rows(&sources, &found))
 }
 
-/// The workspace: two directories above this crate.
+/// Returns the workspace: two directories above this crate.
 fn root() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     here.ancestors()

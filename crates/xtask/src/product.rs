@@ -20,7 +20,7 @@ pub struct Source {
 
 /// The sources of the workspace.
 pub struct Sources {
-    /// Those that ship.
+    /// The files that ship.
     pub product: Vec<Source>,
     /// Files of which nothing ships.
     pub tests: Vec<Text>,
@@ -68,7 +68,7 @@ impl Sources {
 /// Reads and parses every source below `root`.
 ///
 /// # Errors
-/// A file that cannot be read, or is no Rust.
+/// A file cannot be read, or is not Rust.
 pub fn read(root: &Path) -> Result<Sources> {
     let mut all = Sources {
         product: Vec::new(),

@@ -1,8 +1,8 @@
 //! The recorded numbers of each crate, which only fall.
 //!
-//! `ratchet.txt` has a line for each crate. `cargo xtask tidy` fails when a number is not the recorded
-//! one. When it has risen, the change must be mended. When it has fallen, `cargo xtask record` notes
-//! that, so that it cannot rise again unseen.
+//! `ratchet.txt` has a line for each crate. `cargo xtask tidy` fails when a number differs from the recorded one. When
+//! it has risen, the change must be mended. When it has fallen, `cargo xtask record` notes that, so that it cannot rise
+//! again unseen.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ const FILE: &str = "crates/xtask/ratchet.txt";
 
 type Rows = BTreeMap<String, Row>;
 
-/// Returns a fault for each number that is not as recorded, with the places where it has risen.
+/// Returns a fault for each number that differs from the recorded one. If it has risen, the fault names the places.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -59,7 +59,7 @@ pub fn record(root: &Path, rows: &Rows) -> Result<()> {
     fs::write(root.join(FILE), text(rows)).context(FILE)
 }
 
-/// Returns the crates and measures whose numbers differ: what was recorded, and what is.
+/// Returns the crates and measures whose numbers differ, each with the recorded and the present number.
 fn differences(recorded: &Rows, rows: &Rows) -> Vec<(String, Measure, usize, usize)> {
     let none = Row::default();
     let mut folders: Vec<&String> = recorded.keys().chain(rows.keys()).collect();

@@ -1,7 +1,7 @@
-//! Just enough reading of Rust source to judge it line by line: which lines are code of the
-//! product, and which are comments or tests.
+//! The least reading of Rust source that can judge it line by line: it separates code that ships from comments and
+//! tests.
 
-/// What a line is.
+/// The kind of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Code that ships.
@@ -12,7 +12,7 @@ pub enum Kind {
     Test,
 }
 
-/// Each line with its kind. Test code is what follows `#[cfg(test)]` until its braces close.
+/// Returns each line with its kind. Test code begins after `#[cfg(test)]` and ends where its braces close.
 pub fn lines(source: &str) -> Vec<(Kind, &str)> {
     let mut out = Vec::new();
     let mut depth = 0usize;
@@ -44,7 +44,7 @@ pub fn lines(source: &str) -> Vec<(Kind, &str)> {
     out
 }
 
-/// A line of code with the contents of its string and character literals taken out.
+/// Returns a line of code without the contents of its string and character literals.
 pub fn without_strings(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut chars = line.chars().peekable();

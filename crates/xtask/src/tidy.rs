@@ -41,13 +41,13 @@ const ASSERTIONS: [(&str, usize); 20] = [
     ("cli", 3),
 ];
 
-/// Crates below the engine: no clock, no threads, no files of their own, no output.
+/// Crates below the engine. They have no clock, no threads, no files and no output.
 const BELOW_ENGINE: [&str; 13] = [
     "base", "formats", "page", "device", "wal", "heap", "tree", "archive", "mirror", "txn",
     "table", "recovery", "restore",
 ];
 
-/// Calls that are banned below the engine, and what to use instead.
+/// Calls that are banned below the engine, and their replacements.
 const BANNED: [(&str, &str); 9] = [
     ("Instant::now", "the Clock"),
     ("SystemTime::now", "the Clock"),
@@ -60,8 +60,8 @@ const BANNED: [(&str, &str); 9] = [
     ("RandomState", "a seeded hash"),
 ];
 
-/// Ways to write to stdout and stderr, which no thread that serves may do: a full disk would end it, and a pipe that is not read
-/// would stop it.
+/// Ways to write to stdout and stderr, which no serving thread may use. A full disk would end the thread, and a pipe
+/// that is not read would stop it.
 const PRINTS: [&str; 6] = [
     "println!",
     "print!",
@@ -71,7 +71,7 @@ const PRINTS: [&str; 6] = [
     "stderr()",
 ];
 
-/// The files that may: the output of the command line's verbs, the writer of the log, and programs and tests for
+/// The files that may print: the output of the command line's verbs, the writer of the log, and programs and tests for
 /// developers.
 const PRINTERS: [&str; 5] = [
     "crates/cli/src/output.rs",
@@ -81,7 +81,7 @@ const PRINTERS: [&str; 5] = [
     "crates/server/src/fuzz/",
 ];
 
-/// Where the boundary to the machine is, and what may be used there.
+/// The files at the boundary to the machine, and the modules that each may use.
 const BOUNDARY: [(&str, &[&str]); 9] = [
     ("crates/device/src/descriptors.rs", &["std::fs"]),
     ("crates/device/src/file.rs", &["std::fs"]),
@@ -97,7 +97,7 @@ const BOUNDARY: [(&str, &[&str]); 9] = [
     ),
 ];
 
-/// All faults below `root`.
+/// Returns all faults below `root`.
 pub fn check(root: &Path) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     for path in sources(root)? {
@@ -123,7 +123,7 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
     Ok(faults)
 }
 
-/// Returns a fault for each crate that asserts less than it did.
+/// Returns a fault for each crate whose assertions are below its floor.
 fn too_few(crates: &BTreeMap<String, Size>) -> Vec<String> {
     let fault = |(name, floor): (&str, usize)| {
         let density = crates.get(name).map_or(0, |size| size.density());
@@ -136,8 +136,7 @@ fn too_few(crates: &BTreeMap<String, Size>) -> Vec<String> {
     ASSERTIONS.into_iter().filter_map(fault).collect()
 }
 
-/// Faults of one file. `name` is its path below the workspace; `is_test` says that none of it
-/// ships.
+/// Returns the faults of one file. `name` is its path below the workspace. `is_test` says that no part of it ships.
 fn judge(name: &str, source: &str, is_test: bool) -> Vec<String> {
     let mut faults = Vec::new();
     let count = source.lines().count();
@@ -181,7 +180,7 @@ fn judge(name: &str, source: &str, is_test: bool) -> Vec<String> {
     faults
 }
 
-/// Whether code calls `call`; `print!` does not hide in `eprint!`.
+/// Returns whether code calls `call`. It does not find `print!` within `eprint!`.
 fn calls(code: &str, call: &str) -> bool {
     code.match_indices(call).any(|(at, _)| {
         let before = code[..at].chars().next_back();
@@ -195,7 +194,7 @@ fn below_engine(name: &str) -> bool {
         .any(|folder| name.starts_with(&format!("crates/{folder}/src/")))
 }
 
-/// True of what ships in a library or in the command; examples print what they like.
+/// Returns whether a file ships in a library or in the command. Examples may print anything.
 fn may_not_print(name: &str) -> bool {
     name.contains("/src/") && !PRINTERS.iter().any(|printer| name.starts_with(printer))
 }
@@ -206,7 +205,7 @@ fn allowed(name: &str, call: &str) -> bool {
         .any(|(file, calls)| *file == name && calls.contains(&call))
 }
 
-/// The marks of unfinished work, spelled so that this file does not contain them.
+/// Returns the marks of unfinished work, spelled so that this file does not contain them.
 fn unfinished_words() -> [String; 3] {
     [
         ["TO", "DO"].concat(),
@@ -215,7 +214,7 @@ fn unfinished_words() -> [String; 3] {
     ]
 }
 
-/// A path that exists on one machine only.
+/// Returns the start of a path that exists on one machine only. `None`: the line has no such path.
 fn machine_path(line: &str) -> Option<&'static str> {
     [
         "/tm\u{70}/",
@@ -228,7 +227,7 @@ fn machine_path(line: &str) -> Option<&'static str> {
     .find(|path| line.contains(path))
 }
 
-/// The format pages that a source mentions.
+/// Returns the format pages that a source mentions.
 fn format_pages(source: &str) -> Vec<String> {
     let mut pages = Vec::new();
     for (at, _) in source.match_indices("docs/formats/") {

@@ -1,8 +1,8 @@
 //! The loads of the stall meter: one row each.
 //!
-//! Every row has a size `n`: so many elements, keys or commands, or 59 `n` bytes. The collection that
-//! a command is about is at `c`, a second one at `d`; elements are numbers in no order, so that the
-//! same ones can be sorted, scored and joined.
+//! Every row has a size `n`: that many elements, keys or commands, or 59 `n` bytes. The collection of a command is at
+//! `c`, and a second one is at `d`. Elements are numbers in no order, so that the same elements can be sorted, scored
+//! and joined.
 
 mod streams;
 
@@ -11,27 +11,27 @@ pub use streams::MORE_LOADS;
 use super::requests::{Requests, fill, line, words};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What a load sends while another client PINGs.
+/// The requests that a load sends while another client PINGs.
 pub enum Run {
     /// These requests, in one piece, from every client.
     Send(fn(u64) -> Requests),
     /// This request, with the size in place of `{n}`.
     Ask(&'static str),
-    /// RESTORE of what DUMP answers for `c`.
+    /// RESTORE of the DUMP of `c`.
     Restore,
-    /// Nothing: the keys that were put go away by themselves.
+    /// No request: the keys expire by themselves.
     Expire,
 }
 
 /// A load.
 pub struct Load {
-    /// What it is.
+    /// Its name.
     pub name: &'static str,
-    /// Sent before, and not measured.
+    /// The requests that are sent before it and not measured.
     pub before: fn(u64) -> Requests,
     /// The load itself.
     pub run: Run,
-    /// How many connections send it at once.
+    /// The number of connections that send it at once.
     pub clients: usize,
 }
 
@@ -187,7 +187,7 @@ fn block(n: u64) -> Requests {
     all
 }
 
-/// A block whose every command fails.
+/// Makes a block whose every command fails.
 fn failing_block(n: u64) -> Requests {
     let mut all: Requests = ["SET text x", "MULTI"].into_iter().collect();
     for _ in 0..n {
@@ -213,7 +213,7 @@ fn swaps(n: u64) -> Requests {
     (0..n / 100).map(|_| "SWAPDB 0 1").collect()
 }
 
-/// Distinct numbers in no order.
+/// Makes distinct numbers in no order.
 fn number(i: u64) -> Vec<u8> {
     (i * 2_654_435_761 % (1 << 32)).to_string().into_bytes()
 }
@@ -222,7 +222,7 @@ fn numbers(n: u64) -> impl Iterator<Item = Vec<u8>> {
     (0..n).map(number)
 }
 
-/// Names and values, or scores and members, by turns: `n` words, because Redis takes no more than 2^20.
+/// Makes names and values, or scores and members, by turns: `n` words, because Redis takes no more than 2^20.
 fn pairs(n: u64) -> impl Iterator<Item = Vec<u8>> {
     (0..n / 2).flat_map(|i| [number(i), number(i + 1)])
 }
@@ -237,7 +237,7 @@ fn keys(n: u64) -> Requests {
         .sum()
 }
 
-/// They go at one moment, which is when all of them should have been put.
+/// Makes keys that expire at one moment, by which all of them should be set.
 fn keys_that_expire(n: u64) -> Requests {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let at = now.unwrap_or_default() + Duration::from_millis(300 + n / 100);
@@ -267,12 +267,12 @@ fn zset(n: u64) -> Requests {
     fill("ZADD c", 0..n, |i| [number(i), number(i)])
 }
 
-/// Two sets that have half of their members in common.
+/// Makes two sets that have half of their members in common.
 fn two_sets(n: u64) -> Requests {
     set(n) + fill("SADD d", n / 2..n + n / 2, |i| [number(i)])
 }
 
-/// Two sorted sets that have half of their members in common.
+/// Makes two sorted sets that have half of their members in common.
 fn two_zsets(n: u64) -> Requests {
     zset(n) + fill("ZADD d", n / 2..n + n / 2, |i| [number(i), number(i)])
 }

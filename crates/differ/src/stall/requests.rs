@@ -4,26 +4,26 @@ use crate::wire::encode;
 use std::iter::Sum;
 use std::ops::{Add, Range};
 
-/// How many elements one request of [`fill`] puts.
+/// The number of elements in one request of [`fill`].
 const BATCH: u64 = 500;
 
 /// Requests in the order in which they are sent.
 #[derive(Debug, Default)]
 pub struct Requests {
-    /// As they go over the wire.
+    /// Their bytes on the wire.
     pub bytes: Vec<u8>,
-    /// How many replies they have.
+    /// The number of their replies.
     pub count: usize,
 }
 
 impl Requests {
-    /// Adds one.
+    /// Adds a request.
     pub fn push(&mut self, argv: &[Vec<u8>]) {
         self.bytes.extend_from_slice(&encode(argv));
         self.count += 1;
     }
 
-    /// Adds one, whose words are apart by blanks.
+    /// Adds a request whose words are separated by blanks.
     pub fn push_line(&mut self, line: &str) {
         let argv: Vec<Vec<u8>> = line.split(' ').map(|word| word.into()).collect();
         self.push(&argv);
@@ -56,12 +56,12 @@ impl<'a> FromIterator<&'a str> for Requests {
     }
 }
 
-/// One request, whose words are apart by blanks.
+/// Makes one request whose words are separated by blanks.
 pub fn line(line: &str) -> Requests {
     words(line, [])
 }
 
-/// One request: the words of `line`, and then `more`.
+/// Makes one request: the words of `line`, and then `more`.
 pub fn words(line: &str, more: impl IntoIterator<Item = Vec<u8>>) -> Requests {
     let line = line.split(' ').map(|word| word.into());
     let argv: Vec<Vec<u8>> = line.chain(more).collect();
@@ -70,7 +70,7 @@ pub fn words(line: &str, more: impl IntoIterator<Item = Vec<u8>>) -> Requests {
     one
 }
 
-/// Requests that begin with `line` and put an element for each number of a range.
+/// Makes requests that begin with `line` and add an element for each number of a range.
 pub fn fill<const W: usize>(
     line: &str,
     range: Range<u64>,

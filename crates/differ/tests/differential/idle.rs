@@ -1,14 +1,14 @@
-//! What counts as a use of a key: OBJECT IDLETIME after each command.
+//! The commands that count as a use of a key: OBJECT IDLETIME after each command.
 //!
-//! No test waits. A key is restored as idle for an hour and a half, a command runs, and the key is
-//! either as idle as before or was used just now.
+//! No test waits. A key is restored with an idle time of 5000 s, and a command runs. Then the key is either as idle as
+//! before or was used just now.
 
 use perdura_differ::pair::{Pair, Side};
 use perdura_differ::wire::{Wire, encode};
 
 const IDLE: i64 = 5000;
 
-/// A value of each type; none is an integer, of which Redis shares one between keys.
+/// A value of each type. No value is an integer, because Redis shares integers between keys.
 const VALUES: [&[&str]; 5] = [
     &["SET", "from", "text"],
     &["RPUSH", "from", "1", "2", "3"],
@@ -17,8 +17,8 @@ const VALUES: [&[&str]; 5] = [
     &["ZADD", "from", "1", "a", "2", "b"],
 ];
 
-/// Commands about the key `k`, and the key to look at then if that is another one, with its database
-/// behind `@`. The set `set` and the list `list` are there too.
+/// Commands about the key `k`. If the key to look at is another one, it follows, with its database behind `@`. The set
+/// `set` and the list `list` exist too.
 const COMMANDS: &str = "
 OBJECT ENCODING k;OBJECT IDLETIME k;OBJECT REFCOUNT k;OBJECT FREQ k;TTL k;PTTL k;EXPIRETIME k
 PEXPIRETIME k;TYPE k;EXISTS k;TOUCH k;DUMP k;MEMORY USAGE k;SCAN 0 COUNT 100;KEYS *;RANDOMKEY
@@ -65,7 +65,7 @@ fn was_used(wire: &mut Wire, key: &str) -> Option<bool> {
 fn the_commands_that_count_as_a_use_of_a_key_are_those_of_redis() {
     let pair = Pair::start().expect("both servers");
     let mut wires = [Side::Theirs, Side::Ours].map(|side| pair.connect(side).expect("connected"));
-    // Redis keeps nothing either.
+    // Redis does not persist anything either.
     call(&mut wires[1], "CLIENT DURABILITY mem");
     let (mut used, mut differ) = (0, Vec::new());
     for value in VALUES {
@@ -126,7 +126,7 @@ fn idle_times_that_are_not_kept_are_refused_and_begin_when_they_are_asked_for() 
     assert_eq!(was_used(&mut wire, "k"), Some(true));
     restored(&mut wire, VALUES[0]);
     assert_eq!(was_used(&mut wire, "k"), Some(false));
-    // Another setting does not make the keys look used.
+    // A change of another setting does not make the keys look used.
     call(&mut wire, "CONFIG SET slowlog-max-len 10");
     assert_eq!(was_used(&mut wire, "k"), Some(false));
 }

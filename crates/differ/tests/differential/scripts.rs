@@ -1,10 +1,10 @@
-//! Scripts as programs have them: locks, limiters, queues, leaderboards. The same calls to both servers, and the same
-//! replies.
+//! Scripts that programs use: locks, limiters, queues, leaderboards. Both servers get the same calls, and must give the
+//! same replies.
 
 use perdura_differ::pair::{Pair, Side};
 use perdura_differ::wire::Wire;
 
-/// A script, what it is, and its calls: keys before the bar, arguments behind it.
+/// A script, its purpose, and its calls: keys before the bar, arguments behind it.
 struct Known {
     what: &'static str,
     source: &'static str,
@@ -187,7 +187,7 @@ const KNOWN: [Known; 20] = [
     },
 ];
 
-/// What is there before.
+/// The commands that prepare the data.
 const BEFORE: &str = "SET lock me;SET timed me PX 900000;SET stock 5;RPUSH relist a;ZADD delayed 100 a 200 b 300 c;HSET \
                       user name ann age 5;SADD tag:a c1 c2;SADD tag:b c3;MSET c1 x c2 y;RPUSH jobs \
                       {\"id\":7,\"attempts\":0}";
@@ -236,12 +236,12 @@ fn scripts_that_programs_have_answer_as_with_redis() {
             assert!(!ours.is_error() || meant, "{}: {call}: {text}", known.what);
         }
     }
-    // What they have written is the same, too.
+    // Their writes are equal, too.
     let (ours, theirs) = both(&["EVAL", SUM, "0"]);
     assert_eq!(ours, theirs);
 }
 
-/// All keys in order, with what they hold.
+/// A script that returns all keys in order, with their contents.
 const SUM: &str = "local keys = redis.call('KEYS', '*') table.sort(keys) local out = {} for _, k in ipairs(keys) do local \
                    t = redis.call('TYPE', k).ok out[#out + 1] = k if t == 'string' then out[#out + 1] = \
                    redis.call('GET', k) elseif t == 'list' then out[#out + 1] = redis.call('LRANGE', k, 0, -1) elseif t \

@@ -1,5 +1,4 @@
-//! Estimated counts under limits that change: a setting that a restart forgets, so that random scripts
-//! leave it alone.
+//! Estimated counts under limits that change. A restart forgets this setting, so random scripts do not use it.
 
 use perdura_differ::pair::{Pair, Side};
 

@@ -1,19 +1,17 @@
-//! Client-side caches: random reads, writes and changes of mode, and what each client is told of them by
-//! our server and by Redis. Who is told in one message or in several is left open: rounds of the
-//! two loops differ.
+//! Client-side caches: random reads, writes and changes of mode, and the invalidations that our server and Redis send
+//! to each client. They may come in one message or in several, because rounds of the two loops differ.
 
 use perdura_differ::pair::{Pair, Side};
 use perdura_differ::reply::Reply;
 use perdura_differ::wire::Wire;
 use std::collections::BTreeMap;
 
-/// Clients of each server; the last one never tracks and speaks RESP2.
+/// The number of clients of each server. The last one never tracks and speaks RESP2.
 const CLIENTS: usize = 4;
 
 struct Clients {
     wires: Vec<Wire>,
-    /// A client that always tracks: when none does, our server forgets what was read, and Redis does
-    /// not.
+    /// A client that always tracks. Without one, our server forgets the reads, and Redis does not.
     _keeper: Wire,
     ids: Vec<String>,
 }
@@ -38,8 +36,8 @@ impl Clients {
         }
     }
 
-    /// Has a client say something, and returns its reply and how often each client was told of each
-    /// key. `@n` is the id of a client.
+    /// Sends a command of a client. Returns its reply, and the number of invalidations of each key that each client
+    /// got. `@n` is the id of a client.
     fn say(&mut self, who: usize, words: &[&str]) -> (String, Vec<BTreeMap<String, u32>>) {
         let words: Vec<&str> = words
             .iter()

@@ -1,14 +1,14 @@
-//! `cjson.decode`: JSON as values, with the defaults and the error texts of lua-cjson 2.1. Strings may hold any bytes, as
-//! there, which no parser of JSON at hand allows.
+//! `cjson.decode`: JSON as values, with the defaults and the error texts of lua-cjson 2.1. As there, strings may hold
+//! any bytes. No parser of JSON that is available allows that.
 
 use super::{Fault, Outcome, bad_argument, string_arg};
 use crate::vm::Shared;
 use mlua::{Lua, MultiValue, Value};
 
-/// Deeper values are refused.
+/// The greatest depth of values. Deeper values are an error.
 const DEPTH_MAX: usize = 1000;
 
-/// `cjson.decode(text)`
+/// Implements `cjson.decode(text)`.
 pub(crate) fn decode(lua: &Lua, shared: &Shared, args: &MultiValue) -> Outcome<Value> {
     if args.len() != 1 {
         return Err(Fault::from(
@@ -135,7 +135,7 @@ impl Parser<'_> {
         Token::Error("invalid token")
     }
 
-    /// The longest number from here on.
+    /// Returns the longest number that begins here.
     fn number(&mut self) -> Token {
         let rest = &self.text[self.at..];
         let digits = |from: usize| {
@@ -207,7 +207,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The character behind `\u`; two escapes may make one.
+    /// Returns the character behind `\u`. Two escapes may make one character.
     fn unicode(&mut self) -> Option<char> {
         let high = self.hex(self.at)?;
         if !(0xD800..0xDC00).contains(&high) {

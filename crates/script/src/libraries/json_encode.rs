@@ -4,15 +4,16 @@ use super::{Fault, Outcome, number};
 use crate::vm::Shared;
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
 
-/// Deeper tables are refused.
+/// The greatest depth of tables. Deeper tables are an error.
 const DEPTH_MAX: usize = 1000;
-/// A table whose greatest index is above `SPARSE_SAFE` and `SPARSE_RATIO` times the number of its items is no array.
+/// The bounds for arrays. A table whose greatest index is above both `SPARSE_SAFE` and `SPARSE_RATIO` times the number
+/// of its items is not an array.
 const SPARSE_SAFE: i64 = 10;
 const SPARSE_RATIO: i64 = 2;
 /// Digits of a number.
 const DIGITS: usize = 14;
 
-/// `cjson.encode(value)`
+/// Implements `cjson.encode(value)`.
 pub(crate) fn encode(lua: &Lua, shared: &Shared, args: &MultiValue) -> Outcome<LuaString> {
     if args.len() != 1 {
         return Err(Fault::from(
@@ -144,7 +145,7 @@ impl Encoder<'_> {
     }
 }
 
-/// The greatest index if all keys are integers from 1 on; `None` if the table is an object.
+/// Returns the greatest index if all keys are integers from 1 on. `None`: the table is an object.
 fn array_len(table: &Table) -> Outcome<Option<i64>> {
     let (mut greatest, mut items) = (0, 0);
     for pair in table.pairs::<Value, Value>() {

@@ -1,7 +1,7 @@
 //! The functions that the prelude takes from Rust.
 //!
-//! Each returns the text of an error, or nil and its results: the prelude raises the error at the line of the script. Only
-//! what ends the run is raised here, through [`Shared::stop`].
+//! Each returns the text of an error, or nil and its results. The prelude raises the error at the line of the script.
+//! Only errors that end the run are raised here, through [`Shared::stop`].
 
 mod json_decode;
 mod json_encode;
@@ -17,12 +17,12 @@ use crate::vm::Shared;
 use mlua::{Function, IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 use std::rc::Rc;
 
-/// Why a function of a library has no result.
+/// The reason for the missing result of a library's function.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// The script reads this text, at its line.
+    /// An error with this text, raised at the script's line.
     Text(String),
-    /// The run ends.
+    /// The end of the run.
     End(mlua::Error),
 }
 
@@ -38,10 +38,10 @@ impl From<&str> for Fault {
     }
 }
 
-/// What a function of a library returns.
+/// The result of a library's function.
 pub(crate) type Outcome<T> = Result<T, Fault>;
 
-/// A result as the prelude takes it.
+/// Converts a result into the form that the prelude takes.
 fn lower(lua: &Lua, outcome: Outcome<impl IntoLuaMulti>) -> mlua::Result<MultiValue> {
     match outcome {
         Ok(results) => {
@@ -56,7 +56,7 @@ fn lower(lua: &Lua, outcome: Outcome<impl IntoLuaMulti>) -> mlua::Result<MultiVa
     }
 }
 
-/// The text of a wrong argument, in the words of Lua's own library.
+/// Returns the error of a wrong argument, in the words of Lua's own library.
 pub(crate) fn bad_argument(at: usize, name: &str, wanted: &str, got: Option<&Value>) -> Fault {
     let got = got.map_or("no value", Value::type_name);
     Fault::Text(format!(
@@ -64,7 +64,7 @@ pub(crate) fn bad_argument(at: usize, name: &str, wanted: &str, got: Option<&Val
     ))
 }
 
-/// The argument at `at`, from 1 on, as a number.
+/// Returns the argument at `at`, from 1 on, as a number.
 pub(crate) fn number_arg(args: &MultiValue, at: usize, name: &str) -> Outcome<f64> {
     let arg = args.get(at - 1);
     let number = match arg {
@@ -78,7 +78,7 @@ pub(crate) fn number_arg(args: &MultiValue, at: usize, name: &str) -> Outcome<f6
     number.ok_or_else(|| bad_argument(at, name, "number", arg))
 }
 
-/// The argument at `at`, from 1 on, as a string.
+/// Returns the argument at `at`, from 1 on, as a string.
 pub(crate) fn string_arg(
     lua: &Lua,
     args: &MultiValue,
@@ -97,7 +97,7 @@ pub(crate) fn string_arg(
     }
 }
 
-/// All functions by the names that the prelude uses.
+/// Returns all functions by the names that the prelude uses.
 pub(crate) fn native(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let add = |name: &str, run: fn(&Lua, &Shared, MultiValue) -> mlua::Result<MultiValue>| {
@@ -163,7 +163,7 @@ fn sha1hex(lua: &Lua, args: &MultiValue) -> Outcome<String> {
     Ok(crate::sha1_hex(&text.as_bytes()))
 }
 
-/// Finds a string in a string from a place on; without patterns, in linear time.
+/// Finds a string in a string from a place on, without patterns, in linear time.
 fn find(lua: &Lua, args: &MultiValue) -> Outcome<(Option<usize>, Option<usize>)> {
     let text = string_arg(lua, args, 1, "find")?;
     let wanted = string_arg(lua, args, 2, "find")?;
@@ -210,7 +210,7 @@ fn randomseed(shared: &Shared, args: &MultiValue) -> Outcome<()> {
     Ok(())
 }
 
-/// An error that no script may catch has been caught: the run ends all the same.
+/// Ends the run after the script has caught an error that no script may catch.
 fn exhausted(shared: &Shared, args: &MultiValue) -> mlua::Result<MultiValue> {
     fn is_memory(error: &mlua::Error) -> bool {
         match error {
@@ -226,7 +226,7 @@ fn exhausted(shared: &Shared, args: &MultiValue) -> mlua::Result<MultiValue> {
         Some(Value::Error(error)) if is_memory(error) => Stop::Memory,
         _ => Stop::Engine,
     };
-    // What has stopped the run before stands.
+    // An earlier reason takes precedence.
     if shared.stopped() == Stop::No {
         shared.stop(why);
     }

@@ -6,10 +6,10 @@ use crate::vm::Shared;
 use mlua::{Lua, MultiValue, Value};
 use rmp::Marker;
 
-/// Deeper values are refused.
+/// The greatest depth of values. Deeper values are an error.
 const DEPTH_MAX: usize = 128;
 
-/// `cmsgpack.unpack(text)`: all values in it.
+/// Implements `cmsgpack.unpack(text)`. Returns all values in the text.
 pub(crate) fn unpack(lua: &Lua, shared: &Shared, args: &MultiValue) -> Outcome<MultiValue> {
     let text = string_arg(lua, args, 1, "unpack")?;
     let text = text.as_bytes();
@@ -26,8 +26,8 @@ pub(crate) fn unpack(lua: &Lua, shared: &Shared, args: &MultiValue) -> Outcome<M
     Ok(values)
 }
 
-/// `cmsgpack.unpack_one(text [, offset])`, and with a limit `cmsgpack.unpack_limit(text, limit [, offset])`: the next
-/// offset, or -1 at the end, and as many values.
+/// Implements `cmsgpack.unpack_one(text [, offset])` and `cmsgpack.unpack_limit(text, limit [, offset])`. Returns the
+/// next offset, or -1 at the end, and at most `limit` values (0: all).
 pub(crate) fn unpack_some(
     lua: &Lua,
     shared: &Shared,
@@ -77,7 +77,7 @@ pub(crate) fn unpack_some(
     Ok(values)
 }
 
-/// So many values fit on the stack.
+/// Fails if the stack has no room for this number of values.
 fn check_count(values: usize) -> Outcome<()> {
     if values > 4096 {
         return Err(Fault::from("too many values to unpack at once"));
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// An unsigned number of so many bytes, the highest first.
+    /// Reads an unsigned number of `bytes` bytes, the highest first.
     fn unsigned(&mut self, bytes: usize) -> Outcome<u64> {
         let taken = self.take(bytes)?;
         Ok(taken.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)))
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
         Ok(usize::try_from(self.unsigned(bytes)?).unwrap_or(usize::MAX))
     }
 
-    /// A signed number of so many bytes.
+    /// Reads a signed number of `bytes` bytes.
     fn signed(&mut self, bytes: usize) -> Outcome<Value> {
         let shift = 64 - 8 * u32::try_from(bytes).unwrap_or(8);
         let raised = self.unsigned(bytes)? << shift;

@@ -29,7 +29,7 @@ enum Form {
 }
 
 impl Form {
-    /// How many bytes it takes, if the format says it.
+    /// Returns its size in bytes. `None`: the format does not define it.
     fn bytes(&self) -> Option<usize> {
         match self {
             Form::Zero => Some(1),
@@ -41,7 +41,7 @@ impl Form {
         }
     }
 
-    /// What it is aligned to at most.
+    /// Returns its greatest alignment, bytes.
     fn alignment(&self) -> usize {
         match self {
             Form::Zero | Form::Text | Form::Chars(_) => 1,
@@ -60,7 +60,7 @@ struct Format<'a> {
 }
 
 impl Format<'_> {
-    /// The digits that come next.
+    /// Reads the digits that come next. `None`: no digit comes next.
     fn count(&mut self) -> Option<usize> {
         let digits = self.rest.iter().take_while(|b| b.is_ascii_digit()).count();
         let (number, rest) = self.rest.split_at(digits);
@@ -81,7 +81,7 @@ impl Format<'_> {
         Ok(Form::Integer { bytes, signed })
     }
 
-    /// The next form, and the zeros in front of it at that place.
+    /// Returns the next form, and the number of zeros in front of it at that place.
     fn next(&mut self, place: usize) -> Outcome<Option<(Form, usize)>> {
         loop {
             let Some((letter, rest)) = self.rest.split_first() else {
@@ -138,7 +138,7 @@ impl Format<'_> {
     }
 }
 
-/// `struct.pack(format, value, …)`
+/// Implements `struct.pack(format, value, …)`.
 pub(crate) fn pack(lua: &Lua, shared: &Shared, args: &MultiValue) -> Outcome<LuaString> {
     let text = string_arg(lua, args, 1, "pack")?;
     let text = text.as_bytes();
@@ -197,7 +197,7 @@ fn pack_one(
                 _ => text.len(),
             };
             let Some(taken) = text.get(..len) else {
-                // The library counts this argument one too high.
+                // The library's number of this argument is one too high.
                 let at = at + 1;
                 return Err(Fault::Text(format!(
                     "bad argument #{at} to 'pack' (string too short)"
@@ -213,7 +213,7 @@ fn pack_one(
     Ok(())
 }
 
-/// The low 64 bits of a number: of a large one without a sign, too.
+/// Returns the low 64 bits of a number. A number beyond the signed range counts as unsigned.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -241,7 +241,7 @@ fn reverse_if(big: bool, bytes: &mut [u8]) {
     }
 }
 
-/// `struct.size(format)`
+/// Implements `struct.size(format)`.
 pub(crate) fn size(lua: &Lua, args: &MultiValue) -> Outcome<f64> {
     let text = string_arg(lua, args, 1, "size")?;
     let text = text.as_bytes();
@@ -268,7 +268,7 @@ pub(crate) fn size(lua: &Lua, args: &MultiValue) -> Outcome<f64> {
     Ok(as_double(i64::try_from(size).unwrap_or(i64::MAX)))
 }
 
-/// `struct.unpack(format, text [, place])`: the values, and the place behind them.
+/// Implements `struct.unpack(format, text [, place])`. Returns the values, and the place behind them.
 pub(crate) fn unpack(lua: &Lua, shared: &Shared, args: &MultiValue) -> Outcome<MultiValue> {
     let text = string_arg(lua, args, 1, "unpack")?;
     let data = string_arg(lua, args, 2, "unpack")?;

@@ -1,11 +1,11 @@
-//! Fuzzing: bytes into what scripts read, and values of any shape into replies.
+//! Fuzzing: bytes as input of scripts, and values of any shape as replies.
 //!
-//! An input is a value in MessagePack, which is made at random and then maybe damaged, or bytes, or a reply of the host.
-//! A script reads it and returns it. What counts: no panic, every run ends with a reply or with an error, a reply is one
-//! whole value of RESP, and the machine's memory does not grow.
+//! An input is a random value in MessagePack, which may then be damaged, or bytes, or a reply of the host. A script
+//! reads it and returns it. Four things are checked. Nothing panics, every run ends with a reply or with an error, a
+//! reply is one whole value of RESP, and the machine's memory does not grow.
 //!
-//! A failure prints the seed and the input's number. `PERDURA_FUZZ_INPUTS` says how many inputs there are,
-//! `PERDURA_FUZZ_SEED` with which seed:
+//! A failure prints the seed and the input's number. `PERDURA_FUZZ_INPUTS` sets the number of inputs,
+//! `PERDURA_FUZZ_SEED` the seed:
 //!
 //! ```text
 //! PERDURA_FUZZ_INPUTS=10000000 cargo test --release -p perdura-script --test it fuzz -- --nocapture
@@ -16,10 +16,10 @@ use fastrand::Rng;
 use perdura_script::{Code, Failure, Input, Limits, sha1_hex};
 use std::time::{Duration, Instant};
 
-/// Memory that many inputs may leave in use, bytes.
+/// The memory that many inputs may leave in use, bytes.
 const LEFT_BYTES: usize = 2 << 20;
 
-/// What reads an input: ARGV[1] is the input, ARGV[2] a format.
+/// The scripts that read an input. ARGV[1] is the input, ARGV[2] a format.
 const READERS: [&str; 12] = [
     "return cmsgpack.unpack(ARGV[1])",
     "return {cmsgpack.unpack(ARGV[1])}",
@@ -110,7 +110,7 @@ impl Source {
         }
     }
 
-    /// Appends a reply of a host. Some are none.
+    /// Appends a reply of a host. Some are invalid.
     fn reply(&mut self, depth: u32) {
         let kinds = if depth == 0 { 10 } else { 14 };
         let kind = self.rng.usize(..kinds);
@@ -177,14 +177,14 @@ impl Source {
         } else {
             self.pack(5);
         }
-        // A host's reply that is none ends the machine; making another one takes as long as a thousand inputs.
+        // A host's invalid reply ends the machine. Making another one takes as long as a thousand inputs.
         if self.rng.u16(..if is_reply { 2000 } else { 4 }) == 0 {
             self.damage();
         }
     }
 }
 
-/// The rest behind one value of RESP.
+/// Returns the rest behind one value of RESP.
 fn behind(reply: &[u8]) -> Option<&[u8]> {
     let end = reply.windows(2).position(|pair| pair == b"\r\n")?;
     let (line, rest) = (&reply[..end], &reply[end + 2..]);
@@ -211,7 +211,7 @@ fn behind(reply: &[u8]) -> Option<&[u8]> {
 }
 
 fn run(seed: u64, inputs: u64) {
-    // Beside other work a process may stand still for longer than the limits of the other tests.
+    // Beside other work, a process may pause for longer than the limits of the other tests.
     let mut bench = Bench::with(Limits {
         time: Duration::from_secs(60),
         ..Limits::default()

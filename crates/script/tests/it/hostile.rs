@@ -1,17 +1,17 @@
-//! Scripts that want to break out, to stay, or to take everything: each ends with a clean error in time, gives its memory
-//! back, and the next script runs.
+//! Scripts that try to break out, to run forever, or to take all resources. Each ends with a clean error in time and
+//! returns its memory, and the next script runs.
 
 use crate::{Bench, limits};
 use perdura_script::{Code, Failure, Input, Limits, sha1_hex};
 use std::time::{Duration, Instant};
 
-/// How late a run may end, behind its limit.
+/// The time after its limit within which a run must end.
 const LATE: Duration = Duration::from_millis(100);
 
-/// The machine may stand still during a run, because of other tests: the shortest of so many counts.
+/// The most tries of a run. One that ends in time is enough, because other tests may pause the machine.
 const TRIES: usize = 3;
 
-/// The processor time of this thread, which counts for scripts.
+/// Returns the processor time of this thread, which counts for scripts.
 fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).expect("a time")
@@ -84,7 +84,7 @@ fn time_in_which_a_script_does_not_run_does_not_count() {
     assert!(bench.runtime.spent() < limits().time);
     let source = "redis.call('REST') while true do end";
     let ended = bench.run(source);
-    // The time is that of the newest run, so it is read before another one.
+    // The time belongs to the newest run, so it is read before another one.
     let spent = bench.runtime.spent();
     assert!(spent >= limits().time, "{spent:?}");
     assert!(ended.is_err(), "{ended:?}");
@@ -93,7 +93,7 @@ fn time_in_which_a_script_does_not_run_does_not_count() {
 
 #[test]
 fn memory_ends() {
-    // Debug builds are slow to fill it.
+    // Debug builds fill it slowly.
     let time = Duration::from_secs(10);
     let mut bench = Bench::with(Limits { time, ..limits() });
     for source in [

@@ -1,4 +1,4 @@
-//! The libraries, beside what Redis 7.0.15 answers.
+//! The libraries, compared with the answers of Redis 7.0.15.
 
 use crate::{Bench, bulk};
 

@@ -94,7 +94,7 @@ impl Bench {
         self.run_with(source, &[], &[], false)
     }
 
-    /// The text of the error, without the name of the script.
+    /// Returns the text of the error, without the name of the script.
     fn error(&mut self, source: &str) -> String {
         match self.run(source) {
             Err(Failure::Script(text)) => text.replace(&sha1_hex(source.as_bytes()), "SHA"),
@@ -103,7 +103,7 @@ impl Bench {
     }
 }
 
-/// A string of RESP.
+/// Returns a string of RESP.
 fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }

@@ -1,4 +1,4 @@
-//! What scripts see and what becomes of what they return.
+//! The values that scripts see, and the replies made from the values that they return.
 
 use crate::{Bench, bulk};
 use perdura_script::{Code, Failure, Header, Input, sha1_hex};
@@ -267,7 +267,7 @@ fn random_numbers_follow_the_seed() {
     let source = "return {math.random(1, 1000000), math.random(1, 1000000)}";
     let first = bench.run(source).expect("a reply");
     assert_eq!(bench.run(source).as_ref(), Ok(&first), "the same seed");
-    // What Redis 7.0.15 draws.
+    // The numbers that Redis 7.0.15 draws.
     let seeded = "math.randomseed(42) return {math.random(1, 1000000), math.random(100), tostring(math.random(5))}";
     let drawn = bench.run(seeded).expect("a reply");
     assert_eq!(bench.run(seeded), Ok(drawn));

@@ -1,4 +1,4 @@
-//! How far the archive was behind while a database was driven.
+//! The lag of the archive behind the log while a database was driven.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +9,10 @@ use perdura::Db;
 use perdura_base::Epoch;
 use serde::Serialize;
 
-/// How often is looked.
+/// The time between two looks at the archive.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What the archiver did during a run.
+/// The work of the archiver during a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct ArchivedReport {
     /// Runs made.
@@ -21,11 +21,11 @@ pub struct ArchivedReport {
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// The longest that a durable epoch was not in the archive yet, seconds.
+    /// The longest time until a durable epoch was in the archive, seconds.
     pub lag_seconds_max: f64,
 }
 
-/// Durable epochs that the archive lacks, and when each was first seen.
+/// Durable epochs that the archive lacks, and the time when each was first seen.
 #[derive(Debug, Default)]
 struct Lag {
     behind: VecDeque<(Epoch, Instant)>,
@@ -50,7 +50,7 @@ impl Lag {
     }
 }
 
-/// Runs `f` and looks at the archive meanwhile. `None` if the database has no archive.
+/// Runs `f` and watches the archive meanwhile. `None`: the database has no archive.
 ///
 /// # Errors
 /// Those of `f`.

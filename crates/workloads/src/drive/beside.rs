@@ -1,7 +1,7 @@
-//! Runs beside a measured one, on the database that it left: the latency at half of its throughput, and the
-//! throughput while checkpoints are taken without a pause.
+//! Runs beside a measured one, on the database that it left. One measures the latency at half of its throughput, one
+//! the throughput while checkpoints are taken without a pause.
 //!
-//! A latency means little without the device's: the time that a sync takes is measured in the same run, before the
+//! A latency means little without that of the device. So the time of a sync is measured in the same run, before the
 //! load, while nothing else uses the device.
 
 use std::fs::OpenOptions;
@@ -18,44 +18,44 @@ use super::{DriveOptions, Driven, RunReport};
 use crate::latency::{LatencyUs, histogram, micros, record};
 use crate::num::{f64_of, ratio};
 
-/// Syncs that are measured.
+/// The number of measured syncs.
 const SYNCS: u64 = 500;
-/// Bytes that each of them makes durable: a block of the log.
+/// The bytes that each sync makes durable: a block of the log.
 const BLOCK: [u8; 4096] = [0x5a; 4096];
-/// How often the memory that checkpoints keep is read.
+/// The time between two readings of the memory that checkpoints keep.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// How long the last checkpoint may take to end.
+/// The longest time until the last checkpoint ends.
 const END_WITHIN: Duration = Duration::from_secs(120);
 
-/// Which runs are made.
+/// The runs to make.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Beside {
-    /// One at half of the throughput.
+    /// True for a run at half of the throughput.
     pub half_load: bool,
-    /// One under checkpoints.
+    /// True for a run under checkpoints.
     pub checkpoints: bool,
 }
 
-/// An open loop at half of the throughput that was measured.
+/// An open loop at half of the measured throughput.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct HalfLoad {
     /// Arrivals a second.
     pub rate: f64,
     /// From the intended start to durable.
     pub latency_us: LatencyUs,
-    /// What a sync of one block takes while the device is idle; `None` in memory.
+    /// The time of a sync of one block while the device is idle. `None`: the log is in memory.
     pub sync_us: Option<LatencyUs>,
 }
 
-/// The same load as measured, under checkpoints that follow one another. The database grows while it is driven, and
-/// is slower then: the throughput without checkpoints is the mean of the run before and of one behind.
+/// The measured load again, under checkpoints that follow one another. The database grows while it is driven, and
+/// becomes slower. So the throughput without checkpoints is the mean of the run before and of one behind.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct UnderCheckpoints {
     /// Transactions a second.
     pub tps: f64,
     /// Transactions a second of the run behind it, without checkpoints.
     pub tps_behind: f64,
-    /// The first, of the throughput without.
+    /// `tps`, divided by the throughput without checkpoints.
     pub of_tps: f64,
     /// From the start to durable.
     pub latency_us: LatencyUs,
@@ -63,15 +63,15 @@ pub struct UnderCheckpoints {
     pub kept_bytes_max: u64,
     /// Bytes of the database's pages at the end.
     pub page_bytes: u64,
-    /// The first of the second.
+    /// `kept_bytes_max`, divided by `page_bytes`.
     pub kept_share: f64,
-    /// What is kept when the last checkpoint has ended, bytes.
+    /// The bytes that are still kept when the last checkpoint has ended.
     pub kept_bytes_after: u64,
 }
 
 impl Beside {
-    /// Makes the runs, and enters what they find in the report of the run before them. `log` is the log's
-    /// directory, if it has one.
+    /// Makes the runs, and enters their results in the report of the run before them. `log` is the log's directory, if
+    /// it has one.
     ///
     /// # Errors
     /// Those of `drive`; a device that cannot be written; a checkpoint that does not end.
@@ -105,14 +105,14 @@ impl Beside {
     }
 }
 
-/// What a sync of one block takes.
+/// Measures the time of a sync of one block.
 fn idle_syncs(dir: &Path) -> Result<LatencyUs> {
     let path = dir.join("bench-sync");
     let mut latencies = histogram();
     let measured = (|| {
         let mut open = OpenOptions::new();
         let file = open.write(true).create(true).truncate(true).open(&path)?;
-        // Written once, so that a sync has no metadata to write.
+        // The file is written once before, so that a sync has no metadata to write.
         for at in 0..SYNCS {
             file.write_all_at(&BLOCK, at * 4096)?;
         }

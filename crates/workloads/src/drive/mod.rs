@@ -1,18 +1,18 @@
 //! Transactions at full speed or at a rate, until a time or a number is reached.
 //!
-//! *Closed loop*: each client has one transaction under way and begins the next one when that is durable.
-//! A worker, which is a thread, serves many clients: it begins transactions until as many as its clients are
-//! not durable, then waits for the oldest epoch. *Open loop*: transactions have intended starts, evenly
-//! spaced, whatever the database does. Each worker has its own schedule. A latency is counted from the
-//! intended start, so that a database that stalls is charged for all that arrives meanwhile.
+//! *Closed loop*: each client has one transaction under way and begins the next one when that is durable. A worker is a
+//! thread that serves many clients. It begins transactions until one of each client is not durable, then waits for the
+//! oldest epoch. *Open loop*: transactions have intended starts, evenly spaced, whatever the database does. Each worker
+//! has its own schedule. A latency is counted from the intended start, so a database that stalls is charged for all
+//! arrivals in that time.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`worker`] | one thread: begins transactions, notes when they are durable |
-//! | [`report`] | what a run found |
-//! | [`site`] | the database, its disks and what its log says |
-//! | [`model`] | how fast a modelled disk is |
-//! | [`archived`] | how far the archive was behind meanwhile |
+//! | [`report`] | the results of a run |
+//! | [`site`] | the database, its disks and the form of its log |
+//! | [`model`] | the speed of a modelled disk |
+//! | [`archived`] | the lag of the archive |
 //! | [`beside`] | further runs on the same database |
 //!
 //! The driver knows transactions through [`Load`] and their durability through [`Log`], so that tests run it
@@ -47,22 +47,22 @@ pub const OUTSTANDING_MAX: usize = 5_000;
 /// A transaction that has run.
 #[derive(Debug, Clone, Copy)]
 pub struct Submitted {
-    /// Which kind, counted from 0.
+    /// Its kind, counted from 0.
     pub kind: usize,
     /// The epoch with which its result is durable.
     pub epoch: Epoch,
-    /// Whether it was rolled back.
+    /// True if it was rolled back.
     pub aborted: bool,
-    /// How much it logged, if that was measured.
+    /// The bytes that it logged. `None`: not measured.
     pub log_bytes: Option<u64>,
 }
 
 /// A worker's source of transactions.
 pub trait Load {
-    /// Runs the next transaction. It returns when others see it.
+    /// Runs the next transaction. Returns when others see it.
     ///
     /// # Errors
-    /// What ends the run; a transaction that aborts is none.
+    /// A failure that ends the run. A transaction that aborts is not an error.
     fn step(&mut self) -> Result<Submitted>;
 }
 
@@ -79,16 +79,16 @@ pub struct LogCounters {
 
 /// The log that makes transactions durable.
 pub trait Log: Sync {
-    /// The newest durable epoch.
+    /// Returns the newest durable epoch.
     fn durable(&self) -> Epoch;
     /// Waits until an epoch is durable.
     ///
     /// # Errors
     /// The log has stopped.
     fn wait(&self, epoch: Epoch) -> Result<()>;
-    /// Says that a transaction is to become durable while the worker goes on.
+    /// Asks for a transaction's durability without waiting for it.
     fn nudge(&self);
-    /// What has been logged so far.
+    /// Returns the counters up to now.
     fn counters(&self) -> LogCounters;
 }
 
@@ -115,30 +115,30 @@ impl Log for Db {
     }
 }
 
-/// When a run ends.
+/// The condition that ends a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Limit {
-    /// After so many transactions; all of them are durable then.
+    /// A number of transactions. The run ends when all of them are durable.
     Txns(u64),
-    /// After so long, of which the first part is not measured.
+    /// A time, whose first part is not measured.
     Time {
-        /// Not measured.
+        /// The part that is not measured.
         warm_up: Duration,
-        /// Measured.
+        /// The measured part.
         measured: Duration,
     },
 }
 
-/// How transactions arrive.
+/// The arrival of transactions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DriveOptions {
     /// Threads.
     pub workers: usize,
     /// Clients of a closed loop, shared out among the workers.
     pub clients: usize,
-    /// Open loop: so many transactions a second, whatever the database does.
+    /// The arrivals a second of an open loop, whatever the database does. `None`: a closed loop.
     pub rate: Option<f64>,
-    /// When it ends.
+    /// The condition that ends it.
     pub limit: Limit,
 }
 
@@ -157,7 +157,7 @@ impl DriveOptions {
         Ok(())
     }
 
-    /// The share of `total` that a worker has; the first ones have one more.
+    /// Returns a worker's share of `total`. The first workers get one more each if it does not divide evenly.
     fn share(&self, total: u64, worker: usize) -> u64 {
         let workers = u64::try_from(self.workers).expect("a number of threads");
         let worker = u64::try_from(worker).expect("a number of a thread");
@@ -165,18 +165,18 @@ impl DriveOptions {
     }
 }
 
-/// What a run found.
+/// The results of a run.
 #[derive(Debug, Clone)]
 pub struct Driven {
-    /// Latencies of what was measured.
+    /// Latencies of the measured transactions.
     pub latencies: Histogram<u64>,
     /// By kind.
     pub kinds: Vec<KindCounts>,
     /// The measured time, seconds.
     pub seconds: f64,
-    /// What was logged in that time.
+    /// The log's counters in that time.
     pub log: LogCounters,
-    /// CPU time of the process in it, seconds.
+    /// CPU time of the process in that time, seconds. `None`: the kernel does not report it.
     pub cpu_seconds: Option<f64>,
     /// Arrivals of an open loop that had not begun at its end.
     pub unstarted: u64,
@@ -185,13 +185,13 @@ pub struct Driven {
 /// Transactions of one kind that were measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KindCounts {
-    /// All of them.
+    /// All transactions.
     pub txns: u64,
     /// Those that were rolled back.
     pub aborts: u64,
     /// Those whose bytes of the log were measured.
     pub sized: u64,
-    /// These bytes.
+    /// The bytes of the log that those have.
     pub log_bytes: u64,
 }
 
@@ -207,18 +207,18 @@ impl KindCounts {
 /// The times of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// When the first transaction begins.
+    /// The start of the first transaction.
     pub begin: Instant,
-    /// What is durable from here on is measured.
+    /// The start of the measured time. Transactions that become durable later are measured.
     pub measured_from: Instant,
-    /// Then no transaction begins any more; `None`: their number ends the run.
+    /// The time after which no transaction begins. `None`: their number ends the run.
     pub end: Option<Instant>,
 }
 
-/// Drives a load: `make` makes the source of each worker, in its thread.
+/// Drives a load. `make` makes the source of each worker, in its thread.
 ///
 /// # Errors
-/// What a step or the log fails with.
+/// Errors of a step and of the log.
 pub fn drive<L: Load>(
     log: &impl Log,
     options: &DriveOptions,
@@ -240,7 +240,7 @@ pub fn drive<L: Load>(
         },
     };
     let stop = AtomicBool::new(false);
-    // All of a counted run is measured: nothing may begin before this sample.
+    // All of a counted run is measured, so nothing may begin before this sample.
     let at_begin = Sample::take(log);
     let (outcomes, before, after) = std::thread::scope(|scope| {
         let (make, stop) = (&make, &stop);

@@ -1,21 +1,21 @@
-//! How fast a modelled disk is.
+//! The speed of a modelled disk.
 
 use std::sync::Arc;
 
 use perdura_device::{Disk, ModelDisk, SystemClock};
 
-/// A bandwidth and a latency; zero is no limit.
+/// A bandwidth and a latency. Zero: no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ModelledDisk {
     /// 10^6 bytes a second.
     pub mbps: u64,
-    /// What each read and each sync waits, microseconds.
+    /// The wait of each read and each sync, microseconds.
     pub latency_us: u64,
 }
 
 impl ModelledDisk {
-    /// A disk slowed so far; itself without a limit. Files are laid out in advance, as those of a log are that has gone
-    /// round once.
+    /// Returns a disk with these limits over `disk`, or `disk` itself without a limit. Files are laid out in advance,
+    /// like those of a log that has gone round once.
     #[must_use]
     pub fn over(self, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
         if self == ModelledDisk::default() {

@@ -1,4 +1,4 @@
-//! What a run found, in the words that all benches share.
+//! The results of a run, in the words that all benches share.
 
 use serde::Serialize;
 
@@ -15,12 +15,12 @@ use crate::update::keyed::TreeRun;
 pub struct KindReport {
     /// The kind's name.
     pub name: &'static str,
-    /// All of them, those that were rolled back included.
+    /// All transactions, those that were rolled back included.
     pub txns: u64,
     /// Those that were rolled back.
     pub aborts: u64,
-    /// Bytes of records for one, those that were rolled back and log nothing left out; `None` if that was not
-    /// measured.
+    /// Bytes of records of one transaction. Transactions that were rolled back and logged nothing do not count. `None`:
+    /// not measured.
     pub log_bytes_per_txn: Option<f64>,
 }
 
@@ -69,26 +69,26 @@ pub struct RunReport {
     pub peak_rss_bytes: Option<u64>,
     /// By kind.
     pub kinds: Vec<KindReport>,
-    /// How long the initial population took, seconds; 0 if the database was there.
+    /// The time of the initial population, seconds. 0 if the database existed.
     pub load_seconds: f64,
-    /// What the archiver did, if the database has an archive.
+    /// The work of the archiver. `None`: the database has no archive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archive: Option<ArchivedReport>,
-    /// What the tree logged and read, if the database has one.
+    /// The tree's logging and reading. `None`: the database has no tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeRun>,
-    /// At half of the throughput, if that was asked for.
+    /// The run at half of the throughput, if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub half_load: Option<HalfLoad>,
-    /// Under checkpoints, if that was asked for.
+    /// The run under checkpoints, if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub under_checkpoints: Option<UnderCheckpoints>,
-    /// The logical digest at the end, if it was asked for.
+    /// The logical digest at the end, if it was requested.
     pub digest: Option<String>,
 }
 
 impl RunReport {
-    /// Enters what was asked for and what was measured. The kinds have these names.
+    /// Enters the settings and the measurements. `names` are the names of the kinds.
     pub fn measured(&mut self, options: &DriveOptions, driven: &Driven, names: &[&'static str]) {
         assert_eq!(names.len(), driven.kinds.len(), "each kind has a name");
         self.workers = options.workers;

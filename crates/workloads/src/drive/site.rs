@@ -1,4 +1,4 @@
-//! The database that a typed workload runs on: where it is, what its log says, how it ends.
+//! The database of a typed workload: its place, the form of its log, its end.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use perdura_recovery::disks::Disks;
 
 use super::model::ModelledDisk;
 
-/// What the log says of a transaction.
+/// The contents of a transaction's log record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogScheme {
-    /// Nothing: for measuring.
+    /// Nothing, for measurements.
     None,
     /// The bytes that changed in pages.
     Differential,
@@ -27,7 +27,7 @@ pub enum LogScheme {
 }
 
 impl LogScheme {
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -48,27 +48,27 @@ impl LogScheme {
     }
 }
 
-/// Where the database is and what its log says.
+/// The place of the database and the form of its log.
 #[derive(Debug, Clone)]
 pub struct Site {
-    /// The engine's settings; of a database in memory, its directories do not count.
+    /// The engine's settings. The directories have no effect if the database is in memory.
     pub options: Options,
-    /// In a directory, or in memory.
+    /// True if the database is in memory, not in a directory.
     pub in_memory: bool,
-    /// What the log says.
+    /// The form of its log.
     pub scheme: LogScheme,
-    /// Take a checkpoint so often.
+    /// The time between two checkpoints. `None`: only the engine itself takes checkpoints.
     pub snapshot_every: Option<Duration>,
     /// The share that the log and the archive of a scheme with a log get.
     pub yardstick: Yardstick,
-    /// In memory: how fast the log's disks are.
+    /// The speed of the log's disks, if the database is in memory.
     pub disk: ModelledDisk,
-    /// Whether the database is backed up into its archive before it is measured.
+    /// True if the database is backed up into its archive before it is measured.
     pub back_up: bool,
 }
 
 impl Site {
-    /// A site without checkpoints of its own, without a backup, on disks without a limit.
+    /// Returns a site that requests no checkpoints and no backup, on disks without a limit.
     #[must_use]
     pub fn new(options: Options, in_memory: bool, scheme: LogScheme) -> Site {
         Site {
@@ -85,7 +85,7 @@ impl Site {
     /// Opens it with the tables and procedures that `declare` adds.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub fn open(&self, declare: impl FnOnce(Builder) -> Builder) -> Result<Db> {
         if !self.in_memory {
             ensure!(
@@ -101,7 +101,7 @@ impl Site {
         self.open_on(self.memory(), self.archive()?, declare)
     }
 
-    /// The disk of its archive, if it has one.
+    /// Returns the disk of its archive. `None`: it has no archive.
     fn archive(&self) -> Result<Option<Arc<dyn Disk>>> {
         let dir = self.options.archive.as_ref();
         let disk = dir.map(|dir| FileDisk::new(dir).map(|disk| Arc::new(disk) as Arc<dyn Disk>));
@@ -116,7 +116,7 @@ impl Site {
         }
     }
 
-    /// New disks in memory, as slow as [`disk`](Self::disk) says.
+    /// Returns new disks in memory, whose log disks have the speed of [`disk`](Self::disk).
     #[must_use]
     pub fn memory(&self) -> Disks {
         let memory = || Arc::new(MemDisk::new()) as Arc<dyn Disk>;
@@ -128,10 +128,10 @@ impl Site {
         }
     }
 
-    /// Opens it on disks that the caller supplies, archived onto `archive` if there is one.
+    /// Opens it on the caller's disks, and archives it onto `archive` if that is set.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub fn open_on(
         &self,
         disks: Disks,
@@ -143,10 +143,10 @@ impl Site {
         opened.context("opening the database")
     }
 
-    /// Makes the backup that is asked for: called when the database is populated.
+    /// Makes the requested backup. It is called when the database is populated.
     ///
     /// # Errors
-    /// The engine's; a database without an archive.
+    /// Errors of the engine; a database without an archive.
     pub fn begin(&self, db: &Db) -> Result<()> {
         if self.back_up {
             db.back_up().context("backing the database up")?;
@@ -154,17 +154,16 @@ impl Site {
         Ok(())
     }
 
-    /// The engine's settings, with what the log says and with the tables and procedures that `declare`
-    /// adds.
+    /// Returns the engine's settings with the form of the log, and with the tables and procedures that `declare` adds.
     pub fn builder(&self, declare: impl FnOnce(Builder) -> Builder) -> Builder {
         self.scheme
             .apply(declare(Builder::with(self.options.clone())))
     }
 
-    /// Closes it: cleanly, unless it is in memory.
+    /// Closes it, cleanly unless it is in memory.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub fn close(&self, db: Db) -> Result<()> {
         if self.in_memory {
             db.abandon();
@@ -173,17 +172,17 @@ impl Site {
         db.close().context("closing the database")
     }
 
-    /// The directory of the first log stream, unless it is in memory.
+    /// Returns the directory of the first log stream. `None`: the database is in memory.
     #[must_use]
     pub fn log_dir(&self) -> Option<&Path> {
         let dir = self.options.log_dirs.first().unwrap_or(&self.options.data);
         (!self.in_memory).then_some(dir)
     }
 
-    /// Runs `f` while checkpoints are taken at the interval, if there is one.
+    /// Runs `f` while checkpoints are taken at the interval, if one is set.
     ///
     /// # Errors
-    /// Those of `f`; what a checkpoint failed with.
+    /// Those of `f` and of a checkpoint.
     pub fn with_snapshots<R>(&self, db: &Db, f: impl FnOnce() -> Result<R>) -> Result<R> {
         let Some(every) = self.snapshot_every else {
             return f();

@@ -82,7 +82,7 @@ impl Load for Steps<'_> {
             .fetch_max(outstanding, Ordering::SeqCst);
         self.log.begun.fetch_add(1, Ordering::SeqCst);
         let current = self.log.current.load(Ordering::SeqCst);
-        // Each third one only reads what an older epoch wrote.
+        // Each third transaction only reads the writes of an older epoch.
         let epoch = if self.number.is_multiple_of(3) {
             current.saturating_sub(1)
         } else {
@@ -121,7 +121,7 @@ fn a_closed_loop_runs_as_many_as_asked_and_never_more_at_once_than_clients() {
     assert_eq!(driven.kinds[0].aborts + driven.kinds[1].aborts, 100);
     assert_eq!(driven.kinds[0].sized + driven.kinds[1].sized, 500);
     assert_eq!(driven.log.log_bytes, 100_000);
-    // Those that are durable at once need no client; the others wait.
+    // Transactions that are durable at once need no client. The others wait.
     let most = log.outstanding_max.load(Ordering::SeqCst);
     assert!((7..=11).contains(&most), "{most}");
 

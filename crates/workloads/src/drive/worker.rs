@@ -1,4 +1,4 @@
-//! One thread of a driver: begins transactions and notes when they are durable.
+//! One thread of a driver, which begins transactions and notes when they are durable.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,13 +11,13 @@ use perdura_base::Epoch;
 use super::{DriveOptions, KindCounts, Limit, Load, Log, OUTSTANDING_MAX, Submitted, Times};
 use crate::latency::{histogram, micros, record};
 
-/// How often a worker that has nothing to begin looks at what is durable.
+/// The time between two looks at the durable epoch of a worker that has nothing to begin.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
 
-/// What a worker found.
+/// The results of a worker.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// Latencies of what was measured.
+    /// Latencies of the measured transactions.
     pub latencies: Histogram<u64>,
     /// By kind.
     pub kinds: Vec<KindCounts>,
@@ -25,17 +25,17 @@ pub struct Outcome {
     pub unstarted: u64,
 }
 
-/// Transactions of one epoch that is not durable: the start from which each is counted, and what it was.
+/// Transactions of one epoch that is not durable: each with the start from which it is counted.
 #[derive(Debug)]
 struct Batch {
     epoch: Epoch,
     txns: Vec<(Instant, Submitted)>,
 }
 
-/// When a worker's transactions are to begin.
+/// The times at which a worker's transactions begin.
 #[derive(Debug)]
 enum Arrivals {
-    /// As soon as one of so many clients is free.
+    /// As soon as a client is free.
     Closed,
     /// At these moments.
     Open { next: Instant, every: Duration },
@@ -47,20 +47,20 @@ pub struct Worker<'a, G> {
     log: &'a G,
     times: Times,
     arrivals: Arrivals,
-    /// How many may be under way.
+    /// The most transactions that may be under way.
     outstanding_max: usize,
-    /// How many it begins, if that ends the run.
+    /// The number of transactions that it begins. `None`: a time ends the run.
     txns: Option<u64>,
     outstanding: usize,
-    /// By epoch, ascending. A read's epoch may be below that of a write before it.
+    /// Batches by epoch, ascending. A read's epoch may be below that of a write before it.
     batches: VecDeque<Batch>,
-    /// Vectors of batches that are done.
+    /// Vectors of finished batches, for later use.
     spare: Vec<Vec<(Instant, Submitted)>>,
     outcome: Outcome,
 }
 
 impl<'a, G: Log> Worker<'a, G> {
-    /// A worker that has done nothing yet.
+    /// Makes a worker that has done nothing yet.
     #[must_use]
     pub fn new(
         log: &'a G,
@@ -110,7 +110,7 @@ impl<'a, G: Log> Worker<'a, G> {
     /// Runs until the end, or until another worker has failed.
     ///
     /// # Errors
-    /// What a step or the log fails with.
+    /// Errors of a step and of the log.
     pub fn run(mut self, mut load: impl Load, stop: &AtomicBool) -> Result<Outcome> {
         let mut begun = 0;
         let mut now = Instant::now();
@@ -144,7 +144,7 @@ impl<'a, G: Log> Worker<'a, G> {
         Ok(self.outcome)
     }
 
-    /// The start from which the next transaction is counted, if one is due.
+    /// Returns the start from which the next transaction is counted. `None`: no transaction is due.
     fn arrival(&mut self, now: Instant) -> Option<Instant> {
         match &mut self.arrivals {
             Arrivals::Closed => Some(now),
@@ -199,7 +199,7 @@ impl<'a, G: Log> Worker<'a, G> {
         self.outstanding += 1;
     }
 
-    /// Takes the batches that are durable now.
+    /// Removes the batches that are durable now, and counts their transactions.
     fn collect(&mut self, now: Instant) {
         let Some(oldest) = self.batches.front() else {
             return;
@@ -230,7 +230,7 @@ impl<'a, G: Log> Worker<'a, G> {
         }
     }
 
-    /// Counts a transaction that is durable, if that is in the measured time.
+    /// Counts a durable transaction, if it ends in the measured time.
     fn done(&mut self, start: Instant, submitted: &Submitted, now: Instant) {
         let is_after = self.times.end.is_some_and(|end| now > end);
         if now < self.times.measured_from || is_after {
@@ -247,7 +247,7 @@ impl<'a, G: Log> Worker<'a, G> {
         }
     }
 
-    /// How many arrivals were due before `end` and have not begun.
+    /// Returns the number of arrivals that were due before `end` and have not begun.
     fn missed(&self, end: Instant) -> u64 {
         match self.arrivals {
             Arrivals::Closed => 0,

@@ -17,13 +17,13 @@ const DISKS: usize = 4;
 /// The schemes, in the order of the lines.
 const SCHEMES: [Scheme; 2] = [Scheme::Dl2p, Scheme::Dl1p];
 
-/// A history and its quickest restart.
+/// A history and its fastest restart.
 struct Point {
     crash: Crash,
     took: Took,
 }
 
-/// Measures both schemes in turns, so that a machine that is slower for a while is so for both.
+/// Measures both schemes in turns, so that a slow phase of the machine affects both.
 fn measure(lab: &Lab<'_>, aborts: f64, rate: u64) -> Result<Vec<Point>> {
     let mut points: Vec<Point> = Vec::new();
     let how = |scheme: Scheme| How::of_log(scheme.name(), lab.cores, rate);
@@ -49,13 +49,13 @@ fn measure(lab: &Lab<'_>, aborts: f64, rate: u64) -> Result<Vec<Point>> {
     Ok(points)
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The store's and the restart's.
+/// Errors of the store and of the restart.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let mut rows = Vec::new();
-    // By setting: the two schemes' lines.
+    // By setting, the two schemes' lines.
     let mut lines = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
     for aborts in ABORTS {
         for (setting, rate) in [PAPER_DISK_MBPS, 0].into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The scale of an axis: which value lies where, and its ticks.
+//! The scale of an axis: the place of each value, and its ticks.
 
 use crate::num::nice_step;
 
@@ -24,7 +24,7 @@ pub(super) enum Axis {
 }
 
 impl Axis {
-    /// A linear axis for values up to `top`, with at most about so many ticks.
+    /// Returns a linear axis for values up to `top`, with at most about `ticks` ticks.
     pub fn linear(top: f64, ticks: u32) -> Axis {
         let step = nice_step(top, ticks);
         Axis::Linear {
@@ -34,13 +34,13 @@ impl Axis {
         }
     }
 
-    /// A linear axis for values from `least` to `most`, which need not begin at zero.
+    /// Returns a linear axis for values from `least` to `most`, which need not begin at zero.
     pub fn between(least: f64, most: f64, ticks: u32) -> Axis {
         if least.is_nan() || most <= least {
             return Axis::linear(most, ticks);
         }
         let step = nice_step(most - least, ticks);
-        // A value that is rounded to just beside a tick lies on it.
+        // A value that is rounded to just beside a tick counts as the tick.
         Axis::Linear {
             step,
             from: step * (least / step + 1e-6).floor(),
@@ -48,7 +48,7 @@ impl Axis {
         }
     }
 
-    /// A logarithmic axis for these values; those that are not above zero do not count.
+    /// Returns a logarithmic axis for these values. Those that are not above zero do not count.
     pub fn powers(values: impl Iterator<Item = f64>) -> Axis {
         let (mut least, mut most) = (f64::MAX, 0.0_f64);
         for value in values.filter(|value| *value > 0.0) {
@@ -58,7 +58,7 @@ impl Axis {
         if most == 0.0 {
             return Axis::Powers { from: 0, to: 1 };
         }
-        // One that is rounded to just beside a power of ten lies on it.
+        // A value that is rounded to just beside a power of ten counts as that power.
         let from = (-30..30).rev().find(|n| power(*n) <= least * 1.000_001);
         let from = from.unwrap_or(-30);
         let to = (from + 1..40).find(|n| power(*n) >= most * 0.999_999);
@@ -68,8 +68,8 @@ impl Axis {
         }
     }
 
-    /// Where a value lies: 0 at the begin, 1 at the end. On a logarithmic axis, what is not above zero lies
-    /// at the begin.
+    /// Returns the place of a value: 0 at the begin, 1 at the end. On a logarithmic axis, a value that is not above
+    /// zero lies at the begin.
     pub fn place(self, value: f64) -> f64 {
         match self {
             Axis::Linear { from, to, .. } => (value - from) / (to - from),
@@ -81,7 +81,7 @@ impl Axis {
         }
     }
 
-    /// The ticks: values and names.
+    /// Returns the ticks: values and names.
     pub fn ticks(self) -> Vec<(f64, String)> {
         match self {
             Axis::Linear { step, from, to } => {
@@ -104,7 +104,7 @@ fn power(exponent: i32) -> f64 {
     10f64.powi(exponent)
 }
 
-/// A tick's name: thousands as K, as many decimals as the step needs.
+/// Returns a tick's name, with thousands as K and as many decimals as the step needs.
 fn name(value: f64, step: f64) -> String {
     if step >= 1_000_000.0 {
         return format!("{}M", (value / 1e6).round());

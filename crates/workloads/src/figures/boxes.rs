@@ -1,18 +1,19 @@
-//! Box plots: the quartiles of a few measurements, and how far they reach.
+//! Box plots: the quartiles of a few measurements, and their extremes.
 
 use super::svg::{block, rule, text};
 
-/// What a box shows.
+/// The numbers that a box shows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quartiles {
-    /// What stands below it.
+    /// The text below it.
     pub label: String,
     /// The least measurement, the first quartile, the median, the third quartile, the largest.
     pub at: [f64; 5],
 }
 
 impl Quartiles {
-    /// Those of some measurements; zeros of none. Between two measurements a quartile is interpolated.
+    /// Returns the quartiles of some measurements, zeros if there are no measurements. A quartile between two
+    /// measurements is interpolated.
     #[must_use]
     pub fn of(label: &str, mut values: Vec<f64>) -> Quartiles {
         values.sort_by(f64::total_cmp);

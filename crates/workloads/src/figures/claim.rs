@@ -1,4 +1,4 @@
-//! A claim: what the paper says, what is asked of us, what came out, and whether it holds.
+//! A claim: the paper's statement, the target for this code, the result, and the verdict.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::num::rounded;
 
-/// How a claim fared.
+/// The verdict on a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -18,12 +18,12 @@ pub enum Verdict {
     HoldsModelled,
     /// Computed by the model, and it does not hold there.
     FailsModelled,
-    /// Reported beside the others; nothing is asked of it.
+    /// Reported beside the others, without a target.
     Reported,
 }
 
 impl Verdict {
-    /// As tables show it.
+    /// Returns its name in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -36,40 +36,40 @@ impl Verdict {
     }
 }
 
-/// What is asked of a figure.
+/// The target for a result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Target {
     /// At least this.
     AtLeast(f64),
     /// At most this.
     AtMost(f64),
-    /// The first, give or take the second.
+    /// The first number, with the second as tolerance.
     Within(f64, f64),
-    /// Nothing: it is reported.
+    /// No target: the result is reported.
     None,
 }
 
-/// A claim and its fate.
+/// A claim and its verdict.
 #[derive(Debug, Clone, Serialize)]
 pub struct Claim {
-    /// What is measured.
+    /// The measured quantity.
     pub what: String,
-    /// What the paper says of it.
+    /// The paper's statement about it.
     pub paper: String,
-    /// What is asked of this code.
+    /// The target for this code.
     pub target: String,
-    /// What came out.
+    /// The result.
     pub ours: f64,
-    /// What `ours` is measured in; empty for a ratio.
+    /// The unit of `ours`. Empty: a ratio.
     pub unit: &'static str,
-    /// Whether it holds.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why it does or does not, and what differs from the paper's setting.
+    /// The reason for the verdict, and the differences from the paper's setting.
     pub why: String,
 }
 
 impl Claim {
-    /// A measured ratio.
+    /// Returns a claim about a measured ratio.
     #[must_use]
     pub fn measured(what: &str, paper: &str, target: Target, ours: f64, why: &str) -> Claim {
         let holds = match target {
@@ -101,13 +101,13 @@ impl Claim {
         }
     }
 
-    /// Returns a measured ratio of which nothing is asked.
+    /// Returns a measured ratio without a target.
     #[must_use]
     pub fn reported(what: &str, paper: &str, ours: f64, why: &str) -> Claim {
         Claim::measured(what, paper, Target::None, ours, why)
     }
 
-    /// The same, computed by the schedule model.
+    /// Marks the claim as computed by the schedule model.
     #[must_use]
     pub fn modelled(self) -> Claim {
         let verdict = match self.verdict {
@@ -118,14 +118,14 @@ impl Claim {
         Claim { verdict, ..self }
     }
 
-    /// The same, in a unit.
+    /// Sets the unit of the result.
     #[must_use]
     pub fn in_unit(self, unit: &'static str) -> Claim {
         Claim { unit, ..self }
     }
 }
 
-/// The claims as a table for a terminal.
+/// Returns the claims as a table for a terminal.
 #[must_use]
 pub fn table(claims: &[Claim]) -> String {
     let head = ["claim", "paper", "asked", "ours", "verdict"];

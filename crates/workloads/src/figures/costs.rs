@@ -1,5 +1,5 @@
-//! Where the CPU is the wall: what playing a record costs, measured on one core and on all, and
-//! what a schedule of those costs says about machines with more cores.
+//! The cost of playing a record where the CPU is the bottleneck, measured on one core and on all. A schedule of those
+//! costs predicts machines with more cores.
 
 use std::fmt::Write;
 
@@ -16,8 +16,8 @@ use crate::num::{count_f64, f64_of, ratio};
 
 /// Streams of the histories measured here.
 const STREAMS: usize = 4;
-/// The rate at which the paper's physical replay ran, 10^6 bytes a second: its four disks read
-/// 721 MB in 6.2 s, and the replay took about 20 s.
+/// The rate at which the paper's physical replay ran, 10^6 bytes a second. Its four disks read 721 MB in 6.2 s, and the
+/// replay took about 20 s.
 const PAPER_PLAY_MBPS: f64 = 36.0;
 
 /// The methods measured, and the scheme of the history that each plays.
@@ -38,7 +38,7 @@ struct Measured {
 }
 
 impl Measured {
-    /// Keeps the quicker of two measurements.
+    /// Keeps the faster of two measurements.
     fn improve(&mut self, other: Measured) {
         if other.one.log < self.one.log {
             self.one = other.one;
@@ -60,11 +60,10 @@ pub struct Costs {
     cores: usize,
 }
 
-/// Runs something on the first `count` cores that this process may use. Threads that it starts
-/// inherit the restriction.
+/// Runs `work` on the first `count` cores that this process may use. Threads that it starts inherit the restriction.
 ///
 /// # Errors
-/// The system's, or what `work` returns.
+/// Errors of the system and of `work`.
 pub fn on_cores<T>(count: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let allowed = sched_getaffinity(None::<Pid>)?;
     let mut few = CpuSet::new();
@@ -79,10 +78,10 @@ pub fn on_cores<T>(count: usize, work: impl FnOnce() -> Result<T>) -> Result<T> 
 }
 
 impl Costs {
-    /// Measures them, each method on a history of its scheme; digests of all are compared.
+    /// Measures the costs, each method on a history of its scheme. The digests of all are compared.
     ///
     /// # Errors
-    /// The store's and the restart's; digests that differ.
+    /// Errors of the store and of the restart; digests that differ.
     pub fn measure(lab: &Lab<'_>) -> Result<Costs> {
         let (rows, txns) = lab.scale.cpu;
         let mut crashes = Vec::new();
@@ -96,7 +95,7 @@ impl Costs {
             crashes.push(crash(&sms, STREAMS, 1, txns)?);
         }
         let mut methods: Vec<Measured> = Vec::new();
-        // In rounds, so that a machine that is slower for a while is so for all of them.
+        // In rounds, so that a slow phase of the machine affects all of them.
         for round in 1..=lab.scale.cost_repeats {
             lab.say(&format!("playing them from memory, round {round}"));
             for (name, scheme) in METHODS {
@@ -124,7 +123,7 @@ impl Costs {
         })
     }
 
-    /// What a record costs when all cores are busy, nanoseconds of CPU.
+    /// Returns the cost of a record when all cores are busy, nanoseconds of CPU.
     fn cpu_nanoseconds(&self, method: &Measured) -> f64 {
         method.nanoseconds(&method.all) * count_f64(self.cores)
     }
@@ -134,8 +133,8 @@ impl Costs {
         found.expect("all methods are measured")
     }
 
-    /// The disk rate that is to this CPU's sequential physical replay what 29 MB/s was to the
-    /// paper's, 10^6 bytes a second.
+    /// Returns a disk rate for this CPU, 10^6 bytes a second. It has the ratio to this CPU's sequential physical replay
+    /// that 29 MB/s had to the paper's.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn ratio_preserving_mbps(&self) -> u64 {
@@ -144,7 +143,7 @@ impl Costs {
         (rate * f64_of(PAPER_DISK_MBPS) / PAPER_PLAY_MBPS) as u64
     }
 
-    /// The costs in words.
+    /// Returns the costs in words.
     #[must_use]
     pub fn describe(&self) -> String {
         let mut out = format!("from memory, one core and {} cores:", self.cores);
@@ -160,7 +159,7 @@ impl Costs {
         out.trim_end_matches(';').to_owned()
     }
 
-    /// What is claimed where the CPU is the wall, and what the model says of more cores.
+    /// Returns the claims where the CPU is the bottleneck, and the model's predictions for more cores.
     #[must_use]
     pub fn claims(&self) -> Vec<Claim> {
         let (dl1p, pl2p) = (self.of("dl1p"), self.of("pl2p"));
@@ -194,12 +193,12 @@ impl Costs {
         claims
     }
 
-    /// What the schedule model says of so many cores and as many disks.
+    /// Returns the schedule model's prediction for `cores` cores and as many disks.
     fn modelled(&self, cores: usize) -> Claim {
         let rate = f64_of(self.ratio_preserving_mbps()) * 1e6;
         let (dl1p, pl2p) = (self.of("dl1p"), self.of("pl2p"));
-        // What a core pays for a byte when all cores of this machine are busy: the contention for
-        // memory that two cores have is in it.
+        // The cost of a byte on one core when all cores of this machine are busy. It includes the contention for memory
+        // that two cores have.
         let shared_out = dl1p.all.log * count_f64(self.cores) / dl1p.log_bytes;
         let merged = pl2p.all.log_play.min(pl2p.all.log) / pl2p.log_bytes;
         let job = |players, log_bytes, log_cost| Job {

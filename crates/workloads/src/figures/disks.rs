@@ -19,7 +19,7 @@ const METHODS: [(Scheme, &str, &str); 3] = [
     (Scheme::Dl1p, "dl1p", "DL1P"),
 ];
 
-/// One method on so many disks of one speed.
+/// One method on a number of disks of one speed.
 struct Point {
     name: &'static str,
     disks: usize,
@@ -27,10 +27,10 @@ struct Point {
     took: Took,
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The store's and the restart's.
+/// Errors of the store and of the restart.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let costs = lab.costs()?;
     let fast = costs.ratio_preserving_mbps();
@@ -75,7 +75,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     })
 }
 
-/// Every method on every number of disks, at the paper's speed and at `fast` MB/s.
+/// Measures every method on every number of disks, at the paper's speed and at `fast` MB/s.
 fn measure(lab: &Lab<'_>, fast: u64) -> Result<Vec<Point>> {
     let mut points = Vec::new();
     for scheme in [Scheme::Pl2p, Scheme::Dl1p] {

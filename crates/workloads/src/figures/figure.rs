@@ -1,4 +1,4 @@
-//! A reproduced figure: its data, its picture, its claims, and the files it becomes.
+//! A reproduced figure: its data, its picture, its claims, and its files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use crate::num::rounded;
 pub struct Figure {
     /// Its name, such as `000-fig5`, which is also that of its files.
     pub name: &'static str,
-    /// What it shows.
+    /// Its title.
     pub title: String,
-    /// Which scale it was made at.
+    /// The name of its scale.
     pub scale: &'static str,
     /// The seed.
     pub seed: u64,
@@ -29,7 +29,7 @@ pub struct Figure {
     pub columns: &'static str,
     /// The measurements.
     pub rows: Vec<Vec<Value>>,
-    /// What is claimed of them.
+    /// The claims about them.
     pub claims: Vec<Claim>,
     /// The picture.
     #[serde(skip)]
@@ -40,14 +40,14 @@ fn as_list<S: Serializer>(columns: &&str, json: S) -> Result<S::Ok, S::Error> {
     json.collect_seq(columns.split(','))
 }
 
-/// A number in a row, with four digits.
+/// Makes a number in a row, with four digits.
 #[must_use]
 pub fn cell(value: f64) -> Value {
     Value::from(rounded(value))
 }
 
 impl Figure {
-    /// The rows as CSV.
+    /// Returns the rows as CSV.
     #[must_use]
     pub fn csv(&self) -> String {
         let mut out = self.columns.to_owned() + "\n";
@@ -68,10 +68,10 @@ impl Figure {
         out
     }
 
-    /// Writes CSV, JSON and SVG into `folder`, which is made if needed; returns their paths.
+    /// Writes CSV, JSON and SVG into `folder`, which is made if needed. Returns their paths.
     ///
     /// # Errors
-    /// The file system's.
+    /// Errors of the file system.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>> {
         fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
         let json = serde_json::to_string_pretty(self)? + "\n";
@@ -88,7 +88,7 @@ impl Figure {
         Ok(paths)
     }
 
-    /// The table for a terminal.
+    /// Returns the table for a terminal.
     #[must_use]
     pub fn summary(&self) -> String {
         let mut out = format!("{}  {} ({} scale)\n", self.name, self.title, self.scale);
@@ -98,7 +98,7 @@ impl Figure {
         out + &table(&self.claims)
     }
 
-    /// How many claims do not hold.
+    /// Returns the number of claims that do not hold.
     #[must_use]
     pub fn failures(&self) -> usize {
         let failed =

@@ -1,8 +1,8 @@
-//! The bench the experiments stand on: disks in memory, histories with a crash at the end, and
-//! restarts of one crash under every method, level and disk speed.
+//! The bench of the experiments: disks in memory, histories with a crash at the end, and restarts of one crash under
+//! every method, level and disk speed.
 //!
-//! A history is written at full speed, because only restarting is measured; then the same bytes
-//! are put behind modelled disks. A restart is a dry run, so that one crash serves many.
+//! A history is written at full speed, because only restarting is measured. Then modelled disks are put in front of its
+//! bytes. A restart is a dry run, so one crash serves many.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::sms::{Counts, Driver, Pace, SmsOptions, run_steps};
 /// The memory that a restart may use, bytes.
 const MEMORY: u64 = 16 << 30;
 
-/// Transfer rates of disks, 10^6 bytes a second; 0 is no limit.
+/// Transfer rates of disks, 10^6 bytes a second. 0: no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Speeds {
     /// Of each log disk.
@@ -44,7 +44,7 @@ pub struct Plant {
 }
 
 impl Plant {
-    /// So many log disks and image disks, empty.
+    /// Makes `logs` log disks and `images` image disks, empty.
     #[must_use]
     pub fn new(logs: usize, images: usize) -> Plant {
         let disks = |count| (0..count).map(|_| Arc::new(MemDisk::new())).collect();
@@ -56,14 +56,14 @@ impl Plant {
         }
     }
 
-    /// Its disks as a store wants them: at these speeds, a read or a sync of a log disk waiting
-    /// `latency_us` besides.
+    /// Returns its disks in the form that a store takes, at these speeds. A read or a sync of a log disk waits
+    /// `latency_us` in addition.
     #[must_use]
     pub fn env(&self, speeds: Speeds, latency_us: u64, seed: u64) -> StealEnv {
         self.modelled(speeds, latency_us, seed).0
     }
 
-    /// The same, with the log disks' models, which know how long they were busy.
+    /// Returns the disks with the log disks' models, which measure the time that they were busy.
     fn modelled(
         &self,
         speeds: Speeds,
@@ -97,11 +97,11 @@ impl Plant {
     }
 }
 
-/// A history, and what it left on the disks.
+/// A history, and the disks that it left.
 pub struct Crash {
     /// The disks.
     pub plant: Plant,
-    /// What was run.
+    /// The workload of the history.
     pub sms: SmsOptions,
     /// Transactions.
     pub counts: Counts,
@@ -113,10 +113,10 @@ pub struct Crash {
     pub in_window: f64,
 }
 
-/// Runs a history and lets go of it without closing: what is flushed is what remains.
+/// Runs a history and drops it without closing. Only flushed data remain.
 ///
 /// # Errors
-/// The store's.
+/// Errors of the store.
 pub fn crash(sms: &SmsOptions, streams: usize, images: usize, txns: u64) -> Result<Crash> {
     let plant = Plant::new(streams, images);
     let steal = Steal::create(plant.env(Speeds::FREE, 0, sms.seed), sms.store())?;
@@ -134,7 +134,7 @@ pub fn crash(sms: &SmsOptions, streams: usize, images: usize, txns: u64) -> Resu
     })
 }
 
-/// How to restart.
+/// The settings of a restart.
 #[derive(Debug, Clone, Copy)]
 pub struct How {
     /// The method's name.
@@ -148,7 +148,7 @@ pub struct How {
 }
 
 impl How {
-    /// At level 2, with log disks of `mbps` MB/s (0: unlimited) and images that cost nothing.
+    /// Returns a restart at level 2, with log disks of `mbps` MB/s (0: unlimited) and images that cost nothing.
     pub fn of_log(method: &'static str, threads: usize, mbps: u64) -> How {
         How {
             method,
@@ -162,18 +162,18 @@ impl How {
     }
 }
 
-/// What a restart took.
+/// The times of a restart.
 #[derive(Debug, Clone)]
 pub struct Took {
     /// From the first read to the last play, seconds.
     pub total: f64,
-    /// The log phase, seconds: what is left of the total after the image was in place.
+    /// The log phase, seconds: the rest of the total after the image was in place.
     pub log: f64,
     /// The image phase, seconds.
     pub image: f64,
     /// Reading the log on the busiest disk, seconds.
     pub log_read: f64,
-    /// What the bandwidth alone asks of the busiest log disk, seconds; 0 without a limit.
+    /// The time that the bandwidth alone requires of the busiest log disk, seconds. 0: no limit.
     pub log_transfer: f64,
     /// Playing the log by the busiest player, seconds.
     pub log_play: f64,
@@ -184,10 +184,10 @@ pub struct Took {
 }
 
 impl Crash {
-    /// Restarts once, leaving everything as it is.
+    /// Restarts once, and leaves the crash as it is.
     ///
     /// # Errors
-    /// The restart's.
+    /// Errors of the restart.
     pub fn restart(&self, how: How) -> Result<Took> {
         let (env, logs) = self.plant.modelled(how.speeds, 0, self.sms.seed);
         let level = Level::new(how.level).context("a level is 1 to 4")?;
@@ -217,11 +217,11 @@ impl Crash {
         })
     }
 
-    /// The quickest restart of so many, by some part of its time: other work on the machine only
-    /// ever adds to it.
+    /// Returns the fastest of `repeats` restarts, by some part of its time. Other work on the machine can only make
+    /// them slower.
     ///
     /// # Errors
-    /// The restart's.
+    /// Errors of the restart.
     pub fn quickest(&self, how: How, repeats: usize, by: fn(&Took) -> f64) -> Result<Took> {
         let mut best = self.restart(how)?;
         for _ in 1..repeats {
@@ -233,10 +233,10 @@ impl Crash {
         Ok(best)
     }
 
-    /// The restart with the quickest log phase of so many.
+    /// Returns the restart with the fastest log phase of `repeats` restarts.
     ///
     /// # Errors
-    /// The restart's.
+    /// Errors of the restart.
     pub fn quickest_log(&self, how: How, repeats: usize) -> Result<Took> {
         self.quickest(how, repeats, |took| took.log)
     }

@@ -19,10 +19,10 @@ const SERIES: [(Scheme, &str, usize); 4] = [
     (Scheme::Dl1p, "dl1p", 4),
 ];
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The store's and the restart's.
+/// Errors of the store and of the restart.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let costs = lab.costs()?;
     let fast = costs.ratio_preserving_mbps();

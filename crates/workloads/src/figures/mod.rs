@@ -2,7 +2,7 @@
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`volume`] | how much each scheme logs (section 5.2) |
+//! | [`volume`] | the bytes that each scheme logs (section 5.2) |
 //! | [`log_time`] | figure 5: log processing time by volume |
 //! | [`disks`] | figure 6: its parts by log disks |
 //! | [`aborts`] | figure 7: by abort ratio |
@@ -12,30 +12,30 @@
 //! | [`logical`] | the figures of paper 002 |
 //! | [`memory_disk`] | the figures of paper 003 |
 //! | [`archive`] | the figures of paper 004 |
-//! | `scratch` | a directory that goes with its experiment |
-//! | [`costs`] | where the CPU is the wall, measured and modelled |
+//! | `scratch` | a directory that is removed with its experiment |
+//! | [`costs`] | costs where the CPU is the bottleneck, measured and modelled |
 //! | [`lab`] | disks, histories with a crash at the end, restarts |
-//! | [`scale`] | how large an experiment is |
-//! | [`figure`] | what a reproduced figure is, and the files it becomes |
-//! | [`claim`] | what is claimed, what came out, whether it holds |
+//! | [`scale`] | the size of an experiment |
+//! | [`figure`] | a reproduced figure, and its files |
+//! | [`claim`] | a claim, its result and its verdict |
 //! | [`plot`] | lines, stacked bars and boxes as SVG |
 //! | [`boxes`] | quartiles |
 //! | `axis` | linear and logarithmic scales |
 //! | `svg` | the shapes they are made of |
-//! | [`schedule`] | what more cores than this machine has would do, by list scheduling |
+//! | [`schedule`] | predictions for more cores than this machine has, by list scheduling |
 //!
 //! # Source
-//! *Differential Logging* (000), section 5; *Rethinking Main Memory OLTP Recovery* (001), section V;
-//! *Implementing Performance Competitive Logical Recovery* (002), section 5;
-//! *A Database Redo Log System Based on Virtual Memory Disk* (003), sections 3.2 and 4.2;
+//! *Differential Logging* (000), section 5.
+//! *Rethinking Main Memory OLTP Recovery* (001), section V.
+//! *Implementing Performance Competitive Logical Recovery* (002), section 5.
+//! *A Database Redo Log System Based on Virtual Memory Disk* (003), sections 3.2 and 4.2.
 //! *Single-pass restore after a media failure* (004), section 4.
 //!
 //! # Deviations
-//! Disks are modelled over memory, so that one to eight of them are the same on every machine: at
-//! the paper's 29 MB/s, and at the rate that is to this machine's CPU what 29 MB/s was to the
-//! paper's. What four and eight cores would do is computed, and said to be. PL2P-part, a physical
-//! replay that shares out pages among players, stands beside the paper's schemes because it is
-//! what one would build today.
+//! Disks are modelled over memory, so that one to eight of them are the same on every machine. They run at the paper's
+//! 29 MB/s, and at the rate that has the ratio to this machine's CPU that 29 MB/s had to the paper's. The results of
+//! four and eight cores are computed, and marked as such. PL2P-part, a physical replay that divides the pages among
+//! players, is shown beside the paper's schemes because it is the design that one would build today.
 
 pub mod aborts;
 pub mod archive;
@@ -80,12 +80,12 @@ use self::memory_disk::tables::Tables;
 use self::memory_disk::{delay, reliability, table2, table3};
 use crate::sms::SmsOptions;
 
-/// Segments here are short: behind the log's end a restart looks for lost blocks up to the end of
-/// the last segment, which at a fraction of the paper's volume would be a part of what it reads
-/// that the paper does not have.
+/// The size of a segment, which is small here. Behind the log's end a restart looks for lost blocks up to the end of
+/// the last segment. At a fraction of the paper's volume, that would be a part of its reads that the paper does not
+/// have.
 const SEGMENT_BYTES: u64 = 512 << 10;
 
-/// What makes a figure.
+/// The function that makes a figure.
 type Make = fn(&Lab<'_>) -> Result<Figure>;
 
 /// Every figure by its name.
@@ -123,21 +123,21 @@ pub const FIGURES: [(&str, Make); 31] = [
     ("004-fig6", impact::on_disk),
 ];
 
-/// Where experiments are made.
+/// The settings and the shared results of experiments.
 pub struct Lab<'a> {
-    /// How large they are.
+    /// The sizes of the experiments.
     pub scale: Scale,
     /// The seed of every history.
     pub seed: u64,
-    /// Players of a restart: one a core.
+    /// Players of a restart: one for each core.
     pub cores: usize,
     /// Receives progress messages.
     pub says: &'a dyn Fn(&str),
-    /// What playing costs, once it has been measured.
+    /// The costs of playing, once they have been measured.
     costs: OnceCell<Costs>,
     /// Voter and TPC-C at all rates, once they have been measured.
     sweeps: [OnceCell<Sweep>; 2],
-    /// Where paper 002 has its files, if not in memory, and whose disk paper 003 measures.
+    /// The folder of paper 002's files, whose disk paper 003 measures. `None`: the files of paper 002 are in memory.
     data: Option<PathBuf>,
     /// The table of paper 002 and its histories, once they have been made.
     logical: OnceCell<LogicalStand>,
@@ -146,7 +146,7 @@ pub struct Lab<'a> {
 }
 
 impl<'a> Lab<'a> {
-    /// A lab in which nothing has been measured yet.
+    /// Makes a lab in which nothing has been measured yet.
     #[must_use]
     pub fn new(scale: Scale, seed: u64, cores: usize, says: &'a dyn Fn(&str)) -> Lab<'a> {
         Lab {
@@ -162,7 +162,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// The same, with the files of papers 002 and 003 in a directory of this machine, at the speed of its disk.
+    /// Puts the files of papers 002 and 003 into a directory of this machine, at the speed of its disk.
     #[must_use]
     pub fn with_data(self, data: PathBuf) -> Lab<'a> {
         Lab {
@@ -171,7 +171,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// What playing costs where the CPU is the wall, measured when it is first asked for.
+    /// Returns the costs of playing where the CPU is the bottleneck, measured at the first call.
     fn costs(&self) -> Result<&Costs> {
         if let Some(costs) = self.costs.get() {
             return Ok(costs);
@@ -180,7 +180,7 @@ impl<'a> Lab<'a> {
         Ok(self.costs.get_or_init(|| costs))
     }
 
-    /// A workload under all schemes at all rates, measured when it is first asked for.
+    /// Returns a workload under all schemes at all rates, measured at the first call.
     fn sweep(&self, workload: Workload) -> Result<&Sweep> {
         let cell = match workload {
             Workload::Voter => &self.sweeps[0],
@@ -193,7 +193,7 @@ impl<'a> Lab<'a> {
         Ok(cell.get_or_init(|| sweep))
     }
 
-    /// The table of paper 002, made when it is first asked for.
+    /// Returns the table of paper 002, made at the first call.
     fn logical(&self) -> Result<&LogicalStand> {
         if let Some(stand) = self.logical.get() {
             return Ok(stand);
@@ -202,7 +202,7 @@ impl<'a> Lab<'a> {
         Ok(self.logical.get_or_init(|| stand))
     }
 
-    /// Tables 2 and 3 of paper 003, measured when they are first asked for.
+    /// Returns tables 2 and 3 of paper 003, measured at the first call.
     fn memory_disk(&self) -> Result<&Tables> {
         if let Some(tables) = self.memory_disk.get() {
             return Ok(tables);
@@ -211,7 +211,7 @@ impl<'a> Lab<'a> {
         Ok(self.memory_disk.get_or_init(|| tables))
     }
 
-    /// The folder whose disk is measured.
+    /// Returns the folder whose disk is measured.
     fn disk_folder(&self) -> PathBuf {
         self.data.clone().unwrap_or_else(std::env::temp_dir)
     }
@@ -220,7 +220,7 @@ impl<'a> Lab<'a> {
         (self.says)(what);
     }
 
-    /// How often a restart on disks of this rate is repeated; 0 is without a limit.
+    /// Returns the number of repetitions of a restart on disks of this rate. 0: no limit.
     fn repeats(&self, mbps: u64) -> usize {
         match mbps {
             0 => self.scale.cost_repeats,
@@ -229,7 +229,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// The paper's workload for a scheme, at this scale.
+    /// Returns the paper's workload for a scheme, at this scale.
     fn sms(&self, scheme: Scheme) -> SmsOptions {
         SmsOptions {
             scheme,
@@ -241,7 +241,7 @@ impl<'a> Lab<'a> {
     }
 }
 
-/// A scheme as the paper writes it.
+/// Returns a scheme's name in the paper.
 fn scheme_label(scheme: Scheme) -> String {
     scheme.name().to_uppercase()
 }

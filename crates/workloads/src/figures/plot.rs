@@ -1,8 +1,8 @@
-//! Plots as SVG: panels of lines and of stacked bars, nothing fetched from elsewhere.
+//! Plots as SVG: panels of lines and of stacked bars, without external resources.
 //!
-//! The papers' figures are few kinds only, so this is no plotting library: axes with round
-//! ticks from zero or with powers of ten, a legend under the panel, colours that the colour-blind can
-//! tell apart, and marks that tell the lines apart without colour.
+//! The papers' figures are of few kinds, so this is not a plotting library. It has axes with round ticks from zero or
+//! with powers of ten, and a legend under the panel. Colour-blind readers can distinguish the colours, and marks
+//! distinguish the lines without colour.
 
 use std::fmt::Write;
 
@@ -19,12 +19,12 @@ pub struct Series {
     pub name: String,
     /// Points in the units of the axes.
     pub points: Vec<(f64, f64)>,
-    /// Drawn broken: a part or a model of something, not the thing.
+    /// True if it is drawn broken. A broken line shows a part or a model of something.
     pub broken: bool,
 }
 
 impl Series {
-    /// A solid line.
+    /// Returns a solid line.
     #[must_use]
     pub fn solid(name: impl Into<String>, points: Vec<(f64, f64)>) -> Series {
         Series {
@@ -34,7 +34,7 @@ impl Series {
         }
     }
 
-    /// A broken line.
+    /// Returns a broken line.
     #[must_use]
     pub fn broken(name: impl Into<String>, points: Vec<(f64, f64)>) -> Series {
         Series {
@@ -47,13 +47,13 @@ impl Series {
 /// A stack of parts.
 #[derive(Debug, Clone)]
 pub struct Bar {
-    /// What stands below it.
+    /// The text below it.
     pub label: String,
     /// Parts from the bottom up: name and height.
     pub parts: Vec<(String, f64)>,
 }
 
-/// What a panel shows.
+/// The contents of a panel.
 #[derive(Debug, Clone)]
 pub enum Chart {
     /// Lines over a numeric axis.
@@ -67,7 +67,7 @@ pub enum Chart {
     Powers {
         /// The name of the horizontal axis.
         x: String,
-        /// Whether that is logarithmic, too.
+        /// True if the horizontal axis is logarithmic, too.
         x_powers: bool,
         /// The lines.
         series: Vec<Series>,
@@ -102,7 +102,7 @@ impl Chart {
 /// One chart with its axes.
 #[derive(Debug, Clone)]
 pub struct Panel {
-    /// Above it.
+    /// The text above it.
     pub title: String,
     /// The name of the vertical axis.
     pub y: String,
@@ -113,9 +113,9 @@ pub struct Panel {
 /// Panels side by side under one title.
 #[derive(Debug, Clone, Default)]
 pub struct Plot {
-    /// Above all.
+    /// The text above all panels.
     pub title: String,
-    /// Below the title: the setting.
+    /// The text below the title: the setting.
     pub subtitle: String,
     /// The panels.
     pub panels: Vec<Panel>,
@@ -133,7 +133,7 @@ const COLOURS: [&str; 8] = [
 ];
 
 impl Plot {
-    /// The picture: up to three panels in a row.
+    /// Returns the picture: up to three panels in a row.
     #[must_use]
     pub fn svg(&self) -> String {
         let rows = self.panels.iter().map(|panel| panel.legend().len());
@@ -182,7 +182,7 @@ impl Panel {
         }
     }
 
-    /// Names in the legend, in the order of their colours.
+    /// Returns the names in the legend, in the order of their colours.
     fn legend(&self) -> Vec<&str> {
         match &self.chart {
             Chart::Lines { series, .. } | Chart::Powers { series, .. } => {
@@ -201,7 +201,7 @@ impl Panel {
         }
     }
 
-    /// The vertical axis.
+    /// Returns the vertical axis.
     fn vertical(&self) -> Axis {
         match &self.chart {
             Chart::Lines { series, .. } => {
@@ -281,7 +281,7 @@ impl Panel {
         }
     }
 
-    /// The sign before a name in the legend.
+    /// Draws the sign before a name in the legend.
     fn key(&self, out: &mut String, index: usize, (x, y): (f64, f64)) {
         let colour = COLOURS[index % COLOURS.len()];
         match &self.chart {

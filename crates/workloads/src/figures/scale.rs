@@ -1,4 +1,4 @@
-//! How large an experiment is, and what it runs on.
+//! The size of an experiment, and its sets of disks.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ pub struct Scale {
     pub rows: u64,
     /// Transactions since the checkpoint.
     pub txns: u64,
-    /// Rows and transactions where the CPU is the wall: more, because it is quicker.
+    /// Rows and transactions where the CPU is the bottleneck. They are more than elsewhere, because it is faster.
     pub cpu: (u64, u64),
-    /// Repetitions of what is measured where the CPU is the wall; the quickest counts.
+    /// Repetitions of the measurements where the CPU is the bottleneck. The fastest counts.
     pub repeats: usize,
-    /// Repetitions of what costs are taken from.
+    /// Repetitions of the measurements that costs are taken from.
     pub cost_repeats: usize,
-    /// Repetitions on slow disks; the quickest counts.
+    /// Repetitions on slow disks. The fastest counts.
     pub slow_repeats: usize,
     /// Numbers of disks.
     pub disks: &'static [usize],
@@ -33,9 +33,9 @@ pub struct Scale {
     pub steps: u64,
     /// Slot sizes of figure 9.
     pub slots: &'static [usize],
-    /// What a measurement of throughput takes.
+    /// The measured time of a throughput.
     pub measured: Duration,
-    /// What goes before it.
+    /// The time of a run before its measured time.
     pub warm_up: Duration,
     /// The sizes of paper 001.
     pub typed: TypedScale,
@@ -88,7 +88,7 @@ impl Scale {
         archive: ArchiveScale::SMALL,
     };
 
-    /// So small that only the machinery is tried; its claims mean nothing.
+    /// A size that only tests the machinery. Its claims mean nothing.
     pub const TINY: Scale = Scale {
         name: "tiny",
         rows: 3_000,

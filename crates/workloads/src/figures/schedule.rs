@@ -1,28 +1,27 @@
-//! A model of a restart's schedule: what more cores than this machine has would do.
+//! A model of a restart's schedule, which predicts a machine with more cores than this one.
 //!
-//! A restart is four kinds of jobs: reading and playing the image (BR, BP), reading and playing
-//! the log (LR, LP). Reads go through disks, which work in parallel and each in order; plays go
-//! through cores. The model places measured job costs on modelled disks and cores by list
-//! scheduling: the job that can start first does, on the core that is free first. It knows
-//! nothing of memory bandwidth; costs measured with two cores busy carry some of it.
+//! A restart has four kinds of jobs: reading and playing the image (BR, BP), reading and playing the log (LR, LP).
+//! Disks do the reads. They work in parallel, and each works in order. Cores do the plays. The model places measured
+//! job costs on modelled disks and cores by list scheduling. The job that can start first is next, on the core that is
+//! free first. The model does not include memory bandwidth. Costs measured with two cores busy contain some of its
+//! effect.
 //!
 //! # Source
-//! *Differential Logging* (000), section 4.2: the levels of parallelism are the rules of when a
-//! job may start.
+//! *Differential Logging* (000), section 4.2: the levels of parallelism define the earliest start of a job.
 
-/// Who plays the log.
+/// The players of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Players {
     /// One player merges all streams: physical logging, in serialization order.
     Merged,
-    /// One player a stream, in the stream's order.
+    /// One player for each stream, in the stream's order.
     PerStream,
-    /// Any player takes any unit: differences commute. As many streams as players make the same
-    /// of [`Players::PerStream`].
+    /// Any player takes any unit, because differences commute. With as many streams as players, [`Players::PerStream`]
+    /// gives the same result.
     Free,
 }
 
-/// A restart to be scheduled. Bytes are of one unit each; costs in seconds.
+/// A restart to be scheduled. Sizes are in bytes, costs in seconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Job {
     /// Image disks, each with an equal share.
@@ -39,7 +38,7 @@ pub struct Job {
     pub image_cost: f64,
     /// Seconds of CPU to play one byte of the log.
     pub log_cost: f64,
-    /// Who plays the log.
+    /// The players of the log.
     pub players: Players,
     /// Cores.
     pub cores: usize,
@@ -47,12 +46,12 @@ pub struct Job {
     pub level: u8,
 }
 
-/// What the model says, seconds.
+/// The results of the model, seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Modelled {
-    /// When everything is done.
+    /// The time when everything is done.
     pub total: f64,
-    /// When the image is in place.
+    /// The time when the image is in place.
     pub image: f64,
     /// From the first log read to the last play.
     pub log: f64,
@@ -61,11 +60,11 @@ pub struct Modelled {
 /// Bytes that are read and played at once.
 const UNIT: f64 = 262_144.0;
 
-/// Plays that one player does in order.
+/// The plays that one player does in order.
 struct Lane {
-    /// When each unit has been read.
+    /// The time when each unit has been read.
     ready: Vec<f64>,
-    /// What one unit costs.
+    /// The cost of one unit, seconds.
     cost: f64,
     next: usize,
     free_at: f64,
@@ -181,14 +180,14 @@ impl Lane {
         }
     }
 
-    /// When its next unit could start, if there is one.
+    /// Returns the earliest start of its next unit. `None`: it has no more units.
     fn could_start(&self) -> Option<f64> {
         let ready = *self.ready.get(self.next)?;
         Some(ready.max(self.free_at))
     }
 }
 
-/// Places all units; returns when each lane ends.
+/// Places all units. Returns the end of each lane.
 fn place(lanes: &mut [Lane], cores: &mut [f64]) -> Vec<f64> {
     loop {
         let heads = lanes
@@ -209,7 +208,7 @@ fn place(lanes: &mut [Lane], cores: &mut [f64]) -> Vec<f64> {
     }
 }
 
-/// Level 1: each loader reads all of its disk, then plays all of it.
+/// Schedules level 1: each loader reads all of its disk, then plays all of it.
 fn unpipelined(disks: &[Vec<f64>], cost: f64, cores: &mut [f64]) -> f64 {
     let mut lanes: Vec<Lane> = disks
         .iter()
@@ -229,8 +228,8 @@ fn latest(ends: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// The paper's machine as its text describes it: 29 MB/s disks, four CPUs, and a physical
-    /// replay that runs at about 36 MB/s because 721 MB took it about 20 s.
+    /// Returns the paper's machine as its text describes it: 29 MB/s disks and four CPUs. A physical replay runs at
+    /// about 36 MB/s, because 721 MB took it about 20 s.
     fn paper(players: Players, log_bytes: f64, disks: usize) -> Job {
         Job {
             image_disks: disks,

@@ -1,4 +1,4 @@
-//! A directory of an experiment, which goes with it.
+//! A directory of an experiment, which is removed with it.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// A directory in memory, if there is one, and else a temporary one.
+    /// Makes a directory in memory if possible, and otherwise a temporary one.
     pub fn in_memory() -> Result<Scratch> {
         let memory = Path::new("/dev/shm");
         match memory.is_dir() {
@@ -21,7 +21,7 @@ impl Scratch {
         }
     }
 
-    /// A directory of its own in that one.
+    /// Makes a new directory in `base`.
     pub fn within(base: &Path) -> Result<Scratch> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! The few shapes that plots are made of, as SVG.
+//! The few shapes of plots, as SVG.
 
 use std::fmt::Write;
 
-/// Words at a place.
+/// Draws words at a place.
 pub(super) fn text(out: &mut String, (x, y): (f64, f64), anchor: &str, size: u8, words: &str) {
     let _ = writeln!(
         out,
@@ -11,7 +11,7 @@ pub(super) fn text(out: &mut String, (x, y): (f64, f64), anchor: &str, size: u8,
     );
 }
 
-/// A thin line.
+/// Draws a thin line.
 pub(super) fn rule(out: &mut String, from: (f64, f64), to: (f64, f64), colour: &str) {
     let _ = writeln!(
         out,
@@ -20,7 +20,7 @@ pub(super) fn rule(out: &mut String, from: (f64, f64), to: (f64, f64), colour: &
     );
 }
 
-/// A thick line through places, solid or broken.
+/// Draws a thick line through places, solid or broken.
 pub(super) fn path(out: &mut String, places: &[(f64, f64)], colour: &str, broken: bool) {
     let places: Vec<String> = places
         .iter()
@@ -38,7 +38,7 @@ pub(super) fn path(out: &mut String, places: &[(f64, f64)], colour: &str, broken
     );
 }
 
-/// A mark in one of four shapes, so that lines differ without colour.
+/// Draws a mark in one of four shapes, so that lines differ without colour.
 pub(super) fn mark(out: &mut String, index: usize, (x, y): (f64, f64), colour: &str) {
     let shape: &[(f64, f64)] = match index % 4 {
         0 => {
@@ -63,7 +63,7 @@ pub(super) fn mark(out: &mut String, index: usize, (x, y): (f64, f64), colour: &
     );
 }
 
-/// A filled rectangle.
+/// Draws a filled rectangle.
 pub(super) fn block(
     out: &mut String,
     (x, y): (f64, f64),
@@ -77,7 +77,7 @@ pub(super) fn block(
     );
 }
 
-/// Words as XML wants them.
+/// Escapes words for XML.
 pub(super) fn escaped(words: &str) -> String {
     words
         .replace('&', "&amp;")

@@ -16,7 +16,7 @@ use super::{Lab, scheme_label};
 use crate::num::{count_f64, ratio};
 use crate::sms::{Driver, Pace, RunLimit, Speed, run_for};
 
-/// What a sync waits beside the transfer, microseconds: half a turn of the paper's disks.
+/// The wait of a sync beside the transfer, microseconds: half a turn of the paper's disks.
 const SYNC_US: u64 = 4_170;
 /// Size of a segment: large, because every segment costs additional syncs.
 const SEGMENT_BYTES: u64 = 64 << 20;
@@ -32,10 +32,10 @@ struct Point {
     speed: Speed,
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The store's.
+/// Errors of the store.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let mut by_disks = Vec::new();
     let mut by_slot = Vec::new();
@@ -102,7 +102,7 @@ fn measure(lab: &Lab<'_>, scheme: Scheme, disks: usize, slot_bytes: usize) -> Re
     })
 }
 
-/// Rows of the paper's size: fewer than elsewhere, because nothing here reads them.
+/// Returns the number of rows of the paper's size. They are fewer than elsewhere, because nothing here reads them.
 fn rows(lab: &Lab<'_>) -> u64 {
     (lab.scale.rows / 4).max(1_000)
 }

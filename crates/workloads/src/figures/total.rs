@@ -12,8 +12,8 @@ use super::plot::{Bar, Chart, Panel, Plot};
 use super::scale::PAPER_DISK_MBPS;
 use crate::num::ratio;
 
-/// The bars: name, scheme, level. The paper has no third level of physical logging; it is here
-/// because it is the most that physical logging can do.
+/// The bars: name, scheme, level. The paper has no third level of physical logging. It is shown here as the best that
+/// physical logging can do.
 const BARS: [(&str, Scheme, u8); 4] = [
     ("PL2P-Seq", Scheme::Pl2p, 2),
     ("PL2P-L3", Scheme::Pl2p, 3),
@@ -24,10 +24,10 @@ const BARS: [(&str, Scheme, u8); 4] = [
 /// Disks of each kind.
 const DISKS: [usize; 2] = [2, 4];
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The store's and the restart's.
+/// Errors of the store and of the restart.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let measured = measure(lab)?;
     let find = |disks: usize, name: &str| {
@@ -73,10 +73,10 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     })
 }
 
-/// A bar of a disk count: its name, its level, and what the quickest restart took.
+/// A bar of a disk count: its name, its level, and the times of the fastest restart.
 type Measured = (usize, &'static str, u8, Took);
 
-/// Every bar; all restarts must end in one digest.
+/// Measures every bar. All restarts must end with one digest.
 fn measure(lab: &Lab<'_>) -> Result<Vec<Measured>> {
     let mut measured: Vec<Measured> = Vec::new();
     for disks in DISKS {

@@ -1,4 +1,4 @@
-//! Log volume: what each scheme writes for the same history (section 5.2 of the paper).
+//! Log volume: the bytes that each scheme writes for the same history (section 5.2 of the paper).
 
 use anyhow::{Result, ensure};
 use perdura_base::PartitionId;
@@ -18,7 +18,7 @@ use crate::sms::{Driver, SmsOptions};
 const ABORTS: [f64; 5] = [0.0, 0.05, 0.1, 0.15, 0.2];
 /// The paper's abort ratio.
 const PAPER_ABORTS: f64 = 0.02;
-/// Updates that the size of a record is taken from.
+/// The number of updates that the size of a record is taken from.
 const UPDATES: usize = 2_000;
 
 struct Volume {
@@ -28,7 +28,7 @@ struct Volume {
 }
 
 impl Volume {
-    /// Bytes for each transaction that ended.
+    /// Returns the bytes for each transaction that ended.
     fn per_txn(&self) -> f64 {
         ratio(
             f64_of(self.crash.log_bytes),
@@ -36,17 +36,17 @@ impl Volume {
         )
     }
 
-    /// The same without compensation.
+    /// Returns the bytes for each transaction that ended, without compensation.
     fn per_txn_plain(&self) -> f64 {
         let plain = self.crash.log_bytes - self.crash.compensation_bytes;
         ratio(f64_of(plain), f64_of(self.crash.counts.ended()))
     }
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The store's.
+/// Errors of the store.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let mut volumes = Vec::new();
     for scheme in [Scheme::Pl2p, Scheme::Dl2p, Scheme::Dl1p] {
@@ -252,7 +252,7 @@ impl RecordSizes {
     }
 }
 
-/// Bytes of a record, taken from many updates by few transactions.
+/// Returns the bytes of a record, taken from many updates by few transactions.
 fn record_bytes(lab: &Lab<'_>, scheme: Scheme, records: Records) -> Result<f64> {
     let sms = SmsOptions {
         records,
@@ -273,7 +273,7 @@ fn record_bytes(lab: &Lab<'_>, scheme: Scheme, records: Records) -> Result<f64> 
     let mut before = 0;
     for (number, place) in places.iter().take(UPDATES + 1).enumerate() {
         if number == 1 {
-            // The first brings the begin record along.
+            // The first update's bytes include the begin record.
             before = steal.wal().stats().log_bytes;
         }
         row.clear();

@@ -5,11 +5,11 @@ use perdura_base::checksum::mix64;
 /// Bytes of every key.
 pub const KEY_BYTES: usize = 16;
 
-/// A prime larger than any number of keys: multiplied by it, the numbers below `keys` come in
-/// scattered order, each once.
+/// A prime larger than any number of keys. Multiplied by it, the numbers below `keys` come in scattered order, each
+/// once.
 const STRIDE: u64 = 11_400_714_819_323_198_549;
 
-/// The key of a number: 16 bytes.
+/// Returns the key of a number: 16 bytes.
 #[must_use]
 pub fn key_of(number: u64) -> [u8; KEY_BYTES] {
     let mut key = *b"key:000000000000";
@@ -21,14 +21,14 @@ pub fn key_of(number: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// The number of the key that a fill sets at its `nth` step.
+/// Returns the number of the key that a fill sets at its `nth` step.
 #[must_use]
 pub fn nth_key(nth: u64, keys: u64) -> u64 {
     let product = u128::from(nth) * u128::from(STRIDE) % u128::from(keys);
     u64::try_from(product).expect("a number below `keys`")
 }
 
-/// The value that a fill gives to a key.
+/// Writes the value that a fill gives to a key.
 pub fn fill_value(number: u64, seed: u64, value: &mut [u8]) {
     random_bytes(
         &mut fastrand::Rng::with_seed(mix64(seed) ^ mix64(!number)),
@@ -36,7 +36,7 @@ pub fn fill_value(number: u64, seed: u64, value: &mut [u8]) {
     );
 }
 
-/// Random bytes, eight at a time.
+/// Writes random bytes, eight at a time.
 pub fn random_bytes(rng: &mut fastrand::Rng, out: &mut [u8]) {
     let mut chunks = out.chunks_exact_mut(8);
     for chunk in &mut chunks {

@@ -1,12 +1,12 @@
 //! `kv`: SET and GET of random keys with values that do not compress.
 //!
-//! The same options drive a server over the Redis protocol, ours or another, and the engine
-//! inside this process. A run is: fill, measure, check; each part may be left out.
+//! Equal options drive a server over the Redis protocol, ours or another, and the engine inside this process. A run has
+//! three parts: fill, measure, check. Each part may be left out.
 //!
 //! # What is fair
-//! Every SET carries fresh random bytes, so that a log of differences has as much to write as one
-//! of values. A latency is what a client sees: from handing a batch of `pipeline` requests to the
-//! socket until the reply in question has arrived.
+//! Every SET carries fresh random bytes, so that a log of differences has as much to write as one of values. A latency
+//! is the time that a client sees. It begins when a batch of `pipeline` requests is handed to the socket, and ends when
+//! the reply in question has arrived.
 
 mod data;
 mod embedded;
@@ -21,7 +21,7 @@ use anyhow::{Result, bail};
 pub use data::{KEY_BYTES, fill_value, key_of, nth_key, random_bytes};
 pub use report::KvReport;
 
-/// Which requests a run is made of.
+/// The kinds of requests in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mix {
     /// SET only.
@@ -33,7 +33,7 @@ pub enum Mix {
 }
 
 impl Mix {
-    /// SETs in a hundred.
+    /// Returns the number of SETs in a hundred.
     #[must_use]
     pub fn set_percent(self) -> u8 {
         match self {
@@ -67,16 +67,16 @@ impl std::fmt::Display for Mix {
     }
 }
 
-/// When a write counts as done.
+/// The state in which a write counts as done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// When it has been logged in memory.
+    /// It has been logged in memory.
     Mem,
-    /// When a power cut would not take it back.
+    /// A power cut would not undo it.
     Disk,
 }
 
-/// What is measured.
+/// The measured target.
 #[derive(Debug, Clone)]
 pub enum Target {
     /// A server that speaks the Redis protocol: `host:port`, or the path of a Unix socket.
@@ -88,7 +88,7 @@ pub enum Target {
 /// The settings of a run.
 #[derive(Debug, Clone)]
 pub struct KvOptions {
-    /// What is measured.
+    /// The measured target.
     pub target: Target,
     /// The server's password.
     pub password: Option<String>,
@@ -98,27 +98,25 @@ pub struct KvOptions {
     pub pipeline: usize,
     /// Threads the connections are spread over.
     pub threads: usize,
-    /// How long to measure; zero measures nothing.
+    /// The time of the measurement. Zero: nothing is measured.
     pub duration: Duration,
-    /// Stop after this many requests even if time is left.
+    /// The number of requests after which the run ends even if time is left.
     pub txns_max: Option<u64>,
     /// Distinct keys.
     pub keys: u64,
     /// Bytes of a value.
     pub value_bytes: usize,
-    /// Which requests.
+    /// The kinds of requests.
     pub mix: Mix,
     /// Seed of keys and values.
     pub seed: u64,
-    /// When a write counts as done.
+    /// The state in which a write counts as done.
     pub durability: Durability,
-    /// First set this many distinct keys, in scattered order, to values that follow from key and
-    /// seed alone.
+    /// The number of distinct keys that are set first, in scattered order. Their values follow from key and seed alone.
     pub fill: u64,
-    /// How many keys are filled when the check begins, by this run or an earlier one with the
-    /// same seed.
+    /// The number of keys that are filled when the check begins, by this run or by an earlier one with the same seed.
     pub filled: u64,
-    /// At the end read this many of the filled keys and compare.
+    /// The number of filled keys that are read and compared at the end.
     pub check: u64,
 }
 

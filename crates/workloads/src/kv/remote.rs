@@ -1,8 +1,8 @@
-//! A server over the Redis protocol: an event loop that can outrun it.
+//! A server over the Redis protocol, with a client that is faster than the server: an event loop.
 //!
-//! One thread drives many connections. Each sends a batch of `pipeline` requests in one write and
-//! counts replies as they come; when the last has arrived the next batch goes out. Requests are
-//! made in place from a template, so that the client costs less than any server it measures.
+//! One thread drives many connections. Each sends a batch of `pipeline` requests in one write and counts replies as
+//! they come. When the last has arrived, it sends the next batch. Requests are made in place from a template, so that
+//! the client costs less than any server it measures.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -21,9 +21,9 @@ use super::{Durability, KvOptions};
 use crate::latency::{histogram, micros, record};
 use crate::process;
 
-/// Replies to one batch are awaited at most this long.
+/// The longest wait for the replies to one batch.
 const STALL: Duration = Duration::from_secs(60);
-/// Requests that a fill or check has under way on a connection.
+/// The number of requests that a fill or check has under way on a connection.
 const FILL_PIPELINE: usize = 128;
 
 trait Blocking: Read + Write + Send {}
@@ -34,14 +34,14 @@ trait Socket: Read + Write + Source + Send {}
 impl Socket for mio::net::TcpStream {}
 impl Socket for mio::net::UnixStream {}
 
-/// What a connection's requests are for.
+/// The purpose of a connection's requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
-    /// Set keys by number.
+    /// Sets keys by number.
     Fill { next: u64, end: u64 },
-    /// Random requests until time or count is up.
+    /// Sends random requests until time or count is up.
     Measure { left: u64 },
-    /// Read filled keys and compare.
+    /// Reads filled keys and compares them.
     Check { left: u64 },
 }
 
@@ -52,9 +52,9 @@ struct Connection {
     input: Vec<u8>,
     parsed: usize,
     filled: usize,
-    /// Replies still to come of the batch under way.
+    /// The number of replies still to come of the batch under way.
     awaited: usize,
-    /// Numbers of the keys asked for by the batch under way, for a check.
+    /// For a check, the numbers of the keys in the batch under way.
     asked: Vec<u64>,
     since: Instant,
     work: Work,
@@ -131,7 +131,7 @@ fn number(info: &BTreeMap<String, String>, field: &str) -> Option<u64> {
     info.get(field).and_then(|value| value.parse().ok())
 }
 
-/// The phase that counts, with what the server spent meanwhile.
+/// Runs the measured phase, and reports the server's use of resources in it.
 fn measure(
     options: &KvOptions,
     address: &str,
@@ -174,7 +174,7 @@ fn is_path(address: &str) -> bool {
     address.starts_with('/') || address.starts_with("./")
 }
 
-/// A connection for questions, one at a time.
+/// A connection for single requests, one at a time.
 struct Control {
     socket: Box<dyn Blocking>,
 }
@@ -201,7 +201,7 @@ impl Control {
         Ok(control)
     }
 
-    /// The text of a reply to a request.
+    /// Returns the text of a reply to a request.
     fn ask(&mut self, words: &[&[u8]]) -> Result<Vec<u8>> {
         let mut request = Vec::new();
         put_request(&mut request, words);
@@ -254,7 +254,7 @@ fn put_request(out: &mut Vec<u8>, words: &[&[u8]]) {
     }
 }
 
-/// One part of a run over all connections, spread over the threads.
+/// Runs one part of a run over all connections, spread over the threads.
 fn phase(options: &KvOptions, address: &str, work: impl Fn(u64, u64) -> Work) -> Result<Outcome> {
     let clients = u64::try_from(options.clients).unwrap_or(u64::MAX);
     let mut groups: Vec<Vec<Connection>> = (0..options.threads).map(|_| Vec::new()).collect();
@@ -331,7 +331,7 @@ fn prepare(options: &KvOptions, socket: Box<dyn Blocking>) -> Result<()> {
     Ok(())
 }
 
-/// The loop of one thread.
+/// Runs the loop of one thread.
 fn drive(options: &KvOptions, mut group: Vec<Connection>, deadline: Instant) -> Result<Outcome> {
     let mut outcome = Outcome::new();
     let mut poll = Poll::new()?;
@@ -365,7 +365,7 @@ fn drive(options: &KvOptions, mut group: Vec<Connection>, deadline: Instant) -> 
 }
 
 impl Connection {
-    /// Makes the next batch; `false` if the work is done.
+    /// Makes the next batch. Returns `false` if the work is done.
     fn next_batch(&mut self, options: &KvOptions, deadline: Instant) -> bool {
         self.since = Instant::now();
         self.sent = 0;
@@ -436,7 +436,7 @@ impl Connection {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error).context("receiving from the server"),
             }
-            // A short read has emptied the socket; the next one would only say so.
+            // A short read has emptied the socket. The next one would find nothing.
             let emptied = self.filled < self.input.len();
             self.count(options, outcome)?;
             if emptied && self.awaited == 0 {
@@ -507,7 +507,7 @@ fn batch_of(left: u64, pipeline: usize) -> usize {
     usize::try_from(left).unwrap_or(usize::MAX).min(pipeline)
 }
 
-/// Appends a SET and returns where its value goes.
+/// Appends a SET and returns the place of its value.
 fn put_set(out: &mut Vec<u8>, number: u64, value_bytes: usize) -> &mut [u8] {
     out.extend_from_slice(b"*3\r\n$3\r\nSET\r\n$16\r\n");
     out.extend_from_slice(&key_of(number));

@@ -1,4 +1,4 @@
-//! Counting replies of the Redis protocol, whatever pieces they arrive in.
+//! A parser that counts replies of the Redis protocol, in whatever pieces they arrive.
 
 use anyhow::{Result, bail};
 
@@ -15,10 +15,10 @@ pub enum Reply<'a> {
     Nil,
 }
 
-/// The reply at the start of `bytes` and its length, or `None` if it is not all there.
+/// Returns the reply at the start of `bytes` and its length. `None`: the reply is incomplete.
 ///
 /// # Errors
-/// Bytes that are no reply to SET or GET.
+/// The bytes are not a reply to SET or GET.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>> {
     if bytes.starts_with(b"+OK\r\n") {
         return Ok(Some((Reply::Line, 5)));

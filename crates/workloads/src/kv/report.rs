@@ -1,4 +1,4 @@
-//! What a run found, in the words that all benches share.
+//! The results of a run, in the words that all benches share.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::KvOptions;
 use crate::latency::LatencyUs;
 
-/// The result of a run; figures that the target does not give are `None`.
+/// The result of a run. A figure that the target does not give is `None`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct KvReport {
     /// The workload's name.
@@ -27,7 +27,7 @@ pub struct KvReport {
     pub keys: u64,
     /// Bytes of a value.
     pub value_bytes: usize,
-    /// Which requests.
+    /// The kinds of requests.
     pub mix: String,
     /// The seed.
     pub seed: u64,
@@ -57,14 +57,14 @@ pub struct KvReport {
     pub peak_rss_bytes: Option<u64>,
     /// Keys set before the measurement.
     pub filled: u64,
-    /// How long that took, seconds.
+    /// The time of setting them, seconds.
     pub fill_seconds: f64,
     /// Keys read back and found right.
     pub checked: u64,
 }
 
 impl KvReport {
-    /// A report that knows only what was asked for.
+    /// Makes a report that contains the settings only.
     pub(super) fn of(options: &KvOptions) -> KvReport {
         KvReport {
             workload: "kv",

@@ -1,14 +1,14 @@
-//! The paper's section 4.1: with a log in memory the log buffer can be canceled. What that saves: how often the bytes of a block are copied
-//! on their way into a mapped ring of a node, and how long a block takes.
+//! The paper's section 4.1: with a log in memory the log buffer can be canceled. The bench measures the gain of that.
+//! It counts the copies of a block's bytes on their way into a mapped ring of a node, and measures the time of a block.
 //!
 //! | way | a block's records are encoded into | then |
 //! |---|---|---|
-//! | with a log buffer | a block in this process | copied to the writer's tail, and from there to the ring: what a database does |
+//! | with a log buffer | a block in this process | copied to the writer's tail, and from there to the ring, as in a database |
 //! | without | the ring's memory | nothing: the ring is buffer, tail and copy |
 //!
-//! Both compute the same checksums and end with the same look whether the node still takes them. The copies are counted where they are made.
-//! Without a buffer a block of several threads' records would be assembled in memory that another process reads; a database that does so
-//! has to wait for the slowest of them.
+//! Both compute the same checksums, and end with the same check that the node still accepts blocks. The copies are
+//! counted where they are made. Without a buffer, a block of several threads' records would be assembled in memory that
+//! another process reads. A database that does so has to wait for the slowest of them.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -28,16 +28,16 @@ use crate::num::{f64_of, ratio};
 /// A record of the log, its head included: 16 of them fill the shortest block.
 const RECORD_BYTES: usize = 256;
 const HEAD_BYTES: usize = 16;
-/// Blocks of one way before it is the other one's turn.
+/// The number of blocks of one way before the other one's turn.
 const TURN: u32 = 200;
 /// Turns of each way that are not measured.
 const WARM_UP: u32 = 2;
 const STREAMS: [StreamId; 2] = [StreamId(1), StreamId(2)];
 
-/// One way's figures.
+/// The figures of one way.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct BufferSide {
-    /// How often each byte of a block was copied.
+    /// The number of times that each byte of a block was copied.
     pub copies_a_block: f64,
     /// Microseconds a block, the median of the turns' means.
     pub us_a_block: f64,
@@ -52,11 +52,11 @@ pub struct BufferRow {
     pub with_buffer: BufferSide,
     /// Encoded into the ring.
     pub without_buffer: BufferSide,
-    /// Microseconds a block, without over with.
+    /// The time of a block without a buffer, divided by that with one.
     pub without_of_with: f64,
 }
 
-/// Memory that counts what is written into it.
+/// Memory that counts the bytes written into it.
 struct Counted {
     memory: Arc<dyn Shared>,
     bytes: AtomicU64,
@@ -92,7 +92,7 @@ impl Shared for Counted {
     }
 }
 
-/// Records, each the same at the same number.
+/// Records, which depend on their number only.
 struct Source(Vec<u8>);
 
 impl Source {
@@ -117,12 +117,12 @@ impl Source {
     }
 }
 
-/// A ring that is mapped, and its writer.
+/// A mapped ring, and its writer.
 struct Mapped {
     writing: Writing,
     memory: Arc<Counted>,
     stream: StreamId,
-    /// What was copied on the way to the ring, and appended to it.
+    /// The bytes that were copied on the way to the ring, and the bytes that were appended to it.
     copied: u64,
     appended: u64,
 }
@@ -154,7 +154,7 @@ impl Mapped {
         })
     }
 
-    /// As a database does.
+    /// Appends a block in the way of a database.
     fn with_buffer(
         &mut self,
         source: &Source,
@@ -192,13 +192,13 @@ impl Mapped {
         Ok(())
     }
 
-    /// Bytes copied, over bytes appended.
+    /// Returns the bytes copied, divided by the bytes appended.
     fn copies(&self) -> f64 {
         let into_ring = self.memory.bytes.load(Ordering::Relaxed);
         ratio(f64_of(self.copied + into_ring), f64_of(self.appended))
     }
 
-    /// The node returns the last block as it was encoded.
+    /// Checks that the node returns the last block as it was encoded.
     fn check(
         &self,
         client: &mut Client,
@@ -230,7 +230,7 @@ impl Mapped {
     }
 }
 
-/// Measures both ways at one size of block, into two rings of a node that is a client's by the way that passes memory.
+/// Measures both ways at one size of block, into two rings of a node. The client reaches them by shared memory.
 pub(super) fn row(
     client: &mut Client,
     generation: Generation,

@@ -1,7 +1,7 @@
 //! Commits of a database whose log is mirrored, beside commits of one that waits for its disk.
 //!
-//! Two databases in this process, on one disk. Each has its turn, a fraction of a second long, and they change who begins: what
-//! disturbs one disturbs both. Every commit changes a value of its own length, which fills a block of the log.
+//! Two databases in this process use one disk. Each has its turn, a fraction of a second long, and they alternate in
+//! beginning, so that a disturbance affects both. Every commit changes a value whose length fills a block of the log.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -17,45 +17,45 @@ use crate::latency::{LatencyUs, histogram, micros, record};
 use crate::num::{f64_of, ratio};
 use crate::process;
 
-/// How long a turn takes.
+/// The length of a turn.
 const TURN: Duration = Duration::from_millis(250);
 /// Turns of each database that are not measured.
 const WARM_UP: u32 = 2;
-/// What a value leaves of a block to the heads of block and frame, bytes.
+/// The bytes that a value leaves to the heads of block and frame.
 const HEADS_BYTES: usize = 512;
-/// How often the exposure is looked at.
+/// The time between two readings of the exposure.
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 /// Keys of each thread.
 const KEYS: u64 = 1000;
-/// How long the mirror may take to come about.
+/// The longest time until the mirror is complete.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What is measured.
+/// The databases and the settings of the measurement.
 pub struct CommitBench {
     /// A database whose log is on its disk alone.
     pub disk: Options,
-    /// One whose log is mirrored by nodes.
+    /// A database whose log is mirrored by nodes.
     pub mirror: Options,
     /// Bytes of a block, one row each.
     pub block_bytes: Vec<usize>,
-    /// Bytes of a value, if it is not to fill its block.
+    /// Bytes of a value. `None`: it fills its block.
     pub value_bytes: Option<usize>,
     /// Threads that commit, one row each.
     pub threads: Vec<usize>,
-    /// How long each row is measured.
+    /// The time for which each row is measured.
     pub duration: Duration,
     /// Processes of nodes, whose processor time counts.
     pub node_pids: Vec<u32>,
 }
 
-/// What one database did in a row.
+/// The results of one database in a row.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct CommitSide {
     /// Latencies.
     pub latency_us: LatencyUs,
     /// Commits a second.
     pub per_second: f64,
-    /// Processor time of a commit, that of the nodes included, microseconds.
+    /// Processor time of a commit, that of the nodes included, microseconds. `None`: the kernel does not report it.
     pub cpu_us: Option<f64>,
 }
 
@@ -76,13 +76,13 @@ pub struct CommitRow {
     pub rate_of_disk: f64,
     /// Processor time of a commit, mirror over disk.
     pub cpu_of_disk: Option<f64>,
-    /// How old what was not on disk was, while the mirror had its turn.
+    /// The age of the oldest block that was not on disk, while the mirror had its turn.
     pub exposed_us: LatencyUs,
     /// The most bytes that were not on disk.
     pub exposed_bytes_max: u64,
 }
 
-/// What was measured.
+/// The results of all rows.
 #[derive(Debug, Serialize)]
 pub struct CommitReport {
     /// The mirror's view at the end.
@@ -95,7 +95,7 @@ impl CommitBench {
     /// Measures each row.
     ///
     /// # Errors
-    /// The databases'; that the nodes make no mirror.
+    /// Errors of the databases; nodes that make no mirror.
     pub fn run(&self) -> Result<CommitReport> {
         let disk = Db::open(self.disk.clone()).context("the database without nodes")?;
         let mirror = Db::open(self.mirror.clone()).context("the database with nodes")?;
@@ -161,7 +161,7 @@ impl CommitBench {
     }
 }
 
-/// The mode of each group.
+/// Returns the mode of each group.
 fn view(db: &Db) -> String {
     let status = db.mirror();
     let modes = status.iter().flat_map(|status| &status.groups);
@@ -244,7 +244,7 @@ impl<'a> Side<'a> {
             self.seconds += seconds;
             self.cpu_seconds = self.cpu_seconds.zip(spent).map(|(sum, spent)| sum + spent);
         }
-        // The other one's turn begins without this one's copy to disk.
+        // The other one's turn begins after this one's copy to disk is done.
         let last = db.transact(&[db.partition_of(b"last")].into_iter().collect(), |tx| {
             tx.put(
                 db.database(0),
@@ -268,7 +268,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// One thread's commits in a turn.
+/// Runs one thread's commits in a turn.
 fn commits(
     db: &Db,
     durability: Durability,

@@ -1,8 +1,9 @@
-//! The easy way of the paper's section 3.2: one node's memory acknowledges a block, and its copy on disk follows asynchronously.
+//! The easy way of the paper's section 3.2: one node's memory acknowledges a block, and the copy on disk follows
+//! asynchronously.
 //!
-//! **It is no mode of the database.** The end of that one node loses what its disk lacks, and nothing says what that is: the paper rejects
-//! it for that reason. Here it is measured, with what it would lose, to show what the second memory costs. A database with one node left
-//! acknowledges when the node *and* its disk have a block.
+//! **It is not a mode of the database.** The end of that one node loses the data that its disk lacks, and nothing shows
+//! which. The paper rejects it for that reason. Here it is measured, with the data that it would lose, to show the cost
+//! of the second memory. A database with one node left acknowledges when the node *and* its disk have a block.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,15 +23,15 @@ use crate::num::{f64_of, ratio};
 /// Blocks that may wait for the disk before an append waits for room.
 const BEHIND_MAX: usize = 64;
 
-/// What the easy way took, and what it would have lost.
+/// The times of the easy way, and the data that it would have lost.
 #[derive(Debug, Serialize)]
 pub struct EasyRow {
     /// An append acknowledged by one node and handed to the copy.
     pub latency_us: LatencyUs,
     /// The median over the disk's.
     pub of_disk: f64,
-    /// How old the oldest block was that had been acknowledged and was not on disk, at each acknowledgement: what the node's end would
-    /// have lost.
+    /// The age of the oldest acknowledged block that was not on disk, at each acknowledgement. The node's end would
+    /// have lost it.
     pub lost_with_the_node_us: LatencyUs,
     /// The most bytes that it would have lost.
     pub lost_with_the_node_bytes_max: u64,
@@ -52,7 +53,8 @@ impl Easy {
         }
     }
 
-    /// Appends `block` some times by `append`, which returns when the node has it; the disk follows. All is on disk at the end.
+    /// Appends `block` some times by `append`, which returns when the node has it. The disk follows. At the end, all
+    /// blocks are on disk.
     pub fn turn(
         &mut self,
         (count, measured): (u32, bool),

@@ -1,9 +1,9 @@
-//! The mirrored log: how long a block takes to be in the memories of nodes, beside a durable write of the same block.
+//! The mirrored log: the time until a block is in the memories of nodes, beside a durable write of the same block.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`ship`] | blocks sent to nodes and acknowledged by them, without a database |
-//! | [`easy`] | one node's memory acknowledges and the disk follows: what the paper rejects, measured with what it would lose |
+//! | [`easy`] | one node's memory acknowledges and the disk follows, which the paper rejects; measured with its losses |
 //! | [`buffer`] | copies and time of a block on its way into a node's memory, with a log buffer and without |
 //! | [`commit`] | commits of a database whose log is mirrored, beside one that waits for its disk |
 

@@ -1,8 +1,8 @@
-//! Blocks sent to nodes and acknowledged by them, without a database: what a commit that waits for memories can come
-//! down to, beside the durable write that it does not wait for.
+//! Blocks sent to nodes and acknowledged by them, without a database. This is the least time of a commit that waits for
+//! memories, beside the durable write that it does not wait for.
 //!
-//! One client appends one block at a time. The ways take turns, a few blocks each, and begin with another one each time, so that
-//! what disturbs one of them disturbs all.
+//! One client appends one block at a time. The ways take turns, a few blocks each, and each round begins with another
+//! way, so that a disturbance affects all of them.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -21,36 +21,36 @@ use super::easy::{Easy, EasyRow};
 use super::written::Written;
 use crate::latency::{LatencyUs, histogram, micros, record};
 
-/// Blocks of one way before it is the next one's turn.
+/// The number of blocks of one way before the next one's turn.
 const TURN: u32 = 100;
 /// Turns of each way that are not measured.
 const WARM_UP: u32 = 2;
-/// How long a node may take.
+/// The longest wait for a node.
 const PATIENCE: Duration = Duration::from_secs(10);
 const STREAM: StreamId = StreamId(0);
 
-/// What is measured.
+/// The nodes, the disk and the settings of the measurement.
 pub struct ShipBench {
     /// One node or two, as the network knows them.
     pub nodes: Vec<String>,
     /// The network.
     pub net: TcpNet,
-    /// Who appends. Nothing else may use its database.
+    /// The identity of the client. Nothing else may use its database.
     pub caller: Caller,
     /// A directory on the disk that is written.
     pub data: PathBuf,
     /// Bytes of a block, one row each.
     pub block_bytes: Vec<usize>,
-    /// How long each row is measured.
+    /// The time for which each row is measured.
     pub duration: Duration,
-    /// Whether the client looks for replies without sleeping.
+    /// True if the client looks for replies without sleeping.
     pub spin: bool,
 }
 
-/// A node, as it greeted.
+/// A node, by its greeting.
 #[derive(Debug, Serialize)]
 pub struct ShipNode {
-    /// Where it is.
+    /// Its address.
     pub address: String,
     /// Its incarnation.
     pub inc: String,
@@ -73,24 +73,25 @@ pub struct ShipRow {
     pub one_of_disk: f64,
     /// The median of the second over the disk's.
     pub two_of_disk: Option<f64>,
-    /// An append acknowledged by the first node alone, whose copy to disk follows: the paper's easy way, which loses it with the node.
+    /// An append acknowledged by the first node alone, whose copy to disk follows. This is the paper's easy way, which
+    /// loses the append with the node.
     pub one_copied_later_not_durable: EasyRow,
 }
 
-/// What was measured.
+/// The results of all sizes.
 #[derive(Debug, Serialize)]
 pub struct ShipReport {
     /// The nodes.
     pub nodes: Vec<ShipNode>,
-    /// Whether the client slept while it waited.
+    /// True if the client looked for replies without sleeping.
     pub spin: bool,
-    /// How the disk's writes became durable.
+    /// The way in which the disk's writes became durable.
     pub disk: String,
     /// Each size of block.
     pub rows: Vec<ShipRow>,
-    /// What a log buffer costs on the way into a mapped ring, at each size of block.
+    /// The cost of a log buffer on the way into a mapped ring, at each size of block.
     pub log_buffer: Vec<BufferRow>,
-    /// Why there is nothing of that.
+    /// The reason why `log_buffer` is empty.
     pub no_log_buffer: Option<String>,
 }
 
@@ -98,7 +99,7 @@ impl ShipBench {
     /// Measures each size of block.
     ///
     /// # Errors
-    /// The disk's and the nodes'.
+    /// Errors of the disk and of the nodes.
     pub fn run(&self) -> Result<ShipReport> {
         ensure!((1..=2).contains(&self.nodes.len()), "one node or two");
         std::fs::create_dir_all(&self.data)?;
@@ -179,7 +180,8 @@ impl ShipBench {
         })
     }
 
-    /// What a log buffer costs, in the memory of the first node that shares it; why there is none that does.
+    /// Measures the cost of a log buffer, in the memory of the first node that shares it. If no node does, returns the
+    /// reason.
     fn log_buffer(
         &self,
         nodes: &[Appending],
@@ -201,7 +203,7 @@ impl ShipBench {
     }
 }
 
-/// Appends a block to all `nodes`, and waits until all hold it.
+/// Appends a block to all `nodes`, and waits until all have it.
 fn append(nodes: &mut [Appending], block: &[u8]) -> Result<()> {
     for node in &mut *nodes {
         node.send(block)?;
@@ -209,13 +211,13 @@ fn append(nodes: &mut [Appending], block: &[u8]) -> Result<()> {
     nodes.iter_mut().try_for_each(Appending::await_held)
 }
 
-/// A ring that is appended to.
+/// A ring that receives the blocks.
 struct Appending {
     address: String,
     client: Client,
     generation: Generation,
     end: Pos,
-    /// Up to where the node may forget.
+    /// The position below which the node may forget blocks.
     low: Pos,
 }
 
@@ -272,7 +274,7 @@ impl Appending {
         }
     }
 
-    /// Has the node drop the ring.
+    /// Makes the node drop the ring.
     fn leave(&mut self) -> Result<()> {
         let generation = Generation(self.generation.0 + 1);
         let reply = self.client.ask(&Request::Retire { generation });
@@ -349,7 +351,7 @@ mod tests {
             assert!(easy.latency_us.max > 0 && easy.lost_with_the_node_us.max > 0);
             let most = easy.lost_with_the_node_bytes_max;
             let block = to_u64(row.block_bytes);
-            // What the channel and the copier have, and the one that was just acknowledged.
+            // The blocks in the channel and in the copier, and the block that was just acknowledged.
             assert!(most >= block && most <= block * 130, "{most} of {block}");
         }
     }

@@ -1,4 +1,5 @@
-//! The disk beside the nodes: durable writes of blocks, each waited for, or behind a memory that has acknowledged them.
+//! The disk beside the nodes: durable writes of blocks. Each write is awaited, or follows a memory that has
+//! acknowledged the blocks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use perdura_base::num::to_u64;
 use perdura_device::durable::PARTS_MAX;
 use perdura_device::{Access, AlignedBuf, Disk, DurableQueue, DurableWrite, File, FileDisk, Part};
 
-/// The file that is written, and its size: each write has a place of its own, until it begins again.
+/// The written file, and its size. Each write has its own place, until the file begins again.
 const PATH: &str = "bench-mirror.tmp";
 const FILE_BYTES: u64 = 64 << 20;
 /// The most bytes of blocks that one write takes together.
@@ -26,7 +27,7 @@ impl Written {
     pub fn new(disk: &FileDisk) -> Result<Written> {
         match disk.remove(PATH) {
             Err(error) if !error.is_not_found() => return Err(error.into()),
-            // What an earlier run left.
+            // A file that an earlier run left.
             _ => {}
         }
         let file = disk.create(PATH, Access::Direct)?;
@@ -85,8 +86,8 @@ impl Written {
         Ok(blocks)
     }
 
-    /// Writes blocks as they come, those that wait together, until no more can come. Counts in `durable` how many are, and gives
-    /// their buffers back.
+    /// Writes blocks as they come, those that wait together, until no more can come. Adds the number of written blocks
+    /// to `durable`, and returns their buffers through `spare`.
     pub fn follow(
         &mut self,
         blocks: &Receiver<AlignedBuf>,
@@ -99,7 +100,7 @@ impl Written {
             together.extend(blocks.try_iter().take(most - 1));
             let written = self.write_all(together)?;
             durable.fetch_add(to_u64(written.len()), Ordering::SeqCst);
-            // The one who appends may have all that it needs.
+            // The appender may have enough buffers.
             written.into_iter().for_each(|buf| _ = spare.send(buf));
         }
         Ok(())

@@ -7,32 +7,32 @@ use super::Restoring;
 use crate::num::{f64_of, median, ratio};
 use crate::process;
 
-/// What rounds found.
+/// The results of the rounds.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct RestoringReport {
     /// Bytes of the backup.
     pub backup_bytes: u64,
     /// Bytes of the runs.
     pub log_bytes: u64,
-    /// The second of the first.
+    /// `log_bytes`, divided by `backup_bytes`.
     pub log_of_backup: f64,
     /// Runs.
     pub runs: usize,
     /// Threads.
     pub threads: usize,
-    /// 10^6 bytes a second that the source's disk reads; 0 is no limit.
+    /// 10^6 bytes a second that the source's disk reads. 0: no limit.
     pub source_mbps: u64,
-    /// 10^6 bytes a second that the target's disk writes; 0 is no limit.
+    /// 10^6 bytes a second that the target's disk writes. 0: no limit.
     pub target_mbps: u64,
     /// Pages of the new database.
     pub pages: u64,
     /// Records that were applied.
     pub records_applied: u64,
-    /// How long each copy of the backup took, seconds.
+    /// The time of each copy of the backup, seconds.
     pub copy_seconds: Vec<f64>,
-    /// How long each restore took, seconds.
+    /// The time of each restore, seconds.
     pub restore_seconds: Vec<f64>,
-    /// How long each reading of the runs alone took, seconds.
+    /// The time of each reading of the runs alone, seconds.
     pub log_read_seconds: Vec<f64>,
     /// The median restore over the median copy.
     pub restore_of_copy: f64,
@@ -42,14 +42,14 @@ pub struct RestoringReport {
     pub image_mb_per_s: f64,
     /// CPU time of a restore, mean, seconds.
     pub restore_cpu_seconds: Option<f64>,
-    /// The part of it that is not the kernel's, seconds.
+    /// The part of it outside the kernel, seconds.
     pub restore_own_seconds: Option<f64>,
 }
 
-/// Measures so many rounds.
+/// Measures `count` rounds.
 ///
 /// # Errors
-/// The restore's, the disks'; restores that differ.
+/// Errors of the restore and of the disks; restores that differ.
 pub fn rounds(restoring: &Restoring, count: usize) -> Result<RestoringReport> {
     ensure!(
         count > 0 && restoring.threads > 0,

@@ -1,9 +1,9 @@
 //! Restoring an archive, beside copying its backup: the same bytes on the same modelled disks.
 //!
-//! The archive and the new database are in directories, best in memory (`/dev/shm`). In front of each stands a modelled disk: of
-//! the *source*, which has backup and runs, and of the *target*. The copier reads the backup's file and writes it, with as
-//! many threads and as long reads and writes as the restore, and syncs at the end; it makes what the restore makes
-//! without the log. Rounds measure them in turn.
+//! The archive and the new database are in directories, best in memory (`/dev/shm`). In front of each is a modelled
+//! disk: the *source*, which has backup and runs, and the *target*. The copier reads the backup's file and writes it,
+//! and syncs at the end. It has as many threads as the restore, and its reads and writes are as long. It makes the same
+//! database that a restore makes without the log. Rounds measure them in turn.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -31,19 +31,19 @@ use crate::drive::ModelledDisk;
 
 /// Bytes that the copier reads and writes at once: as many as a restore.
 const PIECE_BYTES: usize = 1 << 20;
-/// Files that the threads of a reader take from, with their lengths.
+/// The files that the threads of a reader read, with their lengths.
 type Files = Vec<(Arc<dyn perdura_device::File>, u64)>;
 
-/// An archive, and the disks that it is restored from and to.
+/// An archive, and the disks of its restore.
 #[derive(Debug, Clone)]
 pub struct Restoring {
     /// The archive's directory.
     pub from: PathBuf,
     /// The database.
     pub uuid: Uuid,
-    /// The moment; the last one that the archive holds if there is none.
+    /// The moment to restore. `None`: the last one that the archive has.
     pub at: Option<Epoch>,
-    /// A directory for what is made. It is made, and removed with all that is in it.
+    /// The directory of the results. It is made, and removed with all its contents.
     pub work: PathBuf,
     /// The disk of backup and runs.
     pub source: ModelledDisk,
@@ -53,7 +53,7 @@ pub struct Restoring {
     pub threads: usize,
 }
 
-/// What is read of an archive.
+/// The parts of an archive that a restore reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Inputs {
     /// Bytes of the backup.
@@ -65,10 +65,10 @@ pub struct Inputs {
 }
 
 impl Restoring {
-    /// What a restore reads.
+    /// Returns the parts of the archive that a restore reads.
     ///
     /// # Errors
-    /// As [`RestorePlan::from_archive`].
+    /// Those of [`RestorePlan::from_archive`].
     pub fn inputs(&self) -> Result<Inputs> {
         let (store, plan) = self.plan(ModelledDisk::default())?;
         let runs = self.runs(&store, &plan)?;
@@ -81,10 +81,10 @@ impl Restoring {
         Ok(inputs)
     }
 
-    /// Restores. Returns how long it took, seconds, from the opening of the archive to the last sync.
+    /// Restores. Returns the time from the opening of the archive to the last sync, seconds.
     ///
     /// # Errors
-    /// The restore's.
+    /// Errors of the restore.
     pub fn restore(&self) -> Result<(f64, RestoreReport)> {
         self.with_new(|means, begin| {
             let (_, plan) = self.plan(self.source)?;
@@ -93,10 +93,10 @@ impl Restoring {
         })
     }
 
-    /// Restores in the order of the log, through a pool of so many pages.
+    /// Restores in the order of the log, through a pool of `buffer_pages` pages.
     ///
     /// # Errors
-    /// The restore's.
+    /// Errors of the restore.
     pub fn replay(&self, buffer_pages: usize) -> Result<ReplayReport> {
         self.with_new(|means, _| {
             let (_, plan) = self.plan(self.source)?;
@@ -104,10 +104,10 @@ impl Restoring {
         })
     }
 
-    /// Copies the backup's file. Returns how long it took with the last sync, seconds.
+    /// Copies the backup's file. Returns the time with the last sync, seconds.
     ///
     /// # Errors
-    /// The disks'.
+    /// Errors of the disks.
     pub fn copy(&self) -> Result<f64> {
         let (store, plan) = self.plan(ModelledDisk::default())?;
         let path = plan.backup().path(&store.backups_dir());
@@ -127,10 +127,10 @@ impl Restoring {
         })
     }
 
-    /// Reads the files of the runs that a restore reads. Returns how long it took, seconds.
+    /// Reads the files of the runs that a restore reads. Returns the time, seconds.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn read_log(&self) -> Result<f64> {
         let (store, plan) = self.plan(ModelledDisk::default())?;
         let runs = self.runs(&store, &plan)?;
@@ -157,7 +157,8 @@ impl Restoring {
         Ok((store, plan))
     }
 
-    /// The runs that the plan reads: those behind the begin of its backup, up to its target or the backup's end.
+    /// Returns the runs that the plan reads: those behind the begin of its backup, up to its target or the backup's
+    /// end.
     fn runs(&self, store: &Store, plan: &RestorePlan) -> Result<Vec<Arc<Run>>> {
         let open = |id| Ok(store.open_run(id)?);
         let all: Vec<Arc<Run>> = store.manifest().runs().map(open).collect::<Result<_>>()?;

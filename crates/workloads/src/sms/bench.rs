@@ -14,32 +14,32 @@ use crate::drive::ModelledDisk;
 use crate::num::{f64_of, ratio};
 use crate::process;
 
-/// What is run, and where.
+/// The settings of a run, and its disks.
 #[derive(Debug, Clone)]
 pub struct SmsBench {
     /// The workload.
     pub sms: SmsOptions,
     /// Log streams.
     pub streams: u8,
-    /// The data directory, which must not hold a database; memory if there is none.
+    /// The data directory, which must not contain a database. `None`: the database is in memory.
     pub data: Option<PathBuf>,
-    /// The directory of each log stream, or one of all; the data directory if there is none.
+    /// The directory of each log stream, or one for all. Empty: the data directory.
     pub log_dirs: Vec<PathBuf>,
-    /// Directories that the images' pages are spread over; the data directory if there is none.
+    /// The directories that the images' pages are spread over. Empty: the data directory.
     pub image_dirs: Vec<PathBuf>,
-    /// How fast log and image disks are.
+    /// The speed of log and image disks.
     pub disk: ModelledDisk,
-    /// When it ends.
+    /// The end of the run.
     pub limit: RunLimit,
-    /// End as a power cut would, right after the last transaction: transactions are open. The run
-    /// is then stepped, and the same for the same seed. Needs [`RunLimit::Txns`].
+    /// True for an end like that of a power cut, right after the last transaction, with open transactions. The run is
+    /// then stepped, and is the same for the same seed. Needs [`RunLimit::Txns`].
     pub crash: bool,
 }
 
-/// Runs it. Nothing is closed at the end, whether it is a crash or not.
+/// Runs it. Nothing is closed at the end, with a crash or without.
 ///
 /// # Errors
-/// A data directory that is in use, a crash after a time instead of a count, the store's.
+/// A data directory that is in use; a crash after a time instead of a count; errors of the store.
 pub fn bench(bench: &SmsBench) -> Result<SmsReport> {
     let sms = &bench.sms;
     let disks = Site::open(bench)?;
@@ -104,11 +104,11 @@ pub fn bench(bench: &SmsBench) -> Result<SmsReport> {
         digest: steal.digest(),
         crashed: bench.crash,
     };
-    // Nothing is closed: to let go of a store writes nothing, as in a power cut.
+    // Nothing is closed. Dropping a store writes nothing, as in a power cut.
     Ok(report)
 }
 
-/// What a run works on, with its directories locked.
+/// The disks of a run, with the locks of their directories.
 struct Site {
     env: StealEnv,
     _locks: Locks,

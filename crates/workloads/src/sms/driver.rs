@@ -1,9 +1,8 @@
-//! The seeded interleaving: which transaction does what next.
+//! The seeded interleaving, which decides the next transaction and its action.
 //!
-//! A turn takes one of the open transactions at random and lets it do one thing: insert or remove
-//! one message, or end. A message that is being removed leaves the driver's list at once and comes
-//! back if the transaction aborts, and an inserted one enters the list with its commit, so that
-//! two open transactions never want the same slot and the history holds no waits.
+//! A turn takes one of the open transactions at random and lets it do one thing: insert or remove one message, or end.
+//! A removed message leaves the driver's list at once and returns if the transaction aborts. An inserted one enters the
+//! list with its commit. So two open transactions never want the same slot, and the history has no waits.
 
 use anyhow::{Result, ensure};
 use fastrand::Rng;
@@ -24,7 +23,7 @@ struct Open {
     places: [Option<Place>; MESSAGES_PER_TXN],
 }
 
-/// What has happened so far.
+/// The counts up to now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Transactions committed.
@@ -38,20 +37,20 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Transactions ended.
+    /// Returns the number of transactions that have ended.
     #[must_use]
     pub fn ended(&self) -> u64 {
         self.committed + self.aborted
     }
 }
 
-/// What a turn did.
+/// The result of a turn.
 pub enum Stepped {
     /// A transaction began, or changed something.
     Went,
-    /// One committed; it counts once its epoch is durable.
+    /// A transaction committed. It counts once its epoch is durable.
     Committed(Committed),
-    /// One was rolled back.
+    /// A transaction was rolled back.
     Aborted,
 }
 
@@ -59,11 +58,11 @@ pub enum Stepped {
 pub struct Driver<'a> {
     steal: &'a Steal,
     options: &'a SmsOptions,
-    /// Who is next and what it does.
+    /// The choice of the next transaction and of its action.
     turns: Rng,
-    /// What messages hold.
+    /// The contents of messages.
     content: Rng,
-    /// Messages that no open transaction has its hands on.
+    /// Messages that no open transaction uses.
     live: Vec<Place>,
     open: Vec<Option<Open>>,
     next_message: u64,
@@ -75,7 +74,7 @@ impl<'a> Driver<'a> {
     /// Fills an empty store and takes its first checkpoint, from which a restart will start.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn fill(steal: &'a Steal, options: &'a SmsOptions) -> Result<Driver<'a>> {
         steal.fill(message::all(options.rows, options.slot_bytes, options.seed))?;
         steal.checkpoint_now()?;
@@ -100,16 +99,16 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// What has happened so far.
+    /// Returns the counts up to now.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The next turn.
+    /// Runs the next turn.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn step(&mut self) -> Result<Stepped> {
         let turn = self.turns.usize(..self.open.len());
         let Some(mut open) = self.open[turn].take() else {
@@ -129,7 +128,7 @@ impl<'a> Driver<'a> {
             self.open[turn] = Some(open);
             return Ok(Stepped::Went);
         }
-        // Inserted and kept, or removed and put back: it is there.
+        // Inserted and committed, or removed and rolled back: the message exists.
         if open.inserts != open.aborts {
             self.live.extend(open.places.into_iter().flatten());
         }
@@ -143,7 +142,7 @@ impl<'a> Driver<'a> {
     }
 
     fn begin(&mut self) -> Open {
-        // Enough for every open transaction to remove; the draw is made all the same.
+        // Too few for every open transaction to remove some. The random number is drawn all the same.
         let few = self.live.len() < MESSAGES_PER_TXN * self.open.len();
         Open {
             inserts: self.turns.bool() || few,
@@ -167,7 +166,7 @@ impl<'a> Driver<'a> {
             }
             let partitions = u64::from(self.options.partitions);
             let partition = u16::try_from(self.counts.grown % partitions)?;
-            // Durable with whatever is inserted there.
+            // It becomes durable with the row that is inserted there.
             let _grown = self.steal.grow(PartitionId(partition))?;
             self.counts.grown += 1;
         }

@@ -17,7 +17,7 @@ pub fn write(row: &mut [u8], id: u32, content: &mut Rng) {
     content.fill(text);
 }
 
-/// The first `rows` messages of a seed, for the initial load.
+/// Returns the first `rows` messages of a seed, for the initial load.
 pub fn all(rows: u64, slot_bytes: usize, seed: u64) -> impl Iterator<Item = Vec<u8>> {
     let mut content = Rng::with_seed(seed);
     (0..rows).map(move |number| {
@@ -27,7 +27,7 @@ pub fn all(rows: u64, slot_bytes: usize, seed: u64) -> impl Iterator<Item = Vec<
     })
 }
 
-/// The id of the message with this number: it wraps after 2^32.
+/// Returns the id of the message with this number. It wraps after 2^32.
 #[must_use]
 pub fn id_of(number: u64) -> u32 {
     u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0)

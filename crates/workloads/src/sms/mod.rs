@@ -1,25 +1,24 @@
-//! The SMS workload: a table of messages, half of the transactions insert two, half remove two.
+//! The SMS workload: a table of messages. Half of the transactions insert two, half remove two.
 //!
-//! A message is an id of 4 bytes, an address of 12 and a text that fills its slot: 240 bytes in
-//! the paper's slot of 256. Several transactions are open at once; whose turn is next, what it
-//! does and whether it aborts in the end follow from the seed alone, and neither from the scheme
-//! nor from time. So the same seed makes the same history under every scheme, and "crash after n
-//! transactions" leaves the same state behind, whatever the log looks like.
+//! A message is an id of 4 bytes, an address of 12 and a text that fills its slot: 240 bytes in the paper's slot of
+//! 256. Several transactions are open at once. The seed alone decides the next transaction, its action and whether it
+//! aborts in the end, not the scheme and not time. So the same seed makes the same history under every scheme. A "crash
+//! after n transactions" leaves the same state behind, whatever the log looks like.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`mod@bench`] | a run on given disks, from nothing to a report |
 //! | [`driver`] | the seeded interleaving |
-//! | [`message`] | what a row holds |
+//! | [`message`] | the contents of a row |
 //! | [`run`] | steps to a number of transactions, or for a time at full speed |
-//! | [`report`] | what a run found |
+//! | [`report`] | the results of a run |
 //!
 //! # Source
 //! *Differential Logging* (000), section 5.1.
 //!
 //! # Deviations
-//! The paper says nothing of how many transactions are open at once nor of what is in a message;
-//! here it is an option (8) and bytes that do not compress.
+//! The paper does not define the number of open transactions, nor the contents of a message. Here the number is an
+//! option (8), and the contents are bytes that do not compress.
 
 pub mod bench;
 pub mod driver;
@@ -39,17 +38,17 @@ pub use run::{Pace, RunLimit, Speed, run_for, run_steps};
 pub const SLOT_BYTES_MIN: usize = 64;
 /// The largest slot measured.
 pub const SLOT_BYTES_MAX: usize = 2048;
-/// Where a stream refuses changes, bytes; the driver waits long before.
+/// The size of a queue at which a stream refuses changes, bytes. The driver waits long before that.
 const QUEUE_BYTES_MAX: u64 = 64 << 20;
 
-/// What a run is made of.
+/// The settings of a run.
 #[derive(Debug, Clone)]
 pub struct SmsOptions {
     /// The logging scheme.
     pub scheme: Scheme,
     /// Whole slots, or differing bytes only.
     pub records: Records,
-    /// How transactions choose their stream.
+    /// The rule by which transactions choose their stream.
     pub route: Route,
     /// Rows at the begin.
     pub rows: u64,
@@ -65,9 +64,9 @@ pub struct SmsOptions {
     pub open: usize,
     /// The seed of everything.
     pub seed: u64,
-    /// At which shares of the run checkpoints begin, 0 to 1.
+    /// The shares of the run at which checkpoints begin, 0 to 1.
     pub checkpoints: Vec<f64>,
-    /// How many transactions end between two steps of a checkpoint.
+    /// The number of transactions that end between two steps of a checkpoint.
     pub txns_per_visit: u64,
 }
 
@@ -91,7 +90,7 @@ impl Default for SmsOptions {
 }
 
 impl SmsOptions {
-    /// The store's options for this workload.
+    /// Returns the store's options for this workload.
     #[must_use]
     pub fn store(&self) -> StealOptions {
         StealOptions {

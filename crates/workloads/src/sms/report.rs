@@ -1,4 +1,4 @@
-//! What a run found, in the words that all benches share.
+//! The results of a run, in the words that all benches share.
 
 use serde::Serialize;
 
@@ -53,8 +53,8 @@ pub struct SmsReport {
     pub in_window: f64,
     /// The most memory the process has had resident, bytes.
     pub peak_rss_bytes: Option<u64>,
-    /// The logical digest of what is in memory at the end, those of open transactions included.
+    /// The logical digest of the contents of memory at the end, those of open transactions included.
     pub digest: String,
-    /// Whether the run ended like a power cut.
+    /// True if the run ended like a power cut.
     pub crashed: bool,
 }

@@ -1,10 +1,8 @@
-//! Runs of the workload: step by step to a number of transactions, or at full speed with threads
-//! that flush.
+//! Runs of the workload: step by step to a number of transactions, or at full speed with threads that flush.
 //!
-//! A stepped run is deterministic to the byte: one thread appends, flushes and takes the
-//! checkpoints' steps, each at a transaction count. A run at full speed has one flusher a stream;
-//! its driver is the client, and goes on while its transactions wait for their epochs, as far as
-//! the queue allows.
+//! A stepped run is deterministic to the byte. One thread appends, flushes and takes the checkpoints' steps, each at a
+//! transaction count. A run at full speed has one flusher for each stream. Its driver is the client, and continues
+//! while its transactions wait for their epochs, as far as the queue allows.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,30 +20,30 @@ use super::{Counts, SmsOptions};
 use crate::latency::{LatencyUs, histogram, micros, record};
 use crate::num::{f64_of, ratio};
 
-/// A stepped run writes what is sealed after so many ended transactions, and ends an epoch after so
-/// many: epochs as long as slow disks make them.
+/// The numbers of ended transactions after which a stepped run writes its sealed blocks, and after which it ends an
+/// epoch. Epochs are as long as slow disks make them.
 const TXNS_PER_WRITE: u64 = 1_024;
 const TXNS_PER_EPOCH: u64 = 65_536;
-/// Its last epoch has this many, so that little of the log is without a later block that vouches
-/// for it: what nothing vouches for, a restart reads twice.
+/// The number of transactions of its last epoch. It is small, so that little of the log is without a later block that
+/// vouches for it. A restart reads such a part twice.
 const TXNS_OF_LAST_EPOCH: u64 = 64;
-/// Turns between two looks at what is durable.
+/// Turns between two looks at the durable epoch.
 const TURNS_PER_LOOK: u32 = 64;
 /// Bytes that may wait for each stream's flusher before the driver waits.
 pub const QUEUE_BYTES: u64 = 3 << 20;
-/// How long a driver that must wait sleeps.
+/// The sleep of a driver that must wait.
 const NAP: Duration = Duration::from_micros(300);
 
-/// When a run at full speed ends.
+/// The end of a run at full speed.
 #[derive(Debug, Clone, Copy)]
 pub enum RunLimit {
-    /// After so many transactions; all of them are durable then.
+    /// A number of transactions. The run ends when all of them are durable.
     Txns(u64),
-    /// After so long, of which the first part only fills the queues.
+    /// A time, whose first part only fills the queues.
     Time {
-        /// Not measured.
+        /// The part that is not measured.
         warm_up: Duration,
-        /// Measured.
+        /// The measured part.
         measured: Duration,
     },
 }
@@ -53,7 +51,7 @@ pub enum RunLimit {
 /// Checkpoints of a stepped run.
 #[derive(Debug)]
 pub struct Pace {
-    /// At which counts of ended transactions checkpoints are to begin, descending.
+    /// The counts of ended transactions at which checkpoints begin, descending.
     due: Vec<u64>,
     running: bool,
     txns_per_visit: u64,
@@ -64,7 +62,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The pace of a run of `txns` transactions.
+    /// Returns the pace of a run of `txns` transactions.
     #[must_use]
     pub fn new(options: &SmsOptions, txns: u64) -> Pace {
         let mut due: Vec<u64> = options
@@ -82,7 +80,7 @@ impl Pace {
         }
     }
 
-    /// A transaction has ended, as the `ended`th.
+    /// Notes the end of the `ended`th transaction.
     fn ended(&mut self, steal: &Steal, ended: u64) -> Result<()> {
         if self.running {
             self.in_window += 1;
@@ -99,7 +97,7 @@ impl Pace {
 
     fn step(&mut self, steal: &Steal) -> Result<()> {
         match steal.checkpoint_step()? {
-            // With flushers it would become durable by itself; without, nobody else sees to it.
+            // With flushers it would become durable by itself. Without them, no other component makes it durable.
             CheckpointProgress::Waiting => steal.flush_all()?,
             CheckpointProgress::Done => {
                 self.running = false;
@@ -116,11 +114,11 @@ fn share_of(txns: u64, share: f64) -> u64 {
     (f64_of(txns) * share.clamp(0.0, 1.0)) as u64
 }
 
-/// Steps until `txns` transactions have ended, then makes everything durable. The transactions
-/// that are open then stay open: after a crash they are losers.
+/// Steps until `txns` transactions have ended, then makes everything durable. Open transactions stay open. After a
+/// crash they are losers.
 ///
 /// # Errors
-/// The store's.
+/// Errors of the store.
 pub fn run_steps(driver: &mut Driver<'_>, steal: &Steal, pace: &mut Pace, txns: u64) -> Result<()> {
     while driver.counts().ended() < txns {
         match driver.step()? {
@@ -148,22 +146,21 @@ fn write_sealed(steal: &Steal) -> Result<()> {
     Ok(())
 }
 
-/// What a run at full speed found.
+/// The results of a run at full speed.
 #[derive(Debug, Clone)]
 pub struct Speed {
-    /// Transactions that became durable in the measured time, and the share of those that were
-    /// rolled back.
+    /// Transactions that became durable in the measured time, and a proportional number of those that were rolled back.
     pub txns: u64,
     /// The measured time, seconds.
     pub seconds: f64,
     /// From commit to durable.
     pub latency_us: LatencyUs,
-    /// Everything driven, the warm-up included.
+    /// All transactions, those of the warm-up included.
     pub counts: Counts,
 }
 
 impl Speed {
-    /// Transactions a second.
+    /// Returns the transactions a second.
     #[must_use]
     pub fn tps(&self) -> f64 {
         ratio(f64_of(self.txns), self.seconds)
@@ -175,7 +172,7 @@ struct Waiting {
     queue: VecDeque<(Epoch, Instant)>,
     latencies: Histogram<u64>,
     durable: u64,
-    /// Every instant at which more became durable, with what was durable then.
+    /// Every instant at which more became durable, with the number of durable transactions.
     advances: Vec<(Instant, u64)>,
 }
 
@@ -195,9 +192,8 @@ impl Waiting {
         }
     }
 
-    /// Transactions and seconds between the first and the last advance since `begin`. Epochs
-    /// become durable many transactions at a time, so that any other interval would count one
-    /// epoch too many or too few.
+    /// Returns transactions and seconds between the first and the last advance since `begin`. Epochs become durable
+    /// many transactions at a time, so any other interval would count one epoch too many or too few.
     fn between(&self, begin: Instant) -> (u64, f64) {
         let mut of = self.advances.iter().filter(|(at, _)| *at >= begin);
         let (Some(first), Some(last)) = (of.next(), of.next_back()) else {
@@ -206,7 +202,7 @@ impl Waiting {
         (last.1 - first.1, (last.0 - first.0).as_secs_f64())
     }
 
-    /// Looks at what is durable, and waits while the log's queue is long.
+    /// Looks at the durable epoch, and waits while the log's queue is long.
     fn keep_up(&mut self, steal: &Steal) -> Result<()> {
         self.look(steal, Instant::now());
         while steal.wal().stats().queued_bytes > QUEUE_BYTES * u64::from(steal.wal().streams()) {
@@ -217,7 +213,7 @@ impl Waiting {
         Ok(())
     }
 
-    /// Waits until everything that has committed is durable.
+    /// Waits until all commits are durable.
     fn drain(&mut self, steal: &Steal) -> Result<()> {
         while !self.queue.is_empty() {
             std::thread::sleep(NAP);
@@ -228,10 +224,10 @@ impl Waiting {
     }
 }
 
-/// Drives at full speed with a flusher for each stream; checkpoints keep the driver's pace.
+/// Drives at full speed with a flusher for each stream. Checkpoints keep the driver's pace.
 ///
 /// # Errors
-/// The store's.
+/// Errors of the store.
 pub fn run_for(
     driver: &mut Driver<'_>,
     steal: &Arc<Steal>,
@@ -282,7 +278,7 @@ pub fn run_for(
     let (txns, seconds) = match measured_from {
         Some(begin) => {
             let (committed, seconds) = waiting.between(begin);
-            // Those that were rolled back leave no moment at which they are durable.
+            // A rolled-back transaction has no moment at which it becomes durable.
             let ended = committed * counts.ended() / counts.committed.max(1);
             (ended, seconds)
         }

@@ -19,34 +19,35 @@ use crate::drive::{Beside, DriveOptions, Load, Log, RunReport, Site, Submitted, 
 
 /// Rows that one transaction of the population inserts.
 const ROWS_PER_TXN: usize = 500;
-/// The date of the population, and the first of a run whose dates are its own: 2020-01-01, seconds.
+/// The date of the population, and the first date of a run with `own_dates`: 2020-01-01, seconds.
 const FIRST_DATE: u32 = 1_577_836_800;
-/// The bytes of every so many transactions are measured. A prime, so that no period of the engine meets it.
+/// The period of the transactions whose bytes are measured. It is prime, so that it does not coincide with a period of
+/// the engine.
 const SIZED_EVERY: u64 = 61;
 
-/// What is run, and where.
+/// The settings of a run, and its database.
 #[derive(Debug, Clone)]
 pub struct TpccBench {
     /// The database.
     pub site: Site,
-    /// How large it is.
+    /// The size of the database.
     pub scale: Scale,
-    /// What the terminals ask for.
+    /// The mix of the terminals' inputs.
     pub mix: Mix,
-    /// What all random values follow from.
+    /// The seed of all random values.
     pub seed: u64,
-    /// How it is driven; `None`: it is not.
+    /// The driver's settings. `None`: it is not driven.
     pub drive: Option<DriveOptions>,
-    /// Whether dates follow from the number of a transaction instead of the clock, so that the same seed
-    /// makes the same database.
+    /// True if dates follow from the number of a transaction instead of the clock, so that the same seed makes the same
+    /// database.
     pub own_dates: bool,
-    /// Whether the report has the digest at the end.
+    /// True if the report has the digest at the end.
     pub digest: bool,
 }
 
-/// A run that has ended; the database is still open.
+/// A run that has ended. The database is still open.
 pub struct TpccRun {
-    /// What was found.
+    /// The results.
     pub report: RunReport,
     /// The database.
     pub db: Db,
@@ -56,7 +57,7 @@ impl TpccBench {
     /// Opens the database, populates it if it is empty, and drives it.
     ///
     /// # Errors
-    /// A scale that cannot be or is not the database's; the engine's.
+    /// A scale that is invalid or differs from that of the database; errors of the engine.
     pub fn run(&self) -> Result<TpccRun> {
         self.scale.check().map_err(Error::Usage)?;
         let db = self.open()?;
@@ -89,10 +90,10 @@ impl TpccBench {
         self.site.open(declare)
     }
 
-    /// Drives a populated database and enters what was found.
+    /// Drives a populated database and enters the results.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub(crate) fn measure(
         &self,
         db: &Db,
@@ -111,10 +112,10 @@ impl TpccBench {
         Ok(())
     }
 
-    /// Drives it again as `beside` says, and enters what is found beside the run before.
+    /// Drives it again with the settings of `beside`, and enters the results beside the run before.
     ///
     /// # Errors
-    /// As [`Beside::run`].
+    /// Those of [`Beside::run`].
     pub fn run_beside(&self, db: &Db, beside: Beside, report: &mut RunReport) -> Result<()> {
         let Some(options) = &self.drive else {
             return Ok(());
@@ -129,7 +130,7 @@ impl TpccBench {
     /// Opens the database, which must be populated.
     ///
     /// # Errors
-    /// There is none, or it is empty; the engine's.
+    /// The database does not exist, or is empty; errors of the engine.
     pub fn open_populated(&self) -> Result<Db> {
         let db = self.open()?;
         if !is_populated(&db)? {
@@ -138,7 +139,7 @@ impl TpccBench {
         Ok(db)
     }
 
-    /// The terminals of one of so many workers.
+    /// Returns the terminals of one of `workers` workers.
     pub(crate) fn terminals<'a>(&self, db: &'a Db, workers: usize, worker: usize) -> Terminals<'a> {
         Terminals {
             db,
@@ -188,12 +189,12 @@ impl TpccBench {
                 })
         })
         .context("populating")?;
-        // What is measured begins with a short log.
+        // The measurement begins with a short log.
         db.checkpoint()?;
         Ok(true)
     }
 
-    /// Refuses a scale that is not the database's.
+    /// Refuses a scale that differs from that of the database.
     fn check_scale(&self, db: &Db) -> Result<()> {
         let scale = self.scale;
         let w = scale.warehouses;
@@ -222,7 +223,7 @@ fn is_populated(db: &Db) -> Result<bool> {
     Ok(db.read(|tx| Ok::<_, Error>(tx.get::<Warehouse>(1)?.is_some()))?)
 }
 
-/// Adds the tables and procedures of TPC-C to what a program declares.
+/// Adds the tables and procedures of TPC-C to a program's declarations.
 pub fn declare(builder: Builder) -> Builder {
     builder
         .table::<Warehouse>()
@@ -241,10 +242,10 @@ pub fn declare(builder: Builder) -> Builder {
         .procedure(stock_level)
 }
 
-/// Checks the twelve conditions at one instant; transactions may go on.
+/// Checks the twelve conditions at one instant. Transactions may continue.
 ///
 /// # Errors
-/// The engine's.
+/// Errors of the engine.
 pub fn check(db: &Db) -> Result<Vec<Condition>> {
     let mut tally = Tally::default();
     let snapshot = db.snapshot()?;
@@ -301,9 +302,9 @@ impl<'a> Batch<'a> {
 pub(crate) struct Terminals<'a> {
     db: &'a Db,
     inputs: Inputs,
-    /// The date of the next transaction, seconds; `None`: each has its own time.
+    /// The date of the next transaction, seconds. `None`: each has its own time.
     date: Option<u32>,
-    /// Whether no other thread logs, so that what a transaction logs can be measured.
+    /// True if no other thread logs, so that a transaction's log can be measured.
     sizes: bool,
     steps: u64,
 }
@@ -321,7 +322,7 @@ impl Load for Terminals<'_> {
             .map(|before| Log::counters(self.db).log_bytes - before);
         Ok(Submitted {
             kind,
-            // What was rolled back leaves nothing to wait for.
+            // A rolled-back transaction leaves nothing to wait for.
             epoch: done.unwrap_or(Epoch(0)),
             aborted: done.is_none(),
             log_bytes,
@@ -330,7 +331,7 @@ impl Load for Terminals<'_> {
 }
 
 impl Terminals<'_> {
-    /// Runs a transaction; `None` if it was rolled back.
+    /// Runs a transaction. `None`: it was rolled back.
     fn submit(&mut self, input: Input) -> Result<Option<Epoch>> {
         let at = self.date.unwrap_or(0);
         self.date = self.date.map(|date| date + 1);
@@ -360,7 +361,7 @@ impl Terminals<'_> {
     }
 }
 
-/// A customer as an argument: a number, or 0 and a name.
+/// Converts a customer into arguments: a number, or 0 and a name.
 fn named(customer: Named) -> (u32, String) {
     match customer {
         Named::Id(c) => (c, String::new()),

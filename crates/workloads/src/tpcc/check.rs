@@ -1,15 +1,15 @@
 //! The twelve consistency conditions.
 //!
-//! The rows of the database are read once, in any order, into sums by warehouse, district, customer and
-//! order; then the conditions compare these.
+//! The rows of the database are read once, in any order, into sums by warehouse, district, customer and order. Then the
+//! conditions compare these.
 //!
 //! # Source
 //! TPC-C 5.11, clauses 3.3.2.1 to 3.3.2.12.
 //!
 //! # Deviations
-//! Condition 11 says that 2,100 orders of a district are delivered, which holds for the initial population
-//! only. Each delivery is counted at its customer, so here the number is 2,100, or what is delivered in the
-//! beginning at a smaller scale, and these counts.
+//! Condition 11 says that 2,100 orders of a district are delivered, which is true for the initial population only. Each
+//! delivery is counted at its customer. So here the number is 2,100, or the number of orders delivered in the beginning
+//! at a smaller scale, plus these counts.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use super::load::Row;
 type District = (u16, u8);
 type Three = (u16, u8, u32);
 
-/// What each condition says, in the order of the clauses.
+/// The statement of each condition, in the order of the clauses.
 const CONDITIONS: [&str; 12] = [
     "a warehouse's year-to-date sum is that of its districts",
     "a district's next order number follows its highest order and new order",
@@ -37,12 +37,12 @@ const CONDITIONS: [&str; 12] = [
     "a customer's balance and payments are what was delivered",
 ];
 
-/// How a condition was met.
+/// The result of a condition.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct Condition {
     /// Its number in the specification, from 1.
     pub number: usize,
-    /// What it says.
+    /// Its statement.
     pub says: &'static str,
     /// Rows that violate it.
     pub violations: u64,
@@ -86,7 +86,7 @@ struct CustomerSums {
     delivered: i64,
 }
 
-/// The sums of the rows taken so far.
+/// The sums over the rows taken so far.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Year-to-date sums of warehouses.
@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(violated(&rows()), [0usize; 0]);
     }
 
-    /// Changes the first row that `change` changes, and returns which conditions are violated then.
+    /// Changes the first row that `change` changes, and returns the conditions that are violated then.
     fn after(change: impl Fn(&mut Row) -> bool) -> Vec<usize> {
         let mut rows = rows();
         assert!(rows.iter_mut().any(change), "one row is changed");

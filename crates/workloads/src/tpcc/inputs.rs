@@ -7,9 +7,8 @@
 //! TPC-C 5.11, clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1, 2.8.1 (inputs) and 5.2.4.2 (the deck).
 //!
 //! # Deviations
-//! There are no keying and think times, and the district of Stock-Level is drawn rather than fixed for a
-//! terminal: a paper that measures a database leaves both out (001, section V-A). The share of remote order
-//! lines is an option.
+//! Keying and think times are left out, and the district of Stock-Level is drawn, not fixed for a terminal. A paper
+//! that measures a database leaves both out (001, section V-A). The share of remote order lines is an option.
 
 use super::random::{Constants, LAST_NAMES, Random, last_name};
 use fastrand::Rng;
@@ -19,10 +18,10 @@ use perdura_base::checksum::mix64;
 pub const DISTRICTS: u8 = 10;
 /// The most order lines of an order.
 pub const LINES_MAX: u8 = 15;
-/// The fewest.
+/// The fewest order lines of an order.
 pub const LINES_MIN: u8 = 5;
 
-/// How large the database is. What the specification fixes may be smaller for tests.
+/// The size of the database. Sizes that the specification fixes may be smaller for tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scale {
     /// Warehouses, numbered from 1.
@@ -34,7 +33,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// The specification's, with so many warehouses.
+    /// Returns the specification's scale with `warehouses` warehouses.
     #[must_use]
     pub fn of(warehouses: u16) -> Scale {
         Scale {
@@ -44,22 +43,22 @@ impl Scale {
         }
     }
 
-    /// How many last names the customers of a district have.
+    /// Returns the number of last names of the customers of a district.
     #[must_use]
     pub fn last_names(&self) -> u32 {
         self.customers.min(LAST_NAMES)
     }
 
-    /// The first order of a district that is not delivered in the beginning.
+    /// Returns the first order of a district that is not delivered in the beginning.
     #[must_use]
     pub fn first_new_order(&self) -> u32 {
         self.customers - self.customers * 3 / 10 + 1
     }
 
-    /// Names a number that is out of its range.
+    /// Fails if a number is out of its range.
     ///
     /// # Errors
-    /// A sentence for people.
+    /// The reason, in words.
     pub fn check(&self) -> Result<(), String> {
         if self.warehouses == 0 || self.items == 0 || self.customers == 0 {
             return Err("there is at least one warehouse, item and customer".into());
@@ -80,9 +79,9 @@ pub enum Kind {
     Payment,
     /// A customer's last order.
     OrderStatus,
-    /// The oldest new order of each district is delivered.
+    /// A delivery of the oldest new order of each district.
     Delivery,
-    /// How many items of the last orders are short.
+    /// A count of the items in the last orders whose stock is low.
     StockLevel,
 }
 
@@ -104,7 +103,7 @@ impl Kind {
         "stock_level",
     ];
 
-    /// Its place in tables.
+    /// Returns its place in tables.
     #[must_use]
     pub fn index(self) -> usize {
         match self {
@@ -117,16 +116,16 @@ impl Kind {
     }
 }
 
-/// How the inputs are drawn.
+/// The frequencies of the inputs.
 #[derive(Debug, Clone)]
 pub struct Mix {
-    /// How many of a hundred transactions are of each kind.
+    /// The number of transactions of each kind in a hundred.
     pub cards: [u8; 5],
-    /// How many of a hundred order lines are supplied by another warehouse.
+    /// The number of order lines in a hundred that another warehouse supplies.
     pub remote_lines: f64,
-    /// How many of a hundred payments are for a customer of another warehouse.
+    /// The number of payments in a hundred for a customer of another warehouse.
     pub remote_payments: f64,
-    /// How many of a hundred New-Orders name an item that is not there, and abort.
+    /// The number of New-Orders in a hundred that name a missing item, and abort.
     pub rollbacks: f64,
 }
 
@@ -142,7 +141,7 @@ impl Default for Mix {
 }
 
 impl Mix {
-    /// New-Order alone.
+    /// Returns a mix of New-Order alone.
     #[must_use]
     pub fn new_order_only(remote_lines: f64) -> Mix {
         Mix {
@@ -153,16 +152,16 @@ impl Mix {
     }
 }
 
-/// How a terminal names a customer.
+/// The identification of a customer by a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Customer {
     /// By number.
     Id(u32),
-    /// By last name: the middle one of those that have it, by first name.
+    /// By last name: the middle customer with that name, ordered by first name.
     Last(String),
 }
 
-/// A line of an order as an argument: the item, the warehouse that supplies it, how many.
+/// A line of an order as an argument: the item, the warehouse that supplies it, the quantity.
 pub type Line = (u32, u16, u8);
 
 /// A transaction's inputs.
@@ -207,7 +206,7 @@ pub enum Input {
     Delivery {
         /// The warehouse.
         w: u16,
-        /// Who carries the orders.
+        /// The carrier of the orders.
         carrier: u8,
     },
     /// Of [`Kind::StockLevel`].
@@ -216,13 +215,13 @@ pub enum Input {
         w: u16,
         /// The district.
         d: u8,
-        /// Less than this is short.
+        /// The stock below which an item counts.
         threshold: i16,
     },
 }
 
 impl Input {
-    /// Its kind.
+    /// Returns its kind.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -248,7 +247,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// The inputs of worker `worker` of `workers`: it serves every `workers`th warehouse, or all of them if
+    /// Returns the inputs of worker `worker` of `workers`. It serves every `workers`th warehouse, or all of them if
     /// there are fewer warehouses than workers.
     #[must_use]
     pub fn new(scale: Scale, mix: Mix, seed: u64, worker: usize, workers: usize) -> Inputs {
@@ -278,7 +277,7 @@ impl Inputs {
         }
     }
 
-    /// The next transaction.
+    /// Returns the next transaction.
     pub fn next_input(&mut self) -> Input {
         if self.dealt == self.deck.len() {
             self.random.shuffle(&mut self.deck);
@@ -343,7 +342,7 @@ impl Inputs {
         }
     }
 
-    /// Six of ten by last name.
+    /// Draws a customer, six of ten by last name.
     fn customer(&mut self) -> Customer {
         if self.random.percent(60.0) {
             Customer::Last(last_name(self.random.last_name(self.scale.last_names())))
@@ -363,7 +362,7 @@ impl Inputs {
         }
     }
 
-    /// Another warehouse, if there is one.
+    /// Draws another warehouse, if there is one.
     fn other(&mut self, w: u16) -> u16 {
         if self.scale.warehouses == 1 {
             return w;

@@ -1,14 +1,14 @@
 //! The initial population.
 //!
-//! What a warehouse holds follows from the seed and its number alone, so that warehouses can be loaded in
-//! any order and by several threads. The rows come out one after the other.
+//! The contents of a warehouse follow from the seed and its number alone, so warehouses can be loaded in any order and
+//! by several threads. The rows are generated one after the other.
 //!
 //! # Source
 //! TPC-C 5.11, clause 4.3.3.1.
 //!
 //! # Deviations
-//! Items and customers of a district may be fewer, in tests; orders are always as many as customers. All
-//! dates of the population are one argument, so that the same seed makes the same database.
+//! Items and customers of a district may be fewer, in tests. Orders are always as many as customers. All dates of the
+//! population are one argument, so that the same seed makes the same database.
 
 use perdura_base::checksum::mix64;
 
@@ -20,7 +20,7 @@ use super::schema::{
 
 /// The carrier numbers.
 const CARRIERS: u32 = 10;
-/// The first customers of a district have the last names in their order.
+/// The number of first customers of a district that have the last names in their order.
 const NAMED_IN_ORDER: u32 = 1000;
 
 /// A row of the population.
@@ -30,7 +30,7 @@ pub enum Row {
     Item(Item),
     /// A warehouse.
     Warehouse(Warehouse),
-    /// What a warehouse has of an item.
+    /// A warehouse's stock of an item.
     Stock(Stock),
     /// A district.
     District(District),
@@ -46,19 +46,19 @@ pub enum Row {
     NewOrder(NewOrder),
 }
 
-/// What is populated.
+/// The settings of the population.
 #[derive(Debug, Clone, Copy)]
 pub struct Population {
-    /// How large.
+    /// Its size.
     pub scale: Scale,
-    /// What all random values follow from.
+    /// The seed of all random values.
     pub seed: u64,
     /// The date of all rows, milliseconds since 1970.
     pub date: u64,
 }
 
 impl Population {
-    /// Hands on all items.
+    /// Passes all items to `take`.
     ///
     /// # Errors
     /// Those of `take`.
@@ -76,7 +76,7 @@ impl Population {
         Ok(())
     }
 
-    /// Hands on everything that belongs to a warehouse.
+    /// Passes all rows of a warehouse to `take`.
     ///
     /// # Errors
     /// Those of `take`.
@@ -255,7 +255,7 @@ fn stock(random: &mut Random, w: u16, i: u32) -> Stock {
     }
 }
 
-/// A rate of at most so many ten-thousandths.
+/// Draws a rate of at most `highest` ten-thousandths.
 fn rate(random: &mut Random, highest: u32) -> i32 {
     i32::try_from(random.uniform(0, highest)).expect("at most one")
 }

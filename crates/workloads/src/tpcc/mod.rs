@@ -3,7 +3,7 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`random`] | non-uniform numbers, last names, strings |
-//! | [`inputs`] | what the terminals ask for |
+//! | [`inputs`] | the inputs of the terminals |
 //! | [`load`] | the initial population |
 //! | [`schema`] | the nine tables |
 //! | [`check`] | the twelve consistency conditions |

@@ -1,8 +1,8 @@
 //! The five transactions.
 //!
-//! All that is random comes with the arguments, so a call does the same whenever it is run on the same data.
-//! Dates are an argument, too; 0 stands for the transaction's own time. So a run of a number of transactions
-//! makes the same database whatever its log says and however long it takes.
+//! All random values come with the arguments, so a call has the same effect whenever it is run on the same data. Dates
+//! are an argument, too. 0 means the transaction's own time. So a run of a number of transactions makes the same
+//! database, whatever the form of its log and however long it takes.
 //!
 //! Wide rows are viewed and edited by column.
 //!
@@ -10,9 +10,8 @@
 //! TPC-C 5.11, clauses 2.4.2, 2.5.2, 2.6.2, 2.7.4, 2.8.2.
 //!
 //! # Deviations
-//! A procedure returns the figures that a terminal shows, without the addresses. A Delivery is one transaction
-//! for all districts, which the specification allows. An order line's remote flag is decided by its
-//! supplier alone.
+//! A procedure returns the figures that a terminal shows, without the addresses. A Delivery is one transaction for all
+//! districts, which the specification allows. The supplier alone decides the remote flag of an order line.
 
 use perdura_table::{AHEAD_KEYS, Abort, Column, Cx, procedure};
 use smallvec::SmallVec;
@@ -29,7 +28,7 @@ const HISTORY_DATA_BYTES_MAX: usize = 24;
 /// The longest data of a customer, bytes.
 const CUSTOMER_DATA_BYTES_MAX: usize = 500;
 
-/// What New-Order shows.
+/// The output of New-Order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ordered {
     /// The order's number.
@@ -44,14 +43,14 @@ pub struct Ordered {
     pub lines: Vec<OrderedLine>,
 }
 
-/// What New-Order shows of a line.
+/// The output of New-Order for a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderedLine {
     /// The item's name.
     pub name: String,
-    /// What is left of it.
+    /// The remaining stock of it.
     pub stock: i16,
-    /// Whether the item's and the stock's data say that it is original.
+    /// True if the item's and the stock's data mark it as original.
     pub is_original: bool,
     /// The item's price, cents.
     pub price: i64,
@@ -59,7 +58,7 @@ pub struct OrderedLine {
     pub amount: i64,
 }
 
-/// What Payment shows.
+/// The output of Payment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paid {
     /// The customer's number.
@@ -70,7 +69,7 @@ pub struct Paid {
     pub balance: i64,
 }
 
-/// What Order-Status shows.
+/// The output of Order-Status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     /// The customer's number.
@@ -86,8 +85,7 @@ pub struct Status {
 }
 
 procedure! {
-    /// Enters an order (clause 2.4.2). An item that is not there, which one in a hundred orders names last,
-    /// aborts it.
+    /// Enters an order (clause 2.4.2). A missing item, which one in a hundred orders names last, aborts it.
     pub fn new_order(cx, w: u16, d: u8, c: u32, lines: Vec<Line>, at: u32) -> Ordered,
     on [Warehouse(w), Stock(each lines.iter().map(|line| line.1))] {
         let date = date_of(at, cx.now());
@@ -122,7 +120,7 @@ procedure! {
             all_local: lines.iter().all(|(_, supplier, _)| *supplier == w),
         })?;
         cx.insert(&NewOrder { w, d, o })?;
-        // Their places in the index, which has none of them yet.
+        // Their places in the index, which has no entries for them yet.
         cx.look_ahead::<OrderLine>((1..).take(lines.len()).map(|number| (w, d, o, number)));
         let mut sum = 0;
         for (number, (item, supplier, quantity)) in (1..).zip(lines) {
@@ -298,7 +296,7 @@ procedure! {
 }
 
 procedure! {
-    /// Counts the items of a district's last orders of which the stock is below a threshold (clause 2.8.2).
+    /// Counts the items of a district's last orders whose stock is below a threshold (clause 2.8.2).
     pub fn stock_level(cx, w: u16, d: u8, threshold: i16) -> u32,
     on [Warehouse(w)] {
         let district = cx.view::<District>((w, d))?.ok_or("no such district")?;
@@ -322,7 +320,7 @@ procedure! {
     }
 }
 
-/// The customer in the middle of those with a last name, by first name (clause 2.5.2.2).
+/// Returns the customer in the middle of those with a last name, by first name (clause 2.5.2.2).
 fn middle_of_name(cx: &Cx<'_, '_>, w: u16, d: u8, last: &str) -> Result<u32, Abort> {
     let mut found = SmallVec::<[u32; 16]>::new();
     for row in cx.by(Customer::by_last, (w, d, last)).views() {
@@ -334,7 +332,7 @@ fn middle_of_name(cx: &Cx<'_, '_>, w: u16, d: u8, last: &str) -> Result<u32, Abo
     }
 }
 
-/// The column that a stock has for a district.
+/// Returns the column that a stock has for a district.
 fn dist_of(d: u8) -> Column<Stock, [u8; 24]> {
     match d {
         1 => Stock::dist_01,
@@ -354,7 +352,7 @@ fn is_original(data: &str) -> bool {
     data.contains("ORIGINAL")
 }
 
-/// The date that an argument says, milliseconds; 0 is the transaction's own time.
+/// Returns the date of an argument, milliseconds. 0 is the transaction's own time.
 fn date_of(at: u32, now_ms: u64) -> u64 {
     if at == 0 {
         now_ms
@@ -363,7 +361,7 @@ fn date_of(at: u32, now_ms: u64) -> u64 {
     }
 }
 
-/// What is left of a stock when so many are taken (clause 2.4.2.2).
+/// Returns the rest of a stock when `taken` are taken (clause 2.4.2.2).
 fn stock_left(quantity: i16, taken: u8) -> i16 {
     let taken = i16::from(taken);
     if quantity >= taken + 10 {
@@ -373,12 +371,12 @@ fn stock_left(quantity: i16, taken: u8) -> i16 {
     }
 }
 
-/// The sum of an order with discount and taxes, ten-thousandths, in cents, rounded down.
+/// Returns the sum of an order with discount and taxes, ten-thousandths, in cents, rounded down.
 fn total(sum: i64, discount: i32, taxes: i32) -> i64 {
     sum * i64::from(10_000 - discount) * i64::from(10_000 + taxes) / 100_000_000
 }
 
-/// The data of a customer with bad credit after a payment (clause 2.5.2.2).
+/// Returns the data of a customer with bad credit after a payment (clause 2.5.2.2).
 fn payment_data(what: std::fmt::Arguments<'_>, before: &str) -> String {
     let mut data = String::with_capacity(CUSTOMER_DATA_BYTES_MAX + 64);
     std::fmt::Write::write_fmt(&mut data, what).expect("a string takes anything");

@@ -5,15 +5,15 @@
 
 use fastrand::Rng;
 
-/// C of the last names of the initial population. Clause 2.1.6.1 ties C of a run to it: a constant, so
-/// that a run need not know the seed of the population.
+/// C of the last names of the initial population. Clause 2.1.6.1 ties C of a run to it. It is a constant, so that a run
+/// need not know the seed of the population.
 const LOAD_C_LAST: u32 = 123;
-/// By how much C of the last names differs between a run and the population (clause 2.1.6.1).
+/// The allowed difference of C of the last names between a run and the population (clause 2.1.6.1).
 const C_LAST_DELTAS: std::ops::RangeInclusive<u32> = 65..=119;
-/// But not by these.
+/// The differences in that range that are not allowed.
 const C_LAST_DELTAS_EXCLUDED: [u32; 2] = [96, 112];
 
-/// Last names, when customers are enough for all of them.
+/// The number of last names, if customers are enough for all of them.
 pub const LAST_NAMES: u32 = 1000;
 /// The longest last name, bytes.
 pub const LAST_NAME_BYTES_MAX: usize = 16;
@@ -32,14 +32,14 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// Those of the initial population, which needs the one of last names only.
+    /// The constants of the initial population, which needs only that of last names.
     pub const LOAD: Constants = Constants {
         last_name: LOAD_C_LAST,
         customer: 0,
         item: 0,
     };
 
-    /// Those of a run.
+    /// Draws the constants of a run.
     #[must_use]
     pub fn of_run(rng: &mut Rng) -> Constants {
         let last_name = loop {
@@ -61,7 +61,7 @@ impl Constants {
     }
 }
 
-/// A non-uniform random number of `low..=high` (clause 2.1.6).
+/// Draws a non-uniform random number of `low..=high` (clause 2.1.6).
 fn nurand(rng: &mut Rng, a: u32, c: u32, low: u32, high: u32) -> u32 {
     debug_assert!(low <= high, "a range holds something");
     ((rng.u32(0..=a) | rng.u32(low..=high)) + c) % (high - low + 1) + low
@@ -75,7 +75,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// A source of the initial population.
+    /// Makes a source for the initial population.
     #[must_use]
     pub fn of_load(seed: u64) -> Random {
         Random {
@@ -84,7 +84,7 @@ impl Random {
         }
     }
 
-    /// A source of a run, whose workers share their constants.
+    /// Makes a source for a run, whose workers share their constants.
     #[must_use]
     pub fn of_run(seed: u64, constants: Constants) -> Random {
         Random {
@@ -93,41 +93,41 @@ impl Random {
         }
     }
 
-    /// A number of `low..=high`, each as likely as the next.
+    /// Draws a number of `low..=high`, uniformly.
     pub fn uniform(&mut self, low: u32, high: u32) -> u32 {
         self.rng.u32(low..=high)
     }
 
-    /// Whether a thing happens that happens so many times in a hundred.
+    /// Draws a truth value that is true `percent` times in a hundred.
     pub fn percent(&mut self, percent: f64) -> bool {
         self.rng.f64() * 100.0 < percent
     }
 
-    /// An amount of money in `low..=high` cents.
+    /// Draws an amount of money in `low..=high` cents.
     pub fn cents(&mut self, low: i64, high: i64) -> i64 {
         self.rng.i64(low..=high)
     }
 
-    /// The number of a last name below `names`.
+    /// Draws the number of a last name below `names`.
     pub fn last_name(&mut self, names: u32) -> u32 {
         assert!(names > 0, "there is a name");
         let c = self.constants.last_name;
         nurand(&mut self.rng, 255, c, 0, names - 1)
     }
 
-    /// A customer of a district with so many.
+    /// Draws a customer of a district with `customers` customers.
     pub fn customer(&mut self, customers: u32) -> u32 {
         let c = self.constants.customer;
         nurand(&mut self.rng, 1023, c, 1, customers)
     }
 
-    /// An item of so many.
+    /// Draws one of `items` items.
     pub fn item(&mut self, items: u32) -> u32 {
         let c = self.constants.item;
         nurand(&mut self.rng, 8191, c, 1, items)
     }
 
-    /// Alphanumeric characters, `low` to `high` of them.
+    /// Draws alphanumeric characters, `low` to `high` of them.
     pub fn a_string(&mut self, low: usize, high: usize) -> String {
         let len = self.rng.usize(low..=high);
         let mut bytes = vec![0; len];
@@ -135,7 +135,7 @@ impl Random {
         String::from_utf8(bytes).expect("ASCII")
     }
 
-    /// Alphanumeric characters that fill an array.
+    /// Draws alphanumeric characters that fill an array.
     pub fn a_chars<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         self.alphanumeric(&mut bytes);
@@ -154,24 +154,24 @@ impl Random {
         }
     }
 
-    /// Digits that fill an array.
+    /// Draws digits that fill an array.
     pub fn digits<const N: usize>(&mut self) -> [u8; N] {
         std::array::from_fn(|_| self.rng.u8(b'0'..=b'9'))
     }
 
-    /// Capital letters that fill an array.
+    /// Draws capital letters that fill an array.
     pub fn letters<const N: usize>(&mut self) -> [u8; N] {
         std::array::from_fn(|_| self.rng.u8(b'A'..=b'Z'))
     }
 
-    /// A zip code: four digits and `11111`.
+    /// Draws a zip code: four digits and `11111`.
     pub fn zip(&mut self) -> [u8; 9] {
         let mut zip = *b"000011111";
         zip[..4].copy_from_slice(&self.digits::<4>());
         zip
     }
 
-    /// Data of an item or a stock: 26 to 50 characters, one in ten with `ORIGINAL` in it.
+    /// Draws the data of an item or a stock: 26 to 50 characters, one in ten with `ORIGINAL` in it.
     pub fn data(&mut self) -> String {
         let mut data = self.a_string(26, 50);
         if self.rng.u8(0..10) == 0 {
@@ -187,7 +187,7 @@ impl Random {
     }
 }
 
-/// The last name of a number below 1000: a syllable for each digit.
+/// Returns the last name of a number below 1000: a syllable for each digit.
 #[must_use]
 pub fn last_name(number: u32) -> String {
     assert!(number < LAST_NAMES, "a last name has three syllables");

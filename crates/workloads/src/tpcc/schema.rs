@@ -1,7 +1,7 @@
 //! The nine tables of TPC-C.
 //!
-//! The warehouse is the first key column of every table but two, so it decides the partition. Items are
-//! replicated: every partition has them all. The history has no key.
+//! The warehouse is the first key column of every table but two, so it decides the partition. Items are replicated:
+//! every partition has all of them. The history has no key.
 //!
 //! Money is in cents, rates are in ten-thousandths, times are milliseconds since 1970. Strings of a fixed
 //! length are arrays, so that the columns behind them keep their offsets.
@@ -87,7 +87,7 @@ table! {
 }
 
 table! {
-    /// What a warehouse has of an item.
+    /// A warehouse's stock of an item.
     pub struct Stock in "stock", addressing = key {
         key(w: u16, i: u32),
         quantity: i16,

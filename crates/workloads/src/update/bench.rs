@@ -1,4 +1,4 @@
-//! A run of updates: the rows are put in if the database is empty, then they are updated.
+//! A run of updates. The rows are inserted if the database is empty, then they are updated.
 
 use std::time::Instant;
 
@@ -14,37 +14,37 @@ use crate::kv::{fill_value, key_of, nth_key, random_bytes};
 
 /// The only kind of transaction.
 const KINDS: [&str; 1] = ["update"];
-/// Rows that are put in between two looks at the log.
+/// The number of rows that are inserted between two looks at the log.
 const NUDGE_EVERY: u64 = 1024;
 
-/// What is run, and where.
+/// The settings of a run, and its database.
 #[derive(Debug, Clone)]
 pub struct UpdateBench {
-    /// The database; its log has the bytes that change.
+    /// The database. Its log has the changed bytes.
     pub site: Site,
     /// Its rows.
     pub rows: Rows,
-    /// What all values and draws follow from.
+    /// The seed of all values and draws.
     pub seed: u64,
-    /// How it is driven.
+    /// The driver's settings.
     pub drive: DriveOptions,
-    /// Whether the report has the digest at the end.
+    /// True if the report has the digest at the end.
     pub digest: bool,
 }
 
-/// A run that has ended; the database is still open.
+/// A run that has ended. The database is still open.
 pub struct UpdateRun {
-    /// What was found.
+    /// The results.
     pub report: RunReport,
     /// The database.
     pub db: Db,
 }
 
 impl UpdateBench {
-    /// Opens the database, puts the rows in if it is empty, and updates them.
+    /// Opens the database, inserts the rows if it is empty, and updates them.
     ///
     /// # Errors
-    /// Rows that cannot be or are not the database's; the engine's.
+    /// Rows that are invalid or differ from those of the database; errors of the engine.
     pub fn run(&self) -> Result<UpdateRun> {
         self.rows.check().map_err(Error::Usage)?;
         let db = self.site.open(|builder| builder)?;
@@ -71,10 +71,10 @@ impl UpdateBench {
         Ok(UpdateRun { report, db })
     }
 
-    /// Updates the rows of a populated database and enters what was found.
+    /// Updates the rows of a populated database and enters the results.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub fn measure(&self, db: &Db, options: &DriveOptions, report: &mut RunReport) -> Result<()> {
         let zipf = zipf_of(&self.rows);
         let (driven, archive) = watched(db, || {
@@ -89,10 +89,10 @@ impl UpdateBench {
         Ok(())
     }
 
-    /// Puts the rows into an empty database. Returns whether it was empty.
+    /// Inserts the rows into an empty database. Returns whether it was empty.
     ///
     /// # Errors
-    /// A database whose rows are others; the engine's.
+    /// A database with other rows; errors of the engine.
     pub fn populate(&self, db: &Db) -> Result<bool> {
         if self.is_populated(db)? {
             return Ok(false);
@@ -113,12 +113,12 @@ impl UpdateBench {
         }
         last.map_or(Ok(()), |ticket: Ticket| db.wait(ticket))
             .context("populating")?;
-        // What is measured begins with a short log.
+        // The measurement begins with a short log.
         db.checkpoint()?;
         Ok(true)
     }
 
-    /// Whether the database has rows.
+    /// Returns whether the database has rows.
     fn is_populated(&self, db: &Db) -> Result<bool> {
         let count = self.rows.count;
         let bytes_of = |row: u64| -> Result<Option<usize>> {
@@ -155,7 +155,7 @@ impl UpdateBench {
     }
 }
 
-/// The law by which rows are drawn.
+/// Returns the law by which rows are drawn. `None`: uniformly.
 pub(super) fn zipf_of(rows: &Rows) -> Option<Zipf> {
     rows.zipf.map(|theta| Zipf::new(rows.count, theta))
 }

@@ -1,6 +1,6 @@
-//! The same load over a tree: transactions over keys change some bytes of several rows each.
+//! The load of updates over a tree: transactions over keys change some bytes of several rows each.
 //!
-//! Workers run transactions, flushers make them durable, and one more thread writes pages while too many are dirty and
+//! Workers run transactions, and flushers make them durable. One more thread writes pages while too many are dirty, and
 //! takes checkpoints.
 
 use std::path::PathBuf;
@@ -25,43 +25,43 @@ use crate::drive::{
 use crate::kv::{fill_value, key_of, random_bytes};
 use crate::num::{f64_of, ratio};
 
-/// The table that has the rows.
+/// The table of the rows.
 const TABLE: TableId = TableId(1);
 /// The only kind of transaction.
 const KINDS: [&str; 1] = ["update"];
-/// How long a thread sleeps that has nothing to do, or whose pages wait for the log.
+/// The sleep of a thread that has nothing to do, or whose pages wait for the log.
 const NAP: Duration = Duration::from_micros(100);
-/// How often the anchor vouches for what is durable.
+/// The time between two writes of the anchor, which vouches for the durable log.
 const VOUCH_EVERY: Duration = Duration::from_secs(1);
 
-/// What is run, and where.
+/// The settings of a run, and its database.
 #[derive(Debug, Clone)]
 pub struct KeyedBench {
     /// The database: scheme, pages, pool.
     pub options: KeyedOptions,
-    /// Its directory; memory if there is none.
+    /// Its directory. `None`: the database is in memory.
     pub data: Option<PathBuf>,
-    /// The directory of each log stream, or one of all; the data directory if there is none.
+    /// The directory of each log stream, or one for all. Empty: the data directory.
     pub log_dirs: Vec<PathBuf>,
     /// Log streams.
     pub streams: u8,
-    /// In memory: how fast the log's disks are.
+    /// The speed of the log's disks, if the database is in memory.
     pub disk: ModelledDisk,
     /// Its rows.
     pub rows: Rows,
     /// Rows that a transaction changes.
     pub updates_per_txn: usize,
-    /// A checkpoint begins behind so many transactions.
+    /// The number of transactions after which a checkpoint begins. `None`: no checkpoint is taken.
     pub checkpoint_every: Option<u64>,
-    /// What all values and draws follow from.
+    /// The seed of all values and draws.
     pub seed: u64,
-    /// How it is driven.
+    /// The driver's settings.
     pub drive: DriveOptions,
-    /// Whether the report has the digest at the end.
+    /// True if the report has the digest at the end.
     pub digest: bool,
 }
 
-/// What of a run's log the tree logged for its own restart, and what its pages cost.
+/// The part of a run's log that the tree wrote for its own restart, and the cost of its pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct TreeRun {
     /// Pages in memory.
@@ -76,7 +76,7 @@ pub struct TreeRun {
     pub writes_bytes: u64,
     /// Bytes of changes of structure.
     pub structure_bytes: u64,
-    /// The first two in all bytes of records.
+    /// The share of the first two in all bytes of records.
     pub notes_share: f64,
     /// Pages read.
     pub pages_read: u64,
@@ -86,29 +86,29 @@ pub struct TreeRun {
     pub checkpoints: u64,
 }
 
-/// A run that has ended; the database is still open.
+/// A run that has ended. The database is still open.
 pub struct KeyedRun {
-    /// What was found.
+    /// The results.
     pub report: RunReport,
     keyed: Keyed,
     _locks: Locks,
 }
 
 impl KeyedRun {
-    /// Leaves the database with a checkpoint.
+    /// Closes the database with a checkpoint.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn close(self) -> Result<()> {
         self.keyed.checkpoint_now().context("the last checkpoint")
     }
 }
 
 impl KeyedBench {
-    /// Opens the database, made with its rows if there is none, and changes them.
+    /// Opens the database, makes it with its rows if it does not exist, and changes them.
     ///
     /// # Errors
-    /// Rows or options that cannot be or are not the database's; the disks'.
+    /// Rows or options that are invalid or differ from those of the database; errors of the disks.
     pub fn run(&self) -> Result<KeyedRun> {
         self.rows.check().map_err(Error::Usage)?;
         let usage = |why: &str| Err(Error::Usage(String::from(why)));
@@ -176,7 +176,7 @@ impl KeyedBench {
         Ok((keyed, true, locks))
     }
 
-    /// The disks, whether they hold a database, and their locks.
+    /// Returns the disks, whether they contain a database, and their locks.
     fn disks(&self) -> Result<(Disks, bool, Locks)> {
         let Some(data) = &self.data else {
             let memory = || Arc::new(MemDisk::new()) as Arc<dyn Disk>;
@@ -205,7 +205,7 @@ impl KeyedBench {
         Ok((disks, exists, locks))
     }
 
-    /// Refuses a database whose rows are others.
+    /// Refuses a database with other rows.
     fn check_rows(&self, keyed: &Keyed) -> Result<()> {
         let count = self.rows.count;
         let bytes_of = |row: u64| -> Result<Option<usize>> {
@@ -266,7 +266,8 @@ impl KeyedBench {
         self.seed.wrapping_mul(1_000_003).wrapping_add(worker + 1)
     }
 
-    /// Runs `f` while another thread writes pages and takes checkpoints. How many have ended.
+    /// Runs `f` while another thread writes pages and takes checkpoints. Returns the result of `f` and the number of
+    /// checkpoints that have ended.
     fn beside<R>(&self, keyed: &Keyed, f: impl FnOnce() -> Result<R>) -> Result<(R, u64)> {
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -283,11 +284,11 @@ impl KeyedBench {
     }
 }
 
-/// The thread that writes pages.
+/// The thread that writes pages and takes checkpoints.
 struct Writer<'a> {
     keyed: &'a Keyed,
     checkpoint_every: Option<u64>,
-    /// The number of transactions behind which the next checkpoint begins.
+    /// The number of transactions after which the next checkpoint begins.
     next: u64,
     vouched: Instant,
     checkpoints: u64,
@@ -360,7 +361,7 @@ impl Log for KeyedLog<'_> {
         Ok(self.flushers.wait(epoch)?)
     }
 
-    /// The flushers close epoch after epoch as it is.
+    /// Does nothing, because the flushers close epoch after epoch anyway.
     fn nudge(&self) {}
 
     fn counters(&self) -> LogCounters {
@@ -383,7 +384,7 @@ struct Updates<'a> {
 }
 
 impl Updates<'_> {
-    /// Repeats what waits for the log until the flushers have written it.
+    /// Repeats a call that waits for the log until the flushers have written it.
     fn insist<T>(&self, mut call: impl FnMut() -> perdura::Result<T>) -> Result<T> {
         loop {
             match call() {
@@ -410,7 +411,7 @@ impl Load for Updates<'_> {
             let at = self.rng.usize(..=row.len() - self.changed_bytes);
             random_bytes(&mut self.rng, &mut row[at..at + self.changed_bytes]);
             let written = self.insist(|| keyed.txns().write(&mut txn, TABLE, &key, Some(&row)))?;
-            // A row of another transaction is left alone.
+            // A row that another transaction uses is skipped.
             left -= usize::from(written != Write::Taken);
         }
         let committed = keyed.txns().commit(txn);

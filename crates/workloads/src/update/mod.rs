@@ -1,13 +1,13 @@
 //! Rows whose values change: the load of the log archive's experiments.
 //!
 //! The rows are page-addressed, so each update is a difference of one page in the log. A row is drawn uniformly or by
-//! Zipf's law, a place in its value is drawn, and so many bytes there become random ones. The database keeps its size, and the
-//! log grows by as much as the run is long: the ratio of log to image is the experimenter's.
+//! Zipf's law, and a place in its value is drawn. There, `changed_bytes` bytes become random ones. The database keeps
+//! its size, and the log grows with the length of the run. So the experimenter chooses the ratio of log to image.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`mod@bench`] | a run: populated if it is empty, driven, reported |
-//! | [`keyed`] | the same over a tree, by transactions over keys |
+//! | [`keyed`] | the load over a tree, by transactions over keys |
 //! | [`zipf`] | ranks by Zipf's law, in constant time |
 
 pub mod bench;
@@ -27,21 +27,21 @@ pub const SLOT_BYTES_MAX: usize = 2048;
 /// The rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rows {
-    /// How many.
+    /// Their number.
     pub count: u64,
     /// Bytes of each, its head and key included.
     pub slot_bytes: usize,
     /// Bytes that an update changes.
     pub changed_bytes: usize,
-    /// The exponent of Zipf's law by which rows are drawn, between 0 and 1; `None`: uniformly.
+    /// The exponent of Zipf's law by which rows are drawn, between 0 and 1. `None`: uniformly.
     pub zipf: Option<f64>,
 }
 
 impl Rows {
-    /// Refuses what cannot be; says why.
+    /// Refuses invalid rows.
     ///
     /// # Errors
-    /// The reason, for people.
+    /// The reason, in words.
     pub fn check(&self) -> Result<(), String> {
         if self.count == 0 {
             return Err("there is at least one row".into());
@@ -65,7 +65,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Bytes of a value: what of the slot head and key leave.
+    /// Returns the bytes of a value: the rest of the slot behind head and key.
     #[must_use]
     pub fn value_bytes(&self) -> usize {
         let key = key_of(0);
@@ -76,7 +76,7 @@ impl Rows {
             };
             row.bytes() - KEY_BYTES - value_bytes
         };
-        // The head is a byte longer for a value that takes two to say how long it is.
+        // The head is a byte longer for a value whose length takes two bytes.
         let room = self.slot_bytes - KEY_BYTES;
         let value = room - head(room);
         assert!(
@@ -87,7 +87,7 @@ impl Rows {
     }
 }
 
-/// Draws the rows that are updated.
+/// A source of the rows to update.
 #[derive(Debug, Clone)]
 pub struct Draw {
     rng: fastrand::Rng,
@@ -96,7 +96,7 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// Those of a worker.
+    /// Makes the draws of a worker.
     #[must_use]
     pub fn new(rows: &Rows, zipf: Option<Zipf>, seed: u64) -> Draw {
         assert_eq!(
@@ -111,11 +111,11 @@ impl Draw {
         }
     }
 
-    /// The number of the next row.
+    /// Draws the number of the next row.
     pub fn row(&mut self) -> u64 {
         match &self.zipf {
             None => self.rng.u64(..self.rows),
-            // Rows that are updated often are anywhere in the table.
+            // Rows that are updated often are spread over the table.
             Some(zipf) => nth_key(zipf.rank(self.rng.f64()), self.rows),
         }
     }

@@ -1,7 +1,7 @@
 //! Ranks by Zipf's law: rank `i`, counted from 0, comes with a probability in proportion to `(i + 1)^-theta`.
 //!
-//! A draw takes one power whatever the number of ranks; making a [`Zipf`] takes one for each rank. The first two ranks are
-//! exact, those behind them follow the law's integral, which is within a percent of its sum.
+//! A draw takes one power whatever the number of ranks. Making a [`Zipf`] takes one for each rank. The first two ranks
+//! are exact. Those behind them follow the law's integral, which is within a percent of its sum.
 //!
 //! # Source
 //! J. Gray, P. Sundaresan, S. Englert, K. Baclawski, P. Weinberger, "Quickly generating billion-record synthetic
@@ -9,23 +9,23 @@
 
 use crate::num::f64_of;
 
-/// Draws ranks.
+/// A source of ranks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Zipf {
     count: u64,
     /// The sum of all weights.
     zeta: f64,
-    /// That of the first two.
+    /// The sum of the first two weights.
     first_two: f64,
     alpha: f64,
     eta: f64,
 }
 
 impl Zipf {
-    /// The law over `count` ranks with exponent `theta`, between 0 and 1.
+    /// Makes the law over `count` ranks with exponent `theta`, between 0 and 1.
     ///
     /// # Panics
-    /// If there is no rank, or the exponent is not between 0 and 1.
+    /// If `count` is 0, or the exponent is not between 0 and 1.
     #[must_use]
     pub fn new(count: u64, theta: f64) -> Zipf {
         assert!(count > 0, "there is a rank");
@@ -47,7 +47,7 @@ impl Zipf {
         }
     }
 
-    /// The rank of a number drawn uniformly from 0 to 1.
+    /// Returns the rank of a number drawn uniformly from 0 to 1.
     #[must_use]
     pub fn rank(&self, uniform: f64) -> u64 {
         let sum = uniform * self.zeta;

@@ -88,10 +88,10 @@ const STATES: [([u8; 2], &[u16]); 51] = [
     (*b"WY", &[307]),
 ];
 
-/// How many area codes there are.
+/// The number of area codes.
 pub const AREA_CODES: usize = 282;
 
-/// Every area code with its state.
+/// Returns every area code with its state.
 pub fn area_codes() -> impl Iterator<Item = (u16, [u8; 2])> {
     STATES
         .iter()

@@ -12,27 +12,27 @@ use super::schema::{AreaCodeState, Contestant, Vote, VotesByPhone};
 use crate::drive::archived::watched;
 use crate::drive::{Beside, DriveOptions, Driven, Load, RunReport, Site, Submitted, drive};
 
-/// The kinds of calls, by what became of them.
+/// The kinds of calls, by their results.
 const KINDS: [&str; 2] = ["counted", "refused"];
 
-/// What is run, and where.
+/// The settings of a run, and its database.
 #[derive(Debug, Clone)]
 pub struct VoterBench {
     /// The database.
     pub site: Site,
-    /// What the election is made of.
+    /// The settings of the election.
     pub election: Election,
-    /// What all random values follow from.
+    /// The seed of all random values.
     pub seed: u64,
-    /// How it is driven.
+    /// The driver's settings.
     pub drive: DriveOptions,
-    /// Whether the report has the digest at the end.
+    /// True if the report has the digest at the end.
     pub digest: bool,
 }
 
-/// A run that has ended; the database is still open.
+/// A run that has ended. The database is still open.
 pub struct VoterRun {
-    /// What was found.
+    /// The results.
     pub report: RunReport,
     /// The database.
     pub db: Db,
@@ -42,7 +42,7 @@ impl VoterBench {
     /// Opens the database, begins the election if it is empty, and takes calls.
     ///
     /// # Errors
-    /// An election that cannot be; the engine's.
+    /// An invalid election; errors of the engine.
     pub fn run(&self) -> Result<VoterRun> {
         self.election.check().map_err(Error::Usage)?;
         let db = self.site.open(declare)?;
@@ -65,10 +65,10 @@ impl VoterBench {
         Ok(VoterRun { report, db })
     }
 
-    /// Takes calls and enters what was found.
+    /// Takes calls and enters the results.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub(crate) fn measure(&self, db: &Db, report: &mut RunReport) -> Result<()> {
         let (driven, archive) = watched(db, || {
             self.site
@@ -79,14 +79,14 @@ impl VoterBench {
         Ok(())
     }
 
-    /// Takes calls again as `beside` says, and enters what is found beside the run before.
+    /// Takes calls again with the settings of `beside`, and enters the results beside the run before.
     ///
     /// # Errors
-    /// As [`Beside::run`].
+    /// Those of [`Beside::run`].
     pub fn run_beside(&self, db: &Db, beside: Beside, report: &mut RunReport) -> Result<()> {
         let log = self.site.log_dir();
         beside.run(db, log, &self.drive, report, |options| {
-            // Other callers: those of the first run have no votes left.
+            // Other callers, because those of the first run have no votes left.
             self.take_calls(db, options, self.seed.wrapping_add(1))
         })
     }
@@ -99,7 +99,7 @@ impl VoterBench {
         })
     }
 
-    /// Begins the election: contestants and area codes.
+    /// Begins the election by inserting contestants and area codes.
     pub(crate) fn populate(&self, db: &Db) -> Result<()> {
         let contestants: Vec<Contestant> = (1..=self.election.contestants)
             .zip(CONTESTANTS)
@@ -124,7 +124,7 @@ impl VoterBench {
     }
 }
 
-/// Adds the tables and the procedure of Voter to what a program declares.
+/// Adds the tables and the procedure of Voter to a program's declarations.
 pub fn declare(builder: Builder) -> Builder {
     builder
         .table::<Contestant>()

@@ -1,4 +1,4 @@
-//! Phone calls: who votes for which contestant.
+//! Phone calls, each a vote for a contestant.
 //!
 //! A number is a real area code and seven random digits. Half of the calls of an area go to its favourite,
 //! and one call in a hundred names a contestant that does not exist.
@@ -32,12 +32,12 @@ pub const CONTESTANTS: [&str; 12] = [
     "Louis Maple",
 ];
 
-/// What an election is made of.
+/// The settings of an election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Election {
     /// Contestants, numbered from 1; the paper has 6.
     pub contestants: u8,
-    /// How many votes a phone number has; the paper says 2.
+    /// The number of votes of a phone number. The paper says 2.
     pub votes_per_phone: u8,
 }
 
@@ -51,10 +51,10 @@ impl Default for Election {
 }
 
 impl Election {
-    /// Names a number that is out of its range.
+    /// Fails if a number is out of its range.
     ///
     /// # Errors
-    /// A sentence for people.
+    /// The reason, in words.
     pub fn check(&self) -> Result<(), String> {
         if !(1..=CONTESTANTS.len()).contains(&usize::from(self.contestants)) {
             return Err(format!("there are 1 to {} contestants", CONTESTANTS.len()));
@@ -71,7 +71,7 @@ impl Election {
 pub struct Call {
     /// Area code and seven digits.
     pub phone: u64,
-    /// Whom it is for.
+    /// The contestant that it votes for.
     pub contestant: u8,
 }
 
@@ -90,12 +90,12 @@ struct Area {
 }
 
 impl Calls {
-    /// The calls that a worker takes.
+    /// Returns the calls that a worker takes.
     #[must_use]
     pub fn new(election: Election, seed: u64, worker: usize) -> Calls {
         assert!(election.contestants > 0, "somebody stands for election");
         let worker = u64::try_from(worker).expect("a number of a thread");
-        // The favourites are the same for all workers.
+        // All workers have the same favourites.
         let mut taste = Rng::with_seed(mix64(seed));
         let areas = area_codes().map(|(code, _)| Area {
             code,
@@ -108,7 +108,7 @@ impl Calls {
         }
     }
 
-    /// The next call.
+    /// Returns the next call.
     pub fn next_call(&mut self) -> Call {
         debug_assert_eq!(self.areas.len(), AREA_CODES, "all areas call");
         let area = self.areas[self.rng.usize(..self.areas.len())];

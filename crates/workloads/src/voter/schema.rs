@@ -4,13 +4,13 @@
 //! *Rethinking Main Memory OLTP Recovery* (001), section V-A.
 //!
 //! # Deviations
-//! The id of a vote is its row id. The paper's procedure limits the votes of a phone number, for which VoltDB's
-//! application counts them in a view; here a table holds the count.
+//! The id of a vote is its row id. The paper's procedure limits the votes of a phone number. VoltDB's application
+//! counts them in a view. Here a table has the count.
 
 use perdura_table::table;
 
 table! {
-    /// Somebody who stands for election.
+    /// A contestant of the election.
     pub struct Contestant in "contestants", addressing = key, replicated {
         key(number: u8), name: String
     }
@@ -31,7 +31,7 @@ table! {
 }
 
 table! {
-    /// How many votes came from a phone number.
+    /// The number of votes from a phone number.
     pub struct VotesByPhone in "votes_by_phone_number", addressing = key {
         key(phone: u64), count: u8
     }

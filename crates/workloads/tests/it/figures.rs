@@ -1,11 +1,11 @@
-//! Every figure at a scale at which only the machinery is tried: files, columns, claims.
+//! Every figure at a scale that only tests the machinery: files, columns, claims.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use perdura_workloads::figures::{FIGURES, Figure, Lab, Scale};
 
-/// Many figures wait, for disks or for the end of what they measure: so many are made at a time.
+/// The number of figures that are made at a time. Many wait, for disks or for the end of their measurement.
 const MAKERS: usize = 4;
 
 #[test]

@@ -6,7 +6,7 @@ use super::{Found, Measure};
 use crate::product::Source;
 use crate::scan::{Kind, lines, without_strings};
 
-/// Finds the top modules of each crate that hang in a circle.
+/// Finds the top modules of each crate that are part of a circle.
 pub fn find(sources: &[Source]) -> Vec<Found> {
     let mut crates: BTreeMap<&str, Imports> = BTreeMap::new();
     for source in sources {
@@ -48,7 +48,7 @@ fn imported(source: &str) -> BTreeSet<String> {
     modules
 }
 
-/// Sets of modules each of which reaches each other one.
+/// Returns the sets of modules in which each module reaches each other one.
 fn circles(imports: &Imports) -> Vec<Vec<String>> {
     let reached: BTreeMap<&String, BTreeSet<&String>> = imports
         .keys()

@@ -1,4 +1,4 @@
-//! Seeded mistakes in code that ships: a reader meets each as a condition that is never true.
+//! Seeded mistakes in code that ships. To a reader, each is a condition that is never true.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
@@ -7,10 +7,10 @@ use syn::{ExprCall, Macro};
 use super::{Found, Measure};
 use crate::product::Source;
 
-/// The function that asks for a mistake.
+/// The function that asks whether a mistake is seeded.
 const ASKS: &str = "armed";
 
-/// Finds the questions for mistakes, those within macros included.
+/// Finds the calls that ask for a mistake, those within macros included.
 pub fn find(sources: &[Source]) -> Vec<Found> {
     let mut found = Vec::new();
     for source in sources {
@@ -79,7 +79,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     }
 }
 
-/// Returns the lines of the questions among these tokens.
+/// Returns the lines of the calls that ask for a mistake among these tokens.
 fn asked(tokens: TokenStream) -> Vec<usize> {
     let mut lines = Vec::new();
     for token in tokens {

@@ -1,4 +1,4 @@
-//! Functions that are long, or take much.
+//! Functions that are long, or take many parameters.
 
 use proc_macro2::Span;
 use syn::punctuated::Punctuated;
@@ -11,10 +11,10 @@ use crate::product::Source;
 
 /// A function of more lines than this is long.
 pub const LINES_MAX: usize = 70;
-/// A function of more parameters than this takes much.
+/// A function of more parameters than this takes too many.
 const PARAMETERS_MAX: usize = 5;
 
-/// Finds the functions of these sources that are too long or take too much.
+/// Finds the functions of these sources that are too long or take too many parameters.
 pub fn find(sources: &[Source]) -> Vec<Found> {
     let mut found = Vec::new();
     for source in sources {

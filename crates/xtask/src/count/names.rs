@@ -10,7 +10,7 @@ use syn::{Attribute, Ident, ImplItemFn, Item, ItemImpl, Visibility};
 use super::{Found, Measure};
 use crate::product::{Source, Sources, Text};
 
-/// Finds them.
+/// Finds the types of one name, the public items without docs and the public items for tests only.
 pub fn find(sources: &Sources) -> Vec<Found> {
     let mut finder = Finder::default();
     for source in &sources.product {
@@ -39,14 +39,14 @@ pub fn find(sources: &Sources) -> Vec<Found> {
 
 #[derive(Default)]
 struct Finder {
-    /// The crate and the path of the file that is visited.
+    /// The crate and the path of the visited file.
     source: Option<(String, String)>,
     /// The places of each type's name, by crate.
     types: BTreeMap<(String, String), Vec<String>>,
     /// Public names with their crates and places.
     public: Vec<(String, String, String)>,
     undocumented: Vec<Found>,
-    /// The block that is visited implements a trait, whose items have its docs.
+    /// True if the visited block implements a trait, whose items have its docs.
     of_trait: bool,
 }
 
@@ -117,7 +117,7 @@ impl<'ast> Visit<'ast> for Finder {
     }
 }
 
-/// Returns how often each word appears in code that ships.
+/// Returns the number of times that each word appears in code that ships.
 fn used(sources: &[Source]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for source in sources {

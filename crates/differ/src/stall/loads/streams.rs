@@ -1,4 +1,4 @@
-//! Loads of streams, places and sketches, of cursors with large counts, and of clients that want much.
+//! Loads of streams, places and sketches, of cursors with large counts, and of clients with large requests.
 
 use std::ops::Range;
 
@@ -104,19 +104,19 @@ fn ids(n: u64) -> impl Iterator<Item = Vec<u8>> {
     (1..=n).map(|i| format!("{i}-1").into_bytes())
 }
 
-/// A stream with a group that has read nothing.
+/// Makes a stream with a group that has read nothing.
 fn stream(n: u64) -> Requests {
     let entry = |id| words("XADD c", [id, b"field".to_vec(), b"value".to_vec()]);
     ids(n).map(entry).sum::<Requests>() + line("XGROUP CREATE c g 0")
 }
 
-/// A stream with a group that has read all of it, as clients with small counts do.
+/// Makes a stream with a group that has read all of it, as clients with small counts do.
 fn read(n: u64) -> Requests {
     let reads = (0..n.div_ceil(1000)).map(|_| "XREADGROUP GROUP g x COUNT 1000 STREAMS c >");
     stream(n) + reads.collect()
 }
 
-/// Longitudes, latitudes and members by turns.
+/// Makes longitudes, latitudes and members by turns.
 fn places(numbers: Range<u64>) -> impl Iterator<Item = Vec<u8>> {
     let place = |i: u64| {
         let [longitude, latitude] = [i * 7919 % 359, i * 104_729 % 169].map(u64::cast_signed);

@@ -1,4 +1,4 @@
-//! Figure 3: how long a single-pass restore takes, beside copying the backup alone.
+//! Figure 3: the time of a single-pass restore, beside that of copying the backup alone.
 
 use anyhow::Result;
 
@@ -28,10 +28,10 @@ const LOG: f64 = 0.6;
 /// Bytes that an update changes.
 const CHANGED_BYTES: usize = 100;
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The engine's and the restore's.
+/// Errors of the engine and of the restore.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let scale = &lab.scale.archive;
     let mut found: Vec<RestoringReport> = Vec::new();

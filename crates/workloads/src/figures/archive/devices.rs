@@ -1,4 +1,4 @@
-//! Figure 1: how long replaying an unsorted and a sorted log takes on a hard disk, as a model.
+//! Figure 1: the time of replaying an unsorted and a sorted log on a hard disk, as a model.
 
 use anyhow::{Result, ensure};
 
@@ -15,10 +15,10 @@ const POOL: u64 = 100;
 /// Bytes that an update changes.
 const CHANGED_BYTES: usize = 100;
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The engine's and the restore's.
+/// Errors of the engine and of the restore.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let scale = &lab.scale.archive;
     let shape = Shape {
@@ -31,7 +31,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         shape.image_mb, shape.updates
     ));
     let stand = ArchiveStand::new(&shape, lab.seed)?;
-    // One thread: with several, the model would serve as many accesses at once as no hard disk does.
+    // With several threads, the model would serve several accesses at once, which no hard disk does.
     let restoring = stand.restoring(HARD_DISK, HARD_DISK, 1);
     let inputs = restoring.inputs()?;
     lab.say("the single pass");

@@ -1,7 +1,7 @@
-//! Figures 5 and 6: what archiving costs transactions, with the log in memory and on a disk.
+//! Figures 5 and 6: the cost of archiving for transactions, with the log in memory and on a disk.
 //!
-//! Four ways: B archives nothing, T copies the log unsorted, S sorts it into runs, S+M also merges them. Each run has a new
-//! database; the ways take turns, and each begins one round.
+//! There are four ways: B archives nothing, T copies the log unsorted, S sorts it into runs, S+M also merges them. Each
+//! run has a new database. The ways take turns, and each begins one round.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,18 +25,19 @@ use crate::update::bench::UpdateBench;
 
 /// Clients of a closed loop for each worker: with the log in memory, and on a disk, where they wait for it.
 const CLIENTS: [usize; 2] = [1_000, 24];
-/// The disk of figure 6: its syncs are the bottleneck, as those of the paper's are.
+/// The disk of figure 6. Its syncs are the bottleneck, as in the paper.
 const LOG_DISK: ModelledDisk = ModelledDisk {
     mbps: 400,
     latency_us: 1_000,
 };
 /// The part of the processors that an open loop uses without archiving.
 const OPEN_LOAD: f64 = 0.6;
-/// Open loops that find this rate, each from what the one before it has used.
+/// The open loops that find this rate. Each starts from the load of the one before it.
 const OPEN_TRIALS: usize = 3;
-/// The kernel counts in ticks: a run that is shorter than some of them has used this part of the processors.
+/// The least load that is assumed, as a part of the processors. The kernel counts in ticks, so a run shorter than some
+/// of them has no exact load.
 const LOAD_LEAST: f64 = 0.05;
-/// How long the archive may take to have all that the population logged.
+/// The longest time until the archive has the whole log of the population.
 const ARCHIVED_WITHIN: Duration = Duration::from_secs(120);
 
 /// A way to archive.
@@ -61,7 +62,7 @@ impl Way {
     }
 }
 
-/// What transactions do.
+/// The work of the transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
     Tpcc,
@@ -89,33 +90,33 @@ struct Point {
 }
 
 impl Point {
-    /// The part of the machine's processors that was used.
+    /// Returns the used part of the machine's processors.
     fn cpu(&self, cores: usize) -> f64 {
         let used = self.report.cpu_seconds.unwrap_or(0.0);
         ratio(used, self.report.seconds * count_f64(cores))
     }
 }
 
-/// Figure 5: the log in memory.
+/// Makes figure 5: the log in memory.
 ///
 /// # Errors
-/// The engine's.
+/// Errors of the engine.
 pub fn in_memory(lab: &Lab<'_>) -> Result<Figure> {
     let mut points = closed(lab, ModelledDisk::default(), CLIENTS[0])?;
     points.extend(open(lab, &points)?);
     Ok(figure(lab, "004-fig5", "in memory", &points))
 }
 
-/// Figure 6: the log on a disk.
+/// Makes figure 6: the log on a disk.
 ///
 /// # Errors
-/// The engine's.
+/// Errors of the engine.
 pub fn on_disk(lab: &Lab<'_>) -> Result<Figure> {
     let points = closed(lab, LOG_DISK, CLIENTS[1])?;
     Ok(figure(lab, "004-fig6", "on a modelled disk", &points))
 }
 
-/// Closed loops: all workloads and ways, round by round.
+/// Runs closed loops of all workloads and ways, round by round.
 fn closed(lab: &Lab<'_>, disk: ModelledDisk, clients: usize) -> Result<Vec<Point>> {
     let mut points = Vec::new();
     for work in Work::ALL {
@@ -135,7 +136,7 @@ fn closed(lab: &Lab<'_>, disk: ModelledDisk, clients: usize) -> Result<Vec<Point
     Ok(points)
 }
 
-/// Open loops at the rate that uses [`OPEN_LOAD`] of the processors without archiving.
+/// Runs open loops at the rate that uses [`OPEN_LOAD`] of the processors without archiving.
 fn open(lab: &Lab<'_>, closed: &[Point]) -> Result<Vec<Point>> {
     let mut points = Vec::new();
     for work in Work::ALL {
@@ -157,8 +158,9 @@ fn open(lab: &Lab<'_>, closed: &[Point]) -> Result<Vec<Point>> {
     Ok(points)
 }
 
-/// The rate at which an open loop uses [`OPEN_LOAD`] of the processors without archiving. A transaction costs more of them there than in
-/// the closed loop, from which the search begins: flushes are many and small, and two workers share cache lines.
+/// Finds the rate at which an open loop uses [`OPEN_LOAD`] of the processors without archiving. The search begins from
+/// the closed loop. A transaction costs more in an open loop: flushes are many and small, and two workers share cache
+/// lines.
 fn open_rate(lab: &Lab<'_>, work: Work, closed: &[Point]) -> Result<f64> {
     let baseline = |of: &dyn Fn(&Point) -> f64| median(values(closed, work, Way::Baseline, of));
     let rate_of = |tps: f64, load: f64| (tps * OPEN_LOAD / load.max(LOAD_LEAST)).max(1.0);
@@ -172,7 +174,7 @@ fn open_rate(lab: &Lab<'_>, work: Work, closed: &[Point]) -> Result<f64> {
     Ok(rate)
 }
 
-/// A run on a new database.
+/// Makes a run on a new database.
 fn run(
     lab: &Lab<'_>,
     work: Work,
@@ -181,7 +183,7 @@ fn run(
     rate: Option<f64>,
 ) -> Result<Point> {
     let scale = &lab.scale.archive;
-    // An open loop says itself how busy the processors are.
+    // The rate of an open loop decides the load, so all cores may work.
     let workers = match rate {
         Some(_) => lab.cores,
         None => workers(lab),
@@ -273,7 +275,7 @@ fn site(lab: &Lab<'_>, work: Work, way: Way, disk: ModelledDisk) -> Site {
     }
 }
 
-/// Waits until the archive, if there is one, has what was logged so far.
+/// Waits until the archive, if there is one, has the present log.
 fn await_archived(db: &Db) -> Result<()> {
     let durable = db.durable();
     let begin = Instant::now();
@@ -296,7 +298,7 @@ fn await_archived(db: &Db) -> Result<()> {
     }
 }
 
-/// A figure of the closed loops of a workload and a way.
+/// Returns a figure of the closed loops of a workload and a way.
 fn values(points: &[Point], work: Work, way: Way, of: &dyn Fn(&Point) -> f64) -> Vec<f64> {
     let of_both = |point: &&Point| point.rate.is_none() && (point.work, point.way) == (work, way);
     points.iter().filter(of_both).map(of).collect()

@@ -39,10 +39,10 @@ struct Point {
     single_pass: u64,
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The engine's and the restore's; two ways that restore something else.
+/// Errors of the engine and of the restore; two ways with different results.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let scale = &lab.scale.archive;
     let shape = Shape::with_log(scale.pool_image_mb, scale.pool_log, CHANGED_BYTES);
@@ -119,7 +119,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     })
 }
 
-/// A part of the database, at least one page.
+/// Returns a part of the database in pages, at least one.
 fn pool_pages(pages: u64, part: f64) -> usize {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let pool = (f64_of(pages) * part).round() as usize;

@@ -1,4 +1,4 @@
-//! The figures of *Single-pass restore after a media failure* (004): a sorted log archive, and what it costs.
+//! The figures of *Single-pass restore after a media failure* (004): a sorted log archive, and its costs.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -7,14 +7,14 @@
 //! | [`memory`] | figure 4 with its table: pages read by the size of the buffer pool |
 //! | [`impact`] | figures 5 and 6: throughput and CPU while the log is archived |
 //! | [`stand`] | a database that was updated, its backup and its log in an archive |
-//! | [`scale`] | how large the experiments are |
+//! | [`scale`] | the sizes of the experiments |
 //!
 //! # Source
 //! *Single-pass restore after a media failure* (004), section 4.
 //!
 //! # Deviations
-//! The paper restores TPC-C databases; figures 1, 3 and 4 restore rows that were updated uniformly, so that the ratio of log
-//! to database is the experiment's. A page has 16 KiB, the paper's 8. Disks are modelled over memory.
+//! The paper restores TPC-C databases. Figures 1, 3 and 4 restore rows that were updated uniformly, so that the
+//! experiment chooses the ratio of log to database. A page has 16 KiB, the paper's 8. Disks are modelled over memory.
 
 pub mod copying;
 pub mod devices;
@@ -31,7 +31,7 @@ const HARD_DISK: ModelledDisk = ModelledDisk {
     latency_us: 1_000,
 };
 
-/// The same without the cost of an access: what a log that is read in its order is on.
+/// The hard disk without the cost of an access, for a log that is read in its order.
 const HARD_DISK_IN_ORDER: ModelledDisk = ModelledDisk {
     mbps: 150,
     latency_us: 0,

@@ -1,4 +1,4 @@
-//! How large the experiments of paper 004 are.
+//! The sizes of the experiments of paper 004.
 
 use std::time::Duration;
 
@@ -25,14 +25,14 @@ pub struct ArchiveScale {
     pub impact_rows: u64,
     /// Runs a box.
     pub impact_runs: usize,
-    /// What a run takes.
+    /// The measured time of a run.
     pub impact_measured: Duration,
-    /// What goes before it.
+    /// The time of a run before its measured time.
     pub impact_warm_up: Duration,
 }
 
 impl ArchiveScale {
-    /// The largest sizes that fit a machine of 24 GiB; the paper's are 4 to 65 GB.
+    /// The largest sizes that fit a machine of 24 GiB. The paper's are 4 to 65 GB.
     pub const FULL: ArchiveScale = ArchiveScale {
         images_mb: &[64, 128, 256, 512, 1024, 2048],
         rounds: 5,

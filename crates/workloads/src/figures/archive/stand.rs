@@ -19,12 +19,12 @@ use crate::update::bench::UpdateBench;
 const SLOT_BYTES: usize = 256;
 /// Rows that a page of 16 KiB holds, about.
 const ROWS_PER_PAGE: u64 = 63;
-/// Bytes of a record beside those that changed, about.
+/// Bytes of a record beside the changed bytes, about.
 const RECORD_BYTES: u64 = 12;
-/// Bytes of a partition at least, so that a database in memory is not many times as large as its pages.
+/// The least bytes of a partition, so that a database in memory is not many times as large as its pages.
 const PARTITION_BYTES: u64 = 8 << 20;
 
-/// What is made.
+/// The shape of a database and its log.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     /// The image, 10^6 bytes.
@@ -36,7 +36,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A shape whose log is so many times as long as the image.
+    /// Returns a shape whose log is `log` times as long as the image.
     #[must_use]
     pub fn with_log(image_mb: u64, log: f64, changed_bytes: usize) -> Shape {
         let record = u64::try_from(changed_bytes).unwrap_or(u64::MAX) + RECORD_BYTES;
@@ -63,7 +63,7 @@ impl Shape {
     }
 }
 
-/// An archive in a directory of its own, which is removed with it.
+/// An archive in its own directory, which is removed with it.
 pub struct ArchiveStand {
     scratch: Scratch,
     uuid: Uuid,
@@ -73,7 +73,7 @@ impl ArchiveStand {
     /// Makes a database in memory, backs it up, and updates it.
     ///
     /// # Errors
-    /// The engine's; a directory that cannot be made.
+    /// Errors of the engine; a directory that cannot be made.
     pub fn new(shape: &Shape, seed: u64) -> Result<ArchiveStand> {
         let scratch = Scratch::in_memory()?;
         // The directory is a name only: the disks are in memory.
@@ -115,7 +115,7 @@ impl ArchiveStand {
         })
     }
 
-    /// Restores of it, from and to such disks.
+    /// Returns its restore, from and to these disks.
     #[must_use]
     pub fn restoring(
         &self,

@@ -1,4 +1,4 @@
-//! Section V-C3: how much one transaction logs, by what the log says.
+//! Section V-C3: the bytes that one transaction logs, by the form of the log.
 
 use anyhow::Result;
 use perdura::ValueForm;
@@ -14,7 +14,7 @@ use crate::drive::{Limit, LogScheme};
 use crate::num::{count_f64, f64_of, ratio};
 use crate::tpcc::inputs::{Kind, Mix};
 
-/// What is compared.
+/// The compared forms of the log.
 const FORMS: [LogScheme; 5] = [
     LogScheme::Command,
     VALUE,
@@ -33,10 +33,10 @@ struct Sized {
     bytes: f64,
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The engine's.
+/// Errors of the engine.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let sized = measure(lab)?;
     let panels = KINDS.map(|kind| {
@@ -77,7 +77,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     })
 }
 
-/// What stands below a bar.
+/// Returns the text below a bar.
 fn short(scheme: LogScheme) -> &'static str {
     match scheme {
         LogScheme::Value(ValueForm::Columns) => "columns",
@@ -97,7 +97,7 @@ fn measure(lab: &Lab<'_>) -> Result<Vec<Sized>> {
             let report = Stand::new(setting, lab.seed)?.run(driven(1, None, limit))?;
             match workload {
                 Workload::Voter => {
-                    // What is refused changes nothing and logs nothing.
+                    // A refused call changes nothing and logs nothing.
                     let counted = f64_of(report.kinds[0].txns);
                     sized.push(Sized {
                         kind: KINDS[0],

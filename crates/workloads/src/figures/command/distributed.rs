@@ -14,20 +14,20 @@ use crate::drive::LogScheme;
 use crate::num::ratio;
 use crate::tpcc::inputs::Mix;
 
-/// What the logarithmic axis shows for no distributed transactions, percent.
+/// The place of no distributed transactions on the logarithmic axis, percent.
 pub const NONE_PERCENT: f64 = 0.1;
 
-/// The share of distributed transactions if so many of a hundred lines are remote, percent: an order has ten
-/// lines in the mean.
+/// Returns the share of distributed transactions if `remote_lines` of a hundred lines are remote, percent. An order has
+/// ten lines in the mean.
 #[must_use]
 pub fn distributed_percent(remote_lines: f64) -> f64 {
     (1.0 - (1.0 - remote_lines / 100.0).powi(10)) * 100.0
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The engine's.
+/// Errors of the engine.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let points = measure(lab)?;
     let scale = &lab.scale.typed;
@@ -78,12 +78,12 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     })
 }
 
-/// Where a share lies on the axis.
+/// Returns the place of a share on the axis.
 pub fn shown(remote_lines: f64) -> f64 {
     distributed_percent(remote_lines).max(NONE_PERCENT)
 }
 
-/// The panel of figures 9 and 10.
+/// Returns the panel of figures 9 and 10.
 pub fn panel(title: &str, series: Vec<Series>) -> Panel {
     Panel::new(
         title,
@@ -197,7 +197,7 @@ fn claims(lab: &Lab<'_>, points: &[(f64, Point)]) -> Vec<Claim> {
     ]
 }
 
-/// What is left of the gain of one scheme over another: 1 is all of it, 0 is none.
+/// Returns the remaining gain of one scheme over another. 1: all of it. 0: nothing.
 pub fn gain_kept(at_all: f64, at_none: f64) -> f64 {
     if at_none <= 1.0 {
         return 0.0;

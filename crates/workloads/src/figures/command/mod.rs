@@ -3,23 +3,22 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`rates`] | figures 3, 4, 6, 7: throughput and latency by the clients' rate |
-//! | [`replay`] | figures 5 and 8: how fast a log is replayed |
+//! | [`replay`] | figures 5 and 8: the speed of a replay |
 //! | [`distributed`] | figure 9: by the share of distributed transactions |
-//! | [`replicas`] | figure 10: the same with three databases that are fed one order |
-//! | [`bytes`] | section V-C3: how much one transaction logs |
-//! | [`size`] | section V-C4: what a value log's size costs, and what its CPU |
+//! | [`replicas`] | figure 10: as figure 9, with three databases that are fed one order |
+//! | [`bytes`] | section V-C3: the bytes that one transaction logs |
+//! | [`size`] | section V-C4: the cost of a value log's size, and that of its CPU |
 //! | [`sweep`] | schemes and rates, measured in turn |
 //! | [`stand`] | a database in memory with a workload; a crash of it and its restarts |
-//! | [`scale`] | how large the experiments are |
+//! | [`scale`] | the sizes of the experiments |
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), section V.
 //!
 //! # Deviations
-//! Client and server share a process and a machine, so a rate is a schedule of intended starts; one core is
-//! left to the log's flusher and the checkpoints. The paper's physiological log is the value log: columns
-//! that changed, no before-images, as in the paper after its optimizations. The log's disk is modelled over memory
-//! ([`stand`]).
+//! Client and server share a process and a machine, so a rate is a schedule of intended starts. One core is left to the
+//! log's flusher and the checkpoints. The paper's physiological log is the value log: columns that changed, no
+//! before-images, as in the paper after its optimizations. The log's disk is modelled over memory ([`stand`]).
 
 pub mod bytes;
 pub mod distributed;
@@ -41,7 +40,7 @@ pub const VALUE: LogScheme = LogScheme::Value(ValueForm::Columns);
 /// The paper's three modes, in the order of its legends.
 pub const SCHEMES: [LogScheme; 3] = [LogScheme::Command, VALUE, LogScheme::None];
 
-/// A mode as legends name it.
+/// Returns a mode's name in legends.
 fn label(scheme: LogScheme) -> &'static str {
     match scheme {
         LogScheme::None => "No log",

@@ -13,39 +13,39 @@ use super::{SCHEMES, VALUE, label};
 use crate::drive::{LogScheme, RunReport};
 use crate::num::{f64_of, ratio};
 
-/// Figure 3: the throughput of Voter.
+/// Makes figure 3: the throughput of Voter.
 ///
 /// # Errors
-/// The engine's.
+/// Errors of the engine.
 pub fn voter_throughput(lab: &Lab<'_>) -> Result<Figure> {
     Ok(throughput(lab, "001-fig3", lab.sweep(Workload::Voter)?))
 }
 
-/// Figure 4: the latency of Voter.
+/// Makes figure 4: the latency of Voter.
 ///
 /// # Errors
-/// The engine's.
+/// Errors of the engine.
 pub fn voter_latency(lab: &Lab<'_>) -> Result<Figure> {
     Ok(latency(lab, "001-fig4", lab.sweep(Workload::Voter)?))
 }
 
-/// Figure 6: the throughput of TPC-C.
+/// Makes figure 6: the throughput of TPC-C.
 ///
 /// # Errors
-/// The engine's.
+/// Errors of the engine.
 pub fn tpcc_throughput(lab: &Lab<'_>) -> Result<Figure> {
     Ok(throughput(lab, "001-fig6", lab.sweep(Workload::Tpcc)?))
 }
 
-/// Figure 7: the latency of TPC-C.
+/// Makes figure 7: the latency of TPC-C.
 ///
 /// # Errors
-/// The engine's.
+/// Errors of the engine.
 pub fn tpcc_latency(lab: &Lab<'_>) -> Result<Figure> {
     Ok(latency(lab, "001-fig7", lab.sweep(Workload::Tpcc)?))
 }
 
-/// What the paper says of a workload.
+/// The paper's statements about a workload.
 struct Paper {
     command_over_none: &'static str,
     command_over_value: &'static str,

@@ -1,4 +1,4 @@
-//! Figures 5 and 8: how fast a log is replayed, by the clients' rate before the crash.
+//! Figures 5 and 8: the speed of a replay, by the clients' rate before the crash.
 
 use anyhow::Result;
 use perdura_recovery::report::OrderedReport;
@@ -14,27 +14,27 @@ use crate::drive::{Limit, LogScheme, RunReport};
 use crate::num::{count_f64, f64_of, median, ratio};
 use crate::tpcc::inputs::Mix;
 
-/// Figure 5: Voter.
+/// Makes figure 5: Voter.
 ///
 /// # Errors
-/// The engine's and the restart's.
+/// Errors of the engine and of the restart.
 pub fn voter(lab: &Lab<'_>) -> Result<Figure> {
     make(lab, "001-fig5", Workload::Voter)
 }
 
-/// Figure 8: TPC-C.
+/// Makes figure 8: TPC-C.
 ///
 /// # Errors
-/// The engine's and the restart's.
+/// Errors of the engine and of the restart.
 pub fn tpcc(lab: &Lab<'_>) -> Result<Figure> {
     make(lab, "001-fig8", Workload::Tpcc)
 }
 
 /// A crash, replayed.
 struct Replayed {
-    /// What was run before.
+    /// The name of the setting before the crash.
     kind: &'static str,
-    /// The clients' rate before; `None`: as fast as it went.
+    /// The clients' rate before the crash, as a part of the highest rate. `None`: no limit.
     part: Option<f64>,
     /// The run.
     run: RunReport,
@@ -48,13 +48,13 @@ impl Replayed {
         median(self.passes.iter().map(|pass| pass.seconds).collect())
     }
 
-    /// In the paper's unit.
+    /// Returns the throughput of the run in the paper's unit, over the time of the replay.
     fn rate(&self, workload: Workload) -> f64 {
         workload.throughput(&self.run, self.seconds())
     }
 }
 
-/// What is run: a name in the legend and the setting.
+/// Returns the settings to run, each with its name in the legend.
 fn kinds(lab: &Lab<'_>, workload: Workload) -> Vec<(&'static str, Setting)> {
     let of = |scheme| Setting::of(workload, scheme, lab.scale.typed.tpcc);
     let mut kinds = vec![

@@ -1,10 +1,9 @@
 //! Figure 10: as figure 9, with each transaction on three replicas.
 //!
-//! Three databases in this process are fed one order of calls, each by a thread of its own, and must end in
-//! one digest. There is no network; it is modelled. A transaction of one warehouse is sent ahead of
-//! those before it, so it costs its replicas no waiting. A distributed one is run alone, as in the paper's
-//! system, and the order stands still for the round trips in which its sites exchange what they read and agree
-//! to commit.
+//! Three databases in this process are fed one order of calls, each by a separate thread, and must end with one digest.
+//! The network is modelled. A transaction of one warehouse is sent ahead of those before it, so its replicas do not
+//! wait for it. A distributed transaction is run alone, as in the paper's system. The order stops for its round trips,
+//! in which its sites exchange their reads and agree to commit.
 
 use std::time::Instant;
 
@@ -22,7 +21,7 @@ use crate::drive::{Limit, LogScheme, RunReport};
 use crate::num::{f64_of, median, ratio};
 use crate::tpcc::inputs::Mix;
 
-/// Databases.
+/// The number of databases.
 const REPLICAS: usize = 3;
 /// A round trip of the modelled network, microseconds: Gigabit Ethernet and two programs.
 const ROUND_TRIP_US: f64 = 200.0;
@@ -36,18 +35,18 @@ struct Point {
     rounds: Vec<Round>,
 }
 
-/// What was measured once.
+/// The result of one round.
 #[derive(Clone, Copy)]
 struct Round {
     new_orders: f64,
     txns: f64,
     distributed: f64,
-    /// Until the slowest replica had all of it durable.
+    /// The time until the slowest replica had all of it durable.
     seconds: f64,
 }
 
 impl Round {
-    /// With the modelled network.
+    /// Returns the time with the modelled network.
     fn modelled_seconds(&self) -> f64 {
         self.seconds + self.distributed * ROUND_TRIPS * ROUND_TRIP_US / 1e6
     }
@@ -64,10 +63,10 @@ impl Point {
     }
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The engine's; replicas that differ.
+/// Errors of the engine; replicas that differ.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let points = measure(lab)?;
     let scale = &lab.scale.typed;
@@ -143,7 +142,7 @@ fn measure(lab: &Lab<'_>) -> Result<Vec<Point>> {
             })
         })
         .collect();
-    // What a share of remote lines leaves behind, the same for all.
+    // The digest of the data after a share of remote lines, which must be equal for all.
     let mut digests: Vec<Option<u64>> = vec![None; scale.remote.len()];
     for round in 0..scale.rounds {
         for turn in 0..SCHEMES.len() {
@@ -192,8 +191,7 @@ fn replicas(lab: &Lab<'_>, scheme: LogScheme) -> Result<Vec<Stand>> {
         .collect()
 }
 
-/// Feeds the next part of the order to all replicas. Returns what each found, and how long it took until all
-/// had it durable.
+/// Feeds the next part of the order to all replicas. Returns the report of each, and the time until all had it durable.
 fn run(lab: &Lab<'_>, replicas: &mut [Stand]) -> Result<(Vec<RunReport>, f64)> {
     let drive = driven(1, None, Limit::Txns(lab.scale.typed.replicated_txns));
     let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! How large the experiments of paper 001 are.
+//! The sizes of the experiments of paper 001.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use crate::tpcc::inputs::Scale as Warehouses;
 /// The sizes of the experiments.
 #[derive(Debug, Clone, Copy)]
 pub struct TypedScale {
-    /// Rounds, each with new databases, in which all schemes are measured; the median counts.
+    /// Rounds, each with new databases, in which all schemes are measured. The median counts.
     pub rounds: usize,
     /// TPC-C of figures 6 to 8 and of the sizes.
     pub tpcc: Warehouses,
     /// TPC-C of figure 9.
     pub distributed: Warehouses,
-    /// TPC-C of figure 10: there are three of them.
+    /// TPC-C of figure 10, which has three of them.
     pub replicated: Warehouses,
-    /// The clients' rates, as parts of what no log reaches.
+    /// The clients' rates, as parts of the throughput without a log.
     pub rates: &'static [f64],
-    /// What a measurement of throughput takes.
+    /// The measured time of a throughput.
     pub measured: Duration,
-    /// What goes before it.
+    /// The time of a run before its measured time.
     pub warm_up: Duration,
-    /// The rates before a crash, as parts of what was reached without a limit.
+    /// The rates before a crash, as parts of the throughput without a limit.
     pub crash_rates: &'static [f64],
     /// Transactions between the last image and a crash, of Voter and of TPC-C.
     pub crash_txns: [u64; 2],
     /// Restarts of one crash; the median counts.
     pub restarts: usize,
-    /// How many of a hundred order lines are remote, in figures 9 and 10.
+    /// The remote ones of a hundred order lines, in figures 9 and 10.
     pub remote: &'static [f64],
     /// Transactions of a measurement of figure 10.
     pub replicated_txns: u64,
@@ -35,7 +35,7 @@ pub struct TypedScale {
     pub sized_txns: u64,
 }
 
-/// The specification's size of a warehouse, so many of them.
+/// Returns `warehouses` warehouses of the specification's size.
 const fn whole(warehouses: u16) -> Warehouses {
     Warehouses {
         warehouses,
@@ -44,7 +44,7 @@ const fn whole(warehouses: u16) -> Warehouses {
     }
 }
 
-/// A fifth of it.
+/// Returns `warehouses` warehouses of a fifth of that size.
 const fn fifth(warehouses: u16) -> Warehouses {
     Warehouses {
         warehouses,

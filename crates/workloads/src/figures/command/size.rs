@@ -1,8 +1,8 @@
-//! Section V-C4: what the size of a value log costs and what its CPU, form by form; and the share of reading
-//! in a replay (section V-C5).
+//! Section V-C4: the cost of a value log's size and that of its CPU, form by form. Section V-C5: the share of reading
+//! in a replay.
 //!
-//! Frames of the value log are cut to the size of a command: all of their CPU is spent, and their bytes are not
-//! logged. Such a log cannot be replayed.
+//! Frames of the value log are cut to the size of a command. All of their CPU is spent, and their bytes are not logged.
+//! Such a log cannot be replayed.
 
 use anyhow::{Context, Result};
 use perdura::ValueForm;
@@ -20,7 +20,7 @@ use crate::drive::{Limit, LogScheme};
 use crate::num::{median, ratio};
 use crate::tpcc::inputs::Kind;
 
-/// What is compared: its name, what the log says, and whether that is cut.
+/// The compared forms: the name, the form of the log, and whether that is cut.
 const FORMS: [(&str, LogScheme, bool); 7] = [
     ("none", LogScheme::None, false),
     ("command", LogScheme::Command, false),
@@ -40,16 +40,16 @@ struct ReadShare {
 }
 
 impl ReadShare {
-    /// What reading adds to playing.
+    /// Returns the share that reading adds to playing.
     fn share(&self) -> f64 {
         ratio(self.read_seconds, self.seconds - self.read_seconds)
     }
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The engine's and the restart's.
+/// Errors of the engine and of the restart.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let command_bytes = command_bytes(lab)?;
     let points = measure(lab, command_bytes)?;
@@ -82,7 +82,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     })
 }
 
-/// The mean of the bytes that a command takes in the log.
+/// Returns the mean size of a command in the log, bytes.
 fn command_bytes(lab: &Lab<'_>) -> Result<usize> {
     let setting = Setting::of(Workload::Tpcc, LogScheme::Command, lab.scale.typed.tpcc);
     let limit = Limit::Txns(lab.scale.typed.sized_txns);

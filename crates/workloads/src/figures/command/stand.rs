@@ -1,8 +1,7 @@
 //! A database of typed tables in memory with a workload, its crash, and restarts of the crash.
 //!
-//! The log's disk is modelled: a battery-backed cache, as the paper's disks have one, that takes a sync in
-//! a millisecond and so much bandwidth that the CPU is what limits transactions. The images' disk costs
-//! nothing but the copying.
+//! The log's disk is modelled as a battery-backed cache, which the paper's disks have. A sync takes a millisecond, and
+//! the bandwidth is high enough that the CPU limits transactions. The images' disk costs nothing but the copying.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,16 +30,16 @@ use crate::{tpcc, voter};
 
 /// The transfer rate of the log's disk, 10^6 bytes a second.
 pub const LOG_MBPS: u64 = 400;
-/// What a sync of it takes, microseconds.
+/// The time of a sync of it, microseconds.
 pub const SYNC_US: u64 = 1_000;
-/// Partitions of Voter; of TPC-C there are as many as warehouses.
+/// Partitions of Voter. TPC-C has one for each warehouse.
 const VOTER_PARTITIONS: u16 = 16;
 /// Clients of a closed loop, for each worker.
 const CLIENTS: usize = 1_000;
-/// When in a run the snapshot is taken, as a part of the run: once.
+/// The time of the run's only snapshot, as a part of the run.
 const SNAPSHOT_AT: f64 = 0.6;
 
-/// What is run.
+/// The workload of an experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
     /// An election by phone.
@@ -50,7 +49,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// Its name in titles.
+    /// Returns its name in titles.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -59,7 +58,7 @@ impl Workload {
         }
     }
 
-    /// The paper's unit of its throughput.
+    /// Returns the paper's unit of its throughput.
     #[must_use]
     pub fn unit(self) -> &'static str {
         match self {
@@ -68,7 +67,7 @@ impl Workload {
         }
     }
 
-    /// So many transactions in so many seconds, in the paper's unit: New-Orders a minute for TPC-C.
+    /// Returns the throughput of a report over `seconds`, in the paper's unit: New-Orders a minute for TPC-C.
     #[must_use]
     pub fn throughput(self, report: &RunReport, seconds: f64) -> f64 {
         assert!(seconds >= 0.0, "time goes on");
@@ -82,19 +81,19 @@ impl Workload {
     }
 }
 
-/// The New-Orders of a run that committed.
+/// Returns the New-Orders of a run that committed.
 #[must_use]
 pub fn new_orders(report: &RunReport) -> u64 {
     let kind = &report.kinds[Kind::NewOrder.index()];
     kind.txns - kind.aborts
 }
 
-/// A workload and what is logged of it.
+/// A workload and the form of its log.
 #[derive(Debug, Clone)]
 pub struct Setting {
     /// The workload.
     pub workload: Workload,
-    /// What the log says.
+    /// The form of the log.
     pub scheme: LogScheme,
     /// The size of TPC-C.
     pub warehouses: Warehouses,
@@ -102,12 +101,12 @@ pub struct Setting {
     pub mix: Mix,
     /// The share of a commit that the log gets.
     pub yardstick: Yardstick,
-    /// Whether the dates in TPC-C follow from the seed.
+    /// True if the dates in TPC-C follow from the seed.
     pub own_dates: bool,
 }
 
 impl Setting {
-    /// The paper's workload: all transactions of TPC-C stay in their warehouse.
+    /// Returns the paper's workload: all transactions of TPC-C stay in their warehouse.
     #[must_use]
     pub fn of(workload: Workload, scheme: LogScheme, warehouses: Warehouses) -> Setting {
         Setting {
@@ -132,7 +131,7 @@ impl Setting {
             Workload::Tpcc => self.warehouses.warehouses.next_power_of_two(),
         };
         options.segment_bytes = 16 << 20;
-        // Snapshots are taken when the experiment says so, in all modes alike.
+        // Snapshots are taken when the experiment requests them, in all modes alike.
         options.checkpoint_log_bytes = u64::MAX;
         options.checkpoint_seconds_max = 1;
         Site {
@@ -196,7 +195,7 @@ impl Bench {
     }
 }
 
-/// How a run arrives and ends: without a rate in a closed loop.
+/// Returns the arrival and the end of a run. Without a rate it is a closed loop.
 #[must_use]
 pub fn driven(workers: usize, rate: Option<f64>, limit: Limit) -> DriveOptions {
     DriveOptions {
@@ -207,13 +206,13 @@ pub fn driven(workers: usize, rate: Option<f64>, limit: Limit) -> DriveOptions {
     }
 }
 
-/// The workers beside which one core is left for the log and the snapshots.
+/// Returns the number of workers. One core is left for the log and the snapshots.
 #[must_use]
 pub fn workers(lab: &Lab<'_>) -> usize {
     lab.cores.saturating_sub(1).max(1)
 }
 
-/// A run as long as the scale says.
+/// Returns the length of a run at this scale.
 #[must_use]
 pub fn timed(lab: &Lab<'_>) -> Limit {
     Limit::Time {
@@ -228,7 +227,7 @@ pub struct Stand {
     seed: u64,
     plant: Plant,
     db: Db,
-    /// Runs so far: each draws other inputs.
+    /// The runs so far. Each draws other inputs.
     runs: u64,
 }
 
@@ -236,7 +235,7 @@ impl Stand {
     /// Makes the database and populates it.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub fn new(setting: Setting, seed: u64) -> Result<Stand> {
         let plant = Plant::new(1, 1);
         let bench = setting.bench(seed, driven(1, None, Limit::Txns(1)));
@@ -259,10 +258,10 @@ impl Stand {
         Ok(stand)
     }
 
-    /// Takes a checkpoint: a crash after it replays what comes from here on.
+    /// Takes a checkpoint. A crash after it replays the transactions from here on.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub fn checkpoint(&self) -> Result<()> {
         self.db.checkpoint().context("a checkpoint without load")
     }
@@ -272,12 +271,13 @@ impl Stand {
         self.setting.mix = mix;
     }
 
-    /// The seed of a run's inputs.
+    /// Returns the seed of a run's inputs.
     fn seed_of(&self, run: u64) -> u64 {
         mix64(self.seed.wrapping_add(run))
     }
 
-    /// How many of the next so many New-Orders are of several warehouses, if one worker serves all.
+    /// Returns the number of transactions of several warehouses among the next `txns` New-Orders, if one worker serves
+    /// all.
     #[must_use]
     pub fn distributed(&self, txns: u64) -> u64 {
         let (scale, mix) = (self.setting.warehouses, self.setting.mix.clone());
@@ -292,7 +292,7 @@ impl Stand {
     /// Runs the workload.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub fn run(&mut self, drive: DriveOptions) -> Result<RunReport> {
         self.runs += 1;
         let seed = self.seed_of(self.runs);
@@ -304,18 +304,18 @@ impl Stand {
         Ok(report)
     }
 
-    /// The logical digest.
+    /// Returns the logical digest.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub fn digest(&self) -> Result<u64> {
         Ok(self.db.digest()?)
     }
 
-    /// Lets go of the database without closing it.
+    /// Drops the database without closing it.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub fn crash(self) -> Result<Crash> {
         let digest = self.digest()?;
         self.db.abandon();
@@ -333,7 +333,7 @@ impl Stand {
     }
 }
 
-/// What a crash left.
+/// The disks and the digest that a crash left.
 pub struct Crash {
     setting: Setting,
     seed: u64,
@@ -344,11 +344,11 @@ pub struct Crash {
 }
 
 impl Crash {
-    /// Restarts on so many threads, leaving everything as it is, and compares the result with what there was
-    /// before the crash.
+    /// Restarts on `threads` threads, leaves the crash as it is, and compares the result with the state before the
+    /// crash.
     ///
     /// # Errors
-    /// The restart's; another state.
+    /// Errors of the restart; a state that differs from that before the crash.
     pub fn restart(&self, threads: usize, log_mbps: u64) -> Result<OrderedReport> {
         let speeds = Speeds {
             log: log_mbps,
@@ -384,7 +384,7 @@ impl Crash {
     /// Opens the database again.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub fn reopen(self) -> Result<Stand> {
         let drive = driven(1, None, Limit::Txns(1));
         let db = self

@@ -13,32 +13,32 @@ use crate::drive::{LogScheme, RunReport};
 use crate::latency::{LatencyUs, histogram, micros, record};
 use crate::num::{f64_of, median, ratio};
 
-/// Syncs from which the disk's latency is known.
+/// The number of syncs that the disk's latency is taken from.
 const SYNCS: usize = 400;
 
-/// What was measured of a scheme at a rate.
+/// The measurements of a scheme at a rate.
 pub struct Point {
     /// The scheme.
     pub scheme: LogScheme,
-    /// The clients' rate; `None`: as fast as it goes.
+    /// The clients' rate. `None`: no limit.
     pub rate: Option<f64>,
     /// A run of each round.
     pub runs: Vec<RunReport>,
 }
 
 impl Point {
-    /// The median over the rounds.
+    /// Returns the median over the rounds.
     pub fn median(&self, of: impl Fn(&RunReport) -> f64) -> f64 {
         median(self.runs.iter().map(of).collect())
     }
 
-    /// The median of the CPU time of a transaction, microseconds.
+    /// Returns the median of the CPU time of a transaction, microseconds.
     pub fn cpu_us(&self) -> f64 {
         self.median(cpu_us)
     }
 }
 
-/// The CPU time of a transaction, with all that the process does beside it, microseconds.
+/// Returns the CPU time of a transaction, with all other work of the process, microseconds.
 pub fn cpu_us(report: &RunReport) -> f64 {
     ratio(report.cpu_seconds.unwrap_or(0.0) * 1e6, f64_of(report.txns))
 }
@@ -49,18 +49,18 @@ pub struct Sweep {
     pub workload: Workload,
     /// Every scheme at every rate, and without one.
     pub points: Vec<Point>,
-    /// The rates, ascending, each as a part of what no log reaches.
+    /// The rates, ascending, each also as a part of the throughput without a log.
     pub rates: Vec<(f64, f64)>,
     /// 99 of 100 syncs of the idle disk take at most this, milliseconds.
     pub sync_p99_ms: f64,
 }
 
 impl Sweep {
-    /// Measures it. What no log reaches decides the rates; then every round has new databases, and
-    /// begins with another scheme.
+    /// Measures a sweep. The throughput without a log decides the rates. Then every round has new databases, and begins
+    /// with another scheme.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub fn measure(lab: &Lab<'_>, workload: Workload) -> Result<Sweep> {
         let scale = &lab.scale.typed;
         let setting = |scheme| Setting::of(workload, scheme, scale.tpcc);
@@ -111,13 +111,13 @@ impl Sweep {
         })
     }
 
-    /// A scheme without a rate.
+    /// Returns a scheme without a rate.
     pub fn saturated(&self, scheme: LogScheme) -> &Point {
         self.at(scheme, None)
     }
 
-    /// A scheme at the highest rate that is at most this part of what no log reaches; the lowest if there
-    /// is none.
+    /// Returns a scheme at the highest rate that is at most this part of the throughput without a log. If no rate is
+    /// that low, it is the lowest one.
     pub fn at_part(&self, scheme: LogScheme, part: f64) -> &Point {
         let fits = self.rates.iter().rev().find(|(of, _)| *of <= part);
         let rate = fits.or(self.rates.first()).map(|(_, rate)| *rate);
@@ -131,7 +131,7 @@ impl Sweep {
             .expect("every scheme is measured at every rate")
     }
 
-    /// A line of the picture: a scheme by rate.
+    /// Returns a line of the picture: a scheme by rate.
     pub fn line(&self, scheme: LogScheme, of: impl Fn(&RunReport) -> f64) -> Vec<(f64, f64)> {
         let points = self.points.iter().filter(|point| point.scheme == scheme);
         points
@@ -140,7 +140,7 @@ impl Sweep {
     }
 }
 
-/// The latency of a sync while nothing else happens.
+/// Measures the latency of a sync while nothing else happens.
 fn sync_p99_ms(lab: &Lab<'_>) -> Result<f64> {
     let speeds = Speeds {
         log: LOG_MBPS,

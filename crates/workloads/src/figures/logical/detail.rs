@@ -1,4 +1,4 @@
-//! Appendix D: the table of dirty pages by what a Δ record has.
+//! Appendix D: the table of dirty pages by the contents of a Δ record.
 
 use anyhow::Result;
 use perdura_tree::analysis::Detail;
@@ -13,7 +13,7 @@ use super::history::Plan;
 use super::noted::Noted;
 use crate::num::{count_f64, f64_of, ratio};
 
-/// What a Δ has, with the names for rows and legend.
+/// The contents of a Δ, with the names for rows and legend.
 const DETAILS: [(Detail, &str, &str); 3] = [
     (Detail::Numbers, "all-lsns", "All LSNs (D.1)"),
     (Detail::Standard, "standard", "Standard (4.2)"),
@@ -27,15 +27,15 @@ struct Row {
     dirty: usize,
     table: &'static str,
     pages: usize,
-    /// Operations that it leaves to their pages, of so many.
+    /// The operations that it leaves to their pages.
     left: usize,
     delta_bytes: u64,
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The database's.
+/// Errors of the database.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let stand = lab.logical()?;
     let mut rows = Vec::new();

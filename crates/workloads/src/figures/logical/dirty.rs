@@ -17,7 +17,7 @@ struct Point {
     cache: u64,
     frames: usize,
     dirty: usize,
-    /// Pages of the tables that Δ records, BW records and the checkpoint's end give.
+    /// Pages of the tables of dirty pages: from Δ records, from BW records, and from the checkpoint's end.
     logical: usize,
     sql: usize,
     aries: usize,
@@ -29,10 +29,10 @@ impl Point {
     }
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The database's.
+/// Errors of the database.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let stand = lab.logical()?;
     let mut points = Vec::new();

@@ -1,4 +1,4 @@
-//! What the experiments stand on: disks in memory and a modelled one over them, or a directory of this machine.
+//! The disks of the experiments: in memory with a modelled one over them, or a directory of this machine.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use perdura_device::{Access, Clock, Disk, FileDisk, MemDisk, ModelDisk, OverlayD
 
 use super::super::scratch::Scratch;
 
-/// What an access of the modelled disk takes, microseconds. Below a millisecond the model spins, and a machine of two cores would have no
-/// I/O beside the work.
+/// The time of an access of the modelled disk, microseconds. Below a millisecond the model spins, and a machine of two
+/// cores would have no I/O beside the work.
 pub(super) const ACCESS_US: u64 = 2_000;
 
-/// Where files are.
+/// The place of the files.
 pub(super) struct Ground {
-    /// The directory of the machine's own disk.
+    /// The directory of the machine's own disk. `None`: the files are in memory.
     dir: Option<Scratch>,
     pub clock: Arc<dyn Clock>,
 }
 
 impl Ground {
-    /// Memory, or a directory that is made in `data`.
+    /// Uses memory, or a directory that is made in `data`.
     pub fn new(data: Option<&Path>) -> Result<Ground> {
         let make = |data: &Path| {
             std::fs::create_dir_all(data).with_context(|| format!("making {}", data.display()))?;
@@ -32,12 +32,12 @@ impl Ground {
         })
     }
 
-    /// Whether it is the machine's own disk.
+    /// Returns whether it is the machine's own disk.
     pub fn is_own(&self) -> bool {
         self.dir.is_some()
     }
 
-    /// How the tree's pages are accessed.
+    /// Returns the way of accessing the tree's pages.
     pub fn access(&self) -> Access {
         match self.is_own() {
             true => Access::Direct,
@@ -45,7 +45,7 @@ impl Ground {
         }
     }
 
-    /// An empty disk.
+    /// Returns an empty disk.
     pub fn disk(&self, name: &str) -> Result<Arc<dyn Disk>> {
         let Some(scratch) = &self.dir else {
             return Ok(Arc::new(MemDisk::new()));
@@ -58,7 +58,7 @@ impl Ground {
         Ok(Arc::new(FileDisk::new(&dir)?))
     }
 
-    /// A disk over another one, which stays as it is. What is written goes with it.
+    /// Returns a disk over another one, which stays unchanged. Dropping the disk drops its writes.
     pub fn over(&self, below: &Arc<dyn Disk>) -> Result<Arc<dyn Disk>> {
         let scratch = self.disk("scratch")?;
         Ok(Arc::new(OverlayDisk::new(
@@ -68,7 +68,7 @@ impl Ground {
         )?))
     }
 
-    /// A disk at the speed at which restarts are timed.
+    /// Returns a disk at the speed at which restarts are timed.
     pub fn timed(&self, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
         match self.is_own() {
             true => disk,
@@ -85,7 +85,7 @@ impl Ground {
         }
     }
 
-    /// In words.
+    /// Returns the setting in words.
     pub fn setting(&self) -> String {
         match self.is_own() {
             true => String::from(

@@ -36,7 +36,7 @@ const SEGMENT_BYTES: u64 = 4 << 20;
 /// Threads that read ahead in a restart.
 pub(super) const READERS: usize = 32;
 
-/// The settings of a database with so many pages in memory.
+/// Returns the settings of a database with `frames` pages in memory.
 fn options(ground: &Ground, frames: usize) -> KeyedOptions {
     KeyedOptions {
         access: ground.access(),
@@ -46,7 +46,7 @@ fn options(ground: &Ground, frames: usize) -> KeyedOptions {
     }
 }
 
-/// A table that was filled, from which each history begins.
+/// A filled table, from which each history begins.
 pub(super) struct Table {
     pub disk: Arc<dyn Disk>,
     rows: u64,
@@ -55,7 +55,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Makes it.
+    /// Makes and fills a table.
     pub fn new(ground: &Ground, page_bytes: usize, size: Size, seed: u64) -> Result<Table> {
         let disk = ground.disk(&format!("table-{page_bytes}-{}", size.divisor))?;
         let count = size.pages() * ROWS_PER_PAGE;
@@ -76,7 +76,7 @@ impl Table {
         })
     }
 
-    /// So many percent of its pages.
+    /// Returns `percent` percent of its pages.
     pub fn part(&self, percent: u64) -> usize {
         let pages = self.pages * percent / 100;
         usize::try_from(pages).unwrap_or(usize::MAX)
@@ -95,26 +95,26 @@ fn key_of(row: u64) -> Vec<u8> {
     row.to_be_bytes().to_vec()
 }
 
-/// A value all of whose bytes depend on a number.
+/// Returns a value all of whose bytes depend on a number.
 fn value_of(number: u64) -> [u8; VALUE_BYTES] {
     let bytes = perdura_base::checksum::mix64(number).to_le_bytes();
     std::array::from_fn(|at| bytes[at % bytes.len()])
 }
 
-/// What is run.
+/// The settings of a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Plan {
     /// Memory as a part of the table, percent.
     pub cache: u64,
     /// The checkpoint interval as a multiple of the first.
     pub interval: u64,
-    /// Whether a Δ has the number of each update.
+    /// True if a Δ has the number of each update.
     pub with_numbers: bool,
 }
 
-/// What a history left.
+/// The disk and the counts that a history left.
 pub(super) struct Crash {
-    /// The disk as it was when the process was gone.
+    /// The disk when the process had ended.
     pub disk: Arc<dyn Disk>,
     pub options: KeyedOptions,
     /// Updates.
@@ -123,13 +123,13 @@ pub(super) struct Crash {
     pub tail: u64,
     /// Pages in memory that differed from their copies on disk.
     pub dirty: usize,
-    /// What it took, seconds.
+    /// The time of the history, seconds.
     pub seconds: f64,
     /// Bytes of its log.
     pub log_bytes: u64,
 }
 
-/// A history that is being run.
+/// A running history.
 struct History<'a> {
     keyed: &'a Keyed,
     rng: fastrand::Rng,
@@ -137,8 +137,8 @@ struct History<'a> {
     updates: u64,
 }
 
-/// Runs a history over a table until the memory was filled twice, the checkpoints were taken and a whole interval has passed since the last
-/// one began, and lets go of it without closing.
+/// Runs a history over a table, and drops the database without closing it. The history ends when the memory was filled
+/// twice, the checkpoints were taken and a whole interval has passed since the last one began.
 pub(super) fn run(
     ground: &Ground,
     table: &Table,
@@ -147,7 +147,7 @@ pub(super) fn run(
 ) -> Result<Crash> {
     let mut options = options(ground, table.part(plan.cache));
     options.with_numbers = plan.with_numbers;
-    // A tail as long as the notes of an interval would be no tail.
+    // A tail as long as the notes of an interval would not be a tail.
     let notes = to_u64(options.means().limits.notes);
     let tail = size.tail().min(notes - 1).max(1);
     let warm = 2 * to_u64(options.frames);
@@ -158,7 +158,7 @@ pub(super) fn run(
     })
 }
 
-/// Runs so many updates with so many pages in memory and without a checkpoint, and lets go of it.
+/// Runs `updates` updates with `frames` pages in memory and without a checkpoint, and drops the database.
 pub(super) fn without_checkpoints(
     ground: &Ground,
     table: &Table,
@@ -173,7 +173,8 @@ pub(super) fn without_checkpoints(
     })
 }
 
-/// Opens a table on a disk of its own, runs a history, which says how long its tail is, and lets go of it without closing.
+/// Opens a table on a new disk over its own, runs `history`, which returns the length of its tail, and drops the
+/// database without closing it.
 fn crash(
     ground: &Ground,
     (table, options): (&Table, KeyedOptions),
@@ -232,7 +233,7 @@ impl History<'_> {
         }
     }
 
-    /// A transaction, which becomes durable. Then pages are written until few enough are dirty.
+    /// Runs a transaction and makes it durable. Then writes pages until few enough are dirty.
     fn txn(&mut self) -> Result<()> {
         let mut txn = self.keyed.txns().begin();
         self.update(&mut txn, TXN_UPDATES)?;
@@ -244,7 +245,7 @@ impl History<'_> {
         Ok(())
     }
 
-    /// Takes so many steps of the checkpoint that is under way; how many have ended.
+    /// Takes up to `steps` steps of the checkpoint under way. Returns the number of checkpoints that have ended.
     fn go_on(&self, steps: u64) -> Result<u64> {
         for _ in 0..steps {
             match self.keyed.checkpoints().step()? {
@@ -257,7 +258,8 @@ impl History<'_> {
         Ok(0)
     }
 
-    /// A Δ, and so many updates behind it. The last transaction stays open: who restarts for good takes it back.
+    /// Writes a Δ, and runs `updates` updates behind it. The last transaction stays open. A restart that is no dry run
+    /// undoes it.
     fn tail(&mut self, updates: u64) -> Result<()> {
         let writer = TreeWriter::new(Arc::clone(self.keyed.wal()));
         let eosl = self.keyed.wal().eosl(Rung::Disk);

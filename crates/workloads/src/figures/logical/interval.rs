@@ -20,10 +20,10 @@ struct Point {
     timed: Rc<Timed>,
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The database's.
+/// Errors of the database.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let stand = lab.logical()?;
     let scale = &lab.scale.logical;

@@ -1,27 +1,28 @@
-//! The figures of *Implementing Performance Competitive Logical Recovery* (002): redo without the ids of pages beside redo with them.
+//! The figures of *Implementing Performance Competitive Logical Recovery* (002): redo without the ids of pages beside
+//! redo with them.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`redo_time`] | figure 2(a): redo time by the size of the memory |
-//! | [`dirty`] | figure 2(b): the table of dirty pages beside the memory and beside what was dirty |
-//! | [`records`] | figure 2(c): Δ and BW records, and what they cost |
+//! | [`dirty`] | figure 2(b): the table of dirty pages beside the memory and beside the dirty pages |
+//! | [`records`] | figure 2(c): Δ and BW records, and their share of the log |
 //! | [`interval`] | figure 3: redo time by the checkpoint interval |
-//! | [`detail`] | appendix D: the table by what a Δ has |
-//! | [`prefetch`] | appendix A: by what pages are read ahead |
+//! | [`detail`] | appendix D: the table by the contents of a Δ |
+//! | [`prefetch`] | appendix A: by the pages that are read ahead |
 //! | [`stand`] | a history for each size of memory and interval, and the restarts of its crash |
 //! | `history` | uniform updates, ten checkpoints, a crash |
 //! | `restarts` | one restart of a crash |
-//! | `noted` | what the log has of the tree |
+//! | `noted` | the records about the tree in the log |
 //! | `other_pages` | one log, and pages of another size |
 //! | `ground` | disks: modelled, or the machine's own |
-//! | [`scale`] | how large the experiments are |
+//! | [`scale`] | the sizes of the experiments |
 //!
 //! # Source
 //! *Implementing Performance Competitive Logical Recovery* (002), section 5, appendices B to D.
 //!
 //! # Deviations
-//! The paper's writer is SQL Server's. Here it keeps the dirty pages under a quarter of the memory, oldest first: the shape of
-//! figure 2(b) is its doing. ARIES is our addition.
+//! The paper's writer is SQL Server's. Here the writer keeps the dirty pages under a quarter of the memory, oldest
+//! first, which causes the shape of figure 2(b). ARIES is our addition.
 
 pub mod detail;
 pub mod dirty;
@@ -43,7 +44,7 @@ use perdura_recovery::Method;
 
 use self::history::Plan;
 
-/// A method, and how the paper writes it.
+/// A method, and its name in the paper.
 struct Named {
     method: &'static str,
     label: &'static str,
@@ -63,7 +64,7 @@ const METHODS: [Named; 6] = [
     named("aries", "ARIES"),
 ];
 
-/// The history of a size of memory at the first interval.
+/// Returns the history of a size of memory at the first interval.
 const fn at_cache(cache: u64) -> Plan {
     Plan {
         cache,
@@ -72,12 +73,12 @@ const fn at_cache(cache: u64) -> Plan {
     }
 }
 
-/// All of them as rows.
+/// Returns all of them as rows.
 fn all_methods() -> Result<Vec<&'static Method>> {
     METHODS.iter().map(|of| method_of(of.method)).collect()
 }
 
-/// A method by its name.
+/// Returns a method by its name.
 fn method_of(name: &str) -> Result<&'static Method> {
     Method::by_name(name).map_err(|why| anyhow!(why))
 }

@@ -1,4 +1,4 @@
-//! What a crash's log has of the tree behind the redo start, read as an analysis reads it.
+//! The records about the tree behind the redo start of a crash's log, read as an analysis reads them.
 
 use anyhow::{Context, Result};
 use perdura_base::{Gsn, Pid, StreamId};
@@ -23,7 +23,7 @@ pub(super) struct Noted {
     pub delta_bytes: u64,
     /// Of these, of BW records.
     pub writes_bytes: u64,
-    /// What the Δ records would have without the numbers of the updates.
+    /// The size of the Δ records without the numbers of the updates, bytes.
     pub plain_delta_bytes: u64,
     /// The pages of the operations.
     operations: Vec<(Pid, Gsn)>,
@@ -32,7 +32,7 @@ pub(super) struct Noted {
 }
 
 impl Noted {
-    /// Reads them.
+    /// Reads the records.
     pub fn read(crash: &Crash) -> Result<Noted> {
         let anchor = read_anchor(&*crash.disk)?.context("the crash left a database")?;
         let rssp = anchor.tree.context("a database with a tree")?.rssp;
@@ -103,19 +103,19 @@ impl Noted {
         }
     }
 
-    /// The table of dirty pages that so much of a Δ gives.
+    /// Returns the table of dirty pages that this part of each Δ gives.
     pub fn table(&self, detail: Detail) -> DirtyPages {
         let mut analysis = LogicalAnalysis::new(detail, self.rssp);
         self.deltas.iter().for_each(|delta| analysis.delta(delta));
         analysis.finish()
     }
 
-    /// The table of Algorithm 3.
+    /// Returns the table of Algorithm 3.
     pub fn table_by_writes(&self) -> DirtyPages {
         self.by_page.clone().finish()
     }
 
-    /// Operations that a table leaves to their pages.
+    /// Returns the number of operations that a table leaves to their pages.
     pub fn left_by(&self, table: &DirtyPages) -> usize {
         let operations = self.operations.iter();
         operations
@@ -123,12 +123,12 @@ impl Noted {
             .count()
     }
 
-    /// Δ records for a BW record.
+    /// Returns the number of Δ records for each BW record.
     pub fn deltas_a_bw(&self) -> f64 {
         ratio(count_f64(self.deltas.len()), count_f64(self.writes.len()))
     }
 
-    /// Δ and BW as a part of the log.
+    /// Returns the share of Δ and BW records in the log.
     pub fn share(&self) -> f64 {
         ratio(
             f64_of(self.delta_bytes + self.writes_bytes),

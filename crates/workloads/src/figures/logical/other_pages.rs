@@ -1,7 +1,7 @@
-//! One log redone onto pages of another size: redo by keys needs to know of no page (section 1.1 of the paper).
+//! One log redone onto pages of another size. Redo by keys needs no knowledge of pages (section 1.1 of the paper).
 //!
-//! Two databases of one seed are made of the same rows, in pages of 8 and of 4 KiB, and have the same uuid and the same lives. The first one's
-//! log is put into the place of the second one's, and both are restarted by log0.
+//! Two databases of one seed are made of the same rows, in pages of 8 and of 4 KiB. They have the same uuid and the
+//! same lives. The first one's log replaces that of the second one, and log0 restarts both.
 
 use anyhow::{Context, Result, ensure};
 use perdura_device::{Access, Disk};
@@ -22,7 +22,7 @@ const UPDATES: u64 = 4_000;
 /// Pages in memory.
 const FRAMES: usize = 200;
 
-/// What both came to.
+/// The result of both restarts.
 pub(super) struct Ported {
     /// Pages of the two files.
     pub pages: [u64; 2],
@@ -35,7 +35,7 @@ pub(super) struct Ported {
 /// Redoes one log onto both.
 ///
 /// # Errors
-/// The database's; two digests.
+/// Errors of the database; digests that differ.
 pub(super) fn port(ground: &Ground, seed: u64) -> Result<Ported> {
     let size = Size { divisor: DIVISOR };
     let here = Table::new(ground, PAGE_BYTES, size, seed)?;

@@ -1,4 +1,5 @@
-//! Appendix A: redo with what it reads ahead: PF-list, the table of dirty pages in the order of its rLSNs, or the log.
+//! Appendix A: redo by the pages that it reads ahead: PF-list, the table of dirty pages in the order of its rLSNs, or
+//! the log.
 
 use std::rc::Rc;
 
@@ -17,7 +18,7 @@ use crate::num::{f64_of, ratio};
 
 const LOGICAL: &[Scheme] = &[Scheme::Logical];
 
-/// Redo with the table of Δ records that reads ahead in some way.
+/// Returns redo with the table of Δ records that reads ahead in some way.
 const fn reading(name: &'static str, ahead: Ahead) -> Method {
     Method {
         name,
@@ -45,10 +46,10 @@ struct Point {
     timed: Rc<Timed>,
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The database's.
+/// Errors of the database.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let stand = lab.logical()?;
     let mut points = Vec::new();

@@ -1,4 +1,4 @@
-//! Figure 2(c): Δ and BW records that the analysis sees, and what they are of the log.
+//! Figure 2(c): the Δ and BW records that the analysis reads, and their share of the log.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use super::noted::Noted;
 use super::scale::Size;
 use crate::num::{count_f64, f64_of};
 
-/// The largest memory at which the paper claims something, percent of the table.
+/// The largest memory for which the paper has a claim, percent of the table.
 const CLAIMED_TO: u64 = 30;
 
 /// A size of memory.
@@ -24,10 +24,10 @@ struct Point {
     noted: Noted,
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The database's.
+/// Errors of the database.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let stand = lab.logical()?;
     let mut points = Vec::new();

@@ -1,4 +1,5 @@
-//! Figure 2(a): redo time by the size of the memory, all methods; the pages that they read, and what appendix B predicts of them.
+//! Figure 2(a): redo time by the size of the memory, all methods. It also has the pages that they read, and the
+//! predictions of appendix B.
 
 use std::rc::Rc;
 
@@ -44,7 +45,8 @@ impl Point {
         f64_of(self.counted.of(method).data_pages_fetched)
     }
 
-    /// Leaves that appendix B says are read: formulas (1) to (3) without the pages of log and index, which stand beside.
+    /// Returns the number of leaves that appendix B predicts to be read: formulas (1) to (3) without the pages of log
+    /// and index, which are reported separately.
     fn predicted(&self, method: &'static str) -> u64 {
         let report = self.counted.of(method);
         let pages = u64::try_from(report.dirty_pages).unwrap_or(u64::MAX);
@@ -56,10 +58,10 @@ impl Point {
     }
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The database's.
+/// Errors of the database.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let stand = lab.logical()?;
     let mut points = Vec::new();
@@ -141,7 +143,7 @@ fn measure(lab: &Lab<'_>, stand: &LogicalStand, cache: u64) -> Result<Point> {
     Ok(point)
 }
 
-/// Redo by keys onto pages of another size. That the rows are the same is checked there.
+/// Redoes by keys onto pages of another size, which checks that the rows are equal.
 fn ported(lab: &Lab<'_>, stand: &LogicalStand) -> Result<Claim> {
     lab.say("one log, and pages of another size");
     let ported = port(&stand.ground, stand.seed)?;
@@ -157,7 +159,7 @@ fn ported(lab: &Lab<'_>, stand: &LogicalStand) -> Result<Claim> {
     ))
 }
 
-/// Of the pages that log0 reads, how many log1 has to save at a size of memory.
+/// Returns the least part of log0's pages that log1 must save at a size of memory. `None`: the paper has no claim.
 fn saved_at_least(cache: u64) -> Option<f64> {
     match cache {
         2 => Some(0.9),

@@ -13,17 +13,17 @@ use super::history::Crash;
 use super::unsynced::UnsyncedDisk;
 use crate::num::{median, ratio};
 
-/// What redo took: the pass that makes the table of dirty pages, and the one that redoes operations.
+/// Returns the time of redo: the pass that makes the table of dirty pages, and the one that redoes operations.
 pub(super) fn redo_seconds(report: &TreeReport) -> f64 {
     report.analysis_seconds + report.redo_seconds
 }
 
-/// The part of the redo time that went by until the pages that lead to others were loaded.
+/// Returns the part of the redo time until the inner pages of the tree were loaded.
 pub(super) fn index_share(report: &TreeReport) -> f64 {
     ratio(report.index_seconds, redo_seconds(report))
 }
 
-/// The times that redo waited for a page.
+/// Returns the number of times that redo waited for a page.
 pub(super) fn stalls(report: &TreeReport) -> u64 {
     report.data_stalls + report.index_stalls
 }
@@ -35,17 +35,17 @@ pub(super) struct Timed {
 }
 
 impl Timed {
-    /// The median of a figure.
+    /// Returns the median of a figure.
     pub fn median(&self, of: impl Fn(&TreeReport) -> f64) -> f64 {
         median(self.reports.iter().map(of).collect())
     }
 
-    /// The median time of redo, seconds.
+    /// Returns the median time of redo, seconds.
     pub fn seconds(&self) -> f64 {
         self.median(redo_seconds)
     }
 
-    /// How far the slowest is from the quickest, as a part of the median.
+    /// Returns the difference between the slowest and the fastest, as a part of the median.
     pub fn spread(&self) -> f64 {
         let times = || self.reports.iter().map(redo_seconds);
         let most = times().fold(0.0, f64::max);
@@ -74,13 +74,13 @@ fn restart(ground: &Ground, crash: &Crash, method: &Method, is_timed: bool) -> R
     restarted.context("the crash left a database")
 }
 
-/// Restarts once, where time counts.
+/// Restarts once, with the speed at which time counts.
 pub(super) fn timed(ground: &Ground, crash: &Crash, method: &Method) -> Result<TreeReport> {
     let report = restart(ground, crash, method, true)?.report.tree;
     report.context("a tree's restart reports")
 }
 
-/// Restarts once, at full speed: what it counted, and the digest of all rows.
+/// Restarts once, at full speed. Returns the counts, and the digest of all rows.
 pub(super) fn counted(
     ground: &Ground,
     crash: &Crash,

@@ -1,4 +1,4 @@
-//! How large the experiments of paper 002 are.
+//! The sizes of the experiments of paper 002.
 
 /// Pages of the paper's table.
 const PAPER_PAGES: u64 = 436_000;
@@ -6,7 +6,7 @@ const PAPER_PAGES: u64 = 436_000;
 const PAPER_INTERVAL: u64 = 40_000;
 /// Updates behind the paper's last Δ.
 const PAPER_TAIL: u64 = 100;
-/// The least tail: one that is a part of a transaction would show nothing.
+/// The least tail. A tail that is a part of a transaction would show nothing.
 const TAIL_MIN: u64 = 10;
 
 /// The sizes of the experiments.
@@ -14,7 +14,7 @@ const TAIL_MIN: u64 = 10;
 pub struct LogicalScale {
     /// The part of the paper's size on the modelled disk: one divided by this.
     pub divisor: u64,
-    /// The same on a disk of this machine.
+    /// The divisor of the paper's size on a disk of this machine.
     pub own_divisor: u64,
     /// Memory as parts of the table, percent, ascending.
     pub caches: &'static [u64],
@@ -63,27 +63,28 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Leaves of the table, about.
+    /// Returns the number of leaves of the table, about.
     pub fn pages(self) -> u64 {
         PAPER_PAGES / self.divisor
     }
 
-    /// Updates between two checkpoints.
+    /// Returns the number of updates between two checkpoints.
     pub fn interval(self) -> u64 {
         PAPER_INTERVAL / self.divisor
     }
 
-    /// Updates behind the last Δ, which do not become fewer for ever.
+    /// Returns the number of updates behind the last Δ, which has a lower bound.
     pub fn tail(self) -> u64 {
         (PAPER_TAIL / self.divisor).max(TAIL_MIN)
     }
 
-    /// Whether the bars are for it: in a smaller table the least batch of the writer, 16 pages, is too large a part of what may be dirty.
+    /// Returns whether the targets apply to it. In a smaller table, the least batch of the writer, 16 pages, is too
+    /// large a part of the pages that may be dirty.
     pub fn is_asked(self) -> bool {
         self.divisor <= 10
     }
 
-    /// Whether it is the paper's own.
+    /// Returns whether it is the paper's own size.
     pub fn is_papers(self) -> bool {
         self.divisor == 1
     }

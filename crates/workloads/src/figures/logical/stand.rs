@@ -1,4 +1,5 @@
-//! One history for each size of memory and each interval, and the restarts of its crash, made when a figure first asks for them.
+//! One history for each size of memory and each interval, and the restarts of its crash. They are made when a figure
+//! first needs them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,13 +17,13 @@ use super::restarts::{self, Timed, counted};
 use super::scale::Size;
 use super::{METHODS, Named, method_of};
 
-/// What a method did with a crash, at full speed.
+/// The reports of all methods about one crash, at full speed.
 pub(super) struct Counted {
     pub reports: BTreeMap<&'static str, TreeReport>,
 }
 
 impl Counted {
-    /// What one of the methods did.
+    /// Returns the report of one method.
     pub fn of(&self, method: &'static str) -> &TreeReport {
         &self.reports[method]
     }
@@ -41,7 +42,7 @@ pub struct LogicalStand {
     timed: Kept<(Plan, &'static str), Timed>,
 }
 
-/// What is kept, or made now.
+/// Returns the kept value, or makes and keeps it.
 fn kept<K: Ord + Copy, V>(
     of: &Kept<K, V>,
     key: K,
@@ -56,10 +57,10 @@ fn kept<K: Ord + Copy, V>(
 }
 
 impl LogicalStand {
-    /// A table, in memory or in a directory that is made in `data`.
+    /// Makes a table, in memory or in a directory that is made in `data`.
     ///
     /// # Errors
-    /// The database's; a directory that cannot be made.
+    /// Errors of the database; a directory that cannot be made.
     pub(in super::super) fn new(lab: &Lab<'_>, data: Option<&Path>) -> Result<LogicalStand> {
         let ground = Ground::new(data)?;
         let scale = &lab.scale.logical;
@@ -82,7 +83,7 @@ impl LogicalStand {
         })
     }
 
-    /// The crash of a history.
+    /// Returns the crash of a history.
     pub(super) fn crash(&self, lab: &Lab<'_>, plan: Plan) -> Result<Rc<Crash>> {
         kept(&self.crashes, plan, || {
             lab.say(&format!(
@@ -93,7 +94,7 @@ impl LogicalStand {
         })
     }
 
-    /// What all methods do with a crash: they come to the same rows.
+    /// Returns the reports of all methods about a crash. Fails if they end with different rows.
     pub(super) fn counted(&self, lab: &Lab<'_>, plan: Plan) -> Result<Rc<Counted>> {
         let crash = self.crash(lab, plan)?;
         kept(&self.counted, plan, || {
@@ -113,7 +114,8 @@ impl LogicalStand {
         })
     }
 
-    /// Restarts of a crash by some methods where time counts. They take turns, so that what slows the machine down for a while meets all.
+    /// Restarts a crash by some methods with the speed at which time counts. They take turns, so that a slow phase of
+    /// the machine affects all.
     pub(super) fn timed(
         &self,
         lab: &Lab<'_>,
@@ -125,7 +127,7 @@ impl LogicalStand {
         let missing: Vec<&Method> = methods.iter().filter(is_new).copied().collect();
         let mut made: Vec<Timed> = missing.iter().map(|_| Timed::default()).collect();
         for round in 1..=lab.scale.logical.repeats.max(1) {
-            // A disk's own cache has what the last one read: each second round goes backwards.
+            // A disk's cache contains the last restart's reads, so each second round goes backwards.
             let mut turns: Vec<_> = missing.iter().zip(&mut made).collect();
             if round % 2 == 0 {
                 turns.reverse();
@@ -146,7 +148,7 @@ impl LogicalStand {
         Ok(methods.iter().map(of).collect())
     }
 
-    /// The setting in words.
+    /// Returns the setting in words.
     pub(super) fn setting(&self, lab: &Lab<'_>) -> Vec<String> {
         let size = self.size;
         let of_paper = match size.is_papers() {

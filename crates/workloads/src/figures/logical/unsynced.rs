@@ -1,7 +1,7 @@
-//! A disk at full speed: what is written stays in the operating system's cache until the history is over.
+//! A disk at full speed: writes stay in the operating system's cache until the history is over.
 //!
-//! The histories of the experiments end when their process lets go of them, and no power fails. So they need not wait for a disk,
-//! which would take most of an hour at the paper's size; what they leave is the same.
+//! The histories of the experiments end when their process drops them, and no power fails. So they need not wait for a
+//! disk, which would take most of an hour at the paper's size. The files that they leave are the same.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ impl UnsyncedDisk {
         }
     }
 
-    /// Makes durable what was written, and lets go of the files.
+    /// Makes all writes durable, and drops the files.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn settle(&self) -> Result<()> {
         let files = std::mem::take(&mut *self.files.lock());
         files.iter().try_for_each(|file| file.sync())

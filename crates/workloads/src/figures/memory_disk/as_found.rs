@@ -22,7 +22,7 @@ const USERS: [usize; 2] = [100, 500];
 pub struct Found {
     /// Users, or clients that do not think.
     pub users: usize,
-    /// Whether they think.
+    /// True if they think.
     pub thinks: bool,
     /// Transactions a second with the log on the disk, and in memory: each round's.
     pub per_s: [Vec<f64>; 2],
@@ -31,13 +31,13 @@ pub struct Found {
 }
 
 impl Found {
-    /// The median throughput on the disk, and in memory.
+    /// Returns the median throughput on the disk, and in memory.
     #[must_use]
     pub fn tps(&self) -> [f64; 2] {
         self.per_s.each_ref().map(|rounds| median(rounds.clone()))
     }
 
-    /// The median latency on the disk, and in memory.
+    /// Returns the median latency on the disk, and in memory.
     #[must_use]
     pub fn latency(&self) -> [f64; 2] {
         self.latency_us
@@ -45,7 +45,7 @@ impl Found {
             .map(|rounds| median(rounds.clone()))
     }
 
-    /// Throughput in memory over that on the disk.
+    /// Returns the throughput in memory over that on the disk.
     #[must_use]
     pub fn gain(&self) -> f64 {
         let [disk, memory] = self.tps();
@@ -53,19 +53,19 @@ impl Found {
     }
 }
 
-/// What was found on this machine.
+/// The measurements on this machine.
 #[derive(Debug)]
 pub struct AsFound {
-    /// Where the disk's log was.
+    /// The folder of the disk's log.
     pub folder: String,
     /// By users who think, then by clients who do not.
     pub found: Vec<Found>,
 }
 
-/// Runs it, the media in turn.
+/// Measures it, the media in turn.
 ///
 /// # Errors
-/// The engine's; the data folder's disk's.
+/// Errors of the engine and of the data folder's disk.
 pub(super) fn as_found(lab: &Lab<'_>, think: Duration) -> Result<AsFound> {
     let folder = lab.disk_folder();
     std::fs::create_dir_all(&folder)?;

@@ -11,7 +11,7 @@ use super::paper::{BLOCKS_KB, Formula, delay_ratio};
 use super::table;
 use crate::num::{ratio, rounded};
 
-/// What the media are called, in the order in which they are measured.
+/// The names of the media, in the order in which they are measured.
 const NAMES: [&str; 3] = ["a durable write", "a copy in memory", "a round trip by TCP"];
 
 /// One size of a block.
@@ -22,16 +22,16 @@ struct Point {
 }
 
 impl Point {
-    /// How many times as long a durable write takes as what is measured behind it.
+    /// Returns the time of a durable write, divided by that of another medium.
     fn sync_over(&self, medium: usize) -> f64 {
         ratio(self.took[0].p50, self.took[medium].p50)
     }
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The data folder's disk's; the loopback's.
+/// Errors of the data folder's disk and of the loopback.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let folder = lab.disk_folder();
     let mut disk = OnDisk::new(&folder)?;

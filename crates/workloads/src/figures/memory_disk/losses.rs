@@ -1,10 +1,10 @@
-//! Closed forms of how often a log in the memory of mirrored nodes loses data.
+//! Closed forms of the rate at which a log in the memory of mirrored nodes loses data.
 //!
-//! A node's memory is lost when it fails; the node is back, empty, after a fixed time. Times to failure are exponential.
-//! A group is *mirrored* while its two nodes and, if its copy counts, the writer are up. Under load a mirrored group always
-//! has a tail that is on no disk. The first failure opens a *window*, at whose end the tail is on a disk; from then on each
-//! write waits for the disk until the group is mirrored again. Data are lost if the last holder of the tail fails inside the
-//! window.
+//! A node's memory is lost when it fails. The node is back, empty, after a fixed time. Times to failure are
+//! exponential. A group is *mirrored* while its two nodes and, if its copy counts, the writer are up. Under load a
+//! mirrored group always has a tail that is on no disk. The first failure opens a *window*, at whose end the tail is on
+//! a disk. From then on each write waits for the disk until the group is mirrored again. Data are lost if the last
+//! holder of the tail fails inside the window.
 //!
 //! | holders | window | rate of losses, to the first order |
 //! |---|---|---|
@@ -13,16 +13,16 @@
 //! | two nodes and the writer, whose failure takes a takeover T until the tail is drained | E, or T once the writer has failed | (E + T)² / (MTTF² MTTF of the writer) |
 //! | all at one power supply | none: they fail together | 1 / MTTF of the supply |
 //!
-//! The third row sums three orders of failure: a node, then both others within E (E²); a node, the writer within E, the
-//! other node within T (2 E T); the writer, then both nodes within T (T²).
+//! The third row sums three orders of failure. The first is a node, then both others within E (E²). The second is a
+//! node, the writer within E, the other node within T (2 E T). The third is the writer, then both nodes within T (T²).
 //!
 //! # Source
 //! 003, section 3.2, which counts the wrong event: all nodes at once.
 //!
 //! # Deviations
-//! [`Cluster::losses_per_s`] has no approximation but one: that power fails rarely enough not to meet another failure. A
-//! group leaves the mirrored state at the rate of its failures times the chance that all of it is up, and each time loses
-//! data with the same chance, because remaining lives are exponential. So the form holds for failures that are as frequent
+//! [`Cluster::losses_per_s`] has only one approximation: power fails rarely enough not to meet another failure. A group
+//! leaves the mirrored state at the rate of its failures times the chance that all of it is up. Each time it loses data
+//! with the same chance, because remaining lives are exponential. So the form holds for failures that are as frequent
 //! as a simulation needs them.
 
 /// Seconds of a year of 365.25 days.
@@ -43,14 +43,14 @@ pub struct Writer {
     pub takeover_s: f64,
 }
 
-/// Groups of two nodes, and what else fails.
+/// Groups of two nodes, and the other parts that fail.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cluster {
     /// Pairs of nodes; one if there is a writer.
     pub groups: usize,
     /// Mean time between two failures of a node, seconds.
     pub mttf_s: f64,
-    /// How long a node is away, seconds.
+    /// The time that a node is away after a failure, seconds.
     pub repair_s: f64,
     /// From the failure of a node until the tail is on a disk, seconds; at most the repair.
     pub exposure_s: f64,
@@ -61,7 +61,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The paper's nodes in so many pairs, whose tail is copied so long after the failure of a node.
+    /// Returns the paper's nodes in `groups` pairs. A tail is copied `exposure_s` seconds after the failure of a node.
     #[must_use]
     pub fn of_paper(groups: usize, exposure_s: f64) -> Cluster {
         Cluster {
@@ -74,7 +74,7 @@ impl Cluster {
         }
     }
 
-    /// The same beside a writer that keeps the tail and fails as often as a node.
+    /// Adds a writer that keeps the tail and fails as often as a node.
     #[must_use]
     pub fn with_writer(self, takeover_s: f64) -> Cluster {
         assert_eq!(self.groups, 1, "the writer's copy is counted for one group");
@@ -87,7 +87,7 @@ impl Cluster {
         }
     }
 
-    /// The same at one power supply.
+    /// Adds one power supply for all.
     #[must_use]
     pub fn with_power(self, mttf_years: f64) -> Cluster {
         Cluster {
@@ -96,7 +96,7 @@ impl Cluster {
         }
     }
 
-    /// The same with nodes and writer that fail so many times as often.
+    /// Divides the times between failures of nodes and writer by `times`.
     #[must_use]
     pub fn accelerated(self, times: f64) -> Cluster {
         assert!(times >= 1.0, "failures become more frequent, {times} times");
@@ -110,7 +110,7 @@ impl Cluster {
         }
     }
 
-    /// Losses in a second.
+    /// Returns the losses in a second.
     #[must_use]
     pub fn losses_per_s(&self) -> f64 {
         assert!(
@@ -139,19 +139,19 @@ impl Cluster {
         crate::num::count_f64(self.groups).mul_add(group, power)
     }
 
-    /// Mean time between two losses, years.
+    /// Returns the mean time between two losses, years.
     #[must_use]
     pub fn years(&self) -> f64 {
         1.0 / self.losses_per_s() / YEAR_S
     }
 }
 
-/// The chance that what fails at a rate does so within some time.
+/// Returns the chance of a failure within some time, at a rate of failures.
 fn failing(rate: f64, within_s: f64) -> f64 {
     -(-rate * within_s).exp_m1()
 }
 
-/// The decimal logarithm of the chance that all nodes of the paper are down at once.
+/// Returns the decimal logarithm of the chance that all nodes of the paper are down at once.
 #[must_use]
 pub fn all_down_log10() -> f64 {
     f64::from(PAPER_NODES) * (PAPER_REPAIR_S / PAPER_MTTF_S).log10()
@@ -202,7 +202,7 @@ mod tests {
             ..pair
         };
         assert!(with(1e30).years() > 1e12);
-        // A writer that is down whenever a node fails: what is left is the other node's failure in the window.
+        // A writer that is down whenever a node fails leaves only the other node's failure in the window.
         let lost = with(1e-3);
         let node_first = 2.0 / WEEK * failing(1.0 / WEEK, 0.15);
         assert!(lost.losses_per_s() < node_first * 1.01);

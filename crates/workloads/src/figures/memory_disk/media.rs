@@ -1,6 +1,6 @@
-//! What a block of the log is written to, and how long a lone writer waits for it.
+//! The media that a block of the log is written to, and the time that a lone writer waits for each.
 //!
-//! All media take blocks of all sizes in turn, so that whatever else the machine does meets all of them.
+//! All media take blocks of all sizes in turn, so that other work of the machine affects all of them.
 
 use std::hint::black_box;
 use std::io::{Read, Write};
@@ -16,26 +16,26 @@ use perdura_device::{Access, AlignedBuf, Disk, File, FileDisk, Through};
 use super::super::scratch::Scratch;
 use crate::num::median;
 
-/// What a medium holds before it begins again at its start, bytes.
+/// The bytes that a medium takes before it begins again at its start.
 const SPAN: usize = 16 << 20;
-/// Copies that are timed together: one is shorter than a look at the clock.
+/// Copies that are timed together, because one takes less time than reading the clock.
 const COPIES: u32 = 64;
 
-/// Takes blocks, and returns when a block counts as written.
+/// A destination of blocks, which returns when a block counts as written.
 pub trait Medium {
     /// Writes a block.
     ///
     /// # Errors
-    /// The device's, the connection's.
+    /// Errors of the device and of the connection.
     fn put(&mut self, block: &[u8]) -> Result<()>;
 
-    /// Blocks that are timed together.
+    /// Returns the number of blocks that are timed together.
     fn batch(&self) -> u32 {
         1
     }
 }
 
-/// The place of the next block in a ring of [`SPAN`] bytes.
+/// Returns the place of the next block in a ring of [`SPAN`] bytes.
 fn place(at: &mut usize, len: usize) -> usize {
     assert!(len <= SPAN, "a block of {len} bytes fits");
     if *at + len > SPAN {
@@ -50,15 +50,15 @@ fn place(at: &mut usize, len: usize) -> usize {
 pub struct OnDisk {
     file: Arc<dyn File>,
     at: usize,
-    /// Removed with it.
+    /// The file's folder, which is removed when this is dropped.
     _folder: Scratch,
 }
 
 impl OnDisk {
-    /// A new file in a directory that is made in `folder`.
+    /// Makes a new file in a directory that is made in `folder`.
     ///
     /// # Errors
-    /// The file system's.
+    /// Errors of the file system.
     pub fn new(folder: &Path) -> Result<OnDisk> {
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         let folder = Scratch::within(folder)?;
@@ -72,7 +72,7 @@ impl OnDisk {
         })
     }
 
-    /// Whether the file bypasses the operating system's cache.
+    /// Returns whether the file bypasses the operating system's cache.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.file.is_direct()
@@ -93,7 +93,7 @@ pub struct InMemory {
 }
 
 impl InMemory {
-    /// An empty ring.
+    /// Makes an empty ring.
     #[must_use]
     pub fn new() -> InMemory {
         InMemory {
@@ -133,7 +133,7 @@ impl Acknowledged {
     /// Starts the thread and connects to it.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Errors of the operating system.
     pub fn new() -> Result<Acknowledged> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening")?;
         let stream = TcpStream::connect(listener.local_addr()?).context("connecting")?;
@@ -205,7 +205,7 @@ fn acknowledge(mut stream: TcpStream) {
     }
 }
 
-/// How long blocks of one size took, microseconds.
+/// The times of blocks of one size, microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Took {
     /// The median.
@@ -214,10 +214,10 @@ pub struct Took {
     pub p99: f64,
 }
 
-/// Writes blocks to the media, all sizes and media in turn. Returns what they took by size, then by medium.
+/// Writes blocks to the media, all sizes and media in turn. Returns their times by size, then by medium.
 ///
 /// # Errors
-/// A medium's.
+/// Errors of a medium.
 pub fn measure(
     media: &mut [&mut dyn Medium],
     sizes: &[usize],
@@ -228,7 +228,7 @@ pub fn measure(
     let mut times = vec![vec![Vec::with_capacity(rounds); media.len()]; sizes.len()];
     for round in 0..rounds {
         for (block, times) in blocks.iter_mut().zip(&mut times) {
-            // No two blocks are equal: no layer below may leave one out.
+            // No two blocks are equal, so that no layer below can omit one.
             block[..8].copy_from_slice(&u64::try_from(round)?.to_le_bytes());
             for (medium, times) in media.iter_mut().zip(times) {
                 let batch = medium.batch();
@@ -253,10 +253,10 @@ fn took(mut times: Vec<f64>) -> Took {
     }
 }
 
-/// Whether a folder is in memory: a sync there costs nothing.
+/// Returns whether a folder is in memory, where a sync costs nothing.
 ///
 /// # Errors
-/// The file system's.
+/// Errors of the file system.
 pub fn is_in_memory(folder: &Path) -> Result<bool> {
     /// The kind of a file system in memory, `TMPFS_MAGIC`.
     const IN_MEMORY: u64 = 0x0102_1994;

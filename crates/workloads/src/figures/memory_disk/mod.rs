@@ -3,25 +3,25 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`delay`] | formulas 3 and 4: the delay of disk and memory by the size of a block |
-//! | [`reliability`] | section 3.2: how often data are lost, and to what |
+//! | [`reliability`] | section 3.2: the frequency and the causes of losses of data |
 //! | [`table2`] | table 2: TPC-C by users and blocks with the log on the disk; and as found here |
-//! | [`table3`] | table 3: the same with the log in memory, and what that gains |
+//! | [`table3`] | table 3: TPC-C with the log in memory, and the gain of that |
 //! | [`tables`] | the runs of both, with delays injected |
 //! | [`users`] | users who think and wait, in virtual and in real time |
 //! | [`as_found`] | TPC-C without injected delays |
 //! | [`paper`] | the paper's formulas and its printed tables |
-//! | [`media`] | what a block is written to, and how long that takes |
+//! | [`media`] | the media of a block, and their times |
 //! | [`losses`] | closed forms of the time between two losses |
-//! | [`nodes`] | the same by simulation: nodes that fail and return |
-//! | [`scale`] | how large the experiments are |
+//! | [`nodes`] | these times by simulation: nodes that fail and return |
+//! | [`scale`] | the sizes of the experiments |
 //!
 //! # Source
 //! *A Database Redo Log System Based on Virtual Memory Disk* (003), sections 3.2 and 4.2.
 //!
 //! # Deviations
-//! The paper counts the chance that all nodes are down at once. Data are lost when one pair is down while its tail is not
-//! copied to a disk, and [`losses`] counts that. Its tables need two assumptions that it does not print: the redo of a
-//! transaction and the think time ([`tables`]).
+//! The paper counts the chance that all nodes are down at once. Data are lost when one pair is down while its tail is
+//! not copied to a disk, and [`losses`] counts that. The paper's tables need two assumptions that it does not print:
+//! the redo of a transaction and the think time ([`tables`]).
 
 use self::tables::{FITTED_GAIN, REDO_KB, Tables};
 use super::Lab;
@@ -39,7 +39,7 @@ pub mod table3;
 pub mod tables;
 pub mod users;
 
-/// What tables 2 and 3 rest on, in words.
+/// Returns the assumptions and settings of tables 2 and 3, in words.
 fn setting(lab: &Lab<'_>, tables: &Tables) -> Vec<String> {
     let scale = &lab.scale.memory_disk;
     vec![
@@ -67,7 +67,7 @@ fn setting(lab: &Lab<'_>, tables: &Tables) -> Vec<String> {
     ]
 }
 
-/// Lines of a table for a terminal: columns of numbers to the right, others to the left.
+/// Returns the lines of a table for a terminal: columns of numbers to the right, others to the left.
 fn table(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let columns = head.iter().enumerate().map(|(column, name)| {
         let cells = || rows.iter().map(move |row| row[column].as_str());

@@ -1,6 +1,6 @@
-//! Nodes that fail and return, simulated event by event: what [`losses`](super::losses) computes.
+//! Nodes that fail and return, simulated event by event, to check the results of [`losses`](super::losses).
 //!
-//! Each clock is the time that is left until its event, so that a window of a fraction of a second keeps its precision over
+//! Each clock is the time that is left until its event. So a window of a fraction of a second keeps its precision over
 //! a million years. The seed decides everything.
 
 use fastrand::Rng;
@@ -13,21 +13,21 @@ const WRITER: u8 = 4;
 /// The holders of a group without a writer's copy.
 const NODES: u8 = 3;
 
-/// What becomes of a group's tail.
+/// The state of a group's tail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tail {
     /// All holders have it, no disk has.
     Mirrored,
-    /// A window is open: these holders are left.
+    /// A window is open. These holders are left.
     Exposed(u8),
     /// On a disk, or lost.
     Settled,
 }
 
-/// What a clock stands for.
+/// The event of a clock.
 #[derive(Debug, Clone, Copy)]
 enum What {
-    /// The end of a group's window. Before the return of a node at the same instant.
+    /// The end of a group's window. It comes before the return of a node at the same instant.
     Window(usize),
     /// The failure or the return of a node: its group, and its bit.
     Node(usize, u8),
@@ -37,19 +37,19 @@ enum What {
     Power,
 }
 
-/// What a simulation found.
+/// The results of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Found {
-    /// Data were lost so many times.
+    /// The number of losses of data.
     pub losses: u64,
     /// Events that were simulated.
     pub events: u64,
-    /// How long that took in the simulated world, seconds.
+    /// The simulated time, seconds.
     pub seconds: f64,
 }
 
 impl Found {
-    /// Mean time between two losses, years.
+    /// Returns the mean time between two losses, years.
     #[must_use]
     pub fn years(&self) -> f64 {
         ratio(self.seconds / YEAR_S, f64_of(self.losses))
@@ -61,13 +61,13 @@ struct Nodes {
     cluster: Cluster,
     random: Rng,
     what: Vec<What>,
-    /// What is left until each event, seconds; without end while there is none.
+    /// The time left until each event, seconds. Infinite while no event is due.
     left: Vec<f64>,
     up: Vec<bool>,
     tails: Vec<Tail>,
 }
 
-/// Simulates a cluster until data have been lost so many times.
+/// Simulates a cluster until data have been lost `losses` times.
 #[must_use]
 pub fn simulate(cluster: Cluster, losses: u64, seed: u64) -> Found {
     assert!(
@@ -108,7 +108,7 @@ impl Nodes {
         nodes
     }
 
-    /// How long something is going to live.
+    /// Draws a lifetime, seconds.
     fn life(&mut self, clock: usize) -> f64 {
         let mean = match self.what[clock] {
             What::Window(_) => return f64::INFINITY,
@@ -122,7 +122,7 @@ impl Nodes {
         -mean * (1.0 - self.random.f64()).ln()
     }
 
-    /// The next event. Returns how long it took to come.
+    /// Runs the next event. Returns the time until it came.
     fn step(&mut self, losses: &mut u64) -> f64 {
         let mut next = 0;
         for (clock, left) in self.left.iter().enumerate() {
@@ -164,7 +164,7 @@ impl Nodes {
         self.left[clock] = for_s;
     }
 
-    /// A holder of a group's tail is gone. Returns whether data are lost.
+    /// Removes a holder of a group's tail. Returns whether data are lost.
     fn holder_fails(&mut self, group: usize, bit: u8, window_s: f64) -> bool {
         let all = match self.cluster.writer {
             Some(_) => NODES | WRITER,
@@ -173,7 +173,7 @@ impl Nodes {
         let (holders, opens) = match self.tails[group] {
             Tail::Settled => return false,
             Tail::Mirrored => (all & !bit, true),
-            // The copy of a writer that fails stops: the takeover begins it again.
+            // The copy of a writer that fails stops. The takeover restarts it.
             Tail::Exposed(holders) => (holders & !bit, bit == WRITER),
         };
         if holders == 0 {
@@ -188,7 +188,7 @@ impl Nodes {
         false
     }
 
-    /// A node or the writer is back, without a tail.
+    /// Notes that a node or the writer is back, without a tail.
     fn returns(&mut self, clock: usize, group: usize) {
         self.up[clock] = true;
         self.left[clock] = self.life(clock);
@@ -208,7 +208,7 @@ impl Nodes {
         }
     }
 
-    /// Everything is down at once. Returns whether data are lost: whether a tail was on no disk.
+    /// Takes everything down at once. Returns whether data are lost, which means that a tail was on no disk.
     fn power_fails(&mut self) -> bool {
         for clock in 0..self.what.len() {
             match self.what[clock] {

@@ -1,7 +1,7 @@
-//! What paper 003 prints: formulas 3 and 4, tables 2 and 3.
+//! The printed results of paper 003: formulas 3 and 4, tables 2 and 3.
 //!
-//! The formulas give delays in units of 0.1 ms for blocks of L KB. Formula 4 is that of the memory disk; its left side is
-//! printed as that of the disk.
+//! The formulas give delays in units of 0.1 ms for blocks of L KB. Formula 4 is that of the memory disk. The paper
+//! prints the disk's symbol on its left side.
 
 use crate::num::{count_f64, ratio};
 
@@ -26,7 +26,7 @@ impl Formula {
         base: 0.025,
     };
 
-    /// The delay of a block, milliseconds.
+    /// Returns the delay of a block, milliseconds.
     #[must_use]
     pub fn ms(self, block_kb: u32) -> f64 {
         assert!(block_kb > 0, "a block has bytes");
@@ -34,7 +34,7 @@ impl Formula {
     }
 }
 
-/// How many times a block's delay on the disk is that in memory, by the paper's formulas.
+/// Returns a block's delay on the disk, divided by that in memory, by the paper's formulas.
 #[must_use]
 pub fn delay_ratio(block_kb: u32) -> f64 {
     Formula::DISK.ms(block_kb) / Formula::MEMORY.ms(block_kb)
@@ -52,7 +52,7 @@ pub const TABLE_2: [[u32; 5]; 5] = [
     [1528, 1598, 1673, 1737, 1895],
     [1873, 2187, 2184, 2289, 2409],
 ];
-/// Table 3: the same with the log in memory.
+/// Table 3: transactions in a unit of time with the log in memory, by users and blocks.
 pub const TABLE_3: [[u32; 5]; 5] = [
     [426, 473, 485, 501, 528],
     [847, 942, 1062, 1209, 1284],
@@ -60,16 +60,16 @@ pub const TABLE_3: [[u32; 5]; 5] = [
     [1701, 1823, 1836, 1906, 2018],
     [2104, 2309, 2298, 2413, 2536],
 ];
-/// What the paper prints as the average gain by the size of a block.
+/// The average gains that the paper prints, by the size of a block.
 pub const PRINTED_GAINS: [f64; 5] = [1.12, 1.09, 1.09, 1.06, 1.06];
 
-/// The gain of a cell: table 3 over table 2.
+/// Returns the gain of a cell: table 3 over table 2.
 #[must_use]
 pub fn gain(user: usize, block: usize) -> f64 {
     f64::from(TABLE_3[user][block]) / f64::from(TABLE_2[user][block])
 }
 
-/// The mean of the gains at a size of a block, over all numbers of users.
+/// Returns the mean of the gains at a size of a block, over all numbers of users.
 #[must_use]
 pub fn mean_gain(block: usize) -> f64 {
     let gains = (0..USERS.len()).map(|user| gain(user, block));

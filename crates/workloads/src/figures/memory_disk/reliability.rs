@@ -1,4 +1,4 @@
-//! Section 3.2: how often data are lost, and to what: closed forms, and a simulation beside each.
+//! Section 3.2: the frequency and the causes of losses of data, with closed forms and a simulation beside each.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,41 +16,41 @@ use super::nodes::{Found, simulate};
 use super::table;
 use crate::num::rounded;
 
-/// From the failure of a node until the tail is on a disk where that is bounded, seconds.
+/// The time from the failure of a node until the tail is on a disk, where that is bounded, seconds.
 const EXPOSURE_S: f64 = 0.15;
-/// Years between two failures of a shared power supply: assumptions.
+/// The assumed times between two failures of a shared power supply, years.
 const POWER_YEARS: [f64; 2] = [2.0, 5.0];
 /// The exposures of the picture's lines, seconds.
 const EXPOSURES_S: [f64; 9] = [0.05, 0.15, 0.5, 1.0, 3.0, 10.0, 20.0, 40.0, 60.0];
 
-/// A cluster and how it is simulated.
+/// A cluster and the settings of its simulation.
 struct Case {
     what: &'static str,
     cluster: Cluster,
-    /// Nodes and writer fail so many times as often in the simulation.
+    /// The factor by which nodes and writer fail more often in the simulation.
     times: f64,
 }
 
-/// A case and what was found.
+/// A case and the results of its simulation.
 struct Point<'a> {
     case: &'a Case,
     found: Found,
 }
 
 impl Point<'_> {
-    /// Years between two losses in the simulation, times what the closed form says of the acceleration.
+    /// Returns the years between two losses in the simulation, corrected for the acceleration by the closed form.
     fn years(&self) -> f64 {
         let cluster = self.case.cluster;
         self.found.years() * cluster.years() / cluster.accelerated(self.case.times).years()
     }
 
-    /// The simulation over the closed form.
+    /// Returns the result of the simulation over that of the closed form.
     fn of_closed(&self) -> f64 {
         self.years() / self.case.cluster.years()
     }
 }
 
-/// All that is simulated. Exposures are simulated with a chance of a loss by a failure of 1/10,000 or more.
+/// Returns all cases to simulate. Exposures are simulated if a failure causes a loss with a chance of 1/10,000 or more.
 fn cases() -> Vec<Case> {
     let pair = |exposure_s| Cluster::of_paper(1, exposure_s);
     let four = |exposure_s| Cluster::of_paper(4, exposure_s);
@@ -99,10 +99,10 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// None.
+/// Never fails.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let cases = cases();
     let points = simulated(lab, &cases);
@@ -169,7 +169,7 @@ fn simulated<'a>(lab: &Lab<'_>, cases: &'a [Case]) -> Vec<Point<'a>> {
     points.into_iter().map(|(_, point)| point).collect()
 }
 
-/// The numbers of a case that are not what was found.
+/// Returns the numbers of a case that are settings, not results.
 fn shape(cluster: &Cluster) -> [Option<f64>; 3] {
     let power = cluster.power_mttf_s.map(|mttf| mttf / YEAR_S);
     let takeover = cluster.writer.map(|writer| writer.takeover_s);

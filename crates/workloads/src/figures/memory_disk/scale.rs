@@ -1,4 +1,4 @@
-//! How large the experiments of paper 003 are.
+//! The sizes of the experiments of paper 003.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ pub struct MemoryDiskScale {
     pub losses: u64,
     /// TPC-C of tables 2 and 3.
     pub warehouses: Warehouses,
-    /// How long the cells with the most users are watched on their own clock; the others as much longer as they have fewer.
+    /// The virtual time of the cells with the most users. Cells with fewer users run longer in proportion.
     pub virtual_time: Duration,
-    /// How long what runs in real time is.
+    /// The length of the runs in real time.
     pub real_time: Duration,
-    /// Rounds of what is measured without injected delays; the median counts.
+    /// Rounds of the measurements without injected delays. The median counts.
     pub found_rounds: usize,
 }
 
@@ -36,7 +36,7 @@ impl MemoryDiskScale {
         found_rounds: 5,
     };
 
-    /// A few seconds each. Of 8,000 losses the standard error is 1.1 %.
+    /// A few seconds each. The standard error of 8,000 losses is 1.1 %.
     pub const SMALL: MemoryDiskScale = MemoryDiskScale {
         delay_rounds: 1_000,
         losses: 8_000,

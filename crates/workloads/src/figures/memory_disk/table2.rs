@@ -14,10 +14,10 @@ use super::users::Ended;
 use super::{setting, table};
 use crate::num::{count_f64, ratio, rounded};
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The engine's; the data folder's disk's.
+/// Errors of the engine and of the data folder's disk.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let tables = lab.memory_disk()?;
     let mut words = setting(lab, tables);
@@ -74,7 +74,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     })
 }
 
-/// Lines by users, one for each size of a block.
+/// Returns lines by users, one for each size of a block.
 pub(super) fn panel(title: &str, y: &str, of: &dyn Fn(usize, usize) -> f64) -> Panel {
     let line = |(block, block_kb): (usize, &u32)| {
         let points = USERS.iter().enumerate();
@@ -88,7 +88,7 @@ pub(super) fn panel(title: &str, y: &str, of: &dyn Fn(usize, usize) -> f64) -> P
     )
 }
 
-/// A table as the paper prints it.
+/// Returns a table as the paper prints it.
 pub(super) fn by_users(tables: &Tables, of: &dyn Fn(&Pair) -> Ended) -> Vec<String> {
     let mut head = vec!["users".to_owned()];
     head.extend(BLOCKS_KB.iter().map(|block_kb| format!("{block_kb} KB")));
@@ -101,7 +101,7 @@ pub(super) fn by_users(tables: &Tables, of: &dyn Fn(&Pair) -> Ended) -> Vec<Stri
     table(&head, &rows)
 }
 
-/// The cells of a table beside the paper's.
+/// Returns the cells of a table beside the paper's.
 pub(super) fn rows(
     tables: &Tables,
     paper: &[[u32; 5]; 5],

@@ -1,4 +1,5 @@
-//! Table 3: TPC-C by users and blocks with the log in memory; what it gains over table 2, and by how much redo.
+//! Table 3: TPC-C by users and blocks with the log in memory. It also shows the gain over table 2, and its dependence
+//! on the redo of a transaction.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -13,13 +14,13 @@ use super::tables::{FITTED_GAIN, REDO_KB, REDOS_KB, Tables, Varied, closed_gain}
 use super::{setting, table};
 use crate::num::{count_f64, ratio, rounded};
 
-/// How far a predicted gain may be from what is asked.
+/// The largest difference of a predicted gain from its target.
 const GAIN_WITHIN: f64 = 0.03;
-/// How far the means of the paper's cells may be from what has been computed of them by hand.
+/// The largest difference of the means of the paper's cells from those computed by hand.
 const MEAN_WITHIN: f64 = 0.000_6;
 /// The means of the gains of the paper's cells, by the size of a block.
 const MEANS: [f64; 5] = [1.115, 1.091, 1.097, 1.061, 1.055];
-/// What is asked of the gains here, by the size of a block.
+/// The targets of the gains here, by the size of a block.
 const ASKED: [Target; 5] = [
     Target::Within(FITTED_GAIN, 0.005),
     Target::Within(1.08, GAIN_WITHIN),
@@ -28,10 +29,10 @@ const ASKED: [Target; 5] = [
     Target::Within(1.05, GAIN_WITHIN),
 ];
 
-/// Makes it.
+/// Makes the figure.
 ///
 /// # Errors
-/// The engine's; the data folder's disk's.
+/// Errors of the engine and of the data folder's disk.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let tables = lab.memory_disk()?;
     let mut words = setting(lab, tables);
@@ -71,13 +72,13 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     })
 }
 
-/// The mean of the gains here at a size of a block.
+/// Returns the mean of the gains here at a size of a block.
 fn mean(tables: &Tables, block: usize) -> f64 {
     let gains = tables.cells.iter().map(|row| row[block].gain());
     ratio(gains.sum(), count_f64(USERS.len()))
 }
 
-/// How far apart gains of one size of a block are, the worst of all sizes.
+/// Returns the largest difference between gains of one size of a block, over all sizes.
 fn widest(gain: &dyn Fn(usize, usize) -> f64) -> f64 {
     let spread = |block: usize| {
         let gains = || (0..USERS.len()).map(|user| gain(user, block));

@@ -1,9 +1,9 @@
 //! The runs of tables 2 and 3: TPC-C by users and by blocks, with the paper's delays injected.
 //!
-//! A transaction's redo is padded to B KB and goes out in blocks of L KB, each of which is waited for: ceil(B / L) delays of
-//! formula 3 or 4. Transactions are executed on the engine, page-addressed and in memory; users, waits and think times pass
-//! in virtual time ([`users`](super::users)). The think time is fitted so that one cell, 100 users at 4 KB, gains what the paper
-//! prints for that block; the other cells are predictions.
+//! A transaction's redo is padded to B KB and is sent in blocks of L KB. The user waits for each block: ceil(B / L)
+//! delays of formula 3 or 4. Transactions are executed on the engine, page-addressed and in memory. Users, waits and
+//! think times pass in virtual time ([`users`](super::users)). The think time is fitted so that one cell, 100 users at
+//! 4 KB, gains as much as the paper prints for that block. The other cells are predictions.
 
 use std::time::Duration;
 
@@ -21,17 +21,17 @@ use crate::process::thread_cpu;
 use crate::tpcc::bench::TpccBench;
 use crate::tpcc::inputs::{Kind, Mix};
 
-/// B: what a transaction's redo is padded to, KB.
+/// B: the size to which a transaction's redo is padded, KB.
 pub const REDO_KB: f64 = 10.0;
-/// Other sizes of it.
+/// Other values of B.
 pub const REDOS_KB: [f64; 9] = [0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0];
 /// The gain to which the think time is fitted: the paper's for its smallest block.
 pub const FITTED_GAIN: f64 = PRINTED_GAINS[0];
-/// The fit is good enough this near.
+/// The difference from that gain at which a fit ends.
 const FITTED_WITHIN: f64 = 0.000_5;
 /// Trials of a fit.
 const FITS_MAX: usize = 5;
-/// A checkpoint, which cuts the log, is taken between two cells after so many transactions.
+/// The number of transactions after which a checkpoint is taken, between two cells. It cuts the log.
 const CHECKPOINT_EVERY: u64 = 100_000;
 
 /// One cell of a table, or a variation of one.
@@ -43,16 +43,16 @@ pub struct Cell {
     pub block_kb: u32,
     /// B, KB.
     pub redo_kb: f64,
-    /// Where the log is.
+    /// The medium of the log.
     pub medium: Formula,
     /// The mean of the think times.
     pub think: Duration,
-    /// Whether a transaction that changes nothing waits, too.
+    /// True if a transaction that changes nothing waits, too.
     pub readers_wait: bool,
 }
 
 impl Cell {
-    /// The fitted cell with the log on the disk.
+    /// Returns the fitted cell with the log on the disk.
     fn first(think: Duration) -> Cell {
         Cell {
             users: USERS[0],
@@ -64,12 +64,12 @@ impl Cell {
         }
     }
 
-    /// Blocks of a transaction's redo.
+    /// Returns the number of blocks of a transaction's redo.
     fn blocks(&self) -> f64 {
         blocks(self.redo_kb, self.block_kb)
     }
 
-    /// How long a transaction's redo is waited for.
+    /// Returns the time that a user waits for a transaction's redo.
     #[must_use]
     pub fn wait(&self) -> Duration {
         let ms = self.blocks() * self.medium.ms(self.block_kb);
@@ -77,13 +77,13 @@ impl Cell {
     }
 }
 
-/// Blocks of a transaction's redo.
+/// Returns the number of blocks of a transaction's redo.
 fn blocks(redo_kb: f64, block_kb: u32) -> f64 {
     assert!(redo_kb > 0.0, "a transaction has redo");
     (redo_kb / f64::from(block_kb)).ceil()
 }
 
-/// The gain of a user who thinks so long, if executing takes no time.
+/// Returns the gain of a user with this think time, if executing takes no time.
 #[must_use]
 pub fn closed_gain(think: Duration, redo_kb: f64, block_kb: u32) -> f64 {
     let blocks = blocks(redo_kb, block_kb);
@@ -91,7 +91,7 @@ pub fn closed_gain(think: Duration, redo_kb: f64, block_kb: u32) -> f64 {
     cycle(Formula::DISK) / cycle(Formula::MEMORY)
 }
 
-/// The think time with which the closed form has a gain.
+/// Returns the think time with which the closed form has a gain.
 #[must_use]
 pub fn closed_think(gain: f64, redo_kb: f64, block_kb: u32) -> Duration {
     assert!(gain > 1.0, "memory gains");
@@ -111,7 +111,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Throughput in memory over that on the disk.
+    /// Returns the throughput in memory over that on the disk.
     #[must_use]
     pub fn gain(&self) -> f64 {
         ratio(self.memory.per_s(), self.disk.per_s())
@@ -125,16 +125,16 @@ pub struct Varied {
     pub redo_kb: f64,
     /// L, KB.
     pub block_kb: u32,
-    /// What came out, at 100 users.
+    /// The results at 100 users.
     pub pair: Pair,
 }
 
-/// Everything that tables 2 and 3 are made of.
+/// All results that tables 2 and 3 consist of.
 #[derive(Debug)]
 pub struct Tables {
     /// The fitted think time.
     pub think: Duration,
-    /// The same if a transaction that changes nothing does not wait.
+    /// The fitted think time if a transaction that changes nothing does not wait.
     pub think_of_writers: Duration,
     /// By users, then by blocks.
     pub cells: [[Pair; 5]; 5],
@@ -142,11 +142,11 @@ pub struct Tables {
     pub varied: Vec<Varied>,
     /// The fitted cell in real time.
     pub real: Pair,
-    /// Without injected delays.
+    /// The results without injected delays.
     pub found: AsFound,
-    /// What a transaction really logged, bytes.
+    /// The bytes that a transaction really logged.
     pub logged_bytes: f64,
-    /// What executing one took, microseconds.
+    /// The time of executing a transaction, microseconds.
     pub executed_us: f64,
 }
 
@@ -164,10 +164,10 @@ struct Stand<'a> {
 }
 
 impl Tables {
-    /// Runs all of it.
+    /// Runs and measures all of it.
     ///
     /// # Errors
-    /// The engine's; the data folder's disk's.
+    /// Errors of the engine and of the data folder's disk.
     pub fn measure(lab: &Lab<'_>) -> Result<Tables> {
         lab.say("populating TPC-C");
         let mut stand = Stand::new(lab)?;
@@ -197,7 +197,7 @@ impl Tables {
                     block_kb,
                     ..first
                 };
-                // As many blocks are the same waits, so they are the same run.
+                // An equal number of blocks has equal waits, so the run is the same.
                 let is_same = |other: &&Varied| {
                     other.block_kb == block_kb && blocks(other.redo_kb, block_kb) == cell.blocks()
                 };
@@ -236,7 +236,7 @@ impl Tables {
     }
 }
 
-/// TPC-C in memory or, if a directory is given, there.
+/// Returns TPC-C in memory or, if a directory is given, in that.
 pub(super) fn bench(lab: &Lab<'_>, dir: Option<&std::path::Path>) -> TpccBench {
     let warehouses = lab.scale.memory_disk.warehouses;
     let mut options = Options::new(dir.unwrap_or_else(|| "tpcc".as_ref()));
@@ -253,7 +253,7 @@ pub(super) fn bench(lab: &Lab<'_>, dir: Option<&std::path::Path>) -> TpccBench {
     }
 }
 
-/// So many users who think so long; their seed is the lab's, the same on every medium.
+/// Returns `count` users with the mean think time `think`. Their seed is the lab's, so it is the same on every medium.
 pub(super) fn users(lab: &Lab<'_>, count: usize, think: Duration, measured: Duration) -> Users {
     Users {
         count,
@@ -279,7 +279,7 @@ impl<'a> Stand<'a> {
         })
     }
 
-    /// Fits the think time: the closed form first, then by what the cell gains.
+    /// Fits the think time: first by the closed form, then by the cell's gain.
     fn fit(&mut self, readers_wait: bool) -> Result<Duration> {
         let mut think = closed_think(FITTED_GAIN, REDO_KB, BLOCKS_KB[0]);
         for _ in 0..FITS_MAX {
@@ -292,14 +292,14 @@ impl<'a> Stand<'a> {
             if (gain - FITTED_GAIN).abs() < FITTED_WITHIN {
                 break;
             }
-            // The gain above 1 is the wait by the rest of the cycle, which is mostly thinking.
+            // The gain above 1 is the wait divided by the rest of the cycle, which is mostly thinking.
             let factor = (gain - 1.0) / (FITTED_GAIN - 1.0);
             think = think.mul_f64(factor.clamp(0.5, 2.0));
         }
         Ok(think)
     }
 
-    /// A cell on both media.
+    /// Runs a cell on both media.
     fn pair(&mut self, cell: Cell) -> Result<Pair> {
         let mut on = |medium| self.in_virtual_time(Cell { medium, ..cell });
         Ok(Pair {
@@ -313,7 +313,7 @@ impl<'a> Stand<'a> {
             self.db.checkpoint()?;
             self.since = 0;
         }
-        // Fewer users are watched for longer, so that a cell has about as many transactions as any other.
+        // Fewer users run for longer, so that each cell has about as many transactions as any other.
         let most = f64::from(USERS[USERS.len() - 1]);
         let longer = most / f64::from(cell.users);
         let measured = self.lab.scale.memory_disk.virtual_time.mul_f64(longer);
@@ -323,7 +323,7 @@ impl<'a> Stand<'a> {
         let (executed, busy, sized) = (&mut self.executed, &mut self.busy, &mut self.sized);
         let before = *executed;
         let ended = in_virtual_time(&users, self.lab.cores, || {
-            // Not by the clock: whoever else has the core in between is no part of the transaction.
+            // Not by the clock, because other work on the core in that time is not part of the transaction.
             let begin = thread_cpu();
             let submitted = load.step()?;
             let took = thread_cpu().saturating_sub(begin);

@@ -1,13 +1,14 @@
 //! Users at terminals: each thinks, has a transaction executed, waits for its redo, and thinks again.
 //!
-//! Transactions are executed in the order in which users ask for them, by one thread. In *virtual time* only their execution
-//! takes time of this machine: its CPU time is measured and passes on the schedule's clock, on which the next free one of so many
-//! cores takes each transaction; waits and think times pass on that clock alone. So 500 users who think for a sixth of a
-//! second need no more of this machine than their transactions do. In *real time* all of it elapses.
+//! One thread executes the transactions in the order in which users ask for them. In *virtual time* only their
+//! execution takes time of this machine. Its CPU time is measured and passes on the schedule's clock. There the next
+//! free one of `cores` cores takes each transaction. Waits and think times pass on that clock alone. So 500 users who
+//! think for a sixth of a second need no more of this machine than their transactions do. In *real time* all of it
+//! elapses.
 //!
-//! Waits overlap: no user waits behind the redo of another one. The paper's throughput, which grows in proportion to its
-//! users, says the same of its disks. Each user's think times follow from the seed and the user's number, so that two
-//! media meet the same users.
+//! Waits overlap: no user waits behind the redo of another one. The paper's throughput, which grows in proportion to
+//! its users, implies the same for its disks. Each user's think times follow from the seed and the user's number, so
+//! that two media meet the same users.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,44 +23,44 @@ use perdura_base::num::to_u64;
 use crate::drive::{Load, Log};
 use crate::num::{f64_of, ratio};
 
-/// How often a schedule in real time looks at what is durable.
+/// The time between two looks at the durable epoch of a schedule in real time.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
-/// The shortest think time and how much longer the longest is, as parts of the mean.
+/// The shortest think time and the difference of the longest from it, as parts of the mean.
 const THINK: (f64, f64) = (0.5, 1.0);
 
-/// Users, and how long they are watched.
+/// Users, and the time for which they are observed.
 #[derive(Debug, Clone, Copy)]
 pub struct Users {
-    /// How many.
+    /// Their number.
     pub count: usize,
     /// The mean of their think times, which are uniform between half of it and one and a half.
     pub think: Duration,
-    /// What their think times follow from.
+    /// The seed of their think times.
     pub seed: u64,
-    /// Not measured.
+    /// The part of the time that is not measured.
     pub warm_up: Duration,
-    /// Measured.
+    /// The measured part of the time.
     pub measured: Duration,
 }
 
 /// Transactions that ended in the measured time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Ended {
-    /// How many.
+    /// Their number.
     pub txns: u64,
     /// The measured time, seconds.
     pub seconds: f64,
 }
 
 impl Ended {
-    /// Transactions a second.
+    /// Returns the transactions a second.
     #[must_use]
     pub fn per_s(&self) -> f64 {
         ratio(f64_of(self.txns), self.seconds)
     }
 }
 
-/// The think times of all users, and the count of what they have had done.
+/// The think times of all users, and the count of their executed transactions.
 struct Watched {
     users: Users,
     randoms: Vec<Rng>,
@@ -77,14 +78,14 @@ impl Watched {
         }
     }
 
-    /// When each user asks for the first time: evenly drawn from a think time.
+    /// Returns the time of each user's first request, drawn uniformly from a think time.
     fn begin(&mut self) -> Vec<Duration> {
         let think = self.users.think;
         let draw = |random: &mut Rng| think.mul_f64(random.f64());
         self.randoms.iter_mut().map(draw).collect()
     }
 
-    /// Counts a transaction that ended then. Returns when its user asks for the next one.
+    /// Counts a transaction that ended at `at`. Returns the time of its user's next request.
     fn ended(&mut self, user: usize, at: Duration) -> Duration {
         let is_measured = at >= self.users.warm_up && at < self.end();
         self.txns += u64::from(is_measured);
@@ -104,16 +105,16 @@ impl Watched {
     }
 }
 
-/// A transaction that was executed.
+/// The times of an executed transaction.
 #[derive(Debug, Clone, Copy)]
 pub struct Executed {
-    /// How long that took.
+    /// The time of its execution.
     pub took: Duration,
-    /// How long its user waits for its redo.
+    /// The time that its user waits for its redo.
     pub wait: Duration,
 }
 
-/// Lets the users work in virtual time on a machine of so many cores.
+/// Runs the users in virtual time on a machine of `cores` cores.
 ///
 /// # Errors
 /// Those of `execute`.
@@ -126,7 +127,7 @@ pub fn in_virtual_time(
     let mut watched = Watched::new(users);
     let first = watched.begin();
     let mut asks: BinaryHeap<_> = first.into_iter().zip(0..).map(Reverse).collect();
-    // When each core is free.
+    // The time at which each core becomes free.
     let mut free: BinaryHeap<_> = std::iter::repeat_n(Reverse(Duration::ZERO), cores).collect();
     let end = watched.end();
     while let Some(Reverse((at, user))) = asks.pop() {
@@ -144,28 +145,28 @@ pub fn in_virtual_time(
     Ok(watched.counted())
 }
 
-/// What a user waits for in real time.
+/// The event that a user waits for in real time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitsFor {
-    /// So long.
+    /// The end of this time.
     Delay(Duration),
-    /// That the log has the transaction.
+    /// The transaction's durability in the log.
     Log,
 }
 
-/// What is due at some time.
+/// An event that is due at some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// The user asks for a transaction.
     Asks,
-    /// What the user waited for is over.
+    /// The user's wait is over.
     Over,
 }
 
-/// Lets the users work in real time, all in this thread.
+/// Runs the users in real time, all in this thread.
 ///
 /// # Errors
-/// A transaction's; the log's.
+/// Errors of a transaction and of the log.
 pub fn in_real_time(
     users: &Users,
     log: &impl Log,
@@ -310,7 +311,7 @@ mod tests {
         assert_ne!(of(1), of(2));
     }
 
-    /// Makes an epoch durable at each look that is so many behind the newest.
+    /// A log whose durable epoch is `by` behind the newest at each look.
     struct Behind {
         submitted: AtomicU64,
         by: u64,
