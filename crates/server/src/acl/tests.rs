@@ -264,7 +264,7 @@ fn every_user_that_is_accepted_comes_back_as_it_was() {
         acl.take_fresh().iter().for_each(|secret| secret.hash());
         acl.save(&path).expect("a file");
         let shown = || String::from_utf8_lossy(&std::fs::read(&path).expect("a file")).into_owned();
-        // The default of channels at the next start is no part of the user.
+        // The default for channels at the next start is not part of a user.
         let mut again = Acl::new();
         let loaded = again.load(&path, rng.bool());
         loaded.unwrap_or_else(|error| panic!("{error}: {}", shown()));

@@ -5,7 +5,7 @@ use super::{commands, ill};
 use crate::command::server::info::Fields;
 use std::fmt::Write;
 
-/// What a field is multiplied with, as digits behind the point to shift.
+/// The conversion of a field's value into a metric's.
 #[derive(Clone, Copy)]
 pub(super) enum Unit {
     As,

@@ -1,4 +1,4 @@
-//! What the status page asks for twice a second.
+//! The figures that the status page requests twice a second.
 
 use crate::command::server::info::Fields;
 use serde_json::{Map, Value, json};

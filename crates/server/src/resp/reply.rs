@@ -4,11 +4,11 @@
 use crate::engine::types::score;
 use crate::number::{push_i64, push_u64};
 
-/// The head of an aggregate is never longer, bytes.
+/// The longest head of an aggregate, bytes.
 const HEAD_ROOM: usize = 24;
 
-/// An empty buffer for a long reply whose head is known only when all else is there: what follows
-/// need not be copied then.
+/// Returns an empty buffer for a long reply whose head is known only at the end. The reply need not
+/// be copied then.
 pub(crate) fn room_for_head() -> Vec<u8> {
     vec![0; HEAD_ROOM]
 }
@@ -18,7 +18,7 @@ pub(crate) fn room_for_head() -> Vec<u8> {
 pub(crate) struct Out<'a> {
     /// The buffer; replies are only ever appended, or cut off as a whole.
     pub buf: &'a mut Vec<u8>,
-    /// Whether the client speaks RESP3.
+    /// True if the client speaks RESP3.
     pub resp3: bool,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Out<'a> {
         self.end();
     }
 
-    /// A count, which may exceed what a signed integer holds only in theory.
+    /// Appends a count, which exceeds a signed integer only in theory.
     pub(crate) fn count(&mut self, value: u64) {
         self.integer(i64::try_from(value).unwrap_or(i64::MAX));
     }
@@ -145,7 +145,7 @@ impl<'a> Out<'a> {
         self.head(if self.resp3 { b'~' } else { b'*' }, len);
     }
 
-    /// A reply that was made elsewhere. A long one is taken as it is if it is the first.
+    /// Appends a reply that was made elsewhere. A long one becomes the buffer if it is the first.
     pub(crate) fn append(&mut self, mut reply: Vec<u8>) {
         if self.buf.is_empty() && self.buf.capacity() < reply.len() {
             *self.buf = reply;
@@ -154,7 +154,7 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// Appends what was made with [`room_for_head`], under the head that `write` writes.
+    /// Appends a reply that was made with [`room_for_head`], under the head that `write` writes.
     pub(crate) fn append_under(&mut self, mut reply: Vec<u8>, write: impl FnOnce(&mut Out<'_>)) {
         let mut head = Vec::with_capacity(HEAD_ROOM);
         write(&mut Out::new(&mut head, self.resp3));
