@@ -37,7 +37,7 @@ pub fn set<'f>(
     Ok(created)
 }
 
-/// Removes fields. Tells how many were there, and whether any is left.
+/// Removes fields. Returns the number of those that were there, and whether any is left.
 ///
 /// # Errors
 /// As [`source`].

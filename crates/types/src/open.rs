@@ -1,7 +1,7 @@
 //! From a key to its collection, for reading: nothing, a packed one, or rows.
 //!
-//! [`Source`] is the one view of both forms. A command reads through it and cannot tell which form
-//! it has before it; only the order of the elements of a hash or a set may differ.
+//! [`Source`] is the one view of both forms. A command reads through it and does not see which form
+//! it reads. Only the order of the elements of a hash or a set may differ.
 
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
@@ -15,12 +15,12 @@ use crate::Fault;
 use crate::small::{Cell, Element, Packed};
 use perdura_txn::Elements;
 
-/// What the row of a key holds.
+/// The contents of a key's row.
 #[derive(Debug)]
 pub enum View<'a> {
     /// All elements.
     Small(Packed<'a>),
-    /// Where they are.
+    /// The home of the elements' rows.
     Rows(Home),
 }
 
@@ -103,7 +103,7 @@ impl Source<'_> {
         }
     }
 
-    /// Whether there is none, which no command leaves behind.
+    /// Returns whether it has no elements. No command leaves an empty collection behind.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

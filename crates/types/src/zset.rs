@@ -1,8 +1,8 @@
 //! Sorted sets: members with scores, in the order of (score, member).
 //!
-//! Every question about order is a question about ranks: a range of scores or of members is first
-//! turned into a stretch of ranks, which both forms then walk from either end. A packed sorted set
-//! is kept in its order, so that a rank is a place in it.
+//! Every range becomes a range of ranks: a range of scores or of members is first turned into
+//! ranks. Both forms then walk those from either end. A packed sorted set is kept in its order, so
+//! that a rank is a place in it.
 
 mod add;
 mod combine;
@@ -51,7 +51,7 @@ impl<'a> Ordered<'a> {
     }
 }
 
-/// How many members are before a member that is there, and its score.
+/// Returns the number of members before a member; `None` if it is not in the set.
 #[must_use]
 pub fn rank(source: &Source<'_>, member: &[u8]) -> Option<u64> {
     match source {
@@ -76,7 +76,7 @@ pub fn members<'s>(
     Box::new(entries.map(|entry| (entry.key(), entry.score())))
 }
 
-/// Removes members. Tells how many were there, and whether any is left.
+/// Removes members. Returns the number of those that were there, and whether any is left.
 ///
 /// # Errors
 /// As [`source`].
@@ -89,8 +89,8 @@ pub fn remove<'m>(
     crate::change::remove_all(tx, table, key, Shape::Zset, members)
 }
 
-/// Removes the members from one rank to before another one. Tells how many they were, and whether
-/// any is left.
+/// Removes the members from one rank to before another one. Returns their number, and whether any
+/// is left.
 ///
 /// # Errors
 /// As [`source`].

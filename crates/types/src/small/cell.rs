@@ -10,7 +10,7 @@ const INLINE: u8 = 73;
 /// Leads of texts are their lengths, up to this one.
 const TEXT_MAX: u8 = 64;
 
-/// What a cell holds. It reads as text; an integer's digits are made on the way.
+/// The contents of a cell. It reads as text; an integer's digits are made when it is read.
 #[derive(Debug, Clone, Copy)]
 pub enum Cell<'a> {
     /// Text where it lies.
@@ -50,7 +50,7 @@ impl<'a> Cell<'a> {
         Cell::Integer(value, digits, from)
     }
 
-    /// What a score cell holds.
+    /// Returns the score in a score cell.
     pub(super) fn score(&self) -> f64 {
         match self {
             #[allow(clippy::cast_precision_loss)] // whole numbers up to 2^53 only are packed so

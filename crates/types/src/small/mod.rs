@@ -1,19 +1,19 @@
-//! The packed form of a small collection: what lies in the row of its key.
+//! The packed form of a small collection, which lies in the row of its key.
 //!
 //! # Why this way
 //! * **One form for each text.** A text that is an integer in its only form is packed as one, in the
 //!   fewest bytes. So to find a field is to compare packed bytes, without unpacking any.
-//! * **Small changes stay small in the log**, which records the bytes of a page that differ: an
-//!   element is replaced where it lies, and a new one comes last wherever order allows it.
+//! * **Small changes stay small in the log**, which records the bytes of a page that differ. An
+//!   element is replaced where it lies, and a new one comes last if order allows it.
 //! * **A score** is an integer cell if it is a whole number up to 2^53, else the eight bytes of its
-//!   float; no text is eight bytes *and* a score, because scores are read from the second cell only.
+//!   float. No text of eight bytes is read as a score: scores are read from the second cell only.
 //!
 //! # Invariants
-//! At most [`BYTES_MAX`] bytes in all, [`COUNT_MAX`] elements, [`CELL_BYTES_MAX`] bytes of text in a
-//! cell. [`Editor`] refuses what would go beyond; its caller then turns the collection into rows. A
-//! transaction may have lower limits ([`Packing`](perdura_txn::Packing)), which are held where an
-//! element is put, not here.
-//! Bytes from a row are checked once, by [`Packed::parse`].
+//! At most [`BYTES_MAX`] bytes in all, [`COUNT_MAX`] elements, [`CELL_BYTES_MAX`] bytes of text in
+//! a cell. [`Editor`] refuses an element that would exceed them. Its caller then turns the
+//! collection into rows. A transaction may have lower limits ([`Packing`](perdura_txn::Packing)),
+//! which are checked where an element is put, not here. Bytes from a row are checked once, by
+//! [`Packed::parse`].
 //!
 //! # Format
 #![doc = include_str!("../../../../docs/formats/small.md")]
@@ -94,7 +94,7 @@ impl<'a> Packed<'a> {
         usize::from(self.bytes[0])
     }
 
-    /// Whether there is no element.
+    /// Returns whether it has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -106,7 +106,7 @@ impl<'a> Packed<'a> {
         &self.bytes
     }
 
-    /// What it is.
+    /// Returns its shape.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
@@ -146,14 +146,14 @@ impl<'a> Packed<'a> {
         None
     }
 
-    /// Whether every element is an integer.
+    /// Returns whether every element is an integer.
     #[must_use]
     pub fn all_integers(&self) -> bool {
         self.iter().all(|element| element.key.integer().is_some())
     }
 }
 
-/// Whether an element has a value or a score beside its key.
+/// Returns whether an element has a value or a score beside its key.
 fn two_cells(shape: Shape) -> bool {
     match shape {
         Shape::Hash | Shape::Zset => true,
