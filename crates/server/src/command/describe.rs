@@ -206,8 +206,9 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, with_flags: bool) {
     }
 }
 
-/// The keys behind a count that is no number to commands, and of which Redis reads here what begins like one, as C's `atoi` does.
-/// `None`: there are none, or fewer arguments.
+/// Returns the keys behind a count that commands do not accept as a number. Redis reads it here as
+/// C's `atoi` does, up to the first byte that is not a digit. `None`: the count is zero, or exceeds
+/// the arguments.
 fn loosely_counted<'a>(request: &Args<'a>, at: usize, dest: bool) -> Option<Vec<&'a [u8]>> {
     let text = request.at(at).trim_ascii_start();
     let digits = text.strip_prefix(b"+").unwrap_or(text);
@@ -240,7 +241,7 @@ fn describe(command: &Command, out: &mut Out<'_>) {
     }
 }
 
-/// A second word, which has the fields of a command.
+/// Appends a second word in the ten fields of a command.
 fn describe_word(command: &Command, (word, arity): Word, out: &mut Out<'_>) {
     let name = format!("{}|{word}", command.name);
     let entry = CATALOG.named(&name);
@@ -306,13 +307,14 @@ fn keys_of(command: &Command, entry: Option<&Entry>) -> Keys {
     }
 }
 
-/// How a key is looked for, and how many there are from there on, in Redis's words.
+/// A key specification in Redis's words: the search for the first key, and the number of keys from
+/// there on.
 struct Spec {
     begin: (&'static str, Begin),
     find: (&'static str, Vec<(&'static str, i64)>),
 }
 
-/// Where a search begins.
+/// The place where a search begins.
 enum Begin {
     Index(usize),
     Word(&'static str, i64),
@@ -340,7 +342,7 @@ impl Spec {
     }
 }
 
-/// Where the keys are, as client libraries of clusters read it.
+/// Appends the places of the keys, as client libraries of clusters read them.
 fn key_specs(command: &Command, entry: Option<&Entry>, out: &mut Out<'_>) {
     let used = |first| entry.map_or(KeyUse::default(), |entry| entry.any_use(first));
     let (head, tail) = (used(true), used(false));

@@ -1,6 +1,6 @@
-//! Finds a command by its name, whatever the case, without allocating: an open-addressed table
-//! of indices that is filled once at the start. Names are short, so folding every byte into the
-//! hash costs less than being clever.
+//! Finds a command by its name, in any case, without allocating: an open-addressed table of indices
+//! that is filled once at the start. Names are short, so hashing every byte costs less than
+//! anything clever.
 
 use super::Command;
 use super::table::all;
@@ -96,7 +96,7 @@ mod tests {
         assert!(names.len() < SLOTS / 2);
     }
 
-    /// The names that the document of commands gives an account of.
+    /// Returns the names that the document of commands describes.
     fn documented() -> Vec<String> {
         let page = include_str!("../../../../docs/redis.md");
         let rows = page.lines().filter(|line| line.starts_with("| "));

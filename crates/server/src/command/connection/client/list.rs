@@ -15,7 +15,7 @@ use std::time::Instant;
 pub(super) enum Kind {
     Normal,
     Pubsub,
-    /// Masters and replicas, of which there are none.
+    /// Masters and replicas, which this server does not have.
     Other,
 }
 
@@ -101,7 +101,7 @@ fn filter(args: &Args<'_>) -> Result<Filter, String> {
     Err(String::from(SYNTAX))
 }
 
-/// What waits for a client, and what it is doing.
+/// The buffers of a client, and whether it waits.
 #[derive(Default)]
 struct Load {
     input_bytes: usize,
@@ -114,7 +114,7 @@ struct Load {
     tracking: Option<Told>,
 }
 
-/// How a client is told of changes.
+/// The way in which a client hears of changes: see [`crate::tracking`].
 struct Told {
     broken: bool,
     broadcasts: bool,
@@ -149,8 +149,8 @@ impl Load {
         }
     }
 
-    /// The client whose request this is. It reads into a buffer that all clients share, so its
-    /// own one has no room.
+    /// Returns the load of the client whose request runs. It reads into a buffer that all clients
+    /// share, so its separate buffer has no room.
     fn running(cx: &Cx<'_>, args: &Args<'_>) -> Load {
         Load {
             input_bytes: cx.session.unread,
@@ -161,7 +161,8 @@ impl Load {
         }
     }
 
-    /// Bytes that the client costs, the arguments left out where they lie in the input.
+    /// Returns the bytes that the client takes. Arguments that lie in the input are not counted
+    /// twice.
     fn bytes(&self, block_bytes: usize) -> usize {
         let buffers = self.input_bytes + self.input_free + self.output_room.max(self.output_bytes);
         let arguments = if self.waits { self.argument_bytes } else { 0 };
