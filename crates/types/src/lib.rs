@@ -3,7 +3,7 @@
 //! A collection is *small* while all of it fits in the row of its key, packed by [`small`]. When it
 //! outgrows that, each of its elements becomes a row and the key's row only names their home; it
 //! does not go back. A command must not see which of the two forms it works on: it uses the module
-//! of its type, which keeps the rule in one place. The server, the simulator and the embedded
+//! of its type, which keeps the choice in one place. The server, the simulator and the embedded
 //! interface all use these modules.
 //!
 //! | module | one idea |
@@ -15,7 +15,7 @@
 //! | [`geo`] | places on a map, as members of a sorted set |
 //! | [`hll`] | estimates of how many different elements were added, as strings |
 //! | [`stream`] | streams, which have no packed form |
-//! | [`whole`] | what is asked of a key whatever its type |
+//! | [`whole`] | operations on a key of any type |
 //! | [`sample`] | random elements, each once |
 //! | [`texts`] | many texts in one piece of memory |
 //! | [`number`], [`score`], [`decimal`] | integers, scores and decimals in the forms that Redis reads and writes |

@@ -37,7 +37,7 @@ pub(crate) struct Entry {
     pub user: Vec<u8>,
     /// The client, as CLIENT LIST shows it.
     pub client: String,
-    /// The time of the last repeat.
+    /// The time of its last occurrence.
     pub at: Instant,
 }
 

@@ -72,7 +72,8 @@ fn zpopmax(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     pop(data, args, out, End::Back)
 }
 
-/// Takes the member at an end off the first sorted set that is there; false if there is none.
+/// Takes the member at an end off the first sorted set that exists. Returns false if no sorted set
+/// exists.
 pub(crate) fn pop_first<'k>(
     data: &mut Data<'_, '_>,
     keys: impl Iterator<Item = &'k [u8]>,
@@ -106,7 +107,7 @@ pub(crate) fn end(word: &[u8]) -> Option<End> {
     }
 }
 
-/// Takes members off the first sorted set that is there; false if there is none.
+/// Takes members off the first sorted set that exists. Returns false if no sorted set exists.
 pub(crate) fn pop_several(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,

@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::state::State;
 use std::time::Instant;
 
-/// The kinds of clients that may be asked for.
+/// The kinds of clients that a request may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Normal,
