@@ -111,12 +111,12 @@ impl<'k> Change<'k> {
         matches!(self.state, State::Absent)
     }
 
-    /// The table of the key.
+    /// Returns the table of the key.
     pub(crate) fn table(&self) -> TableId {
         self.table
     }
 
-    /// The limits of the packed form.
+    /// Returns the limits of the packed form.
     pub(crate) fn packing(&self) -> Packing {
         self.packing
     }
@@ -144,7 +144,7 @@ impl<'k> Change<'k> {
         Ok(())
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     ///
     /// # Errors
     /// An abort, to be handed on.

@@ -21,7 +21,7 @@ pub enum FloatError {
     Infinite,
 }
 
-/// The sum of two decimals, in the form Redis stores: no exponent, no trailing zeros.
+/// Returns the sum of two decimals, in the form Redis stores: no exponent, no trailing zeros.
 ///
 /// # Errors
 /// If an operand or the sum is not a number.
@@ -38,7 +38,7 @@ pub fn add_decimals(a: &[u8], b: &[u8]) -> Result<Vec<u8>, FloatError> {
     Ok(trim_fraction(format!("{sum:.17}")).into_bytes())
 }
 
-/// A hexadecimal number in decimal, as C reads it; any other text as it is.
+/// Converts a hexadecimal number to decimal, as C reads it, and returns any other text as it is.
 fn decimal(text: &[u8]) -> Cow<'_, [u8]> {
     let hexadecimal = text.iter().any(|byte| matches!(byte, b'x' | b'X'));
     match hexadecimal.then(|| crate::score::parse(text)).flatten() {
@@ -62,7 +62,7 @@ fn parse_float(text: &[u8]) -> Result<f64, FloatError> {
     }
 }
 
-/// The number as a multiple of 10^-17, rounded, if that fits.
+/// Returns the number as a multiple of 10^-17, rounded, if that fits.
 fn parse_scaled(text: &[u8]) -> Option<i128> {
     let text = std::str::from_utf8(text).ok()?;
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {

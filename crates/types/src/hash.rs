@@ -8,7 +8,7 @@ use crate::change::{Change, Left};
 use crate::open::{Source, read};
 use crate::small::New;
 
-/// The hash of a key, to be read.
+/// Opens the hash of a key to read it.
 ///
 /// # Errors
 /// [`Fault::WrongType`]; an abort, to be handed on.

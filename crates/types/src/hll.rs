@@ -79,7 +79,7 @@ pub fn form(bytes: &[u8]) -> Option<Form> {
     }
 }
 
-/// A sketch of nothing.
+/// Returns a sketch of nothing.
 #[must_use]
 pub fn empty() -> Vec<u8> {
     let mut bytes = vec![0; HEAD_BYTES];
@@ -152,7 +152,7 @@ pub fn outdate(bytes: &mut Cow<'_, [u8]>) -> Option<std::ops::Range<usize>> {
     Some(at..at + 1)
 }
 
-/// The estimate that a sketch carries, unless it is an old one.
+/// Returns the estimate that a sketch carries, unless it is an old one.
 #[must_use]
 pub fn known(bytes: &[u8]) -> Option<u64> {
     let (at, bit) = STALE;
@@ -210,7 +210,7 @@ impl Union {
         }
     }
 
-    /// The registers that are not empty, with their values.
+    /// Returns the registers that are not empty, with their values.
     pub fn values(&self) -> impl Iterator<Item = (usize, u8)> + '_ {
         let values = self.0.iter().copied().enumerate();
         values.filter(|(_, value)| *value > 0)
@@ -227,7 +227,7 @@ impl Union {
     }
 }
 
-/// All registers of a sketch.
+/// Returns all registers of a sketch.
 ///
 /// # Errors
 /// [`Damaged`].

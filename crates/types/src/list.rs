@@ -17,7 +17,7 @@ const FIRST: usize = 1;
 /// Items handed to the transaction at a time.
 const PUSH_STEP: usize = 256;
 
-/// The list of a key, to be read.
+/// Opens the list of a key to read it.
 ///
 /// # Errors
 /// [`Fault::WrongType`]; an abort, to be handed on.
@@ -45,7 +45,7 @@ pub fn stretch(from: i64, to: i64, len: u64) -> (u64, u64) {
     if from < to { (from, to) } else { (0, 0) }
 }
 
-/// The item at an index.
+/// Returns the item at an index.
 #[must_use]
 pub fn at<'s>(source: &'s Source<'_>, index: u64) -> Option<Text<'s>> {
     match source {
@@ -57,7 +57,7 @@ pub fn at<'s>(source: &'s Source<'_>, index: u64) -> Option<Text<'s>> {
     }
 }
 
-/// The items from one index to before another one, from either end.
+/// Returns the items from one index to before another one, from either end.
 #[must_use]
 pub fn items<'s>(
     source: &'s Source<'_>,

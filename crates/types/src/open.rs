@@ -24,7 +24,7 @@ pub enum View<'a> {
     Rows(Home),
 }
 
-/// The collection in a key's row.
+/// Returns the collection in a key's row.
 ///
 /// # Errors
 /// [`Fault::WrongType`] if it is no collection of this shape.
@@ -53,7 +53,7 @@ fn damaged(row: RowRef<'_>, expected: &str) -> Error {
     )
 }
 
-/// The collection of a key, to be read.
+/// Opens the collection of a key to read it.
 ///
 /// # Errors
 /// [`Fault::WrongType`]; an abort, to be handed on.
@@ -69,7 +69,7 @@ pub fn read<'a>(
     }
 }
 
-/// The collection of a key whose row is at hand.
+/// Opens the collection of a key whose row has been read.
 ///
 /// # Errors
 /// As [`read`].
@@ -94,7 +94,7 @@ pub enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// The number of elements.
+    /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> u64 {
         match self {
@@ -109,7 +109,7 @@ impl Source<'_> {
         self.len() == 0
     }
 
-    /// The element with this field or member. Not for lists.
+    /// Returns the element with this field or member. Not for lists.
     #[must_use]
     pub fn find(&self, key: &[u8]) -> Option<Entry<'_>> {
         match self {
@@ -118,8 +118,8 @@ impl Source<'_> {
         }
     }
 
-    /// All elements: a list's and a sorted set's in their order, a small hash's and a small set's in
-    /// the order they came in, integers in a set by size.
+    /// Returns all elements: those of a list or a sorted set in their order, those of a small hash
+    /// or a small set in the order of their arrival, integers in a set by size.
     #[must_use]
     pub fn iter(&self) -> Box<dyn Iterator<Item = Entry<'_>> + '_> {
         match self {
@@ -128,7 +128,8 @@ impl Source<'_> {
         }
     }
 
-    /// The elements of a list or a sorted set from one rank to before another one, from either end.
+    /// Returns the elements of a list or a sorted set from one rank to before another one, from
+    /// either end.
     #[must_use]
     pub fn ranks(&self, from: u64, to: u64) -> Box<dyn DoubleEndedIterator<Item = Entry<'_>> + '_> {
         match self {
@@ -145,7 +146,7 @@ impl Source<'_> {
         }
     }
 
-    /// A random element, from a random number.
+    /// Returns the element that a random number `r` selects.
     #[must_use]
     pub fn random(&self, r: u64) -> Option<Entry<'_>> {
         match self {
@@ -157,8 +158,8 @@ impl Source<'_> {
         }
     }
 
-    /// The elements from a cursor on, about `count` of them, and the next cursor; 0 begins and
-    /// ends. An element that is there from the first call to the last is returned. A small collection is
+    /// Returns about `count` elements from a cursor on, and the next cursor; 0 begins and ends. An
+    /// element that exists from the first call to the last is returned. A small collection is
     /// returned at once.
     #[must_use]
     pub fn scan(&self, cursor: u64, count: usize) -> (Vec<Entry<'_>>, u64) {
@@ -182,7 +183,7 @@ pub enum Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// The field or member.
+    /// Returns the field or member.
     #[must_use]
     pub fn key(&self) -> Text<'a> {
         match self {
@@ -191,7 +192,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     #[must_use]
     pub fn value(&self) -> Text<'a> {
         match self {
@@ -200,7 +201,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// An item of a list.
+    /// Returns the item of a list.
     #[must_use]
     pub fn item(&self) -> Text<'a> {
         match self {
@@ -209,7 +210,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The bytes of the value of a field.
+    /// Returns the length of a field's value, bytes.
     #[must_use]
     pub fn value_len(&self) -> usize {
         match self {
@@ -218,7 +219,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The score of a member.
+    /// Returns the score of a member.
     #[must_use]
     pub fn score(&self) -> f64 {
         match self {

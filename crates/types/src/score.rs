@@ -51,7 +51,7 @@ fn read(text: &[u8]) -> Option<f64> {
     text.parse().ok()
 }
 
-/// A hexadecimal float behind its `0x`.
+/// Reads a hexadecimal float behind its `0x`.
 fn hexadecimal(text: &str) -> Option<f64> {
     let (mantissa, exponent) = match text.split_once(['p', 'P']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),

@@ -11,7 +11,7 @@ use crate::change::{Change, Left};
 use crate::open::{Source, Text, read};
 use crate::small::New;
 
-/// The set of a key, to be read.
+/// Opens the set of a key to read it.
 ///
 /// # Errors
 /// [`Fault::WrongType`]; an abort, to be handed on.

@@ -40,7 +40,7 @@ impl Texts {
         self.ends.is_empty()
     }
 
-    /// The bytes of memory that they take.
+    /// Returns the bytes of memory that they take.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
@@ -56,7 +56,7 @@ impl Texts {
             .unwrap_or_default()
     }
 
-    /// All texts in their order.
+    /// Returns all texts in their order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         (0..self.len()).map(|at| self.get(at))
     }

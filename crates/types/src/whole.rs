@@ -7,7 +7,7 @@ use crate::number::parse_i64;
 use crate::open::{View, source, view};
 use crate::{Fault, small::Packed};
 
-/// The type of a key as TYPE names it.
+/// Returns the type of a key as TYPE names it.
 #[must_use]
 pub fn type_name(row: &RowRef<'_>) -> &'static str {
     match row.kind().shape() {

@@ -22,7 +22,7 @@ use crate::Fault;
 use crate::change::{Change, Left, State};
 use crate::open::{Source, Text, read};
 
-/// The sorted set of a key, to be read.
+/// Opens the sorted set of a key to read it.
 ///
 /// # Errors
 /// [`Fault::WrongType`]; an abort, to be handed on.
@@ -64,7 +64,7 @@ pub fn rank(source: &Source<'_>, member: &[u8]) -> Option<u64> {
     }
 }
 
-/// The members from one rank to before another one with their scores, from either end.
+/// Returns the members from one rank to before another one with their scores, from either end.
 #[must_use]
 pub fn members<'s>(
     source: &'s Source<'_>,
@@ -177,7 +177,7 @@ fn put(change: &mut Change<'_>, tx: &mut Tx<'_>, member: &[u8], score: f64) -> R
     Ok(())
 }
 
-/// The score of a member of a sorted set that is being changed.
+/// Returns the score of a member of a sorted set that is being changed.
 fn score_of(change: &Change<'_>, tx: &Tx<'_>, member: &[u8]) -> Result<Option<f64>, Fault> {
     Ok(match &change.state {
         State::Absent => None,

@@ -29,7 +29,7 @@ fn run<R>(db: &Db, mut f: impl FnMut(&mut Tx<'_>, TableId) -> Result<R, Fault>) 
     result.ok().map(|(value, _)| value)
 }
 
-/// A key's whole content: names and values, sorted.
+/// Returns a key's whole content: names and values, sorted.
 fn content(db: &Db, key: &[u8]) -> BTreeMap<Bytes, Bytes> {
     let mut found = BTreeMap::new();
     run(db, |tx, table| {

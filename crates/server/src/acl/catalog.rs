@@ -55,7 +55,7 @@ impl KeyUse {
     /// A key that is only read.
     const READ: KeyUse = KeyUse("RO.access");
 
-    /// Its flags.
+    /// Returns its flags.
     pub(crate) fn flags(self) -> impl Iterator<Item = &'static str> + Clone {
         self.0.split('.').filter(|flag| !flag.is_empty())
     }
@@ -186,7 +186,7 @@ fn only_gets(args: &Args<'_>) -> bool {
     at == args.len()
 }
 
-/// The number of a category.
+/// Returns the number of a category.
 pub(crate) fn category_number(name: &[u8]) -> Option<usize> {
     CATEGORIES
         .iter()
@@ -197,7 +197,7 @@ fn bit(name: &str) -> u32 {
     category_number(name.as_bytes()).map_or(0, |number| 1 << number)
 }
 
-/// The categories of a command that Redis does not have.
+/// Returns the categories of a command that Redis does not have.
 fn categories_of_flags(command: &Command) -> u32 {
     let of = [
         (flag::WRITE, "write"),
@@ -236,13 +236,13 @@ impl Catalog {
         catalog
     }
 
-    /// The entry of a command, or of the subcommand that its arguments name.
+    /// Returns the entry of a command, or of the subcommand that its arguments name.
     pub(crate) fn entry(&self, command: &Command, args: &Args<'_>) -> &Entry {
         let word = (args.len() > 1).then(|| args.at(1));
         self.at(self.number(command, word))
     }
 
-    /// The entry of a name in lower case.
+    /// Returns the entry of a name in lower case.
     pub(crate) fn named(&self, name: &str) -> Option<&Entry> {
         self.numbers.get(name).map(|number| &self.entries[*number])
     }
@@ -289,7 +289,7 @@ impl Catalog {
         number
     }
 
-    /// The categories of a command or a subcommand, by its name in lower case.
+    /// Returns the categories of a command or a subcommand, by its name in lower case.
     pub(crate) fn categories(&self, name: &str) -> impl Iterator<Item = &'static str> {
         let of = self
             .numbers
@@ -315,7 +315,7 @@ impl Catalog {
         self.entries.iter().enumerate()
     }
 
-    /// The numbers of a command's subcommands.
+    /// Returns the numbers of a command's subcommands.
     pub(crate) fn subcommands(&self, number: usize) -> impl Iterator<Item = usize> + '_ {
         let children = self.entries[number + 1..].iter();
         let count = children.take_while(|e| e.parent == Some(number)).count();

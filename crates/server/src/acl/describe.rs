@@ -7,8 +7,8 @@ use super::user::User;
 use std::fmt::Write;
 
 impl User {
-    /// The words after `user`: name, flags, passwords, rules. `None` while a password has no form
-    /// at rest.
+    /// Returns the words after `user`: name, flags, passwords, rules. `None`: a password has no
+    /// form at rest yet.
     pub(crate) fn describe(&self) -> Option<Vec<u8>> {
         let mut text = self.name.clone();
         for flag in self.flags() {
@@ -43,7 +43,7 @@ impl User {
     }
 }
 
-/// A hash as text.
+/// Returns a hash in hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
@@ -71,7 +71,7 @@ impl Selector {
         text.extend_from_slice(&self.describe_commands());
     }
 
-    /// `~a* %R~b*`
+    /// Returns the patterns of keys: `~a* %R~b*`.
     pub(crate) fn describe_keys(&self) -> Vec<u8> {
         if self.all_keys {
             return b"~*".to_vec();
@@ -93,7 +93,7 @@ impl Selector {
             .join(&b' ')
     }
 
-    /// `&a* &b`
+    /// Returns the patterns of channels: `&a* &b`.
     pub(crate) fn describe_channels(&self) -> Vec<u8> {
         if self.all_channels {
             return b"&*".to_vec();

@@ -136,7 +136,7 @@ impl Acl {
     }
 }
 
-/// A new user by its rules.
+/// Makes a user from its rules.
 fn user<'a>(
     name: &[u8],
     words: impl Iterator<Item = &'a [u8]>,

@@ -64,7 +64,7 @@ impl Entry {
         }
     }
 
-    /// Redis's word for what it was denied for.
+    /// Returns Redis's word for the reason.
     pub(crate) fn reason(&self) -> &'static str {
         match self.denied.reason {
             Reason::Command => "command",
@@ -74,7 +74,7 @@ impl Entry {
         }
     }
 
-    /// Redis's word for where it happened.
+    /// Returns Redis's word for the place.
     pub(crate) fn context(&self) -> &'static str {
         match self.context {
             Context::TopLevel => "toplevel",
@@ -84,7 +84,7 @@ impl Entry {
     }
 }
 
-/// The newest first.
+/// The log, the newest entries first.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     entries: VecDeque<Entry>,
@@ -113,7 +113,7 @@ impl Log {
         );
     }
 
-    /// The newest first.
+    /// Returns the entries, the newest first.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Entry> {
         self.entries.iter()
     }

@@ -65,7 +65,7 @@ pub(crate) struct Acl {
 }
 
 impl Acl {
-    /// With `default` alone.
+    /// Returns the access control with the user `default` alone.
     pub(crate) fn new() -> Self {
         let default = Arc::new(User::all_powerful(DEFAULT));
         Acl {
@@ -89,7 +89,7 @@ impl Acl {
         self.put(user);
     }
 
-    /// The user that every client is at first.
+    /// Returns the user that every client is at first.
     pub(crate) fn default_user(&self) -> &Arc<User> {
         &self.default
     }
@@ -99,17 +99,17 @@ impl Acl {
         self.default.nopass && self.default.enabled
     }
 
-    /// A user by name.
+    /// Returns a user by name.
     pub(crate) fn user(&self, name: &[u8]) -> Option<&Arc<User>> {
         self.users.get(name)
     }
 
-    /// All users by name.
+    /// Returns all users by name.
     pub(crate) fn users(&self) -> impl Iterator<Item = &Arc<User>> {
         self.users.values()
     }
 
-    /// The user of a name and a password that is known to be right: see [`prove`].
+    /// Returns the user with this name if the password is known to be right: see [`prove`].
     pub(crate) fn login(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
         let user = self.users.get(name)?;
         let right = matches!(user.judge(&Mark::of(password)), Judged::Right);
@@ -151,7 +151,7 @@ impl Acl {
         Ok(())
     }
 
-    /// The passwords to be hashed since the last call.
+    /// Takes the new passwords since the last call, which must be hashed.
     fn take_fresh(&mut self) -> Vec<Arc<Secret>> {
         std::mem::take(&mut self.fresh)
     }

@@ -286,7 +286,7 @@ pub(crate) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// Words between blanks.
+/// Splits a text into the words between blanks.
 pub(crate) fn blanks(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|b| is_blank(*b)).filter(|word| !word.is_empty())
 }

@@ -47,7 +47,7 @@ enum Stored {
 pub(crate) struct Mark([u8; 32]);
 
 impl Mark {
-    /// The mark of a password.
+    /// Returns the mark of a password.
     pub(crate) fn of(password: &[u8]) -> Mark {
         Mark::of_sha256(&Sha256::digest(password).into())
     }
@@ -102,7 +102,7 @@ impl Secret {
         })
     }
 
-    /// The secret of a password. It is not stored until [`hash`](Self::hash) has been called.
+    /// Makes the secret of a password. It is not stored until [`hash`](Self::hash) has been called.
     pub(crate) fn of(password: &[u8]) -> Arc<Secret> {
         Secret::new(Some(Mark::of(password)), None, Some(password))
     }
@@ -186,7 +186,7 @@ impl Secret {
         }
     }
 
-    /// The memory that [`hash`](Self::hash) and [`verify`](Self::verify) take, bytes.
+    /// Returns the memory that [`hash`](Self::hash) and [`verify`](Self::verify) take, bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let kib = match self.stored.get() {
             Some(Stored::Argon2(text)) => check_argon2(text).unwrap_or(MEMORY_KIB_MAX),

@@ -163,14 +163,14 @@ fn a_file_is_taken_whole_or_not_at_all() {
     assert!(acl.user(b"u").is_none());
 }
 
-/// A word of bytes that mean something in rules, and of some that do not.
+/// Returns a word of bytes that mean something in rules, and of some that do not.
 fn random_text(rng: &mut fastrand::Rng) -> Vec<u8> {
     const BYTES: &[u8] = b"aab*?()[]|~&+-@%#<>!:\\\"' \t\n\r\x0b\0\xff";
     let len = rng.usize(..6);
     (0..len).map(|_| BYTES[rng.usize(..BYTES.len())]).collect()
 }
 
-/// A rule, mostly a sound one.
+/// Returns a rule, mostly a sound one.
 fn random_rule(rng: &mut fastrand::Rng, depth: usize) -> Vec<u8> {
     let entries: Vec<&str> = CATALOG
         .iter()

@@ -35,7 +35,7 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    /// The address of a peer as a session names it.
+    /// Returns the address of a peer that a session names.
     pub(crate) fn of(peer: &str) -> Address {
         match peer
             .parse::<SocketAddr>()

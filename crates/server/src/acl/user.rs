@@ -55,8 +55,8 @@ impl User {
         }
     }
 
-    /// The user of every client that has not authenticated: it can do everything, and needs no
-    /// password until it is given one.
+    /// Returns the user of every client that has not authenticated. It can do everything, and needs
+    /// no password until it gets one.
     pub(crate) fn all_powerful(name: &[u8]) -> Self {
         let mut user = User::new(name, true);
         user.enabled = true;

@@ -171,7 +171,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         std::mem::replace(&mut self.may_wait, may)
     }
 
-    /// The server.
+    /// Returns the server.
     ///
     /// # Panics
     /// Beside the loop, where no script runs.
@@ -202,12 +202,12 @@ impl<'a, 'tx> Data<'a, 'tx> {
         self.is_retry
     }
 
-    /// The partition of a key.
+    /// Returns the partition of a key.
     pub(crate) fn partition_of(&self, key: &[u8]) -> PartitionId {
         self.db.partition_of(key)
     }
 
-    /// The most bytes of a sketch that is kept as runs.
+    /// Returns the most bytes of a sparse sketch.
     pub(crate) fn sparse_sketch_bytes_max(&self) -> u64 {
         self.server.sparse_sketch_bytes_max()
     }
@@ -412,7 +412,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         }
     }
 
-    /// The string that a key holds.
+    /// Returns the string of a key.
     pub(crate) fn string(&mut self, key: &[u8]) -> Result<Option<RowRef<'_>>, Stop> {
         match self.tx.get(self.table, key)? {
             Some(row) if row.kind() != Kind::String => Err(Fault::WrongType.into()),
@@ -420,7 +420,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         }
     }
 
-    /// The collection that a key holds, to be read; the lookup is counted.
+    /// Opens the collection of a key to read it, and counts the lookup.
     pub(crate) fn collection(&self, key: &[u8], shape: Shape) -> Result<Option<Source<'_>>, Stop> {
         let found = types::open::read(self.tx, self.table, key, shape)?;
         self.looked_up(found.is_some());
@@ -433,7 +433,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         self.table = self.table_of(database);
     }
 
-    /// The table of a database, within this transaction.
+    /// Returns the table of a database, within this transaction.
     pub(crate) fn table_of(&self, database: u8) -> TableId {
         let renewed = self.renewal.as_ref().and_then(|r| r.table(database));
         renewed.unwrap_or_else(|| self.db.database(database))

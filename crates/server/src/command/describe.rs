@@ -57,7 +57,7 @@ fn command(cx: &mut Cx<'_>, args: &Args<'_>) {
 
 type Word = (&'static str, i8);
 
-/// The command of this name, and its second word if the name has one: `config|get`.
+/// Returns the command of this name, and its second word if the name has one: `config|get`.
 fn found(cx: &Cx<'_>, name: &[u8]) -> Option<(&'static Command, Option<&'static Word>)> {
     let Some(bar) = name.iter().position(|byte| *byte == b'|') else {
         return Some((cx.state.lookup.find(name)?, None));
@@ -230,7 +230,7 @@ fn flags(key: KeyUse, out: &mut Out<'_>) {
     key.flags().for_each(|flag| out.simple(flag));
 }
 
-/// One command in the ten fields of Redis 7.
+/// Appends one command in the ten fields of Redis 7.
 fn describe(command: &Command, out: &mut Out<'_>) {
     let entry = CATALOG.named(command.name);
     head(command, command.name, command.arity, entry, out);
@@ -250,7 +250,7 @@ fn describe_word(command: &Command, (word, arity): Word, out: &mut Out<'_>) {
     out.array(0);
 }
 
-/// The fields before the key specifications.
+/// Appends the fields before the key specifications.
 fn head(command: &Command, name: &str, arity: i8, entry: Option<&Entry>, out: &mut Out<'_>) {
     let (first, last, step) = match keys_of(command, entry) {
         Keys::Range { first, last, step } => (
@@ -299,7 +299,7 @@ fn head(command: &Command, name: &str, arity: i8, entry: Option<&Entry>, out: &m
     out.array(0);
 }
 
-/// The keys of a command or a subcommand: one that does nothing to keys has none.
+/// Returns the keys of a command or a subcommand. One that does nothing to keys has no keys.
 fn keys_of(command: &Command, entry: Option<&Entry>) -> Keys {
     match entry {
         Some(entry) if entry.has_no_keys() => Keys::None,
@@ -322,8 +322,8 @@ enum Begin {
 }
 
 impl Spec {
-    /// From `first` up to `last`, which is relative to it or, if negative, to the end; `limit`
-    /// says which part of these.
+    /// Returns a range from the first key up to `last`, which is relative to it or, if negative, to
+    /// the end. `limit` selects a part of the range.
     fn range(begin: Begin, last: i64, step: usize, limit: i64) -> Spec {
         let fields = vec![("lastkey", last), ("keystep", int(step)), ("limit", limit)];
         Spec::new(begin, "range", fields)

@@ -365,7 +365,7 @@ pub(crate) fn hush(session: &mut Session, replies: &mut Replies, start: usize, p
     replies.buf.extend_from_slice(pushed);
 }
 
-/// Redis's text for a name that is no command, with the first arguments.
+/// Returns Redis's text for an unknown command, with the first arguments.
 fn unknown(args: &Args<'_>) -> String {
     let shown = |arg: &[u8], max: usize| {
         let shown = &arg[..arg.len().min(max)];

@@ -31,7 +31,7 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    /// Its bit in `notify-keyspace-events`.
+    /// Returns its bit in `notify-keyspace-events`.
     pub(crate) fn bit(self) -> u16 {
         match self {
             Class::Generic => class::GENERIC,

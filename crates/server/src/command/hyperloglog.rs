@@ -32,7 +32,7 @@ impl From<Damaged> for Stop {
     }
 }
 
-/// The sketch of a key with its form.
+/// Returns the sketch of a key with its form.
 fn sketch<'d>(data: &'d mut Data<'_, '_>, key: &[u8]) -> Result<Option<Sketch<'d>>, Stop> {
     let Some(row) = data.string(key)? else {
         return Ok(None);
@@ -256,7 +256,7 @@ fn pfdebug(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     Ok(())
 }
 
-/// The runs of a sparse sketch as text.
+/// Replies with the runs of a sparse sketch as text.
 fn decode(sketch: &Sketch<'_>, out: &mut Out<'_>) -> Done {
     if sketch.form == Form::Dense {
         return Err("ERR HLL encoding is not sparse".into());

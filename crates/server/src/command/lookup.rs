@@ -16,7 +16,7 @@ pub(crate) struct Lookup {
 }
 
 impl Lookup {
-    /// The lookup of all commands.
+    /// Returns the lookup of all commands.
     pub(crate) fn new() -> Self {
         let mut slots = Box::new([None; SLOTS]);
         for command in all() {
@@ -29,18 +29,18 @@ impl Lookup {
         Lookup { slots }
     }
 
-    /// The command called `name`.
+    /// Returns the command called `name`.
     #[inline]
     pub(crate) fn find(&self, name: &[u8]) -> Option<&'static Command> {
         self.find_slot(name).map(|(_, command)| command)
     }
 
-    /// The command in a place.
+    /// Returns the command in a place.
     pub(crate) fn at(&self, slot: usize) -> Option<&'static Command> {
         *self.slots.get(slot)?
     }
 
-    /// The command called `name`, with its place.
+    /// Returns the command called `name`, with its place.
     #[inline]
     pub(crate) fn find_slot(&self, name: &[u8]) -> Option<(usize, &'static Command)> {
         let mut at = home(name);

@@ -31,7 +31,7 @@ pub(crate) struct Word {
     pub role: Role,
 }
 
-/// An option that names no key.
+/// Returns an option that names no key.
 pub(crate) const fn word(name: &'static str, takes: usize) -> Word {
     Word {
         name,
@@ -40,7 +40,7 @@ pub(crate) const fn word(name: &'static str, takes: usize) -> Word {
     }
 }
 
-/// An option with an argument of a role.
+/// Returns an option with an argument of a role.
 pub(crate) const fn role(name: &'static str, role: Role) -> Word {
     Word {
         name,

@@ -124,7 +124,7 @@ impl std::fmt::Debug for Command {
     }
 }
 
-/// A command that runs inside a transaction.
+/// Returns a command that runs inside a transaction.
 pub(crate) const fn data(
     name: &'static str,
     arity: i8,
@@ -142,7 +142,7 @@ pub(crate) const fn data(
     }
 }
 
-/// A command that runs outside of transactions.
+/// Returns a command that runs outside of transactions.
 pub(crate) const fn plain(name: &'static str, arity: i8, flags: u32, run: PlainFn) -> Command {
     Command {
         run: Run::Plain(run),
@@ -150,7 +150,7 @@ pub(crate) const fn plain(name: &'static str, arity: i8, flags: u32, run: PlainF
     }
 }
 
-/// A command whose second word says what it does.
+/// Returns a command whose second word says what it does.
 pub(crate) const fn family(
     name: &'static str,
     arity: i8,

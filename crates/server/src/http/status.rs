@@ -40,7 +40,7 @@ const NUMBERS: &[&str] = &[
     "restart_bytes_backup",
 ];
 
-/// One JSON object.
+/// Returns the figures as one JSON object.
 pub(super) fn json(fields: &Fields) -> String {
     let mut object = Map::new();
     let text = |name: &str| fields.get(name).unwrap_or("");

@@ -37,7 +37,7 @@ impl Served {
         stream
     }
 
-    /// The status of the answer to a request for `target` with these header lines.
+    /// Requests `target` with these header lines, and returns the status of the answer.
     fn status(&self, target: &str, headers: &str) -> String {
         let mut stream = self.connect();
         let port = self.http.address().port().to_string();

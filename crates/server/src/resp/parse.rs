@@ -80,7 +80,7 @@ impl<'a> Args<'a> {
         self.spans.last().map_or(0, |span| span.end)
     }
 
-    /// The argument at `index`, which exists.
+    /// Returns the argument at `index`, which exists.
     pub(crate) fn at(&self, index: usize) -> &'a [u8] {
         let span = self.spans[index];
         &self.bytes[span.start..span.end]
@@ -95,7 +95,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The arguments from `index` on.
+    /// Returns the arguments from `index` on.
     pub(crate) fn from(&self, index: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let args = *self;
         (index..args.len()).map(move |i| args.at(i))
@@ -158,7 +158,7 @@ impl OwnedArgs {
         self.spans.push(Span { start, end });
     }
 
-    /// The arguments.
+    /// Returns the arguments.
     pub(crate) fn args(&self) -> Args<'_> {
         Args {
             bytes: &self.bytes,
@@ -166,7 +166,7 @@ impl OwnedArgs {
         }
     }
 
-    /// Bytes held.
+    /// Returns its memory, bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
     }
@@ -212,7 +212,7 @@ pub(crate) struct Parser {
 }
 
 impl Parser {
-    /// A parser before the first byte.
+    /// Returns a parser before the first byte.
     pub(crate) fn new() -> Self {
         Parser {
             whole: Vec::new(),
@@ -304,8 +304,8 @@ impl Parser {
         self.current + 1 >= self.whole.len()
     }
 
-    /// The arguments of all requests that were parsed at once, the first of which is at the start of
-    /// `input`.
+    /// Returns the arguments of all requests that were parsed at once, the first of which is at the
+    /// start of `input`.
     pub(crate) fn parsed<'a>(&'a self, input: &'a [u8]) -> impl Iterator<Item = Args<'a>> {
         let (mut byte, mut first) = (0, 0);
         self.whole.iter().map(move |whole| {
@@ -407,7 +407,8 @@ impl Parser {
         }
     }
 
-    /// The arguments of the request that [`parse`](Self::parse) found at the start of `input`.
+    /// Returns the arguments of the request that [`parse`](Self::parse) found at the start of
+    /// `input`.
     pub(crate) fn args<'a>(&'a self, input: &'a [u8]) -> Args<'a> {
         let spans = |at: usize| self.whole.get(at).map_or(0, |whole| whole.spans);
         let first = self.current.checked_sub(1).map_or(0, spans);
@@ -430,7 +431,7 @@ impl Parser {
         }
     }
 
-    /// Bytes held.
+    /// Returns its memory, bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.words.capacity()
             + self.spans.capacity() * size_of::<Span>()

@@ -23,24 +23,25 @@ pub(crate) struct Out<'a> {
 }
 
 impl<'a> Out<'a> {
-    /// An encoder that appends to `buf`.
+    /// Returns an encoder that appends to `buf`.
     pub(crate) fn new(buf: &'a mut Vec<u8>, resp3: bool) -> Self {
         Out { buf, resp3 }
     }
 
-    /// `+OK`.
+    /// Appends `+OK`.
     pub(crate) fn ok(&mut self) {
         self.buf.extend_from_slice(b"+OK\r\n");
     }
 
-    /// A status line. The text holds no line ends.
+    /// Appends a status line. The text holds no line ends.
     pub(crate) fn simple(&mut self, text: &str) {
         self.buf.push(b'+');
         self.buf.extend_from_slice(text.as_bytes());
         self.end();
     }
 
-    /// An error line; the text begins with its code, such as `ERR`. Line ends become blanks.
+    /// Appends an error line. The text begins with its code, such as `ERR`. Line ends become
+    /// blanks.
     pub(crate) fn error(&mut self, text: &str) {
         self.buf.push(b'-');
         self.buf.extend(
@@ -50,7 +51,7 @@ impl<'a> Out<'a> {
         self.end();
     }
 
-    /// An integer.
+    /// Appends an integer.
     pub(crate) fn integer(&mut self, value: i64) {
         if (0..10).contains(&value) {
             self.buf
@@ -67,49 +68,49 @@ impl<'a> Out<'a> {
         self.integer(i64::try_from(value).unwrap_or(i64::MAX));
     }
 
-    /// A string of any bytes.
+    /// Appends a string of any bytes.
     pub(crate) fn bulk(&mut self, bytes: &[u8]) {
         self.bulk_head(bytes.len());
         self.buf.extend_from_slice(bytes);
         self.end();
     }
 
-    /// The head of a string whose `len` bytes the caller appends next, and then
+    /// Appends the head of a string. The caller appends its `len` bytes next, and then
     /// [`end`](Self::end).
     pub(crate) fn bulk_head(&mut self, len: usize) {
         self.head(b'$', len);
     }
 
-    /// The line end behind a string.
+    /// Appends the line end behind a string.
     pub(crate) fn end(&mut self) {
         self.buf.extend_from_slice(b"\r\n");
     }
 
-    /// Nothing.
+    /// Appends a null.
     pub(crate) fn null(&mut self) {
         self.buf
             .extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// Nothing, where an array was expected.
+    /// Appends a null in the place of an array.
     pub(crate) fn null_array(&mut self) {
         self.buf
             .extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
     }
 
-    /// The head of a message that no request asked for, `len` replies long.
+    /// Appends the head of a push, a message without a request, `len` replies long.
     pub(crate) fn push(&mut self, len: usize) {
         self.head(if self.resp3 { b'>' } else { b'*' }, len);
     }
 
-    /// A score.
+    /// Appends a score.
     pub(crate) fn double(&mut self, value: f64) {
         let mut text = Vec::with_capacity(24);
         score::push(&mut text, value);
         self.number(&text);
     }
 
-    /// A number that is no integer, in digits.
+    /// Appends a number that is not an integer, in digits.
     pub(crate) fn number(&mut self, digits: &[u8]) {
         if !self.resp3 {
             return self.bulk(digits);
@@ -120,12 +121,12 @@ impl<'a> Out<'a> {
         self.end();
     }
 
-    /// The head of an array of `len` replies.
+    /// Appends the head of an array of `len` replies.
     pub(crate) fn array(&mut self, len: usize) {
         self.head(b'*', len);
     }
 
-    /// The head of a map of `pairs` keys and values.
+    /// Appends the head of a map of `pairs` keys and values.
     pub(crate) fn map(&mut self, pairs: usize) {
         if self.resp3 {
             self.head(b'%', pairs)
@@ -134,13 +135,13 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// Lines for people, as the subcommands HELP answer.
+    /// Appends lines for people, as the subcommands HELP answer.
     pub(crate) fn help(&mut self, lines: &[&str]) {
         self.array(lines.len());
         lines.iter().for_each(|line| self.simple(line));
     }
 
-    /// The head of a set.
+    /// Appends the head of a set.
     pub(crate) fn set(&mut self, len: usize) {
         self.head(if self.resp3 { b'~' } else { b'*' }, len);
     }
@@ -169,7 +170,7 @@ impl<'a> Out<'a> {
         self.append(reply);
     }
 
-    /// Plain text for people.
+    /// Appends plain text for people.
     pub(crate) fn text(&mut self, text: &str) {
         if !self.resp3 {
             return self.bulk(text.as_bytes());

@@ -95,7 +95,7 @@ impl Search {
         }
     }
 
-    /// The ranges of scores that are to be searched, in this order.
+    /// Returns the ranges of scores that are to be searched, in this order.
     pub(super) fn ranges(&self) -> impl Iterator<Item = Range<f64>> + use<> {
         let mut before = None;
         let cells = self.cells().into_iter().enumerate();
@@ -111,7 +111,7 @@ impl Search {
         cells.map(Cell::scores)
     }
 
-    /// Half of the area's width and height, metres.
+    /// Returns half of the area's width and height, metres.
     fn half(&self) -> (f64, f64) {
         match self.form {
             Form::Circle { radius } => (self.unit * radius, self.unit * radius),

@@ -27,7 +27,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place at these coordinates, if it is on the map.
+    /// Returns the place at these coordinates, if it is on the map.
     #[must_use]
     pub fn new(longitude: f64, latitude: f64) -> Option<Place> {
         let on_map = longitude.abs() <= LONGITUDE_MAX && latitude.abs() <= LATITUDE_MAX;
@@ -37,14 +37,14 @@ impl Place {
         })
     }
 
-    /// The score of a member at this place.
+    /// Returns the score of a member at this place.
     #[must_use]
     pub fn score(self) -> f64 {
         Cell::of(self, &MAP, STEPS_MAX).scores().start
     }
 
-    /// The centre of the cell of a score, or the nearest point of the map. A score that is no cell
-    /// has a place too.
+    /// Returns the centre of the cell of a score, or the nearest point of the map. A score that is
+    /// not a cell has a place, too.
     #[must_use]
     pub fn of_score(score: f64) -> Place {
         let cell = Cell {
@@ -59,7 +59,7 @@ impl Place {
         }
     }
 
-    /// The place in the alphabet of geohash.org, whose map reaches to the poles.
+    /// Returns the place in the alphabet of geohash.org, whose map reaches to the poles.
     #[must_use]
     pub fn geohash(self) -> [u8; 11] {
         const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
@@ -161,7 +161,7 @@ impl Cell {
         }
     }
 
-    /// Its neighbour of the same size, around the map's edge if need be.
+    /// Returns its neighbour of the same size, around the map's edge if need be.
     pub(super) fn neighbour(self, way: Way) -> Cell {
         let lane = match way {
             Way::East | Way::West => EAST_WEST,
@@ -180,7 +180,7 @@ impl Cell {
         }
     }
 
-    /// The scores of the places in it.
+    /// Returns the scores of the places in it.
     #[allow(clippy::cast_precision_loss)] // as C rounds a cell on the upper limit
     pub(super) fn scores(self) -> std::ops::Range<f64> {
         let score = |bits: u64| (bits << (2 * (STEPS_MAX - self.steps))) as f64;

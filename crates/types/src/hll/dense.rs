@@ -36,7 +36,7 @@ pub(super) fn raise(bytes: &mut Cow<'_, [u8]>, register: usize, value: u8) -> Op
     Some(at)
 }
 
-/// All registers in their order.
+/// Returns all registers in their order.
 pub(super) fn values(bytes: &[u8]) -> impl Iterator<Item = u8> + '_ {
     let groups = (0..REGISTERS / 4).map(|n| group(bytes, HEAD_BYTES + GROUP_BYTES * n));
     groups.flat_map(|group| [0, 6, 12, 18].map(|shift| ((group >> shift) & 63).to_le_bytes()[0]))

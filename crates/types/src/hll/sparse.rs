@@ -63,7 +63,7 @@ fn run(bytes: &[u8], at: usize) -> Option<Run> {
     })
 }
 
-/// The runs of a sparse sketch.
+/// Returns the runs of a sparse sketch.
 pub fn runs(bytes: &[u8]) -> impl Iterator<Item = Run> + '_ {
     let mut at = HEAD_BYTES;
     std::iter::from_fn(move || {
@@ -86,7 +86,7 @@ pub(super) fn push_zeros(bytes: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// A run of registers with a value.
+/// Returns the byte of a run of registers with a value.
 fn values(value: u8, len: usize) -> u8 {
     debug_assert!((1..=VALUE_MAX).contains(&value) && (1..=VALUES_MAX).contains(&len));
     0x80 | (value - 1) << 2 | (len - 1).to_le_bytes()[0]

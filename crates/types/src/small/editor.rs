@@ -54,7 +54,7 @@ pub struct Editor {
 }
 
 impl Editor {
-    /// An empty collection.
+    /// Returns an empty collection.
     #[must_use]
     pub fn new(shape: Shape) -> Editor {
         Editor {

@@ -58,7 +58,7 @@ pub struct Element<'a> {
 }
 
 impl Element<'_> {
-    /// The score of a member of a sorted set.
+    /// Returns the score of a member of a sorted set.
     #[must_use]
     pub fn score(&self) -> f64 {
         self.value.score()
@@ -66,7 +66,7 @@ impl Element<'_> {
 }
 
 impl<'a> Packed<'a> {
-    /// A packed collection, if the bytes are one.
+    /// Parses a packed collection; `None` if the bytes are not one.
     #[must_use]
     pub fn parse(bytes: impl Into<Cow<'a, [u8]>>, shape: Shape) -> Option<Packed<'a>> {
         let bytes = bytes.into();
@@ -88,7 +88,7 @@ impl<'a> Packed<'a> {
         (at == bytes.len()).then_some(Packed { bytes, shape })
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         usize::from(self.bytes[0])
@@ -100,7 +100,7 @@ impl<'a> Packed<'a> {
         self.len() == 0
     }
 
-    /// The packed bytes.
+    /// Returns the packed bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -112,7 +112,7 @@ impl<'a> Packed<'a> {
         self.shape
     }
 
-    /// The elements in their order.
+    /// Returns the elements in their order.
     #[must_use]
     pub fn iter(&self) -> Iter<'_> {
         Iter {
@@ -122,7 +122,7 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// The element at an index.
+    /// Returns the element at an index.
     #[must_use]
     pub fn at(&self, index: usize) -> Option<Element<'_>> {
         let mut iter = self.iter();
@@ -132,7 +132,7 @@ impl<'a> Packed<'a> {
         iter.next()
     }
 
-    /// The first element with this field, member or item.
+    /// Returns the first element with this field, member or item.
     #[must_use]
     pub fn find(&self, key: &[u8]) -> Option<Element<'_>> {
         let needle = Needle::new(key)?;

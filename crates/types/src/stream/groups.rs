@@ -8,7 +8,7 @@ use super::{Consumer, Group, Id, Stream, Writing, damaged, rows};
 use crate::Fault;
 
 impl Stream<'_> {
-    /// The group of a name.
+    /// Returns the group of a name.
     ///
     /// # Errors
     /// Damage.
@@ -20,7 +20,7 @@ impl Stream<'_> {
         group.map(Some).ok_or_else(|| damaged("a group"))
     }
 
-    /// All groups by name.
+    /// Returns all groups by name.
     ///
     /// # Errors
     /// Damage.
@@ -33,7 +33,7 @@ impl Stream<'_> {
         groups.collect()
     }
 
-    /// The consumer of a name.
+    /// Returns the consumer of a name.
     ///
     /// # Errors
     /// Damage.
@@ -46,14 +46,14 @@ impl Stream<'_> {
         self.consumer_of(group.number, number).map(Some)
     }
 
-    /// The consumer of a number.
+    /// Returns the consumer of a number.
     pub(super) fn consumer_of(&self, group: u32, number: u32) -> Result<Consumer, Fault> {
         let row = self.rows.get(&rows::consumer(group, number));
         let consumer = row.and_then(|row| Consumer::decode(&row.value()));
         consumer.ok_or_else(|| damaged("a consumer"))
     }
 
-    /// All consumers of a group by name.
+    /// Returns all consumers of a group by name.
     ///
     /// # Errors
     /// Damage.

@@ -43,7 +43,7 @@ pub struct Stream<'a> {
     head: Head,
 }
 
-/// The stream of a key, to be read.
+/// Opens the stream of a key to read it.
 ///
 /// # Errors
 /// [`Fault::WrongType`]; an abort, to be handed on.
@@ -88,7 +88,7 @@ impl<'a> Stream<'a> {
         Stream::of(tx.elements(table, home)?)
     }
 
-    /// The stream that is made of these rows.
+    /// Reads the stream that is made of these rows.
     ///
     /// # Errors
     /// Damage.
@@ -112,7 +112,7 @@ impl<'a> Stream<'a> {
         self.rows.len() - self.first_node()
     }
 
-    /// The rank of the first node.
+    /// Returns the rank of the first node.
     fn first_node(&self) -> u64 {
         self.rows.names_before(&[rows::NODE])
     }
@@ -218,7 +218,7 @@ impl<'a> Stream<'a> {
         Ok(found)
     }
 
-    /// The first id that is there, found in the nodes.
+    /// Finds the first id that is there in the nodes.
     fn find_first(&self) -> Result<Id, Fault> {
         let mut found = Id::MIN;
         self.entries::<Fault>(Id::MIN..=Id::MAX, false, |entry| {

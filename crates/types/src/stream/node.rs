@@ -106,7 +106,7 @@ pub struct Node<'n> {
 }
 
 impl<'n> Node<'n> {
-    /// The node of a row; `None` if it is damaged.
+    /// Parses the node of a row; `None` if it is damaged.
     #[must_use]
     pub fn parse(base: Id, value: &'n [u8]) -> Option<Node<'n>> {
         let mut r = Reader::new(value);
@@ -223,7 +223,7 @@ impl<'n> Entry<'n> {
         self.len == 0
     }
 
-    /// Its fields with their values.
+    /// Returns its fields with their values.
     pub fn pairs(&self) -> impl Iterator<Item = (Cell<'n>, Cell<'n>)> + use<'n> {
         let mut values = Reader::new(self.used.get(self.pairs_at..).unwrap_or(&[]));
         let mut names = Reader::new(self.used.get(HEAD_BYTES..).unwrap_or(&[]));

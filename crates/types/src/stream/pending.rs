@@ -14,7 +14,7 @@ use super::{Consumer, Group, Id, Pending, Stream, Writing, damaged, rows};
 use crate::Fault;
 
 impl Stream<'_> {
-    /// The pending entry of an id in a group.
+    /// Returns the pending entry of an id in a group.
     ///
     /// # Errors
     /// Damage.
@@ -62,7 +62,7 @@ impl Stream<'_> {
         }
     }
 
-    /// The ids that wait for a consumer's acknowledgement, from one on.
+    /// Returns the ids that wait for a consumer's acknowledgement, from one on.
     #[must_use]
     pub fn ids_of(&self, group: &Group, consumer: &Consumer, from: Id) -> Vec<Id> {
         self.each_id_of(group, consumer, from).collect()

@@ -46,7 +46,7 @@ pub(super) fn node(id: Id) -> Name {
     name(NODE, &[&id.to_bytes()])
 }
 
-/// The id in the name of a node.
+/// Returns the id in the name of a node.
 pub(super) fn node_id(name: &[u8]) -> Option<Id> {
     match name.split_first() {
         Some((&NODE, id)) => Some(Id::from_bytes(id.try_into().ok()?)),
@@ -99,7 +99,7 @@ pub(super) fn of_group(group: u32) -> [Name; 4] {
         .map(|kind| name(kind, &[&group.to_be_bytes()]))
 }
 
-/// The id at the end of the name of a pending entry.
+/// Returns the id at the end of the name of a pending entry.
 pub(super) fn pending_id(name: &[u8]) -> Option<Id> {
     name.last_chunk().map(|bytes| Id::from_bytes(*bytes))
 }
@@ -173,7 +173,7 @@ fn read_id(r: &mut Reader<'_>) -> Option<Id> {
 }
 
 impl Head {
-    /// The value of the head's row.
+    /// Returns the value of the head's row.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(68);
         put_id(&mut out, self.last);
@@ -201,7 +201,7 @@ impl Head {
 }
 
 impl Group {
-    /// The value of a group's row.
+    /// Returns the value of a group's row.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(40);
         out.put(&self.number.to_le_bytes());
@@ -227,7 +227,7 @@ impl Group {
 }
 
 impl Consumer {
-    /// The value of a consumer's row.
+    /// Returns the value of a consumer's row.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(20 + self.name.len());
         out.put(&self.number.to_le_bytes());
@@ -250,7 +250,7 @@ impl Consumer {
 }
 
 impl Pending {
-    /// The value of a pending entry's row.
+    /// Returns the value of a pending entry's row.
     pub(super) fn encode(&self) -> [u8; 20] {
         let mut out = [0; 20];
         out[..4].copy_from_slice(&self.consumer.to_le_bytes());

@@ -30,7 +30,7 @@ impl Input<'_> {
     }
 }
 
-/// A set or a sorted set of a key.
+/// Opens the set or the sorted set of a key.
 ///
 /// # Errors
 /// [`Fault::WrongType`]; an abort, to be handed on.

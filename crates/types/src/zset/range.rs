@@ -26,7 +26,7 @@ impl ScoreRange {
         score > self.max || (self.max_open && score == self.max)
     }
 
-    /// The ranks of the range.
+    /// Returns the ranks of the range.
     #[must_use]
     pub fn ranks(&self, source: &Source<'_>) -> (u64, u64) {
         let first = |pred: &dyn Fn(f64) -> bool| match source {

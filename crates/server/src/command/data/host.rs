@@ -58,7 +58,7 @@ impl Server<'_> {
         }
     }
 
-    /// The most bytes of a sketch that is kept as runs.
+    /// Returns the most bytes of a sparse sketch.
     pub(super) fn sparse_sketch_bytes_max(&self) -> u64 {
         match self {
             Server::Loop(state) => state.options.hll_sparse_bytes_max,

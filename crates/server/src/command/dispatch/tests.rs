@@ -134,7 +134,7 @@ fn sync(state: &mut State) {
     state.reached = db.reached();
 }
 
-/// A server with a database and two clients, which runs no loop.
+/// Makes a server with a database and two clients, which runs no loop.
 fn ready(around: &Testbed, dir: &Path) -> State {
     let mut options = Options::new(dir.join("data"));
     options.segment_bytes = 4 << 20;

@@ -56,7 +56,7 @@ const ALL: usize = 2;
 /// The place of the first option of an area.
 const AREA: usize = 9;
 
-/// A piece of the options, behind the first arguments.
+/// Returns the options from `begin` to `end`, which follow the first arguments.
 const fn grammar(from: usize, begin: usize, end: usize) -> Grammar {
     Grammar {
         from,
@@ -93,7 +93,7 @@ impl Named {
         }
     }
 
-    /// The options.
+    /// Returns the options.
     fn grammar(self) -> &'static Grammar {
         match self {
             Named::Radius { stores: true } => &RADIUS,
@@ -105,7 +105,7 @@ impl Named {
         }
     }
 
-    /// The event of a key that is stored.
+    /// Returns the event of a key that is stored.
     fn event(self) -> &'static str {
         match self {
             Named::Search { .. } => "geosearchstore",
@@ -278,7 +278,7 @@ impl<'a> Query<'a> {
         Ok(())
     }
 
-    /// The area, once it is known.
+    /// Returns the area, if it is known yet.
     fn search(&self) -> Option<Search> {
         let ((form, unit), centre) = (self.form?, self.centre?);
         Some(Search { centre, form, unit })
@@ -300,7 +300,7 @@ impl<'a> Query<'a> {
         found
     }
 
-    /// A distance in the unit of the request.
+    /// Returns a distance in the unit of the request.
     fn distance(&self, found: &Found<'_>) -> f64 {
         found.distance / self.form.map_or(1.0, |(_, unit)| unit)
     }
@@ -365,7 +365,7 @@ fn georadius(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Don
     search(data, args, out, Named::Radius { stores: true })
 }
 
-/// GEORADIUS without STORE and STOREDIST.
+/// `GEORADIUS_RO`: GEORADIUS without STORE and STOREDIST.
 fn georadius_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     search(data, args, out, Named::Radius { stores: false })
 }
@@ -375,7 +375,7 @@ fn georadiusbymember(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>
     search(data, args, out, Named::Member { stores: true })
 }
 
-/// GEORADIUSBYMEMBER without STORE and STOREDIST.
+/// `GEORADIUSBYMEMBER_RO`: GEORADIUSBYMEMBER without STORE and STOREDIST.
 fn georadiusbymember_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     search(data, args, out, Named::Member { stores: false })
 }

@@ -31,7 +31,7 @@ pub(crate) struct Kind {
     relative: bool,
 }
 
-/// The kind that an option word of SET or GETEX names.
+/// Returns the kind of deadline that an option of SET or GETEX names.
 pub(crate) fn deadline_option(word: &[u8]) -> Option<Kind> {
     let kind = |seconds, relative| Some(Kind { seconds, relative });
     if word.eq_ignore_ascii_case(b"EX") {

@@ -32,7 +32,7 @@ const IDLE_TIMES_OFF: &str = "ERR idle times of keys are not kept: CONFIG SET ke
                               keeps them from then on";
 const SAME: &str = "ERR source and destination objects are the same";
 
-/// The database that an argument names.
+/// Reads the number of a database from an argument.
 fn database(arg: &[u8]) -> Result<u8, Stop> {
     let number = parse_i64(arg).ok_or(crate::command::NOT_INTEGER)?;
     if i32::try_from(number).is_err() {

@@ -186,7 +186,7 @@ fn weight(text: &[u8]) -> Option<f64> {
     }
 }
 
-/// The number that a text is sorted by.
+/// Reads the number that a text is sorted by.
 pub(in crate::command) fn number(text: &[u8]) -> Result<f64, Stop> {
     weight(text).ok_or("ERR One or more scores can't be converted into double".into())
 }

@@ -34,12 +34,12 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("rpushx", -3, WRITE | DENY_OOM | FAST, ONE, rpushx),
 ];
 
-/// An integer argument.
+/// Reads an integer argument.
 pub(crate) fn integer(arg: &[u8]) -> Result<i64, Stop> {
     parse_i64(arg).ok_or(Stop::from(NOT_INTEGER))
 }
 
-/// The name of the event of a push at an end.
+/// Returns the name of the event of a push at an end.
 pub(crate) fn push_event(end: End) -> &'static str {
     match end {
         End::Front => "lpush",
@@ -47,7 +47,7 @@ pub(crate) fn push_event(end: End) -> &'static str {
     }
 }
 
-/// The name of the event of a pop at an end.
+/// Returns the name of the event of a pop at an end.
 pub(crate) fn pop_event(end: End) -> &'static str {
     match end {
         End::Front => "lpop",

@@ -25,7 +25,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("rpoplpush", 3, WRITE | DENY_OOM, TWO, rpoplpush),
 ];
 
-/// The end that a word names.
+/// Reads the word for an end.
 pub(crate) fn end(word: &[u8]) -> Result<End, Stop> {
     if word.eq_ignore_ascii_case(b"LEFT") {
         Ok(End::Front)

@@ -39,7 +39,7 @@ impl Cache {
         self.bytes
     }
 
-    /// A script's source.
+    /// Returns a script's source.
     pub(crate) fn get(&self, sha: &str) -> Option<Arc<[u8]>> {
         self.scripts.get(sha).map(|kept| Arc::clone(&kept.source))
     }

@@ -85,7 +85,7 @@ fn find(data: &Data<'_, '_>, sha: &[u8]) -> Option<(String, Arc<[u8]>)> {
     Some((sha, source))
 }
 
-/// The number of arguments behind the third that are keys.
+/// Returns the number of arguments behind the third that are keys.
 pub(super) fn count_keys(args: &Args<'_>) -> Result<usize, Stop> {
     let count = parse_i64(args.at(2)).ok_or(NOT_INTEGER)?;
     let most = args.len() - 3;

@@ -124,7 +124,7 @@ pub(super) struct Change {
 }
 
 impl Functions {
-    /// The libraries by name.
+    /// Returns the libraries by name.
     pub(super) fn libraries(&self) -> impl ExactSizeIterator<Item = (&String, &Library)> {
         self.libraries.iter()
     }
@@ -139,7 +139,7 @@ impl Functions {
         self.owners.len()
     }
 
-    /// A function, and its library.
+    /// Returns a function, and its library.
     pub(super) fn find(&self, name: &str) -> Option<(&Library, &Registered)> {
         let library = self.libraries.get(self.owners.get(name)?)?;
         let function = library

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-/// The system's name and version.
+/// Returns the system's name and version.
 pub(crate) fn name() -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let (system, arch) = (std::env::consts::OS, std::env::consts::ARCH);

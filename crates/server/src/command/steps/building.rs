@@ -94,7 +94,7 @@ impl Building {
         }
     }
 
-    /// The database of the key.
+    /// Returns the database of the key.
     pub(super) fn database(&self) -> u8 {
         self.database
     }

@@ -72,7 +72,7 @@ pub(crate) enum Given {
 }
 
 impl Given {
-    /// The bytes.
+    /// Returns the bytes.
     pub(crate) fn bytes<'a>(&'a self, args: &Args<'a>) -> &'a [u8] {
         match self {
             Given::Arg(at) => args.at(*at),

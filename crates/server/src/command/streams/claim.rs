@@ -142,7 +142,7 @@ impl<'a> Claiming<'a> {
     }
 }
 
-/// The stream of the first argument and the group of the second.
+/// Opens the stream of the first argument and finds the group of the second.
 fn find(data: &Data<'_, '_>, args: &Args<'_>) -> Result<(Writing, Group), Stop> {
     let found = Writing::open(data.tx, data.table, args.at(1))?;
     let group = match &found {
@@ -220,7 +220,7 @@ fn xclaim(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     Ok(())
 }
 
-/// The number of an option of XCLAIM.
+/// Reads the number of an option of XCLAIM.
 fn value_at(args: &Args<'_>, at: usize, option: &str) -> Result<i64, Stop> {
     let text = || format!("ERR Invalid {option} option argument for XCLAIM").into();
     parse_i64(args.at(at)).ok_or_else(text)

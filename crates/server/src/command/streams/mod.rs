@@ -70,7 +70,7 @@ fn start_of(from: Id, is_open: bool) -> Result<Id, Stop> {
     from.ok_or_else(|| "ERR invalid start ID for the interval".into())
 }
 
-/// The start of an interval.
+/// Reads the start of an interval.
 fn start(text: &[u8]) -> Result<Id, Stop> {
     match text {
         [b'(', id @ ..] if !id.is_empty() => start_of(strict_id(id, 0)?, true),

@@ -46,7 +46,7 @@ pub(crate) fn bit_offset(
     offset.ok_or_else(|| NOT_OFFSET.into())
 }
 
-/// The byte and the mask of a bit.
+/// Returns the byte and the mask of a bit.
 fn byte_and_mask(bit: u64) -> (usize, u8) {
     let byte = usize::try_from(bit >> 3).unwrap_or(usize::MAX);
     (byte, 0x80 >> (bit & 7))

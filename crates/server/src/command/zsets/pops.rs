@@ -26,7 +26,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("zpopmin", -2, WRITE | FAST, ONE, zpopmin),
 ];
 
-/// The name of the event of a pop at an end.
+/// Returns the name of the event of a pop at an end.
 fn event(end: End) -> &'static str {
     match end {
         End::Front => "zpopmin",
@@ -96,7 +96,7 @@ pub(crate) fn pop_first<'k>(
     Ok(false)
 }
 
-/// The end that a word names.
+/// Reads the word for an end.
 pub(crate) fn end(word: &[u8]) -> Option<End> {
     if word.eq_ignore_ascii_case(b"MIN") {
         Some(End::Front)

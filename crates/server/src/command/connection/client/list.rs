@@ -20,7 +20,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The kind that a word names.
+    /// Parses the word for a kind.
     pub(super) fn parse(word: &[u8]) -> Result<Kind, String> {
         match word.to_ascii_lowercase().as_slice() {
             b"normal" => Ok(Kind::Normal),
@@ -33,7 +33,7 @@ impl Kind {
         }
     }
 
-    /// The kind of a client. A monitor counts as a replica.
+    /// Returns the kind of a client. A monitor counts as a replica.
     pub(super) fn of(session: &Session) -> Kind {
         if session.monitors {
             Kind::Other
@@ -192,12 +192,12 @@ fn flags(session: &Session, load: &Load) -> String {
     }
 }
 
-/// The line of a client, for callers that only name it.
+/// Returns the line of a client, for callers that only name it.
 pub(crate) fn line(session: &Session, now: Instant) -> String {
     describe(session, now, Load::default())
 }
 
-/// The line of one client.
+/// Returns the line of one client.
 fn describe(session: &Session, now: Instant, load: Load) -> String {
     let multi = session
         .block

@@ -69,7 +69,7 @@ fn say(state: &mut State, client: usize, line: &str) -> String {
     super::call(state, client, &words).0
 }
 
-/// The names of the events in what a client is owed that listens to all of them.
+/// Returns the names of the events in the pending replies of a client that listens to all events.
 fn events(told: &str) -> Vec<String> {
     let lines = told
         .lines()

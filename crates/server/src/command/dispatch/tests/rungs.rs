@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const RECEIVER: usize = 0;
 const SENDER: usize = 1;
 
-/// Pairs of different rungs.
+/// Returns pairs of different rungs.
 fn pairs() -> impl Iterator<Item = [Durability; 2]> {
     let all = Durability::ALL;
     let pair = move |one| all.map(|other| [one, other]);
@@ -115,7 +115,7 @@ fn a_session_begins_with_the_configured_rung_and_goes_back_to_it() {
     assert_eq!(send(&mut state, index, "SET k v"), Some(Durability::Mirror));
 }
 
-/// A server whose log is written at most once a second.
+/// Makes a server whose log is written at most once a second.
 fn slow(around: &Testbed, dir: &std::path::Path) -> State {
     let mut options = Options::new(dir.join("data"));
     options.segment_bytes = 4 << 20;
@@ -141,7 +141,7 @@ fn write_and_see_it_wait(state: &mut State, client: usize) {
     send(state, client, "SET k w");
 }
 
-/// The newest token that a client has been given, and whether the reply waits for a rung.
+/// Returns the newest token of a client, and the rung that the reply waits for.
 fn receipt(state: &mut State, client: usize) -> (Receipt, Option<Durability>) {
     let mut connection = state.connections.take(client).expect("a client");
     connection.take(state, b"CLIENT RECEIPT\r\n");

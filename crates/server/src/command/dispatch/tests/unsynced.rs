@@ -387,7 +387,7 @@ fn only_reads(request: &str) -> bool {
         .all(|command| command.has(flag::READ) || apart(command))
 }
 
-/// The replies to all requests before any change.
+/// Returns the replies to all requests before any change.
 fn replies_before(state: &mut State) -> Vec<String> {
     let mut before = Vec::new();
     for request in REQUESTS {
