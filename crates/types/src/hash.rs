@@ -16,7 +16,7 @@ pub fn source<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<S
     read(tx, table, key, Shape::Hash)
 }
 
-/// Sets fields and returns how many of them are new.
+/// Sets fields and returns the number of new ones.
 ///
 /// # Errors
 /// As [`source`].

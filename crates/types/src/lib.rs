@@ -2,7 +2,7 @@
 //!
 //! A collection is *small* while all of it fits in the row of its key, packed by [`small`]. When it
 //! outgrows that, each of its elements becomes a row and the key's row only names their home; it
-//! does not go back. A command must not see which of the two forms it works on: it uses the module
+//! does not go back. A command must not see which of the two forms it works on. It uses the module
 //! of its type, which keeps the choice in one place. The server, the simulator and the embedded
 //! interface all use these modules.
 //!

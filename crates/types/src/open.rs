@@ -118,8 +118,9 @@ impl Source<'_> {
         }
     }
 
-    /// Returns all elements: those of a list or a sorted set in their order, those of a small hash
-    /// or a small set in the order of their arrival, integers in a set by size.
+    /// Returns all elements. Those of a list or a sorted set come in their order, and those of a
+    /// small hash or a small set in the order of their arrival. Integers in a small set come by
+    /// size.
     #[must_use]
     pub fn iter(&self) -> Box<dyn Iterator<Item = Entry<'_>> + '_> {
         match self {

@@ -19,7 +19,7 @@ pub fn source<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<S
     read(tx, table, key, Shape::Set)
 }
 
-/// Adds members and returns how many of them are new.
+/// Adds members and returns the number of new ones.
 ///
 /// # Errors
 /// As [`source`].

@@ -1,5 +1,5 @@
-//! Random operations on hashes and sets, against collections of the standard library: small ones,
-//! large ones, the way from one to the other, aborts, and restarts.
+//! Random operations on hashes and sets, compared with collections of the standard library. They
+//! cover small and large collections, the change from one to the other, aborts and restarts.
 
 #[path = "model/ordered.rs"]
 mod ordered;

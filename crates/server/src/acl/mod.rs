@@ -11,7 +11,7 @@
 //!   the loop, and slowing down guesses. `log`: the denials and their clients.
 //!
 //! # Where users live
-//! Users are configuration, as in Redis, and no part of the database: they come from the ACL file
+//! Users are configuration, as in Redis, and not part of the database. They come from the ACL file
 //! or the configuration, and ACL SAVE writes them. A backup of the data holds no passwords.
 //!
 //! # Deviations

@@ -4,10 +4,10 @@
 //! thief of the file pays 19 MiB and tens of milliseconds for each guess. SHA-256 in hexadecimal
 //! digits, Redis's form, is read and kept as well.
 //!
-//! In memory each password that was given or was right once has a *mark*: its SHA-256, hashed again
-//! behind a key that is random per process. A client that logs in costs a comparison of marks,
-//! microseconds. Only while a secret has no mark, an offered password has to be tried by argon2id.
-//! [`super::prove`] lets another thread do that.
+//! In memory each password that was set or was right once has a *mark*. It is the password's
+//! SHA-256, hashed again behind a key that is random per process. A client that logs in costs a
+//! comparison of marks, microseconds. Only while a secret has no mark, an offered password has to
+//! be tried by argon2id. [`super::prove`] lets another thread do that.
 
 use super::rules::RuleError;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};

@@ -232,8 +232,8 @@ fn random_rule(rng: &mut fastrand::Rng, depth: usize) -> Vec<u8> {
     }
 }
 
-/// Users of random names and rules: what is accepted comes back from each kind of file as it was. More of
-/// them with `PERDURA_ACL_USERS`.
+/// Makes users with random names and rules. Each user that is accepted comes back unchanged from
+/// each kind of file. More of them with `PERDURA_ACL_USERS`.
 #[test]
 fn every_user_that_is_accepted_comes_back_as_it_was() {
     let number = |name: &str| std::env::var(name).ok()?.parse().ok();

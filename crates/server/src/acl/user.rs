@@ -120,8 +120,8 @@ impl User {
         Err(nearest)
     }
 
-    /// Fails with the name of an option of SORT that reaches keys which the request does not name,
-    /// if the user may not read every key.
+    /// Fails if an option of SORT reaches keys that the request does not name and the user may not
+    /// read every key. The error is the name of the option.
     pub(crate) fn check_sort(
         &self,
         command: &Command,

@@ -1,5 +1,5 @@
-//! From a parsed request to a reply: the checks that come before every command, in Redis's
-//! order, then the queue of MULTI, then the command itself.
+//! From a parsed request to a reply. First come the checks before every command, in Redis's order,
+//! then the queue of MULTI, then the command itself.
 //!
 //! A command leaves [`Effects`] beside its reply. [`execute`] consumes them in this order:
 //! 1. a command that the log had no room for is undone, and nothing else happens;
@@ -202,8 +202,8 @@ fn consume(
     after
 }
 
-/// Undoes the notes about a request that the log has no room for yet, or that is to run beside the
-/// loop while another one runs there.
+/// Undoes the notes about a request that is postponed. The log has no room for it yet, or another
+/// command runs beside the loop.
 #[cold]
 fn keep_back(
     state: &mut State,
@@ -412,8 +412,8 @@ pub(crate) fn add_partitions(
 }
 
 /// Runs one command in one transaction. Returns the epochs that the reply rests on, and whether the
-/// client now waits: for a key, for the log, or while the command runs in steps. After some failed
-/// attempts it does not run in steps any more.
+/// client now waits. It may wait for a key, for the log, or for a command that runs in steps. After
+/// some failed attempts it does not run in steps any more.
 pub(crate) fn run_data(
     state: &mut State,
     session: &Session,
@@ -483,8 +483,8 @@ pub(crate) fn run_data(
     }
 }
 
-/// Runs a command within its transaction, and lets it leave the loop where it may. A flaw adds the messages of
-/// runs before, which are `kept`.
+/// Runs a command within its transaction, and lets it leave the loop where it may. A seeded flaw
+/// adds the messages of earlier runs, which are `kept`.
 fn run_once(
     data: &mut Data<'_, '_>,
     begun: Begun,

@@ -204,7 +204,7 @@ impl Cx<'_> {
     }
 }
 
-/// Redis's text for a wrong number of arguments.
+/// Returns Redis's text for a wrong number of arguments.
 pub(crate) fn wrong_arity(name: &str) -> String {
     format!("ERR wrong number of arguments for '{name}' command")
 }

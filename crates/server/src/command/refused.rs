@@ -1,5 +1,5 @@
-//! Commands of Redis that this server does not have. They are known by name, so that a client reads
-//! the reason and not that the command is unknown, and so that rules of access may name them.
+//! Commands of Redis that this server does not have. They are known by name. So a client reads the
+//! reason instead of an unknown command, and rules of access may name them.
 
 use super::spec::{Command, flag::APART, plain};
 use super::{Cx, Keys};

@@ -8,8 +8,9 @@
 //! others. The figures are those of INFO ([`crate::command::server::info`]), under other names
 //! ([`metrics`]). They may be ahead of the disk by a moment.
 //!
-//! Pages of other sites are kept out ([`guard`]). There is no password unless one is set: every client
-//! that reaches the address can read the figures, which hold no keys, no values and no clients' names.
+//! Pages of other sites are kept out ([`guard`]). There is no password unless one is set: every
+//! client that reaches the address can read the figures. They hold no keys, no values and no
+//! clients' names.
 
 mod commands;
 mod guard;

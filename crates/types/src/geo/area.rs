@@ -227,8 +227,8 @@ mod tests {
         }
     }
 
-    /// Wherever a circle is, and however large it is up to a quarter of the earth, what lies in it and
-    /// not beyond the map's edge is in a range.
+    /// All places in a circle, except those beyond the map's edge, are in a range. The circle may
+    /// be anywhere, and as large as a quarter of the earth.
     #[test]
     fn what_is_in_a_circle_is_in_a_range() {
         let mut rng = fastrand::Rng::with_seed(4);

@@ -1,9 +1,9 @@
 //! A place as a number, and back.
 //!
 //! Longitudes go from -180 to 180 degrees and latitudes from -85.05112878 to 85.05112878, the
-//! square of the web's maps. Each is written as a share of its span in a number of bits (*steps*),
-//! and the bits of the two take turns: latitude has the lowest one. A coordinate exactly on the
-//! upper limit has one bit more than fits. That bit is kept, as in Redis.
+//! square of the web's maps. Each is written as a share of its span in a number of bits (*steps*).
+//! The bits of the two take turns: latitude has the lowest one. A coordinate exactly on the upper
+//! limit has one bit more than fits. That bit is kept, as in Redis.
 
 /// The greatest longitude, degrees; the least is its opposite.
 pub const LONGITUDE_MAX: f64 = 180.0;

@@ -1,8 +1,8 @@
 //! Checks of whether a packed collection may take an element, by the limits of its transaction.
 //!
-//! The limits are checked where Redis checks them: for a hash at every write of a field, for the
-//! others only when an element is new. So a limit that is lowered later turns a collection into
-//! rows at the next write that checks it. A limit that is raised brings no collection back.
+//! The limits are checked where Redis checks them. For a hash that is every write of a field, for
+//! the others only a new element. So a limit that is lowered later turns a collection into rows at
+//! the next write that checks it. A limit that is raised brings no collection back.
 
 use perdura_txn::{Packing, Shape};
 

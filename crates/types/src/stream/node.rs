@@ -83,7 +83,7 @@ fn read_text<'n>(r: &mut Reader<'n>) -> Option<Cell<'n>> {
     })
 }
 
-/// Steps over a text.
+/// Skips a text.
 fn skip_text(r: &mut Reader<'_>) -> Option<()> {
     let lead = r.u8()?;
     let len = match lead {

@@ -36,8 +36,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     plain("multi", 1, LOADING | IMMEDIATE | FAST | APART, multi),
 ];
 
-/// The memory of a queued command beside its arguments, bytes: its place in the queue, which may be
-/// half empty, and the allocator's heads of two buffers.
+/// The memory of a queued command beside its arguments, bytes. It is its place in the queue, which
+/// may be half empty, and the allocator's heads of two buffers.
 const QUEUED_BYTES: usize = 2 * size_of::<(&Command, OwnedArgs)>() + 32;
 
 /// Keeps a command for EXEC.

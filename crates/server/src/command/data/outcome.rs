@@ -27,7 +27,7 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     /// Returns the epochs that the replies of a transaction rest on which has committed in `epoch`.
-    /// If it wrote only what was there already, that is as old as the newest write of its
+    /// If it wrote only what was there already, the epoch is that of the newest write of its
     /// partitions, or older than this life of the database.
     pub(crate) fn told(&self, epoch: Epoch, reached: Reached) -> Told {
         let rests_on = self.ran.as_ref().map(|ran| ran.rests_on);

@@ -56,7 +56,7 @@ const ALL: usize = 2;
 /// The place of the first option of an area.
 const AREA: usize = 9;
 
-/// Returns the options from `begin` to `end`, which follow the first arguments.
+/// Returns the options from `begin` to `end`, which may begin at argument `from`.
 const fn grammar(from: usize, begin: usize, end: usize) -> Grammar {
     Grammar {
         from,

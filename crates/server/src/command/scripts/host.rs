@@ -1,5 +1,5 @@
-//! A command inside a script: the checks of Redis, in its order and with its texts, and then the
-//! command itself, in the transaction of the script.
+//! A command inside a script. First come the checks of Redis, in its order and with its texts, and
+//! then the command itself, in the script's transaction.
 
 use super::eval::May;
 use super::plain;

@@ -2,7 +2,7 @@
 //!
 //! A script is like an EXEC whose commands are not known beforehand. It runs as a data command.
 //! When it uses a key that it did not declare, the engine runs it again from its start with more
-//! partitions, and with the same time and seed. The effects of its commands beside the data, from
+//! partitions. Time and seed stay the same. The effects of its commands beside the data, from
 //! counting to messages, are noted ([`ran`]) and take place once, when the transaction has
 //! committed.
 //!
@@ -14,9 +14,9 @@
 //!
 //! # Deviations
 //! * There is no BUSY state: a script that runs too long is ended and undone, so SCRIPT KILL never finds one.
-//! * A script has no effect if it exceeds a limit, if the log has no room for it, or if it needs
-//!   more memory than there is. Neither has the MULTI block around it. A script that ends with an
-//!   error keeps its writes, as in Redis.
+//! * A script has no effect if it exceeds a limit, if the log has no room for it, or if memory is
+//!   short. Neither has the MULTI block around it. A script that ends with an error keeps its
+//!   writes, as in Redis.
 
 mod cache;
 mod eval;

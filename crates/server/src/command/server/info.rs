@@ -1,6 +1,6 @@
 //! INFO: figures in sections, by Redis's names where Redis has them. So a program that reads
-//! Redis's INFO can read this one. A field that can have only one value here (there are no
-//! replicas, no forks, no separate allocator) is shown with that value rather than left out. The
+//! Redis's INFO can read this one. A field that can have only one value here is shown with that
+//! value rather than left out: there are no replicas, no forks and no custom allocator. The
 //! sections `alarms`, `log`, `checkpoint`, `archive` and `recovery` are ours.
 //!
 //! `/metrics` and the status page show these fields, too: see [`crate::http`].

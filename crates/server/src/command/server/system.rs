@@ -17,7 +17,7 @@ pub(crate) fn resident_bytes() -> u64 {
     kibibytes("/proc/self/status", "VmRSS:")
 }
 
-/// Memory of the machine, bytes.
+/// Returns the memory of the machine, bytes.
 pub(crate) fn machine_bytes() -> u64 {
     kibibytes("/proc/meminfo", "MemTotal:")
 }

@@ -2,8 +2,8 @@
 //!
 //! It is a [`Draft`] of the engine. No command sees it until the transaction of the last step
 //! writes the key. When its job is dropped, the draft is removed. The writes of a step are
-//! committed with the step. So a step that writes is never the last one: the engine may undo the
-//! last transaction and run it again because a latch is missing.
+//! committed with the step. So a step that writes is never the last one. The engine may undo the
+//! last transaction and run it again because it lacks a latch.
 
 use super::{Progress, Step};
 use crate::command::{Data, Stop};

@@ -5,8 +5,8 @@
 //! too. In each round of the loop a job takes one step, in a transaction that is committed at the
 //! end of the step. The keys that are read are watched, so that the steps together see one moment:
 //! if one was changed, the command begins again. After three attempts it runs in one transaction
-//! beside the loop ([`crate::beside`]), as it does within MULTI: by the same code, in one step
-//! without a limit.
+//! beside the loop ([`crate::beside`]), as it does within MULTI. The code is the same, with one
+//! step without a limit.
 
 mod building;
 mod copying;

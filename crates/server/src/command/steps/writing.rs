@@ -1,5 +1,5 @@
-//! A long string, written some pages at a time: the result of SET, COPY, RENAME, MOVE and BITOP,
-//! and a string whose end SETRANGE or SETBIT writes first.
+//! A long string, written some pages at a time. It is the result of SET, COPY, RENAME, MOVE or
+//! BITOP, or a string whose end SETRANGE or SETBIT writes first.
 //!
 //! The command runs until it is about to write, and then returns this work instead. The steps write
 //! the string to a place that no key has yet. The transaction of the last step runs the command

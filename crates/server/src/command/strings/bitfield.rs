@@ -212,8 +212,8 @@ struct Window {
 }
 
 /// Returns pieces that hold every operation's field, in order. Fields far from each other are in
-/// separate pieces, so that the memory depends on the size of the request and not on the distances
-/// in it.
+/// separate pieces. So the memory depends on the size of the request and not on the distances in
+/// it.
 fn windows(operations: &[Operation]) -> Vec<Window> {
     let mut spans: Vec<(usize, usize, usize)> = operations
         .iter()
