@@ -1,9 +1,9 @@
 //! A collection that is being changed.
 //!
-//! [`Change::open`] finds it in whichever form it has, the operations work on that form and turn a
-//! packed collection into rows when it no longer fits, and [`Change::finish`] writes the packed form
-//! back, or deletes the key if nothing is left. A command changes many elements between the two for
-//! the price of one write of the key's row.
+//! [`Change::open`] finds it in its current form. The operations work on that form, and turn a
+//! packed collection into rows when it no longer fits. [`Change::finish`] writes the packed form
+//! back, or deletes the key if no element is left. A command changes many elements between the two
+//! for the price of one write of the key's row.
 //!
 //! ```text
 //! absent ──put──► small ──put that does not fit──► rows
@@ -17,10 +17,10 @@ use crate::Fault;
 use crate::open::{Source, View, read, view};
 use crate::small::{Editor, New, Packed, may_change, may_join, may_join_set};
 
-/// Where the elements are now.
+/// The place of the elements.
 #[derive(Debug)]
 pub enum State {
-    /// There is no key.
+    /// The key does not exist.
     Absent,
     /// Packed, with the changes made so far.
     Small(Editor),
@@ -35,13 +35,13 @@ pub struct Change<'k> {
     key: &'k [u8],
     shape: Shape,
     expiry_ms: Option<u64>,
-    /// Where the elements are now.
+    /// The place of the elements now.
     pub state: State,
     packing: Packing,
     edited: bool,
 }
 
-/// What a change has left behind.
+/// The contents of a key after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a key that is gone is an event"]
 pub enum Left {
@@ -52,7 +52,7 @@ pub enum Left {
 }
 
 impl<'k> Change<'k> {
-    /// Begins with what a key holds.
+    /// Begins with the collection of a key.
     ///
     /// # Errors
     /// [`Fault::WrongType`]; an abort, to be handed on.
@@ -83,7 +83,7 @@ impl<'k> Change<'k> {
         })
     }
 
-    /// Begins with nothing; what the key holds, of whatever type, is displaced.
+    /// Begins with an empty collection. The value of the key, of any type, is displaced.
     ///
     /// # Errors
     /// An abort, to be handed on.
@@ -105,24 +105,24 @@ impl<'k> Change<'k> {
         })
     }
 
-    /// Whether there was no key and nothing has been put.
+    /// Returns whether the key did not exist and no element has been put.
     #[must_use]
     pub fn is_absent(&self) -> bool {
         matches!(self.state, State::Absent)
     }
 
-    /// The table of the key.
+    /// Returns the table of the key.
     pub(crate) fn table(&self) -> TableId {
         self.table
     }
 
-    /// The limits of the packed form.
+    /// Returns the limits of the packed form.
     pub(crate) fn packing(&self) -> Packing {
         self.packing
     }
 
-    /// The packed form, to be changed, unless there are rows: an empty one if there was no key.
-    /// [`note_edit`](Self::note_edit) must follow a change.
+    /// Returns the packed form to be changed, empty if the key did not exist; `None` if the
+    /// collection is made of rows. [`note_edit`](Self::note_edit) must follow a change.
     pub(crate) fn packed(&mut self) -> Option<&mut Editor> {
         if matches!(self.state, State::Absent) {
             self.state = State::Small(Editor::new(self.shape));
@@ -133,7 +133,7 @@ impl<'k> Change<'k> {
         }
     }
 
-    /// Removes every element at once; the expiry stays for what is put in next.
+    /// Removes every element at once. The expiry stays for the next elements.
     ///
     /// # Errors
     /// An abort, to be handed on.
@@ -144,7 +144,7 @@ impl<'k> Change<'k> {
         Ok(())
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     ///
     /// # Errors
     /// An abort, to be handed on.
@@ -156,8 +156,8 @@ impl<'k> Change<'k> {
         })
     }
 
-    /// Puts an element where its type wants it: a field with its value, a member of a set. Tells
-    /// whether it is new.
+    /// Puts an element at the place that its type requires: a field with its value, a member of a
+    /// set. Returns whether it is new.
     ///
     /// # Errors
     /// An abort, to be handed on.
@@ -209,8 +209,8 @@ impl<'k> Change<'k> {
         tx.element_put(self.table, home, name, value)
     }
 
-    /// Turns the collection into rows, unless it consists of them, and returns where they are. At
-    /// least one element must be there or follow.
+    /// Turns the collection into rows, unless it consists of them, and returns their home. At least
+    /// one element must be there or follow.
     ///
     /// # Errors
     /// An abort, to be handed on.
@@ -241,7 +241,7 @@ impl<'k> Change<'k> {
         Ok(home)
     }
 
-    /// Removes the element with a field or member. Tells whether it was there. Not for lists.
+    /// Removes the element with a field or member. Returns whether it was there. Not for lists.
     ///
     /// # Errors
     /// An abort, to be handed on.
@@ -266,7 +266,7 @@ impl<'k> Change<'k> {
         self.edited = true;
     }
 
-    /// Writes what is packed; deletes the key if nothing is left.
+    /// Writes the packed form, or deletes the key if no element is left.
     ///
     /// # Errors
     /// An abort, to be handed on.
@@ -284,7 +284,7 @@ impl<'k> Change<'k> {
         Ok(Left::Some)
     }
 
-    /// What the key holds in the database, without what is not written yet.
+    /// Returns the collection as the database holds it, without changes that are not written yet.
     ///
     /// # Errors
     /// As [`read`].
@@ -293,8 +293,8 @@ impl<'k> Change<'k> {
     }
 }
 
-/// Where a new member goes: integers among integers by size, anything else last. Tells too whether
-/// it and all others are integers.
+/// Returns the place of a new member: integers among integers by size, anything else last. Also
+/// returns whether it and all others are integers.
 fn place_in_set(packed: &Packed<'_>, name: &[u8]) -> (usize, bool) {
     let end = packed.bytes().len();
     let Some(value) = crate::number::parse_i64(name) else {
@@ -311,8 +311,8 @@ fn place_in_set(packed: &Packed<'_>, name: &[u8]) -> (usize, bool) {
     (place, true)
 }
 
-/// Removes elements of a hash, a set or a sorted set. Tells how many were there, and whether any
-/// is left.
+/// Removes elements of a hash, a set or a sorted set. Returns the number of those that were there,
+/// and whether any element is left.
 pub(crate) fn remove_all<'n>(
     tx: &mut Tx<'_>,
     table: TableId,

@@ -1,9 +1,9 @@
 //! Decimal fractions as Redis adds them.
 //!
-//! `INCRBYFLOAT` adds decimals, not binary fractions: 0.1 + 0.2 is 0.3. Redis gets that from
-//! 80-bit floats printed with 17 digits, whose noise shows in long sums and differs between
-//! machines. Here both operands are rounded to whole multiples of 10^-17 and added exactly; numbers
-//! too large for that are added as 64-bit floats.
+//! `INCRBYFLOAT` adds decimals, not binary fractions: 0.1 + 0.2 is 0.3. Redis gets that from 80-bit
+//! floats printed with 17 digits. Their noise shows in long sums and differs between machines. Here
+//! both operands are rounded to whole multiples of 10^-17 and added exactly. Numbers too large for
+//! that are added as 64-bit floats.
 
 use std::borrow::Cow;
 
@@ -21,10 +21,10 @@ pub enum FloatError {
     Infinite,
 }
 
-/// The sum of two decimals, in the form Redis stores: no exponent, no trailing zeros.
+/// Returns the sum of two decimals, in the form Redis stores: no exponent, no trailing zeros.
 ///
 /// # Errors
-/// If an operand is no number, or the sum is none.
+/// If an operand or the sum is not a number.
 pub fn add_decimals(a: &[u8], b: &[u8]) -> Result<Vec<u8>, FloatError> {
     let (a, b) = (decimal(a), decimal(b));
     let (x, y) = (parse_float(&a)?, parse_float(&b)?);
@@ -38,7 +38,7 @@ pub fn add_decimals(a: &[u8], b: &[u8]) -> Result<Vec<u8>, FloatError> {
     Ok(trim_fraction(format!("{sum:.17}")).into_bytes())
 }
 
-/// A hexadecimal number in decimal, as C reads it; any other text as it is.
+/// Converts a hexadecimal number to decimal, as C reads it, and returns any other text as it is.
 fn decimal(text: &[u8]) -> Cow<'_, [u8]> {
     let hexadecimal = text.iter().any(|byte| matches!(byte, b'x' | b'X'));
     match hexadecimal.then(|| crate::score::parse(text)).flatten() {
@@ -62,7 +62,7 @@ fn parse_float(text: &[u8]) -> Result<f64, FloatError> {
     }
 }
 
-/// The number as a multiple of 10^-17, rounded, if that fits.
+/// Returns the number as a multiple of 10^-17, rounded, if that fits.
 fn parse_scaled(text: &[u8]) -> Option<i128> {
     let text = std::str::from_utf8(text).ok()?;
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
@@ -80,7 +80,7 @@ fn parse_scaled(text: &[u8]) -> Option<i128> {
         value = append(value, digit)?;
     }
     for digit in fraction.bytes() {
-        // Digits that far behind the point are beyond every rounding.
+        // Digits this far behind the point do not affect the rounding.
         if value < SCALED_MAX / 10 {
             value = append(value, digit)?;
             places += 1;
@@ -93,7 +93,7 @@ fn parse_scaled(text: &[u8]) -> Option<i128> {
     value = match unit {
         Some(unit) if shift >= 0 => value.checked_mul(unit)?,
         Some(unit) => value / unit + i128::from(value % unit >= unit - unit / 2),
-        // Smaller than can be told from nothing, unless it is large.
+        // It is too small to differ from zero, unless it is large.
         None if shift < 0 || value == 0 => 0,
         None => return None,
     };

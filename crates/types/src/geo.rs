@@ -1,10 +1,10 @@
 //! Places on a map, as members of a sorted set.
 //!
-//! The score of a member is the *cell* that its place is in: the map is halved 26 times in either
-//! direction, and the 52 answers are the bits of a whole number, which a float holds exactly. Places
+//! The score of a member is the *cell* that its place is in. The map is halved 26 times in either
+//! direction. The 52 answers are the bits of a whole number, which a float holds exactly. Places
 //! that are near each other share the first bits, so all places of a larger cell are one range of
-//! scores. A search covers its area with at most nine such ranges and measures the distance of what it
-//! finds there.
+//! scores. A search covers its area with at most nine such ranges and measures the distance of each
+//! place that it finds there.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -14,9 +14,9 @@
 //! | [`text`] | coordinates and distances in digits |
 //!
 //! # Source
-//! Scores, distances and the order of what is found are those of Redis 7.0, bit by bit: its cells, its
-//! radius of the earth, its order of neighbours, and its partial sort (Bentley, McIlroy: "Engineering a
-//! Sort Function", 1993), which decides in what order members at one distance come.
+//! Scores, distances and the order of the results are those of Redis 7.0, bit by bit. So are its
+//! cells, its radius of the earth, its order of neighbours and its partial sort (Bentley, McIlroy:
+//! "Engineering a Sort Function", 1993). The sort decides the order of members at one distance.
 
 pub mod area;
 pub mod cell;
@@ -37,11 +37,11 @@ pub struct Found<'s> {
     pub score: f64,
     /// The centre of its cell.
     pub place: Place,
-    /// How far that is from the centre of the area, metres.
+    /// The distance of that place from the centre of the area, metres.
     pub distance: f64,
 }
 
-/// The members within an area, cell by cell; at most `most`, whichever are met first.
+/// Returns the members within an area, cell by cell: the first `most` that are found.
 #[must_use]
 pub fn find<'s>(source: &'s Source<'_>, search: &Search, most: Option<u64>) -> Vec<Found<'s>> {
     let most = most.map_or(usize::MAX, perdura_base::num::to_usize);
@@ -102,7 +102,7 @@ fn collect<'s>(
                 distance,
             });
         }
-        // Whatever is found first counts, even where the limit was reached before.
+        // The members that are found first count, even where the limit was reached before.
         if !found.is_empty() && found.len() >= most {
             break;
         }

@@ -8,7 +8,7 @@ use crate::change::{Change, Left};
 use crate::open::{Source, read};
 use crate::small::New;
 
-/// The hash of a key, to be read.
+/// Opens the hash of a key to read it.
 ///
 /// # Errors
 /// [`Fault::WrongType`]; an abort, to be handed on.
@@ -16,7 +16,7 @@ pub fn source<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<S
     read(tx, table, key, Shape::Hash)
 }
 
-/// Sets fields and returns how many of them are new.
+/// Sets fields and returns the number of new ones.
 ///
 /// # Errors
 /// As [`source`].
@@ -37,7 +37,7 @@ pub fn set<'f>(
     Ok(created)
 }
 
-/// Removes fields. Tells how many were there, and whether any is left.
+/// Removes fields. Returns the number of those that were there, and whether any is left.
 ///
 /// # Errors
 /// As [`source`].

@@ -1,8 +1,8 @@
 //! Estimates of how many different elements were added: HyperLogLogs, as strings.
 //!
-//! An element's hash chooses one of 16,384 *registers*, and the register keeps the longest run of zeros
-//! that the rest of such a hash began with. How the registers are filled says how many different
-//! elements there were, within about 0.81 %, whatever their number. A sketch is a plain string:
+//! An element's hash chooses one of 16,384 *registers*. The register keeps the longest run of zeros
+//! that the rest of such a hash began with. The values of the registers give the number of
+//! different elements, within about 0.81 %, for any number. A sketch is a plain string:
 //!
 //! | offset | size | field |
 //! |---|---|---|
@@ -41,7 +41,7 @@ const MAGIC: &[u8; 4] = b"HYLL";
 /// The byte and the bit that say that the estimate is an old one.
 const STALE: (usize, u8) = (15, 0x80);
 
-/// How registers are kept.
+/// The form of the registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Six bits each.
@@ -55,7 +55,7 @@ pub enum Form {
 #[error("the sketch does not have {REGISTERS} registers")]
 pub struct Damaged;
 
-/// What raising a register has changed.
+/// The part of a sketch that raising a register has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Raised {
     /// Nothing: it was as great already.
@@ -66,7 +66,7 @@ pub enum Raised {
     All,
 }
 
-/// The form of a sketch; `None` if the string is none.
+/// Returns the form of a sketch; `None` if the string is not a sketch.
 #[must_use]
 pub fn form(bytes: &[u8]) -> Option<Form> {
     if bytes.len() < HEAD_BYTES || !bytes.starts_with(MAGIC) {
@@ -79,7 +79,7 @@ pub fn form(bytes: &[u8]) -> Option<Form> {
     }
 }
 
-/// A sketch of nothing.
+/// Returns a sketch of nothing.
 #[must_use]
 pub fn empty() -> Vec<u8> {
     let mut bytes = vec![0; HEAD_BYTES];
@@ -152,7 +152,7 @@ pub fn outdate(bytes: &mut Cow<'_, [u8]>) -> Option<std::ops::Range<usize>> {
     Some(at..at + 1)
 }
 
-/// The estimate that a sketch carries, unless it is an old one.
+/// Returns the estimate that a sketch carries, unless it is an old one.
 #[must_use]
 pub fn known(bytes: &[u8]) -> Option<u64> {
     let (at, bit) = STALE;
@@ -160,7 +160,7 @@ pub fn known(bytes: &[u8]) -> Option<u64> {
     (bytes[at] & bit == 0).then(|| u64::from_le_bytes(*estimate))
 }
 
-/// What a sketch is to be written over with, and where, so that it carries an estimate.
+/// Returns the offset and the bytes to write into a sketch so that it carries an estimate.
 #[must_use]
 pub fn remembered(estimate: u64) -> (usize, [u8; 8]) {
     (8, estimate.to_le_bytes())
@@ -210,7 +210,7 @@ impl Union {
         }
     }
 
-    /// The registers that are not empty, with their values.
+    /// Returns the registers that are not empty, with their values.
     pub fn values(&self) -> impl Iterator<Item = (usize, u8)> + '_ {
         let values = self.0.iter().copied().enumerate();
         values.filter(|(_, value)| *value > 0)
@@ -227,7 +227,7 @@ impl Union {
     }
 }
 
-/// All registers of a sketch.
+/// Returns all registers of a sketch.
 ///
 /// # Errors
 /// [`Damaged`].
@@ -237,7 +237,7 @@ pub fn registers(bytes: &[u8]) -> Result<Vec<u8>, Damaged> {
     Ok(union.0.to_vec())
 }
 
-/// What [`self_test`] found wrong.
+/// An error that [`self_test`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
     /// A register does not hold what was put there.
@@ -258,7 +258,7 @@ pub enum Wrong {
 /// errors. `seed` chooses the elements.
 ///
 /// # Errors
-/// What is wrong.
+/// The first error that it finds.
 pub fn self_test(seed: u64, sparse_max: u64) -> Result<(), Wrong> {
     let (mut dense, mut sparse) = (Cow::Owned(empty()), Cow::Owned(empty()));
     to_dense(&mut dense).map_err(|_| Wrong::Disagree)?;

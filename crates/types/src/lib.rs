@@ -2,8 +2,8 @@
 //!
 //! A collection is *small* while all of it fits in the row of its key, packed by [`small`]. When it
 //! outgrows that, each of its elements becomes a row and the key's row only names their home; it
-//! does not go back. A command must not see which of the two it works on: it talks to the module of
-//! its type, which keeps the rule in one place. The server, the simulator and the embedded
+//! does not go back. A command must not see which of the two forms it works on. It uses the module
+//! of its type, which keeps the choice in one place. The server, the simulator and the embedded
 //! interface all use these modules.
 //!
 //! | module | one idea |
@@ -15,7 +15,7 @@
 //! | [`geo`] | places on a map, as members of a sorted set |
 //! | [`hll`] | estimates of how many different elements were added, as strings |
 //! | [`stream`] | streams, which have no packed form |
-//! | [`whole`] | what is asked of a key whatever its type |
+//! | [`whole`] | operations on a key of any type |
 //! | [`sample`] | random elements, each once |
 //! | [`texts`] | many texts in one piece of memory |
 //! | [`number`], [`score`], [`decimal`] | integers, scores and decimals in the forms that Redis reads and writes |
@@ -50,7 +50,7 @@ pub enum Fault {
     /// The key holds a value of another type.
     #[error("the key holds a value of another type")]
     WrongType,
-    /// The transaction cannot go on, or must run again; to be handed on.
+    /// The transaction cannot continue, or must run again; to be handed on.
     #[error(transparent)]
     Abort(#[from] Error),
 }

@@ -1,7 +1,7 @@
 //! Lists: items in the order in which they were put.
 //!
-//! Both ends and any index cost the same whether the list is packed or made of rows; what works on
-//! the middle (LINSERT, LREM) costs its distance from the nearer end.
+//! Access to both ends and to any index costs the same whether the list is packed or made of rows.
+//! Work on the middle (LINSERT, LREM) costs its distance from the nearer end.
 
 use perdura_base::TableId;
 use perdura_base::num::{to_u64, to_usize};
@@ -17,7 +17,7 @@ const FIRST: usize = 1;
 /// Items handed to the transaction at a time.
 const PUSH_STEP: usize = 256;
 
-/// The list of a key, to be read.
+/// Opens the list of a key to read it.
 ///
 /// # Errors
 /// [`Fault::WrongType`]; an abort, to be handed on.
@@ -25,8 +25,8 @@ pub fn source<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<S
     read(tx, table, key, Shape::List)
 }
 
-/// An index as commands give it, where -1 is the last item, as one from the front; `None` if it is
-/// before the first item. It may lie behind the last one.
+/// Returns an index of a command, where -1 is the last item, as an index from the front. `None`: it
+/// is before the first item. It may lie behind the last one.
 #[must_use]
 pub fn from_front(index: i64, len: u64) -> Option<u64> {
     if index < 0 {
@@ -36,7 +36,7 @@ pub fn from_front(index: i64, len: u64) -> Option<u64> {
     }
 }
 
-/// The stretch from one index to another one, both included, as commands give them; empty if it is.
+/// Returns the stretch between two indices of a command, both included. It may be empty.
 #[must_use]
 pub fn stretch(from: i64, to: i64, len: u64) -> (u64, u64) {
     let from = from_front(from, len).unwrap_or(0);
@@ -45,7 +45,7 @@ pub fn stretch(from: i64, to: i64, len: u64) -> (u64, u64) {
     if from < to { (from, to) } else { (0, 0) }
 }
 
-/// The item at an index.
+/// Returns the item at an index.
 #[must_use]
 pub fn at<'s>(source: &'s Source<'_>, index: u64) -> Option<Text<'s>> {
     match source {
@@ -57,7 +57,7 @@ pub fn at<'s>(source: &'s Source<'_>, index: u64) -> Option<Text<'s>> {
     }
 }
 
-/// The items from one index to before another one, from either end.
+/// Returns the items from one index to before another one, from either end.
 #[must_use]
 pub fn items<'s>(
     source: &'s Source<'_>,
@@ -67,8 +67,9 @@ pub fn items<'s>(
     Box::new(source.ranks(from, to).map(|entry| entry.item()))
 }
 
-/// Where an item is, by LPOS: from the `rank`-th match on (from the back if it is negative), at most
-/// `max` matches (0: all), looking at `looked` items at most (0: all). The rank is not 0.
+/// Returns the indices of an item, for LPOS: from the `rank`-th match on, or from the back if it is
+/// negative. It returns at most `max` matches (0: all) and reads at most `looked` items (0: all).
+/// The rank is not 0.
 #[must_use]
 pub fn positions(source: &Source<'_>, item: &[u8], rank: i64, max: u64, looked: u64) -> Vec<u64> {
     debug_assert_ne!(rank, 0, "matches are counted from one");
@@ -132,7 +133,8 @@ pub fn push_all<'i>(
     }
 }
 
-/// Puts an item at an end of a packed list; false if it is none or does not fit.
+/// Puts an item at an end of a packed list. Returns false if the list is not packed or the item
+/// does not fit.
 fn push_packed(change: &mut Change<'_>, end: End, item: &[u8]) -> bool {
     let packing = change.packing();
     let Some(editor) = change.packed() else {
@@ -202,14 +204,14 @@ fn drop_rows(change: &mut Change<'_>, tx: &mut Tx<'_>, end: End, count: u64) -> 
     let len = change.len(tx)?;
     debug_assert!(count <= len, "a list has the items that go");
     if count == len {
-        // Without its header it goes away by steps.
+        // Without its header the list is removed in steps.
         return change.clear(tx);
     }
     Ok(tx.list_pop(change.table(), home, end, to_usize(count))?)
 }
 
-/// Pushes items at one end, one after the other, and returns the length of the list; 0 if there is no
-/// list and none is to be made.
+/// Pushes items at one end, one after the other, and returns the length of the list. It returns 0
+/// if the list does not exist and is not to be made.
 ///
 /// # Errors
 /// As [`source`].
@@ -250,8 +252,8 @@ pub fn pop(
     Ok(Some((items, change.finish(tx)?)))
 }
 
-/// Moves an item from an end of a list to an end of another one, or of the same; `None` if there is
-/// none. Tells what is left of the first list.
+/// Moves an item from an end of a list to an end of another list, or of the same one. Returns the
+/// item and whether any is left in the first list; `None` if the first list does not exist.
 ///
 /// # Errors
 /// As [`source`], for both.
@@ -280,8 +282,8 @@ pub fn shift(
     Ok(Some((popped.get(0).to_vec(), left)))
 }
 
-/// Puts another item in the place of that at an index as commands give it. `None` if there is no
-/// list, false if there is no such index.
+/// Replaces the item at an index of a command. Returns `None` if the list does not exist, false if
+/// it has no such index.
 ///
 /// # Errors
 /// As [`source`].
@@ -317,8 +319,8 @@ pub fn set(
     Ok(Some(true))
 }
 
-/// Puts an item before or behind the first one that equals `pivot`. Tells how many the list has
-/// then: `None` if there is no list, `Some(None)` if there is no such item.
+/// Puts an item before or behind the first one that equals `pivot`. Returns the new length of the
+/// list: `None` if the list does not exist, `Some(None)` if no item equals `pivot`.
 ///
 /// # Errors
 /// As [`source`].
@@ -379,7 +381,8 @@ pub fn trim(
     if (from, to) == (0, len) {
         return change.finish(tx).map(Some);
     }
-    // What little is kept is cheaper to write again than the rest is to remove, if it may be.
+    // A short rest is cheaper to write again than the others are to remove, if the transaction may
+    // grow.
     if tx.may_grow() && to - from <= (len - (to - from)) / 4 {
         let mut kept = Texts::default();
         if let Some(list) = change.stored(tx)? {
@@ -398,8 +401,8 @@ pub fn trim(
     change.finish(tx).map(Some)
 }
 
-/// Removes items that equal `item`: the first `count`, the last ones if it is negative, all if it is
-/// 0. Tells how many there were.
+/// Removes items that equal `item`: the first `count`, the last ones if `count` is negative, all if
+/// it is 0. Returns the number of removed items.
 ///
 /// # Errors
 /// As [`source`].

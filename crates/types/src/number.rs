@@ -58,8 +58,8 @@ pub fn push_i64(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&digits[from..]);
 }
 
-/// Writes an integer in decimal at the end of an array that has room for any, and tells where it
-/// begins.
+/// Writes an integer in decimal at the end of an array that has room for any, and returns the index
+/// of its first digit.
 pub(crate) fn push_digits(digits: &mut [u8; 20], value: i64) -> usize {
     let mut at = unsigned_digits(digits, value.unsigned_abs());
     if value < 0 {

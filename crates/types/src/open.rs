@@ -1,7 +1,7 @@
 //! From a key to its collection, for reading: nothing, a packed one, or rows.
 //!
-//! [`Source`] is the one view of both forms. A command reads through it and cannot tell which form
-//! it has before it; only the order of the elements of a hash or a set may differ.
+//! [`Source`] is the one view of both forms. A command reads through it and does not see which form
+//! it reads. Only the order of the elements of a hash or a set may differ.
 
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
@@ -15,16 +15,16 @@ use crate::Fault;
 use crate::small::{Cell, Element, Packed};
 use perdura_txn::Elements;
 
-/// What the row of a key holds.
+/// The contents of a key's row.
 #[derive(Debug)]
 pub enum View<'a> {
     /// All elements.
     Small(Packed<'a>),
-    /// Where they are.
+    /// The home of the elements' rows.
     Rows(Home),
 }
 
-/// The collection in a key's row.
+/// Returns the collection in a key's row.
 ///
 /// # Errors
 /// [`Fault::WrongType`] if it is no collection of this shape.
@@ -53,7 +53,7 @@ fn damaged(row: RowRef<'_>, expected: &str) -> Error {
     )
 }
 
-/// The collection of a key, to be read.
+/// Opens the collection of a key to read it.
 ///
 /// # Errors
 /// [`Fault::WrongType`]; an abort, to be handed on.
@@ -69,7 +69,7 @@ pub fn read<'a>(
     }
 }
 
-/// The collection of a key whose row is at hand.
+/// Opens the collection of a key whose row has been read.
 ///
 /// # Errors
 /// As [`read`].
@@ -94,7 +94,7 @@ pub enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// The number of elements.
+    /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> u64 {
         match self {
@@ -103,13 +103,13 @@ impl Source<'_> {
         }
     }
 
-    /// Whether there is none, which no command leaves behind.
+    /// Returns whether it has no elements. No command leaves an empty collection behind.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The element with this field or member. Not for lists.
+    /// Returns the element with this field or member. Not for lists.
     #[must_use]
     pub fn find(&self, key: &[u8]) -> Option<Entry<'_>> {
         match self {
@@ -118,8 +118,9 @@ impl Source<'_> {
         }
     }
 
-    /// All elements: a list's and a sorted set's in their order, a small hash's and a small set's in
-    /// the order they came in, integers in a set by size.
+    /// Returns all elements. Those of a list or a sorted set come in their order, and those of a
+    /// small hash or a small set in the order of their arrival. Integers in a small set come by
+    /// size.
     #[must_use]
     pub fn iter(&self) -> Box<dyn Iterator<Item = Entry<'_>> + '_> {
         match self {
@@ -128,7 +129,8 @@ impl Source<'_> {
         }
     }
 
-    /// The elements of a list or a sorted set from one rank to before another one, from either end.
+    /// Returns the elements of a list or a sorted set from one rank to before another one, from
+    /// either end.
     #[must_use]
     pub fn ranks(&self, from: u64, to: u64) -> Box<dyn DoubleEndedIterator<Item = Entry<'_>> + '_> {
         match self {
@@ -145,7 +147,7 @@ impl Source<'_> {
         }
     }
 
-    /// A random element, from a random number.
+    /// Returns the element that a random number `r` selects.
     #[must_use]
     pub fn random(&self, r: u64) -> Option<Entry<'_>> {
         match self {
@@ -157,8 +159,8 @@ impl Source<'_> {
         }
     }
 
-    /// The elements from a cursor on, about `count` of them, and the next cursor; 0 begins and
-    /// ends. An element that is there from the first call to the last is returned. A small collection is
+    /// Returns about `count` elements from a cursor on, and the next cursor; 0 begins and ends. An
+    /// element that exists from the first call to the last is returned. A small collection is
     /// returned at once.
     #[must_use]
     pub fn scan(&self, cursor: u64, count: usize) -> (Vec<Entry<'_>>, u64) {
@@ -182,7 +184,7 @@ pub enum Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// The field or member.
+    /// Returns the field or member.
     #[must_use]
     pub fn key(&self) -> Text<'a> {
         match self {
@@ -191,7 +193,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     #[must_use]
     pub fn value(&self) -> Text<'a> {
         match self {
@@ -200,7 +202,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// An item of a list.
+    /// Returns the item of a list.
     #[must_use]
     pub fn item(&self) -> Text<'a> {
         match self {
@@ -209,7 +211,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The bytes of the value of a field.
+    /// Returns the length of a field's value, bytes.
     #[must_use]
     pub fn value_len(&self) -> usize {
         match self {
@@ -218,7 +220,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The score of a member.
+    /// Returns the score of a member.
     #[must_use]
     pub fn score(&self) -> f64 {
         match self {

@@ -1,18 +1,18 @@
 //! Random elements of a collection, each at most once.
 //!
-//! Few of many are drawn one by one until enough different ones have come; many of few are taken
+//! Few of many are drawn one by one until there are enough different ones. Many of few are taken
 //! from a list of all that is shuffled as far as needed.
 
 use std::collections::HashSet;
 
 use crate::open::{Entry, Source};
 
-/// Above one in so many, all elements are listed first.
+/// The least ratio of all elements to drawn ones. Below it, all elements are listed first.
 const DRAWN_OF_MIN: u64 = 3;
 
 impl Source<'_> {
-    /// `count` random elements, or all if there are no more, in no order. `random` answers random
-    /// numbers below its argument.
+    /// Returns `count` random elements, or all if there are no more, in no order. `random` returns
+    /// random numbers below its argument.
     pub fn sample(&self, count: u64, mut random: impl FnMut(u64) -> u64) -> Vec<Entry<'_>> {
         let len = self.len();
         let drawn = match self {

@@ -24,8 +24,8 @@ pub fn parse(text: &[u8]) -> Option<f64> {
     (!number.is_nan() && !overflown && !vanished).then_some(number)
 }
 
-/// Reads a bound of a range of scores: as [`parse`], but blanks may come before the number, no number
-/// at all is zero, and what is too large is infinite.
+/// Reads a bound of a range of scores. Unlike [`parse`], it accepts blanks before the number, reads
+/// no number at all as zero, and a too large one as infinite.
 #[must_use]
 pub fn parse_bound(text: &[u8]) -> Option<f64> {
     // C's string ends at its first zero byte.
@@ -51,7 +51,7 @@ fn read(text: &[u8]) -> Option<f64> {
     text.parse().ok()
 }
 
-/// A hexadecimal float behind its `0x`.
+/// Reads a hexadecimal float behind its `0x`.
 fn hexadecimal(text: &str) -> Option<f64> {
     let (mantissa, exponent) = match text.split_once(['p', 'P']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),

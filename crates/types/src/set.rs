@@ -11,7 +11,7 @@ use crate::change::{Change, Left};
 use crate::open::{Source, Text, read};
 use crate::small::New;
 
-/// The set of a key, to be read.
+/// Opens the set of a key to read it.
 ///
 /// # Errors
 /// [`Fault::WrongType`]; an abort, to be handed on.
@@ -19,7 +19,7 @@ pub fn source<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<S
     read(tx, table, key, Shape::Set)
 }
 
-/// Adds members and returns how many of them are new.
+/// Adds members and returns the number of new ones.
 ///
 /// # Errors
 /// As [`source`].
@@ -40,7 +40,7 @@ pub fn add<'m>(
     Ok(added)
 }
 
-/// Removes members. Tells how many were there, and whether any is left.
+/// Removes members. Returns the number of those that were there, and whether any is left.
 ///
 /// # Errors
 /// As [`source`].
@@ -53,8 +53,8 @@ pub fn remove<'m>(
     crate::change::remove_all(tx, table, key, Shape::Set, members)
 }
 
-/// Puts a new set in the place of whatever a key holds; without members nothing is left. Tells
-/// whether there was anything.
+/// Replaces the value of a key, of any type, by a new set. Without members the key is deleted.
+/// Returns whether the key existed.
 ///
 /// # Errors
 /// An abort, to be handed on.
@@ -75,7 +75,7 @@ pub fn store<'m>(
     Ok(was_there)
 }
 
-/// What several sets are joined to. A set that is not there is empty.
+/// The way in which several sets are joined. A set that does not exist is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Join {
     /// Members of all.
@@ -89,7 +89,7 @@ pub enum Join {
 /// Joins sets, at most `max` members, each handed out once.
 ///
 /// # Errors
-/// What `f` returns.
+/// An error of `f`.
 pub fn join<'a>(
     sets: &'a [Option<Source<'a>>],
     join: Join,
@@ -108,7 +108,7 @@ pub fn join<'a>(
                 return Ok(());
             }
             let mut sets: Vec<&Source<'_>> = sets.iter().flatten().collect();
-            // Few are asked of many, not many of few.
+            // The members of the smallest set are looked up in the larger ones, not the reverse.
             sets.sort_by_key(|set| set.len());
             let Some((first, others)) = sets.split_first() else {
                 return Ok(());

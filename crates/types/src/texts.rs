@@ -1,13 +1,13 @@
 //! Many texts in one piece of memory.
 //!
-//! A command that collects a million elements before it writes or sorts them would otherwise ask for
-//! a million pieces of memory, and giving those back costs more than sorting them.
+//! A command may collect a million elements before it writes or sorts them. With an allocation for
+//! each, freeing them would cost more than sorting them.
 
 /// Texts, one behind the other.
 #[derive(Debug, Clone, Default)]
 pub struct Texts {
     bytes: Vec<u8>,
-    /// Where each text ends.
+    /// The end of each text.
     ends: Vec<usize>,
 }
 
@@ -28,25 +28,25 @@ impl Texts {
         self.ends.clear();
     }
 
-    /// How many texts there are.
+    /// Returns the number of texts.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is no text.
+    /// Returns whether it holds no text.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The bytes of memory that they take.
+    /// Returns the bytes of memory that they take.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
     }
 
-    /// The text at a place; empty if there is none.
+    /// Returns the text at an index; empty if the index is too large.
     #[must_use]
     pub fn get(&self, at: usize) -> &[u8] {
         let from = at.checked_sub(1).and_then(|before| self.ends.get(before));
@@ -56,7 +56,7 @@ impl Texts {
             .unwrap_or_default()
     }
 
-    /// All texts in their order.
+    /// Returns all texts in their order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         (0..self.len()).map(|at| self.get(at))
     }

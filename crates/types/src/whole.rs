@@ -1,4 +1,4 @@
-//! What is asked of a key whatever its type: the type's name, how it is kept, the whole of it.
+//! Operations on a key of any type: its type's name, its encoding, its whole value.
 
 use perdura_base::TableId;
 use perdura_txn::{Kind, RowRef, Shape, Tx};
@@ -7,7 +7,7 @@ use crate::number::parse_i64;
 use crate::open::{View, source, view};
 use crate::{Fault, small::Packed};
 
-/// The type of a key as TYPE names it.
+/// Returns the type of a key as TYPE names it.
 #[must_use]
 pub fn type_name(row: &RowRef<'_>) -> &'static str {
     match row.kind().shape() {
@@ -20,8 +20,8 @@ pub fn type_name(row: &RowRef<'_>) -> &'static str {
     }
 }
 
-/// How Redis would keep what a key holds, as OBJECT ENCODING names it, by our limits of what is
-/// small.
+/// Returns the encoding that Redis would use for the value of a key, in the words of OBJECT
+/// ENCODING. Our limits decide what is small.
 #[must_use]
 pub fn encoding(row: &RowRef<'_>) -> &'static str {
     const EMBEDDED_BYTES_MAX: usize = 44;
@@ -47,12 +47,12 @@ pub fn encoding(row: &RowRef<'_>) -> &'static str {
     }
 }
 
-/// A part of what a key holds.
+/// A part of the value of a key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Part<'a> {
     /// A whole string.
     String(&'a [u8]),
-    /// The first part of a collection: what it is, and how many elements follow.
+    /// The first part of a collection: its shape and the number of elements that follow.
     Head(Shape, u64),
     /// A field of a hash and its value.
     Field(&'a [u8], &'a [u8]),
@@ -70,7 +70,7 @@ pub enum Part<'a> {
 /// key.
 ///
 /// # Errors
-/// What `f` returns; an abort, to be handed on.
+/// An error of `f`; an abort, to be handed on.
 pub fn visit(
     tx: &Tx<'_>,
     table: TableId,
@@ -98,8 +98,8 @@ pub fn visit(
     Ok(Some(row.expiry_ms()))
 }
 
-/// Copies a key with its expiry onto another one, in the same table or another; what that one held
-/// is displaced. Tells whether there was anything to copy. A key copied onto itself stays.
+/// Copies a key with its expiry onto another one, in the same table or another, and replaces its
+/// value. Returns whether there was anything to copy. A key copied onto itself stays.
 ///
 /// # Errors
 /// An abort, to be handed on.

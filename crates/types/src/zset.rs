@@ -1,8 +1,8 @@
 //! Sorted sets: members with scores, in the order of (score, member).
 //!
-//! Every question about order is a question about ranks: a range of scores or of members is first
-//! turned into a stretch of ranks, which both forms then walk from either end. A packed sorted set
-//! is kept in its order, so that a rank is a place in it.
+//! Every range becomes a range of ranks: a range of scores or of members is first turned into
+//! ranks. Both forms then walk those from either end. A packed sorted set is kept in its order, so
+//! that a rank is a place in it.
 
 mod add;
 mod combine;
@@ -22,7 +22,7 @@ use crate::Fault;
 use crate::change::{Change, Left, State};
 use crate::open::{Source, Text, read};
 
-/// The sorted set of a key, to be read.
+/// Opens the sorted set of a key to read it.
 ///
 /// # Errors
 /// [`Fault::WrongType`]; an abort, to be handed on.
@@ -51,7 +51,7 @@ impl<'a> Ordered<'a> {
     }
 }
 
-/// How many members are before a member that is there, and its score.
+/// Returns the number of members before a member; `None` if it is not in the set.
 #[must_use]
 pub fn rank(source: &Source<'_>, member: &[u8]) -> Option<u64> {
     match source {
@@ -64,7 +64,7 @@ pub fn rank(source: &Source<'_>, member: &[u8]) -> Option<u64> {
     }
 }
 
-/// The members from one rank to before another one with their scores, from either end.
+/// Returns the members from one rank to before another one with their scores, from either end.
 #[must_use]
 pub fn members<'s>(
     source: &'s Source<'_>,
@@ -76,7 +76,7 @@ pub fn members<'s>(
     Box::new(entries.map(|entry| (entry.key(), entry.score())))
 }
 
-/// Removes members. Tells how many were there, and whether any is left.
+/// Removes members. Returns the number of those that were there, and whether any is left.
 ///
 /// # Errors
 /// As [`source`].
@@ -89,8 +89,8 @@ pub fn remove<'m>(
     crate::change::remove_all(tx, table, key, Shape::Zset, members)
 }
 
-/// Removes the members from one rank to before another one. Tells how many they were, and whether
-/// any is left.
+/// Removes the members from one rank to before another one. Returns their number, and whether any
+/// is left.
 ///
 /// # Errors
 /// As [`source`].
@@ -177,7 +177,7 @@ fn put(change: &mut Change<'_>, tx: &mut Tx<'_>, member: &[u8], score: f64) -> R
     Ok(())
 }
 
-/// The score of a member of a sorted set that is being changed.
+/// Returns the score of a member of a sorted set that is being changed.
 fn score_of(change: &Change<'_>, tx: &Tx<'_>, member: &[u8]) -> Result<Option<f64>, Fault> {
     Ok(match &change.state {
         State::Absent => None,

@@ -1,5 +1,5 @@
-//! Random operations on hashes and sets, against collections of the standard library: small ones,
-//! large ones, the way from one to the other, aborts, and restarts.
+//! Random operations on hashes and sets, compared with collections of the standard library. They
+//! cover small and large collections, the change from one to the other, aborts and restarts.
 
 #[path = "model/ordered.rs"]
 mod ordered;
@@ -29,7 +29,7 @@ fn run<R>(db: &Db, mut f: impl FnMut(&mut Tx<'_>, TableId) -> Result<R, Fault>) 
     result.ok().map(|(value, _)| value)
 }
 
-/// A key's whole content: names and values, sorted.
+/// Returns a key's whole content: names and values, sorted.
 fn content(db: &Db, key: &[u8]) -> BTreeMap<Bytes, Bytes> {
     let mut found = BTreeMap::new();
     run(db, |tx, table| {

@@ -1,8 +1,7 @@
-//! What rules can be about: every command and subcommand with its categories, and what it does
-//! to its keys.
+//! The subjects of rules: every command and subcommand with its categories and its use of its keys.
 //!
-//! The facts are Redis's own (`facts.txt`), so that a rule such as `+@read -@dangerous` means here
-//! what it means there. Commands that Redis does not have get the categories of their flags.
+//! The facts are Redis's own (`facts.txt`). So a rule such as `+@read -@dangerous` means the same
+//! as in Redis. Commands that Redis does not have get the categories of their flags.
 //!
 //! Each command and subcommand has a number: a command, and behind it its subcommands. Numbers
 //! are made at the start and are never written anywhere.
@@ -37,16 +36,16 @@ pub(crate) const CATEGORIES: [&str; 21] = [
     "scripting",
 ];
 
-/// What a command does to a key: both, one or nothing of it shows in its rules.
+/// The access of a command to a key: to read it, to write it, both or neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Access {
-    /// It answers what the key holds, or copies it elsewhere.
+    /// True if it answers the key's contents or copies them elsewhere.
     pub read: bool,
-    /// It changes what the key holds.
+    /// True if it changes the key's contents.
     pub write: bool,
 }
 
-/// What a command does to a key, in the flags of Redis's key specifications: `RW`, `access` …
+/// The use of a key by a command, as flags of Redis's key specifications: `RW`, `access` …
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct KeyUse(&'static str);
 
@@ -56,17 +55,17 @@ impl KeyUse {
     /// A key that is only read.
     const READ: KeyUse = KeyUse("RO.access");
 
-    /// Its flags.
+    /// Returns its flags.
     pub(crate) fn flags(self) -> impl Iterator<Item = &'static str> + Clone {
         self.0.split('.').filter(|flag| !flag.is_empty())
     }
 
-    /// Whether the key is only looked at, so that Redis calls it missing if it is not there.
+    /// Returns whether the key is only read. Redis then reports a missing key as missing.
     pub(crate) fn only_looks(self) -> bool {
         self.0.starts_with("RO")
     }
 
-    /// What a rule of access must allow.
+    /// Returns the access that a rule must allow.
     pub(crate) fn access(self) -> Access {
         let changes = |flag| ["update", "insert", "delete"].contains(&flag);
         Access {
@@ -94,8 +93,8 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// What a request does to its first key, or to the others. SET and BITFIELD do what their
-    /// arguments say.
+    /// Returns the use of a request's first key, or of its other keys. For SET and BITFIELD it
+    /// depends on the arguments.
     pub(crate) fn key_use(&self, args: &Args<'_>, first: bool) -> KeyUse {
         let gets = || args.from(3).any(|arg| arg.eq_ignore_ascii_case(b"GET"));
         match self.name.as_str() {
@@ -105,12 +104,12 @@ impl Entry {
         }
     }
 
-    /// Whether it does nothing to keys: a container of subcommands, or one that only helps.
+    /// Returns whether it does nothing to keys, as a container of subcommands or a HELP does.
     pub(crate) fn has_no_keys(&self) -> bool {
         self.uses.0 == KeyUse::default()
     }
 
-    /// What it does to its first key, or to the others, whatever its arguments are.
+    /// Returns the use of its first key, or of its other keys, for any arguments.
     pub(crate) fn any_use(&self, first: bool) -> KeyUse {
         if first { self.uses.0 } else { self.uses.1 }
     }
@@ -120,13 +119,13 @@ impl Entry {
         self.categories & bit("write") != 0
     }
 
-    /// Whether it is in a category.
+    /// Returns whether it is in a category.
     pub(crate) fn is_in(&self, category: usize) -> bool {
         self.categories & (1 << category) != 0
     }
 }
 
-/// All of them.
+/// All commands and subcommands.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     entries: Vec<Entry>,
@@ -174,7 +173,7 @@ impl Facts {
     }
 }
 
-/// Whether all operations of a BITFIELD read. What cannot be understood may write.
+/// Returns whether all operations of a BITFIELD read. An operation that cannot be parsed may write.
 fn only_gets(args: &Args<'_>) -> bool {
     let mut at = 2;
     while at < args.len() {
@@ -187,7 +186,7 @@ fn only_gets(args: &Args<'_>) -> bool {
     at == args.len()
 }
 
-/// The number of a category.
+/// Returns the number of a category.
 pub(crate) fn category_number(name: &[u8]) -> Option<usize> {
     CATEGORIES
         .iter()
@@ -198,7 +197,7 @@ fn bit(name: &str) -> u32 {
     category_number(name.as_bytes()).map_or(0, |number| 1 << number)
 }
 
-/// The categories of a command that Redis does not have.
+/// Returns the categories of a command that Redis does not have.
 fn categories_of_flags(command: &Command) -> u32 {
     let of = [
         (flag::WRITE, "write"),
@@ -237,13 +236,13 @@ impl Catalog {
         catalog
     }
 
-    /// The entry of a command, or of the subcommand that its arguments name.
+    /// Returns the entry of a command, or of the subcommand that its arguments name.
     pub(crate) fn entry(&self, command: &Command, args: &Args<'_>) -> &Entry {
         let word = (args.len() > 1).then(|| args.at(1));
         self.at(self.number(command, word))
     }
 
-    /// The entry of a name in lower case.
+    /// Returns the entry of a name in lower case.
     pub(crate) fn named(&self, name: &str) -> Option<&Entry> {
         self.numbers.get(name).map(|number| &self.entries[*number])
     }
@@ -268,7 +267,7 @@ impl Catalog {
         if categories & bit("fast") == 0 {
             categories |= bit("slow");
         }
-        // A command that Redis does not have says what it does in its own flags.
+        // For a command that Redis does not have, its own flags say what it does.
         let by_flags = match (command.has(flag::WRITE), command.has(flag::READ)) {
             _ if command.keys == Keys::None || !command.words.is_empty() => KeyUse::default(),
             (true, _) => KeyUse("RW.access.update"),
@@ -290,7 +289,7 @@ impl Catalog {
         number
     }
 
-    /// The categories of a command or a subcommand, by its name in lower case.
+    /// Returns the categories of a command or a subcommand, by its name in lower case.
     pub(crate) fn categories(&self, name: &str) -> impl Iterator<Item = &'static str> {
         let of = self
             .numbers
@@ -301,35 +300,35 @@ impl Catalog {
             .map(|(_, name)| *name)
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The one of a number.
+    /// Returns the entry with a number.
     pub(crate) fn at(&self, number: usize) -> &Entry {
         &self.entries[number]
     }
 
-    /// All of them by number.
+    /// Returns all entries with their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Entry)> {
         self.entries.iter().enumerate()
     }
 
-    /// The numbers of a command's subcommands.
+    /// Returns the numbers of a command's subcommands.
     pub(crate) fn subcommands(&self, number: usize) -> impl Iterator<Item = usize> + '_ {
         let children = self.entries[number + 1..].iter();
         let count = children.take_while(|e| e.parent == Some(number)).count();
         number + 1..=number + count
     }
 
-    /// The number of `get` or `config|get`, in whatever case.
+    /// Returns the number of `get` or `config|get`, in any case.
     pub(crate) fn find(&self, name: &[u8]) -> Option<usize> {
         let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
         self.numbers.get(&name).copied()
     }
 
-    /// The number of what a request asks for.
+    /// Returns the number of the command or subcommand that a request names.
     pub(crate) fn number(&self, command: &Command, word: Option<&[u8]>) -> usize {
         let number = self.numbers.get(command.name).copied().unwrap_or_default();
         let Some(word) = word.filter(|_| !command.words.is_empty()) else {

@@ -7,8 +7,8 @@ use super::user::User;
 use std::fmt::Write;
 
 impl User {
-    /// The words after `user`: name, flags, passwords, rules. `None` while a password has no form
-    /// at rest.
+    /// Returns the words after `user`: name, flags, passwords, rules. `None`: a password has no
+    /// form at rest yet.
     pub(crate) fn describe(&self) -> Option<Vec<u8>> {
         let mut text = self.name.clone();
         for flag in self.flags() {
@@ -29,7 +29,7 @@ impl User {
         Some(text)
     }
 
-    /// What is true of it.
+    /// Returns its flags as words of a rule.
     pub(crate) fn flags(&self) -> impl Iterator<Item = &'static str> {
         let sanitize = match self.sanitize {
             Some(true) => Some("sanitize-payload"),
@@ -43,7 +43,7 @@ impl User {
     }
 }
 
-/// A hash as text.
+/// Returns a hash in hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
@@ -71,7 +71,7 @@ impl Selector {
         text.extend_from_slice(&self.describe_commands());
     }
 
-    /// `~a* %R~b*`
+    /// Returns the patterns of keys: `~a* %R~b*`.
     pub(crate) fn describe_keys(&self) -> Vec<u8> {
         if self.all_keys {
             return b"~*".to_vec();
@@ -93,7 +93,7 @@ impl Selector {
             .join(&b' ')
     }
 
-    /// `&a* &b`
+    /// Returns the patterns of channels: `&a* &b`.
     pub(crate) fn describe_channels(&self) -> Vec<u8> {
         if self.all_channels {
             return b"&*".to_vec();
@@ -106,15 +106,15 @@ impl Selector {
             .join(&b' ')
     }
 
-    /// `-@all +@read -keys`: first the categories that say the most, as Redis does it, then what
-    /// they say wrongly. A category is worth naming if more of it holds than does not; the one
-    /// with the fewest mistakes is named first.
+    /// Returns `-@all +@read -keys`: first the categories that cover the most, as Redis does, then
+    /// the exceptions. A category is named if more of its commands match than do not. The one with
+    /// the fewest exceptions is named first.
     pub(crate) fn describe_commands(&self) -> Vec<u8> {
         let additive = !self.future;
         let mut said = Selector::new(true);
         said.change_all(!additive);
         let mut text = String::from(if additive { "-@all" } else { "+@all" });
-        // What is not yet said; a category that has been named is struck out.
+        // The rest that is not described yet. A category is removed from it once it is named.
         let mut rest = self.clone();
         loop {
             let mut best: Option<(usize, usize, usize)> = None;

@@ -1,5 +1,5 @@
-//! The ACL file: one user a line, `user alice on #… ~cache:* +@read`. It is read as a whole or
-//! not at all, and written beside and renamed, so that no reader sees half of it.
+//! The ACL file: one user a line, `user alice on #… ~cache:* +@read`. It is read as a whole or not
+//! at all. It is written as a new file and renamed, so that no reader sees half of it.
 
 use super::rules::{RulesError, blanks};
 use super::user::User;
@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Why a file was not taken: all that is wrong with it.
+/// The reasons why a file was refused: all errors in it.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join(" "))]
 pub(crate) struct FileError(Vec<String>);
@@ -21,7 +21,7 @@ impl Acl {
     /// it.
     pub(crate) fn load(&mut self, path: &Path, all_channels: bool) -> Result<(), FileError> {
         let place = path.display();
-        // ACL SAVE replaces the file, so a pipe is none.
+        // ACL SAVE replaces the file, so a pipe is refused.
         let mut text = Vec::new();
         let file = open_regular(File::options().read(true), 0, path);
         let read = file.and_then(|mut file| file.read_to_end(&mut text));
@@ -136,7 +136,7 @@ impl Acl {
     }
 }
 
-/// A new user by its rules.
+/// Makes a user from its rules.
 fn user<'a>(
     name: &[u8],
     words: impl Iterator<Item = &'a [u8]>,
@@ -147,7 +147,7 @@ fn user<'a>(
     Ok(user)
 }
 
-/// Only the owner may read hashes of passwords.
+/// Writes a file that only its owner may read, because it holds hashes of passwords.
 fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut file = File::options()

@@ -1,5 +1,5 @@
-//! ACL LOG: what was denied to which client. Bounded, and repeats of the last minute are counted, so that a
-//! client that tries and tries fills no memory.
+//! ACL LOG: the denials, each with its client. The log is bounded, and repeats within a minute are
+//! only counted. So a client that keeps trying fills no memory.
 
 use super::selector::{Denied, Reason};
 use std::collections::VecDeque;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 /// Repeats within this are counted.
 const GROUPED: Duration = Duration::from_secs(60);
-/// How many of the newest entries may be repeated.
+/// The number of newest entries that are searched for a repeat.
 const LOOKED_AT: usize = 10;
 
-/// At most so many bytes of a key and of a name are kept.
+/// The most bytes of a key or a name that are kept.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// Where it happened.
+/// The place of a denial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Context {
     /// Outside of blocks.
@@ -27,22 +27,22 @@ pub(crate) enum Context {
 /// A denial, and its repeats.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// How often.
+    /// The number of times it happened.
     pub count: u64,
-    /// What for.
+    /// The denial.
     pub denied: Denied,
-    /// Where.
+    /// The place where it happened.
     pub context: Context,
-    /// As whom.
+    /// The name of the user.
     pub user: Vec<u8>,
     /// The client, as CLIENT LIST shows it.
     pub client: String,
-    /// When it last happened.
+    /// The time of its last occurrence.
     pub at: Instant,
 }
 
 impl Entry {
-    /// Returns a denial that has happened once. What is too long is cut short.
+    /// Returns a denial that has happened once. Names that are too long are truncated.
     pub(crate) fn new(
         mut denied: Denied,
         context: Context,
@@ -64,7 +64,7 @@ impl Entry {
         }
     }
 
-    /// Redis's word for what it was denied for.
+    /// Returns Redis's word for the reason.
     pub(crate) fn reason(&self) -> &'static str {
         match self.denied.reason {
             Reason::Command => "command",
@@ -74,7 +74,7 @@ impl Entry {
         }
     }
 
-    /// Redis's word for where it happened.
+    /// Returns Redis's word for the place.
     pub(crate) fn context(&self) -> &'static str {
         match self.context {
             Context::TopLevel => "toplevel",
@@ -84,7 +84,7 @@ impl Entry {
     }
 }
 
-/// The newest first.
+/// The log, the newest entries first.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     entries: VecDeque<Entry>,
@@ -113,7 +113,7 @@ impl Log {
         );
     }
 
-    /// The newest first.
+    /// Returns the entries, the newest first.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Entry> {
         self.entries.iter()
     }

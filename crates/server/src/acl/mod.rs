@@ -1,17 +1,17 @@
-//! Access control: users, what they may do, and what was denied to whom.
+//! Access control: users, their rights, and the log of denials.
 //!
 //! Every client is a user: `default` until it says otherwise. The rules are Redis's, down to the
-//! texts. A session holds its user; when rules change the new user is put into every session that
-//! has it, so that a request costs one branch if its user may do everything, and no lookup ever.
+//! texts. A session holds its user. When rules change, the new user is put into every session that
+//! has it. So a request costs no lookup, and only one branch if its user may do everything.
 //!
 //! # Parts
-//! * `catalog`: what rules can be about. `selector`, `user`: rules, and the users that have them.
+//! * `catalog`: the subjects of rules. `selector`, `user`: rules, and the users that have them.
 //! * `rules`, `describe`: rules as words, read and written. `file`: the ACL file.
 //! * `secret`: passwords, at rest and in memory. `prove`, `throttle`: judging them without stopping
-//!   the loop, and slowing down guesses. `log`: what was denied to whom.
+//!   the loop, and slowing down guesses. `log`: the denials and their clients.
 //!
 //! # Where users live
-//! Users are configuration, as in Redis, and no part of the database: they come from the ACL file
+//! Users are configuration, as in Redis, and not part of the database. They come from the ACL file
 //! or the configuration, and ACL SAVE writes them. A backup of the data holds no passwords.
 //!
 //! # Deviations
@@ -60,12 +60,12 @@ pub(crate) struct Acl {
     pub changed: bool,
     /// New passwords that are not on their way to their form at rest.
     fresh: Vec<Arc<Secret>>,
-    /// What was denied to whom.
+    /// The log of denials.
     pub log: Log,
 }
 
 impl Acl {
-    /// With `default` alone.
+    /// Returns the access control with the user `default` alone.
     pub(crate) fn new() -> Self {
         let default = Arc::new(User::all_powerful(DEFAULT));
         Acl {
@@ -77,7 +77,7 @@ impl Acl {
         }
     }
 
-    /// What `requirepass` says: `default` has this password, or needs none.
+    /// Applies `requirepass`: `default` gets this password, or needs none.
     pub(crate) fn set_requirepass(&mut self, password: Option<&[u8]>) {
         let mut user = User::clone(&self.default);
         user.passwords.clear();
@@ -89,27 +89,27 @@ impl Acl {
         self.put(user);
     }
 
-    /// The user that every client is at first.
+    /// Returns the user that every client is at first.
     pub(crate) fn default_user(&self) -> &Arc<User> {
         &self.default
     }
 
-    /// Whether a client that has not authenticated is `default`.
+    /// Returns whether a client that has not authenticated is `default`.
     pub(crate) fn open(&self) -> bool {
         self.default.nopass && self.default.enabled
     }
 
-    /// A user by name.
+    /// Returns a user by name.
     pub(crate) fn user(&self, name: &[u8]) -> Option<&Arc<User>> {
         self.users.get(name)
     }
 
-    /// All users by name.
+    /// Returns all users by name.
     pub(crate) fn users(&self) -> impl Iterator<Item = &Arc<User>> {
         self.users.values()
     }
 
-    /// The user of a name and a password that is known to be right: see [`prove`].
+    /// Returns the user with this name if the password is known to be right: see [`prove`].
     pub(crate) fn login(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
         let user = self.users.get(name)?;
         let right = matches!(user.judge(&Mark::of(password)), Judged::Right);
@@ -133,7 +133,7 @@ impl Acl {
         );
     }
 
-    /// Applies rules to a user, which is made if there is none. After an error nothing has
+    /// Applies rules to a user, and makes the user if it does not exist. After an error nothing has
     /// changed.
     pub(crate) fn set_user<'a>(
         &mut self,
@@ -151,7 +151,7 @@ impl Acl {
         Ok(())
     }
 
-    /// The passwords to be hashed since the last call.
+    /// Takes the new passwords since the last call, which must be hashed.
     fn take_fresh(&mut self) -> Vec<Arc<Secret>> {
         std::mem::take(&mut self.fresh)
     }
@@ -238,7 +238,8 @@ pub(crate) fn check_again(
     ))
 }
 
-/// Logs a client in. `false`: the name or the password is wrong, and the attempt is in the log.
+/// Logs a client in. Returns `false` if the name or the password is wrong; the attempt is then in
+/// the log.
 pub(crate) fn login(
     state: &mut State,
     session: &mut Session,
@@ -265,7 +266,7 @@ pub(crate) fn login(
     false
 }
 
-/// Notes what the caller of a script was denied in it.
+/// Logs a denial that the caller of a script met in the script.
 pub(crate) fn note_of_script(state: &mut State, denied: Denied) {
     let Some((user, client)) = state.scripts.caller() else {
         return;
@@ -289,7 +290,7 @@ fn note(
     state.acl.log.add(entry, max);
 }
 
-/// `requirepass` has changed: so has `default`. Clients that are there stay in.
+/// Changes `default` after a change of `requirepass`. Clients that are logged in stay so.
 pub(crate) fn requirepass_changed(state: &mut State, mine: &mut Session) {
     let password = state.options.requirepass.as_deref().map(str::as_bytes);
     state.acl.set_requirepass(password);
@@ -297,28 +298,29 @@ pub(crate) fn requirepass_changed(state: &mut State, mine: &mut Session) {
     spread(state, mine);
 }
 
-/// Puts the users that have changed into all sessions. Clients of users that are gone are
-/// disconnected, as are those that listen to what they no longer may. `false`: `mine` is one.
+/// Puts the users that have changed into all sessions. It disconnects the clients of users that are
+/// gone, and those that listen to channels they may no longer use. Returns `false` if `mine` is one
+/// of them.
 pub(crate) fn spread(state: &mut State, mine: &mut Session) -> bool {
     let acl = &state.acl;
     let mut gone = Vec::new();
     for (index, connection) in state.connections.iter_mut() {
         if !renew(acl, &mut connection.session) {
-            // What it has asked for is answered.
+            // The requests that it has sent are still answered.
             connection.closing = true;
             gone.push((index, connection.session.seat.id));
         }
     }
     let stays = renew(acl, mine);
     for (index, id) in gone {
-        // It is not served any more, not even by what happens before it is closed.
+        // It is not served any more, not even by events before it is closed.
         state.blocking.take(id);
         state.touch(index);
     }
     stays
 }
 
-/// Gives a session the rules of now; `false` if it has to go.
+/// Gives a session the current rules. Returns `false` if it must be disconnected.
 fn renew(acl: &Acl, session: &mut Session) -> bool {
     let Some(user) = acl.user(&session.user.name) else {
         return false;

@@ -1,22 +1,22 @@
-//! Passwords that cannot be judged at once, and answers that are held back.
+//! Passwords that cannot be judged at once, and answers that are delayed.
 //!
-//! A request that logs in is looked at before it runs ([`gate`]). If a [`Secret`] of its user has no
-//! mark yet, argon2id has to try the password, tens of milliseconds of work: one thread does
-//! that, and until it has, the request stays unread in its connection's input, as under CLIENT
-//! PAUSE, and nothing of it has happened. The result becomes the secret's mark, or a line in a
-//! short list of what was refuted; then the request is looked at again. One with a wrong password
-//! is postponed once more, until its delay is over ([`throttle`](super::throttle)). A request may have
-//! several, above all EXEC: they are judged in their order, one after the other, and each wrong one
-//! is counted and held back ([`Proof`] says how far that is).
+//! A request that logs in is checked before it runs ([`gate`]). If a [`Secret`] of its user has no
+//! mark yet, argon2id has to try the password, which takes tens of milliseconds. A separate thread
+//! does that. Until it is done, the request stays unread in its connection's input, as under CLIENT
+//! PAUSE, and has had no effect. The result becomes the secret's mark, or an entry in a short list
+//! of refuted passwords; then the request is checked again. A request with a wrong password is
+//! postponed once more, until its delay is over ([`throttle`](super::throttle)). A request, above
+//! all EXEC, may have several passwords. They are judged one after the other, and each wrong one is
+//! counted and its answer delayed ([`Proof`] records the progress).
 //!
-//! So a password that was right once in this process is always judged at once. One that was not
-//! waits for at most one try of each other address: an address has one check at a time, and those
-//! that were wrong lately come last.
+//! So a password that was right once in this process is always judged at once. Any other password
+//! waits for at most one try of each other address. An address has one check at a time, and
+//! addresses that were wrong lately come last.
 //!
 //! New passwords are hashed by the same thread. ACL LIST, GETUSER and SAVE and CONFIG REWRITE wait for that.
 //!
-//! Invariant: a session that `asks` is in `checks`, `overflow` or `unhashed` once; one whose proof is
-//! `held` is in `held` once, with that deadline.
+//! Invariant: a session that `asks` is in `checks`, `overflow` or `unhashed` once. A session whose
+//! proof is `held` is in `held` once, with that deadline.
 
 use super::secret::{Mark, Secret};
 use super::throttle::{Address, Throttle, delay};
@@ -36,13 +36,13 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Instant;
 
-/// So many addresses have a check at a time.
+/// The most checks that wait at a time, each of another address.
 const CHECKS_MAX: usize = 64;
-/// So many clients that found no room try again when there is some.
+/// The number of clients from `overflow` that try again when there is room.
 const WOKEN: usize = 16;
-/// So many refuted passwords are remembered.
+/// The most refuted passwords that are remembered.
 const REFUTED_MAX: usize = 1024;
-/// ACL SETUSER waits while so many new passwords are not hashed.
+/// The number of new passwords without a hash at which ACL SETUSER waits.
 const FRESH_MAX: usize = 64;
 
 /// A password to be tried.
@@ -54,21 +54,21 @@ struct Check {
     secrets: Vec<Arc<Secret>>,
 }
 
-/// How far the passwords of a client's next request are judged.
+/// The progress in judging the passwords of a client's next request.
 #[derive(Debug, Default)]
 pub(crate) struct Proof {
-    /// The command of the block that is judged next.
+    /// The index of the command of the block that is judged next.
     command: usize,
-    /// Which of its needs.
+    /// The index of the command's need that is judged next.
     need: usize,
-    /// Whether the thread has found that password wrong.
+    /// True if the thread has found that password wrong.
     refuted: bool,
-    /// Until when the answer to it is held back.
+    /// The time until which the answer to a wrong password is delayed. `None`: it is not delayed.
     held: Option<Instant>,
 }
 
 impl Proof {
-    /// Goes on to the next need of the command.
+    /// Moves to the next need of the command.
     fn pass(&mut self) {
         *self = Proof {
             command: self.command,
@@ -77,7 +77,7 @@ impl Proof {
         };
     }
 
-    /// Goes on to the next command of the block.
+    /// Moves to the next command of the block.
     fn pass_command(&mut self) {
         *self = Proof {
             command: self.command + 1,
@@ -86,29 +86,29 @@ impl Proof {
     }
 }
 
-/// What the thread does.
+/// A job of the thread.
 enum Job {
     Hash(Arc<Secret>),
     Verify(Arc<Secret>, Box<[u8]>),
 }
 
-/// What it has found.
+/// The result of a job.
 #[derive(Debug)]
 pub(crate) enum Proved {
     /// A new password is hashed.
     Hashed,
-    /// Whether the password that is being tried is right.
+    /// The password was tried; true if it is right.
     Verified(bool),
 }
 
-/// All that waits.
+/// The passwords and clients that wait, and the thread that tries passwords.
 #[derive(Default)]
 pub(crate) struct Prover {
     worker: Option<SyncSender<Job>>,
-    /// What the thread tries; `None` while it hashes or rests.
+    /// The check that the thread is trying. `None`: it hashes or rests.
     trying: Option<Check>,
     busy: bool,
-    /// Whether it has tried a password last: then a new one is hashed first.
+    /// True if its last job was to try a password. Then a new password is hashed first.
     tried: bool,
     /// Passwords that the thread was given to try.
     tries: u64,
@@ -124,12 +124,12 @@ pub(crate) struct Prover {
 }
 
 impl Prover {
-    /// When the first answer may leave that is held back.
+    /// Returns the time when the first delayed answer may be sent.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.held.first().map(|(at, ..)| *at)
     }
 
-    /// How many passwords were tried with argon2id, which is what a login may cost.
+    /// Returns the number of passwords that were tried with argon2id, the cost of logins.
     pub(crate) fn tries(&self) -> u64 {
         self.tries
     }
@@ -139,14 +139,14 @@ impl Prover {
         all.any(|(known, id)| *id == secret.id && known.is(mark))
     }
 
-    /// The secrets that this password has not been compared with.
+    /// Returns the secrets that this password has not been compared with.
     fn open(&self, mark: &Mark, secrets: Vec<Arc<Secret>>) -> Vec<Arc<Secret>> {
         let mut secrets = secrets;
         secrets.retain(|secret| secret.is(mark).is_none() && !self.refutes(mark, secret));
         secrets
     }
 
-    /// The next check: of those whose address was not wrong lately, the oldest.
+    /// Takes the oldest check whose address was not wrong lately, or else the oldest of all.
     fn next_check(&mut self, now: Instant) -> Option<Check> {
         let throttle = &self.throttle;
         let clean = |check: &Check| throttle.count(check.address, now) == 0;
@@ -167,11 +167,11 @@ impl Prover {
     }
 }
 
-/// What a request needs to know before it can run.
+/// A condition of a request that must be settled before it can run.
 enum Need<'a> {
-    /// Whether the user has this password.
+    /// A user's name and the password to be tried.
     Login(&'a [u8], &'a [u8]),
-    /// Which of the user's passwords it is.
+    /// A user's name and the password to be removed, which must be found among the user's.
     Removal(&'a [u8], &'a [u8]),
     /// All passwords at rest.
     Hashed,
@@ -179,7 +179,7 @@ enum Need<'a> {
     Room,
 }
 
-/// What is to be done with a request.
+/// The next step for a request.
 enum Verdict {
     Run,
     Try(Mark, Box<[u8]>, Vec<Arc<Secret>>),
@@ -187,8 +187,8 @@ enum Verdict {
     HoldBack,
 }
 
-/// Whether a request is to be postponed. Nothing of it has happened then, and it is looked at again
-/// when something has changed.
+/// Returns whether a request is postponed. It has had no effect then, and is checked again when
+/// something has changed.
 #[cold]
 pub(crate) fn gate(
     state: &mut State,
@@ -247,7 +247,7 @@ pub(crate) fn gate(
     true
 }
 
-/// Judges a request from where its proof is on, and moves that on.
+/// Continues to judge a request at the place that its proof records, and updates the proof.
 fn judge(state: &State, session: &mut Session, command: &Command, args: &Args<'_>) -> Verdict {
     let Session { block, proof, .. } = session;
     match block {
@@ -280,8 +280,8 @@ fn judge_command(state: &State, proof: &mut Proof, command: &Command, args: &Arg
     Verdict::Run
 }
 
-/// `refuted` tells that all secrets were tried since the request came: the list of what was refuted
-/// is short, and may have forgotten that.
+/// Judges a need. `refuted` means that all secrets were tried since the request came. The list of
+/// refuted passwords is short and may have forgotten that.
 fn judge_need(state: &State, need: Need<'_>, refuted: bool) -> Verdict {
     let prover = &state.prover;
     let attempt = |mark, password: &[u8], secrets| match prover.open(&mark, secrets) {
@@ -311,7 +311,7 @@ fn judge_need(state: &State, need: Need<'_>, refuted: bool) -> Verdict {
     }
 }
 
-/// What a request needs.
+/// Returns the needs of a request.
 fn needs<'a>(acl: &Acl, command: &Command, args: &Args<'a>) -> Vec<Need<'a>> {
     let mut needs = Vec::new();
     match command.name {
@@ -348,7 +348,7 @@ fn needs<'a>(acl: &Acl, command: &Command, args: &Args<'a>) -> Vec<Need<'a>> {
 }
 
 impl State {
-    /// Gives the thread what it should do next, and lets those go on whose delay is over.
+    /// Gives the thread its next job, and resumes the clients whose delay is over.
     pub(crate) fn tend_passwords(&mut self, now: Instant) {
         while let Some((at, id, index)) = self.prover.held.first().copied()
             && at <= now
@@ -375,7 +375,7 @@ impl State {
             None => match start_worker(&self.control) {
                 Ok(worker) => self.prover.worker.insert(worker).clone(),
                 Err(error) => {
-                    // They wait until there is one.
+                    // The checks wait until a thread can be started.
                     tracing::error!("Cannot start the thread that tries passwords: {error}");
                     return;
                 }
@@ -388,7 +388,7 @@ impl State {
             && job.is_none()
             && let Some(mut check) = prover.next_check(now)
         {
-            // What others have tried since need not be tried again.
+            // Passwords that others have tried in the meantime need not be tried again.
             let secrets = std::mem::take(&mut check.secrets);
             check.secrets = prover.open(&check.mark, secrets);
             match check.secrets.pop() {
@@ -415,14 +415,14 @@ impl State {
         prover.tried = prover.trying.is_some();
         prover.tries += u64::from(prover.tried && prover.busy);
         if !prover.busy {
-            // The thread is gone: another one is started in the next round.
+            // The thread has ended. The next round starts another one.
             prover.worker = None;
             prover.checks.extend(prover.trying.take());
         }
         self.account_proof();
     }
 
-    /// The thread has done what it was given.
+    /// Takes the result of the thread's job.
     pub(crate) fn proved(&mut self, proved: &Proved) {
         self.prover.busy = false;
         match (proved, self.prover.trying.take()) {
@@ -462,13 +462,13 @@ impl State {
         self.connections.put(seat.index, connection);
     }
 
-    /// Has a client looked at again, and some of those that found no room.
+    /// Resumes a client, and some of the clients that found no room.
     fn after_proof(&mut self, seat: Seat) {
         self.resume(seat);
         self.wake_some();
     }
 
-    /// Has some of those looked at again that found no room.
+    /// Resumes some of the clients that found no room.
     fn wake_some(&mut self) {
         for _ in 0..WOKEN {
             let Some(seat) = self.prover.overflow.pop_front() else {
@@ -478,7 +478,7 @@ impl State {
         }
     }
 
-    /// Lets a postponed client go on.
+    /// Resumes a postponed client.
     fn resume(&mut self, seat: Seat) {
         let Some(mut connection) = self.connections.take(seat.index) else {
             return;
@@ -490,12 +490,12 @@ impl State {
         self.connections.put(seat.index, connection);
     }
 
-    /// A client that leaves, or whose request may no longer run, waits for nothing.
+    /// Removes a client that leaves, or whose request may no longer run, from all that waits.
     pub(crate) fn forget_proof(&mut self, session: &mut Session) {
         self.prover.forget(session);
     }
 
-    /// Tells the database how much memory checks and their passwords take.
+    /// Reports the memory that checks and their passwords take to the database.
     fn account_proof(&mut self) {
         let prover = &self.prover;
         let waiting: usize = prover.checks.iter().map(|check| check.password.len()).sum();
@@ -519,7 +519,7 @@ impl Prover {
 }
 
 impl Acl {
-    /// Whether all passwords have their form at rest.
+    /// Returns whether all passwords have their form at rest.
     pub(crate) fn is_hashed(&self) -> bool {
         let stored = |user: &Arc<User>| user.passwords.iter().all(|secret| secret.is_stored());
         self.users().all(stored)
@@ -536,7 +536,7 @@ fn start_worker(control: &Control) -> std::io::Result<SyncSender<Job>> {
     started.map(|_| sender)
 }
 
-/// The thread: it ends when its queue is closed.
+/// Runs the thread, which ends when its queue is closed.
 fn work(jobs: &Receiver<Job>, control: &Control) {
     while let Ok(job) = jobs.recv() {
         // A panic must not leave clients waiting.

@@ -6,7 +6,7 @@ use super::selector::{KeyPattern, Selector};
 use super::user::User;
 use std::sync::Arc;
 
-/// What is wrong with a word, in the words of Redis.
+/// The error in a word, in the words of Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RuleError {
     /// No such command or category.
@@ -33,16 +33,16 @@ pub(crate) enum RuleError {
          characters"
     )]
     BadHash,
-    /// Not a hash that is read.
+    /// An argon2id hash that cannot be read or asks for too much.
     #[error(
         "The argon2id hash cannot be read, or asks for more than 64 MiB of memory, 8 passes or 8 \
          lanes"
     )]
     BadArgon2,
-    /// Not one that can be hashed.
+    /// A password that is too long to be hashed.
     #[error("A password has at most 4096 bytes")]
     LongPassword,
-    /// Cannot be removed.
+    /// The password to be removed does not exist.
     #[error("The password you are trying to remove from the user does not exist")]
     NoSuchPassword,
     /// `+config|get|x`
@@ -58,7 +58,7 @@ pub(crate) enum RulesError {
     Word {
         /// The word.
         word: Vec<u8>,
-        /// What is wrong with it.
+        /// The error in the word.
         why: RuleError,
     },
     /// A selector that does not end.
@@ -142,7 +142,7 @@ impl User {
         self.nopass = false;
     }
 
-    /// Removes what is meant, which may be there in both forms.
+    /// Removes the password that is meant, which may be there in both forms.
     fn remove_password(&mut self, is_meant: impl Fn(&Secret) -> bool) -> Result<(), RuleError> {
         let before = self.passwords.len();
         self.passwords.retain(|secret| !is_meant(secret));
@@ -273,7 +273,7 @@ fn category(name: &[u8]) -> Result<usize, RuleError> {
     category_number(name).ok_or(RuleError::Unknown)
 }
 
-/// Fails for a word that would be another one, or two, when it is read from a file.
+/// Fails for a word that a file would read back as a different word, or as two.
 fn check_word(word: &[u8]) -> Result<(), RuleError> {
     if word.iter().any(|b| is_blank(*b) || *b == 0) {
         return Err(RuleError::Syntax);
@@ -281,17 +281,17 @@ fn check_word(word: &[u8]) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// Whether C calls a byte a blank.
+/// Returns whether C calls a byte a blank.
 pub(crate) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// Words between blanks.
+/// Splits a text into the words between blanks.
 pub(crate) fn blanks(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|b| is_blank(*b)).filter(|word| !word.is_empty())
 }
 
-/// Puts the words of a selector that were given apart together again.
+/// Joins the words of a selector that were given as separate arguments.
 fn joined<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Vec<Vec<u8>>, RulesError> {
     let mut all: Vec<Vec<u8>> = Vec::new();
     let mut open: Option<Vec<u8>> = None;

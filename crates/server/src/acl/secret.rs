@@ -1,13 +1,13 @@
 //! A password as a user has it: at rest, and while the process runs.
 //!
-//! At rest it is argon2id in the usual text form (`$argon2id$v=19$m=19456,t=2,p=1$salt$hash`): who
-//! steals the file pays 19 MiB and tens of milliseconds for each guess. SHA-256 in hexadecimal
+//! At rest it is argon2id in the usual text form (`$argon2id$v=19$m=19456,t=2,p=1$salt$hash`). A
+//! thief of the file pays 19 MiB and tens of milliseconds for each guess. SHA-256 in hexadecimal
 //! digits, Redis's form, is read and kept as well.
 //!
-//! In memory each password that was given or was right once has a *mark*: its SHA-256, hashed again
-//! behind a key that is random per process. A client that logs in costs a comparison of marks,
-//! microseconds. Only while a secret has no mark, an offered password has to be tried by argon2id,
-//! which [`super::prove`] has another thread do.
+//! In memory each password that was set or was right once has a *mark*. It is the password's
+//! SHA-256, hashed again behind a key that is random per process. A client that logs in costs a
+//! comparison of marks, microseconds. Only while a secret has no mark, an offered password has to
+//! be tried by argon2id. [`super::prove`] lets another thread do that.
 
 use super::rules::RuleError;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
@@ -22,18 +22,18 @@ use subtle::ConstantTimeEq;
 pub(crate) const PASSWORD_BYTES_MAX: usize = 4096;
 /// Memory of one argon2id hash of ours, KiB: what OWASP recommends for two passes.
 const MEMORY_KIB: u32 = 19 * 1024;
-/// Passes of one of ours.
+/// Passes of one argon2id hash of ours.
 const PASSES: u32 = 2;
 /// The most memory that a hash from a file may ask for, KiB.
 const MEMORY_KIB_MAX: u32 = 64 * 1024;
-/// The most passes that one may ask for.
+/// The most passes that a hash from a file may ask for.
 const PASSES_MAX: u32 = 8;
-/// The most lanes that one may ask for.
+/// The most lanes that a hash from a file may ask for.
 const LANES_MAX: u32 = 8;
 /// Bytes of a salt.
 const SALT_BYTES: usize = 16;
 
-/// What a secret is at rest.
+/// The form of a secret at rest.
 #[derive(PartialEq, Eq)]
 enum Stored {
     /// Redis's form.
@@ -47,7 +47,7 @@ enum Stored {
 pub(crate) struct Mark([u8; 32]);
 
 impl Mark {
-    /// The mark of a password.
+    /// Returns the mark of a password.
     pub(crate) fn of(password: &[u8]) -> Mark {
         Mark::of_sha256(&Sha256::digest(password).into())
     }
@@ -60,7 +60,7 @@ impl Mark {
         Mark(keyed.finalize().into())
     }
 
-    /// Whether both are of one password, in a time that does not tell where they differ.
+    /// Returns whether both are of one password. The time it takes does not show where they differ.
     pub(crate) fn is(&self, other: &Mark) -> bool {
         self.0.ct_eq(&other.0).into()
     }
@@ -68,7 +68,7 @@ impl Mark {
 
 /// One password of a user.
 pub(crate) struct Secret {
-    /// Differs between any two of this process.
+    /// Its number, unique in this process.
     pub id: u64,
     mark: OnceLock<Mark>,
     stored: OnceLock<Stored>,
@@ -102,12 +102,12 @@ impl Secret {
         })
     }
 
-    /// The secret of a password. It is not stored until [`hash`](Self::hash) has been called.
+    /// Makes the secret of a password. It is not stored until [`hash`](Self::hash) has been called.
     pub(crate) fn of(password: &[u8]) -> Arc<Secret> {
         Secret::new(Some(Mark::of(password)), None, Some(password))
     }
 
-    /// Reads what [`text`](Self::text) has written.
+    /// Parses the text that [`text`](Self::text) returns.
     pub(crate) fn parse(text: &[u8]) -> Result<Arc<Secret>, RuleError> {
         if text.starts_with(b"$") {
             let text = std::str::from_utf8(text).map_err(|_| RuleError::BadArgon2)?;
@@ -119,13 +119,13 @@ impl Secret {
         Ok(Secret::new(Some(mark), Some(Stored::Sha256(hash)), None))
     }
 
-    /// Whether a password with this mark is right; `None` if that is not known.
+    /// Returns whether a password with this mark is right; `None` if that is not known.
     pub(crate) fn is(&self, mark: &Mark) -> Option<bool> {
         self.mark.get().map(|known| known.is(mark))
     }
 
-    /// Whether it is the one that a rule means by its form at rest. For one that is stored as
-    /// argon2id that is also its SHA-256, once its mark is known.
+    /// Returns whether a rule that gives a form at rest means this secret. Once its mark is known,
+    /// a secret that is stored as argon2id also matches its SHA-256.
     pub(crate) fn is_meant_by(&self, rule: &Secret) -> bool {
         self == rule
             || rule
@@ -134,7 +134,7 @@ impl Secret {
                 .is_some_and(|mark| self.is(mark) == Some(true))
     }
 
-    /// Its form at rest; `None` while it has none.
+    /// Returns its form at rest; `None` while it has none.
     pub(crate) fn text(&self) -> Option<String> {
         Some(match self.stored.get()? {
             Stored::Sha256(hash) => super::hex(hash),
@@ -142,14 +142,14 @@ impl Secret {
         })
     }
 
-    /// Whether it has its form at rest.
+    /// Returns whether it has its form at rest.
     pub(crate) fn is_stored(&self) -> bool {
         self.stored.get().is_some()
     }
 
-    /// A password with this mark was right.
+    /// Notes that a password with this mark was right.
     pub(crate) fn learn(&self, mark: Mark) {
-        // The thread that came first has learned the same.
+        // If the mark is set, another thread has learned the same.
         let _ = self.mark.set(mark);
     }
 
@@ -168,7 +168,8 @@ impl Secret {
             let hash = argon2.hash_password(&plain, &salt).ok()?;
             Some(hash.to_string())
         });
-        // The parameters are constants that argon2 accepts; were they not, Redis's form remains.
+        // The parameters are constants that argon2 accepts. If it did not, Redis's form would
+        // remain.
         let stored = match hashed {
             Some(text) => Stored::Argon2(text.into()),
             None => Stored::Sha256(Sha256::digest(&plain).into()),
@@ -185,7 +186,7 @@ impl Secret {
         }
     }
 
-    /// The memory that [`hash`](Self::hash) and [`verify`](Self::verify) take, bytes.
+    /// Returns the memory that [`hash`](Self::hash) and [`verify`](Self::verify) take, bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let kib = match self.stored.get() {
             Some(Stored::Argon2(text)) => check_argon2(text).unwrap_or(MEMORY_KIB_MAX),
@@ -195,7 +196,8 @@ impl Secret {
     }
 }
 
-/// The memory that a text of argon2id asks for, KiB, if it is one within our bounds.
+/// Returns the memory that an argon2id text asks for, KiB; `None` if it is no such text or exceeds
+/// our bounds.
 fn check_argon2(text: &str) -> Option<u32> {
     let hash = PasswordHash::new(text).ok()?;
     let params = Params::try_from(&hash).ok()?;
@@ -225,8 +227,8 @@ fn parse_sha256(hex: &[u8]) -> Option<[u8; 32]> {
     Some(hash)
 }
 
-/// Random bytes of the system. Where it has none to give, which no running Linux does, those that
-/// the standard library drew at the start stand in.
+/// Returns random bytes of the system. If it has none, which does not happen on a running Linux, it
+/// uses those that the standard library drew at the start.
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     let system = rustls::crypto::ring::default_provider().secure_random;

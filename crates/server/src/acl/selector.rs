@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 /// Keys that may be read, or written, or both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyPattern {
-    /// What may be done.
+    /// The access that is allowed.
     pub access: Access,
-    /// To which keys.
+    /// The pattern of the keys.
     pub pattern: Vec<u8>,
 }
 
@@ -23,7 +23,7 @@ impl KeyPattern {
     }
 }
 
-/// What a request was denied for, in the order in which a nearer miss counts more.
+/// The reason for a denial. A later variant is a nearer miss and counts more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
     /// The command.
@@ -39,35 +39,35 @@ pub(crate) enum Reason {
 /// A denial.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Denied {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// The how manieth key or channel it was.
+    /// The index of the key or channel among those of the request.
     pub at: usize,
     /// The command, the key or the channel.
     pub object: Vec<u8>,
 }
 
-/// Rules.
+/// One set of rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Selector {
     /// One bit for each number of the catalog.
     allowed: Vec<u64>,
-    /// Whether commands that are not there yet are allowed too.
+    /// True if commands that do not exist yet are allowed too.
     pub future: bool,
-    /// Of commands that are not allowed, the first arguments with which they are.
+    /// The first arguments with which a command is allowed that otherwise is not, by its number.
     pub first_words: BTreeMap<usize, Vec<Vec<u8>>>,
-    /// Whether every key is allowed.
+    /// True if every key is allowed.
     pub all_keys: bool,
-    /// Those that are.
+    /// The keys that are allowed.
     pub keys: Vec<KeyPattern>,
-    /// Whether every channel is allowed.
+    /// True if every channel is allowed.
     pub all_channels: bool,
-    /// Those that are.
+    /// The channels that are allowed.
     pub channels: Vec<Vec<u8>>,
 }
 
 impl Selector {
-    /// Allows nothing, but channels if so told.
+    /// Returns a selector that allows nothing, except every channel if `all_channels`.
     pub(crate) fn new(all_channels: bool) -> Self {
         Selector {
             allowed: vec![0; CATALOG.len().div_ceil(64)],
@@ -80,7 +80,7 @@ impl Selector {
         }
     }
 
-    /// Whether the command or subcommand of a number is allowed.
+    /// Returns whether the command or subcommand with this number is allowed.
     pub(crate) fn allows(&self, number: usize) -> bool {
         self.allowed[number / 64] & (1 << (number % 64)) != 0
     }
@@ -103,14 +103,14 @@ impl Selector {
         self.first_words.remove(&number);
     }
 
-    /// Allows or denies all commands, those to come too.
+    /// Allows or denies all commands, future ones included.
     pub(crate) fn change_all(&mut self, allow: bool) {
         self.allowed.fill(if allow { u64::MAX } else { 0 });
         self.future = allow;
         self.first_words.clear();
     }
 
-    /// Allows or denies what is in a category.
+    /// Allows or denies the commands of a category.
     pub(crate) fn change_category(&mut self, category: usize, allow: bool) {
         for (number, entry) in CATALOG.iter() {
             if entry.is_in(category) {
@@ -119,24 +119,24 @@ impl Selector {
         }
     }
 
-    /// Whether it allows whatever there is.
+    /// Returns whether it allows everything.
     pub(crate) fn unlimited(&self) -> bool {
         let all_commands = self.future && self.allowed.iter().all(|bits| *bits == u64::MAX);
         all_commands && self.all_keys && self.all_channels
     }
 
-    /// Whether a key may be used so.
+    /// Returns whether a key may be used with the wanted access.
     pub(crate) fn allows_key(&self, key: &[u8], wanted: Access) -> bool {
         self.all_keys || self.keys.iter().any(|pattern| pattern.allows(key, wanted))
     }
 
-    /// Whether any key may be read.
+    /// Returns whether every key may be read.
     pub(crate) fn reads_every_key(&self) -> bool {
         let every = |p: &KeyPattern| p.pattern == b"*" && p.access.read;
         self.all_keys || self.keys.iter().any(every)
     }
 
-    /// Whether a channel may be used; a pattern must stand literally among those allowed.
+    /// Returns whether a channel may be used. A pattern must itself be among the allowed channels.
     pub(crate) fn allows_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
         let allows = |allowed: &Vec<u8>| match is_pattern {
             true => allowed == channel,

@@ -163,14 +163,14 @@ fn a_file_is_taken_whole_or_not_at_all() {
     assert!(acl.user(b"u").is_none());
 }
 
-/// A word of bytes that mean something in rules, and of some that do not.
+/// Returns a word of bytes that mean something in rules, and of some that do not.
 fn random_text(rng: &mut fastrand::Rng) -> Vec<u8> {
     const BYTES: &[u8] = b"aab*?()[]|~&+-@%#<>!:\\\"' \t\n\r\x0b\0\xff";
     let len = rng.usize(..6);
     (0..len).map(|_| BYTES[rng.usize(..BYTES.len())]).collect()
 }
 
-/// A rule, mostly a sound one.
+/// Returns a rule, mostly a sound one.
 fn random_rule(rng: &mut fastrand::Rng, depth: usize) -> Vec<u8> {
     let entries: Vec<&str> = CATALOG
         .iter()
@@ -232,8 +232,8 @@ fn random_rule(rng: &mut fastrand::Rng, depth: usize) -> Vec<u8> {
     }
 }
 
-/// Users of random names and rules: what is accepted comes back from each kind of file as it was. More of
-/// them with `PERDURA_ACL_USERS`.
+/// Makes users with random names and rules. Each user that is accepted comes back unchanged from
+/// each kind of file. More of them with `PERDURA_ACL_USERS`.
 #[test]
 fn every_user_that_is_accepted_comes_back_as_it_was() {
     let number = |name: &str| std::env::var(name).ok()?.parse().ok();
@@ -264,7 +264,7 @@ fn every_user_that_is_accepted_comes_back_as_it_was() {
         acl.take_fresh().iter().for_each(|secret| secret.hash());
         acl.save(&path).expect("a file");
         let shown = || String::from_utf8_lossy(&std::fs::read(&path).expect("a file")).into_owned();
-        // The default of channels at the next start is no part of the user.
+        // The default for channels at the next start is not part of a user.
         let mut again = Acl::new();
         let loaded = again.load(&path, rng.bool());
         loaded.unwrap_or_else(|error| panic!("{error}: {}", shown()));

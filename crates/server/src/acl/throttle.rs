@@ -1,8 +1,8 @@
-//! Counts wrong passwords by the address they come from, so that guessing gets slower and slower.
+//! Counts wrong passwords by the address that they come from, so that guessing becomes slower.
 //!
-//! The answer to a wrong password is held back: 20 ms for the first, twice as long for each further
-//! one, up to ten seconds. What counts is the worse of two histories, the connection's and its
-//! address's. A right password is answered at once, whatever others have sent.
+//! The answer to a wrong password is delayed: 20 ms for the first, twice as long for each further
+//! one, up to ten seconds. The worse of two histories counts, the connection's and its address's. A
+//! right password is answered at once, whatever others have sent.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// The delay of the first wrong answer.
 const DELAY_MIN: Duration = Duration::from_millis(20);
-/// It doubles so often at most: 10.24 s.
+/// The most times that the delay doubles, up to 10.24 s.
 const DOUBLINGS_MAX: u32 = 9;
 /// The count of an address halves in this time without wrong answers.
 const HALF_LIFE: Duration = Duration::from_secs(60);
@@ -18,11 +18,12 @@ const _: () = assert!(
     DOUBLINGS_MAX < u32::BITS,
     "a delay is a shift of the least one"
 );
-/// So many addresses are remembered; of more, the ones that were wrong the longest ago are not.
+/// The most addresses that are remembered. Beyond it, the one that was wrong the longest ago is
+/// forgotten.
 const ADDRESSES_MAX: usize = 4096;
 
-/// Where a client comes from, as coarse as it can be chosen at will: an IPv6 network of 64 bits is
-/// one address.
+/// The origin of a client, without the part that a client can choose freely: an IPv6 network of 64
+/// bits is one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Address {
     /// The Unix socket.
@@ -34,7 +35,7 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    /// The address of a peer as a session names it.
+    /// Returns the address of a peer that a session names.
     pub(crate) fn of(peer: &str) -> Address {
         match peer
             .parse::<SocketAddr>()
@@ -51,7 +52,7 @@ impl Address {
     }
 }
 
-/// How long the answer is held back that is the `count`th wrong one.
+/// Returns the delay of the answer to the `count`th wrong password.
 pub(crate) fn delay(count: u32) -> Duration {
     DELAY_MIN * (1 << count.saturating_sub(1).min(DOUBLINGS_MAX))
 }
@@ -63,7 +64,7 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    /// Counts a wrong answer; answers the count.
+    /// Counts a wrong password and returns the count.
     pub(crate) fn wrong(&mut self, address: Address, now: Instant) -> u32 {
         let count = self.count(address, now).saturating_add(1);
         if self.seen.len() >= ADDRESSES_MAX && !self.seen.contains_key(&address) {
@@ -81,7 +82,7 @@ impl Throttle {
         count
     }
 
-    /// How many wrong answers an address has to its account.
+    /// Returns the count of wrong passwords from an address.
     pub(crate) fn count(&self, address: Address, now: Instant) -> u32 {
         let Some((count, at)) = self.seen.get(&address) else {
             return 0;

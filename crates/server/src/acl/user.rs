@@ -7,14 +7,14 @@ use crate::command::{Command, Keys};
 use crate::resp::parse::Args;
 use std::sync::Arc;
 
-/// What is known of a password at once.
+/// The verdict on a password that is possible at once.
 #[derive(Debug)]
 pub(crate) enum Judged {
     /// The user can log in with it.
     Right,
     /// The user cannot.
     Wrong,
-    /// It may be one of these.
+    /// The password may be one of these.
     Unknown(Vec<Arc<Secret>>),
 }
 
@@ -23,25 +23,25 @@ pub(crate) enum Judged {
 pub(crate) struct User {
     /// The name.
     pub name: Vec<u8>,
-    /// Whether clients can log in with it.
+    /// True if clients can log in as this user.
     pub enabled: bool,
-    /// Whether any password will do.
+    /// True if any password is accepted.
     pub nopass: bool,
-    /// Whether payloads of RESTORE are checked: a word of Redis's that is kept and shown. They
-    /// always are.
+    /// Redis's flag for checking payloads of RESTORE, which is only kept and shown: payloads are
+    /// always checked. `None`: no rule names it.
     pub sanitize: Option<bool>,
     /// Its passwords.
     pub passwords: Vec<Arc<Secret>>,
     /// Its rules.
     pub root: Selector,
-    /// More of them, each for itself.
+    /// Further sets of rules, each judged by itself.
     pub selectors: Vec<Selector>,
-    /// Whether the rules allow whatever there is.
+    /// True if the rules allow everything.
     unlimited: bool,
 }
 
 impl User {
-    /// A user that can do nothing, but use channels if so told.
+    /// Returns a user that can do nothing, except use every channel if `all_channels`.
     pub(crate) fn new(name: &[u8], all_channels: bool) -> Self {
         User {
             name: name.to_vec(),
@@ -55,8 +55,8 @@ impl User {
         }
     }
 
-    /// The user of every client that has not authenticated: it can do everything, and needs no
-    /// password until it is given one.
+    /// Returns the user of every client that has not authenticated. It can do everything, and needs
+    /// no password until it gets one.
     pub(crate) fn all_powerful(name: &[u8]) -> Self {
         let mut user = User::new(name, true);
         user.enabled = true;
@@ -67,7 +67,7 @@ impl User {
         user
     }
 
-    /// To be called when the rules have changed.
+    /// Updates the user after a change of its rules.
     pub(crate) fn note_limits(&mut self) {
         self.unlimited = self.root.unlimited();
         debug_assert!(
@@ -76,7 +76,7 @@ impl User {
         );
     }
 
-    /// Whether nothing needs to be checked.
+    /// Returns whether its requests need no check.
     #[inline]
     pub(crate) fn unlimited(&self) -> bool {
         self.unlimited
@@ -120,8 +120,8 @@ impl User {
         Err(nearest)
     }
 
-    /// Whether an option of SORT reaches keys that the request does not name, and the user may
-    /// not read every key. Answers the option.
+    /// Fails if an option of SORT reaches keys that the request does not name and the user may not
+    /// read every key. The error is the name of the option.
     pub(crate) fn check_sort(
         &self,
         command: &Command,
@@ -143,7 +143,7 @@ impl User {
                 Some("BY") if args.at(found.at + 1).contains(&b'*') => return Err("BY"),
                 Some("GET") => return Err("GET"),
                 Some(_) => {}
-                // SORT reads no further either.
+                // SORT does not parse further either.
                 None => break,
             }
         }
@@ -160,13 +160,13 @@ impl User {
         self.unlimited || has_all()
     }
 
-    /// Returns whether some of its rules allow a key to be used so.
+    /// Returns whether some of its rules allow the wanted access to a key.
     pub(crate) fn may_use(&self, key: &[u8], wanted: Access) -> bool {
         let mut all = std::iter::once(&self.root).chain(&self.selectors);
         all.any(|selector| selector.allows_key(key, wanted))
     }
 
-    /// Whether it may listen to a channel or a pattern.
+    /// Returns whether it may listen to a channel or a pattern.
     pub(crate) fn may_listen(&self, channel: &[u8], is_pattern: bool) -> bool {
         let mut all = std::iter::once(&self.root).chain(&self.selectors);
         all.any(|selector| selector.allows_channel(channel, is_pattern))

@@ -1,7 +1,7 @@
-//! MODULE: what can be asked of modules while there are none.
+//! MODULE: the answers of a server without modules.
 //!
-//! Tools list them, and this is true of a server without modules, so it answers as a Redis that was never given any. What
-//! would bring a module in is refused.
+//! Tools list modules, so the server answers like a Redis that has loaded none. A request to load a
+//! module is refused.
 
 use super::Cx;
 use super::refused::modules;

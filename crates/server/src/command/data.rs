@@ -1,4 +1,4 @@
-//! What a data command works on: a transaction, the client's database, and what is to be told
+//! The context of a data command: a transaction, the client's database, and the events to publish
 //! when the transaction has committed.
 
 mod host;
@@ -27,16 +27,17 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// Why a data command ended early.
+/// The reason why a data command ended early.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The transaction cannot go on; it is undone, and perhaps run again.
+    /// The transaction cannot continue; it is undone, and perhaps run again.
     Abort(Error),
     /// The command replies with this error. It has written nothing.
     Error(Cow<'static, str>),
-    /// There is nothing yet: the client waits. The command has written nothing.
+    /// The key has nothing for the client yet, so the client waits. The command has written
+    /// nothing.
     Wait(Wait),
-    /// There is so much to read that the command goes on in steps.
+    /// The source is so large that the command continues in steps.
     Long(Box<dyn Work>),
     /// The command is heavy and runs beside the loop. It has written nothing.
     Beside,
@@ -79,30 +80,30 @@ impl From<Fault> for Stop {
 pub(crate) const WRONG_TYPE: &str =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
 
-/// Why a command that has ended has no reply yet.
+/// The reason why a command that has ended has no reply yet.
 #[derive(Debug)]
 pub(crate) enum Later {
     /// It waits for a key.
     Wait(Box<Wait>),
-    /// It goes on in steps.
+    /// It continues in steps.
     Steps(Box<dyn Work>),
     /// It is to run beside the loop.
     Beside,
 }
 
-/// A long string that was written before its key is.
+/// A long string that was written before its key.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    /// Where it is.
+    /// The draft that holds it.
     pub draft: Arc<Draft>,
     /// The string.
     pub text: Text,
 }
 
-/// What a data command answers.
+/// The result of a data command.
 pub(crate) type Done = Result<(), Stop>;
 
-/// What a data command works on.
+/// The context of a data command.
 pub(crate) struct Data<'a, 'tx> {
     /// The transaction.
     pub tx: &'a mut Tx<'tx>,
@@ -112,11 +113,11 @@ pub(crate) struct Data<'a, 'tx> {
     pub table: TableId,
     server: Server<'a>,
     db: &'a Db,
-    /// New tables of what this transaction has flushed.
+    /// The new tables of the databases that this transaction has flushed.
     renewal: Option<Box<Renewal>>,
-    /// The databases that it has let change places, a bit each.
+    /// The databases that it has swapped, a bit each.
     swapped: u16,
-    /// Whether it has emptied a database, full or not.
+    /// True if it has emptied a database, whether or not that had keys.
     emptied: bool,
     /// The longest value, bytes.
     pub value_bytes_max: usize,
@@ -124,9 +125,9 @@ pub(crate) struct Data<'a, 'tx> {
     pub reply_bytes_max: usize,
     /// Keys looked up and found.
     hits: Cell<u64>,
-    /// Keys looked up in vain.
+    /// Keys looked up and not found.
     misses: Cell<u64>,
-    /// Whether changes have observers.
+    /// True if changes have observers.
     interest: bool,
     /// The classes of [`super::notice`] that are published.
     notices: u16,
@@ -135,22 +136,23 @@ pub(crate) struct Data<'a, 'tx> {
     errors: u64,
     /// True if a command may use only keys that it declares.
     keeps_to_keys: bool,
-    /// Whether the client may be kept waiting.
+    /// True if the client may have to wait.
     may_wait: bool,
     /// True if the command may run beside the loop instead.
     may_leave: bool,
-    /// Whether it has been waiting, and is tried again.
+    /// True if the client has been waiting and its command is tried again.
     is_retry: bool,
     later: Option<Later>,
-    /// The command that runs, and the string that it is about to write, if that is written.
+    /// The running command, and the string that it is about to write if that was written
+    /// beforehand.
     running: Option<DataFn>,
     prepared: Option<Prepared>,
-    /// What scripts leave to be done.
+    /// The work that scripts leave for the commit.
     ran: Option<Box<Ran>>,
 }
 
 impl<'a, 'tx> Data<'a, 'tx> {
-    /// What the commands of one transaction work on, beginning with a database.
+    /// Returns the context of one transaction's commands, which begin in a database.
     pub(crate) fn new(state: &'a State, db: &'a Db, tx: &'a mut Tx<'tx>, database: u8) -> Self {
         Data {
             may_wait: true,
@@ -158,17 +160,18 @@ impl<'a, 'tx> Data<'a, 'tx> {
         }
     }
 
-    /// The client may not be kept waiting, as within MULTI.
+    /// Forbids the command to wait, as within MULTI.
     pub(crate) fn hurry(&mut self) {
         self.may_wait = false;
     }
 
-    /// The same, or not, as within a script. Returns whether it might be.
+    /// Sets whether the command may wait, which it may not within a script. Returns the previous
+    /// setting.
     pub(crate) fn set_may_wait(&mut self, may: bool) -> bool {
         std::mem::replace(&mut self.may_wait, may)
     }
 
-    /// The server.
+    /// Returns the server.
     ///
     /// # Panics
     /// Beside the loop, where no script runs.
@@ -179,47 +182,47 @@ impl<'a, 'tx> Data<'a, 'tx> {
         }
     }
 
-    /// What scripts leave to be done when the transaction has committed.
+    /// Returns the work that scripts leave until the transaction has committed.
     pub(crate) fn ran(&mut self) -> &mut Ran {
         self.ran.get_or_insert_default()
     }
 
-    /// How many scripts it has run.
+    /// Returns the number of scripts that it has run.
     pub(crate) fn scripts_run(&self) -> u32 {
         self.ran.as_ref().map_or(0, |ran| ran.scripts)
     }
 
-    /// The client has been waiting, and is tried again.
+    /// Notes that the client has been waiting and its command is tried again.
     pub(crate) fn retry(&mut self) {
         self.is_retry = true;
     }
 
-    /// Whether the client has been waiting, and is tried again.
+    /// Returns whether the client has been waiting and its command is tried again.
     pub(crate) fn is_retry(&self) -> bool {
         self.is_retry
     }
 
-    /// The partition of a key.
+    /// Returns the partition of a key.
     pub(crate) fn partition_of(&self, key: &[u8]) -> PartitionId {
         self.db.partition_of(key)
     }
 
-    /// The most bytes of a sketch that is kept as runs.
+    /// Returns the most bytes of a sparse sketch.
     pub(crate) fn sparse_sketch_bytes_max(&self) -> u64 {
         self.server.sparse_sketch_bytes_max()
     }
 
-    /// Whether to go through so many elements in steps.
+    /// Returns whether a command should go through `elements` elements in steps.
     pub(crate) fn is_long(&self, elements: u64) -> bool {
         elements > self.server.long()
     }
 
-    /// Whether the command has ended without a reply.
+    /// Returns whether the command has ended without a reply.
     pub(crate) fn waits(&self) -> bool {
         self.later.is_some()
     }
 
-    /// Runs one command. An error reply takes the place of what the command has replied so far.
+    /// Runs one command. An error reply replaces the reply that the command has begun.
     pub(crate) fn run(
         &mut self,
         command: &Command,
@@ -229,7 +232,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         let Run::Data(run) = command.run else {
             return Ok(());
         };
-        // The commands of a script tell of its keys.
+        // The commands of a script produce the events of its keys.
         if self.notices == 0 || command.has(flag::SCRIPTS) {
             return self.with_keys(command, args, |data| data.run_plainly(run, args, out));
         }
@@ -253,11 +256,11 @@ impl<'a, 'tx> Data<'a, 'tx> {
         let start = out.buf.len();
         self.running = Some(run);
         let done = match run(self, args, out) {
-            // A block holds up the loop as much as a command does.
+            // A block delays the loop as much as a command does.
             Err(Stop::Long(_)) if !self.may_wait && self.may_leave => Err(Stop::Beside),
             Err(Stop::Long(mut work)) if !self.may_wait => {
                 out.buf.truncate(start);
-                // The command has counted what it looked up.
+                // The command has already counted its lookups.
                 let (hits, misses) = (self.hits.get(), self.misses.get());
                 let done = steps::finish(work.as_mut(), self, args, out);
                 self.hits.set(hits);
@@ -298,8 +301,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
         }
     }
 
-    /// Takes a step of a command that goes on in steps, and stores its result behind the last one.
-    /// `Err` within: the command replies with this error.
+    /// Takes a step of a command that runs in steps, and stores the result after the last step. An
+    /// inner `Err` is the error that the command replies with.
     pub(crate) fn step(
         &mut self,
         work: &mut dyn Work,
@@ -344,7 +347,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         Ok(Progress::Complete)
     }
 
-    /// Runs the command again whose string has been written.
+    /// Runs a command again after its string has been written.
     pub(crate) fn run_with_text(
         &mut self,
         prepared: Prepared,
@@ -360,7 +363,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
         done
     }
 
-    /// Gives a key the string that has been written for it. Whether there is one.
+    /// Gives a key the string that has been written for it. Returns false if no string was
+    /// prepared.
     pub(crate) fn name_text(
         &mut self,
         database: u8,
@@ -375,13 +379,13 @@ impl<'a, 'tx> Data<'a, 'tx> {
         Ok(true)
     }
 
-    /// Notes that a key has changed, or is gone: to be called by every write of a key, once for
-    /// each event that Redis names.
+    /// Notes that a key has changed or is gone. Every write of a key calls it, once for each event
+    /// that Redis names.
     pub(crate) fn changed(&mut self, class: Class, name: &'static str, key: &[u8]) {
         self.changed_in(self.database, class, name, key);
     }
 
-    /// Notes the same of a key of another database.
+    /// Notes that a key of another database has changed or is gone.
     pub(crate) fn changed_in(
         &mut self,
         database: u8,
@@ -400,15 +404,15 @@ impl<'a, 'tx> Data<'a, 'tx> {
         }
     }
 
-    /// Fetches the next keys that the command will use, [`AHEAD_KEYS`] at most: a hint, to be given
-    /// again when so many have been used.
+    /// Fetches the next keys that the command will use, at most [`AHEAD_KEYS`]. It is a hint, to be
+    /// given again when these keys have been used.
     pub(crate) fn look_ahead<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         if self.server.looks_ahead() {
             self.tx.look_ahead(self.table, keys);
         }
     }
 
-    /// The string that a key holds.
+    /// Returns the string of a key.
     pub(crate) fn string(&mut self, key: &[u8]) -> Result<Option<RowRef<'_>>, Stop> {
         match self.tx.get(self.table, key)? {
             Some(row) if row.kind() != Kind::String => Err(Fault::WrongType.into()),
@@ -416,27 +420,27 @@ impl<'a, 'tx> Data<'a, 'tx> {
         }
     }
 
-    /// The collection that a key holds, to be read; the lookup is counted.
+    /// Opens the collection of a key to read it, and counts the lookup.
     pub(crate) fn collection(&self, key: &[u8], shape: Shape) -> Result<Option<Source<'_>>, Stop> {
         let found = types::open::read(self.tx, self.table, key, shape)?;
         self.looked_up(found.is_some());
         Ok(found)
     }
 
-    /// Goes on with a database.
+    /// Continues in another database.
     pub(crate) fn select(&mut self, database: u8) {
         self.database = database;
         self.table = self.table_of(database);
     }
 
-    /// The table of a database, within this transaction.
+    /// Returns the table of a database, within this transaction.
     pub(crate) fn table_of(&self, database: u8) -> TableId {
         let renewed = self.renewal.as_ref().and_then(|r| r.table(database));
         renewed.unwrap_or_else(|| self.db.database(database))
     }
 
-    /// Empties a database for the rest of this transaction, and for all when it commits. One
-    /// that is empty stays as it is.
+    /// Empties a database for the rest of this transaction, and for all clients when it commits. An
+    /// empty database stays as it is.
     pub(crate) fn flush(&mut self, database: u8) -> Result<(), Error> {
         self.emptied = true;
         let keys = self.tx.len(self.table_of(database))?;
@@ -457,7 +461,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         Ok(())
     }
 
-    /// Tells WATCH and waiting clients that two databases are about to change places.
+    /// Notes for WATCH and waiting clients that two databases are about to be swapped.
     fn tell_swapped(&mut self, first: u8, second: u8) -> Result<(), Error> {
         let state = self.state();
         let (watches, blocking) = (&state.watches, &state.blocking);
@@ -485,7 +489,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         });
     }
 
-    /// Lets two databases change their contents, for all when the transaction commits.
+    /// Swaps the contents of two databases, for all clients when the transaction commits.
     pub(crate) fn swap(&mut self, databases: [u8; 2]) -> Result<(), Error> {
         let [first, second] = databases;
         self.tell_swapped(first, second)?;

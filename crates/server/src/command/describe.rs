@@ -57,7 +57,7 @@ fn command(cx: &mut Cx<'_>, args: &Args<'_>) {
 
 type Word = (&'static str, i8);
 
-/// The command of this name, and its second word if the name has one: `config|get`.
+/// Returns the command of this name, and its second word if the name has one: `config|get`.
 fn found(cx: &Cx<'_>, name: &[u8]) -> Option<(&'static Command, Option<&'static Word>)> {
     let Some(bar) = name.iter().position(|byte| *byte == b'|') else {
         return Some((cx.state.lookup.find(name)?, None));
@@ -206,8 +206,9 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, with_flags: bool) {
     }
 }
 
-/// The keys behind a count that is no number to commands, and of which Redis reads here what begins like one, as C's `atoi` does.
-/// `None`: there are none, or fewer arguments.
+/// Returns the keys behind a count that commands do not accept as a number. Redis reads it here as
+/// C's `atoi` does, up to the first byte that is not a digit. `None`: the count is zero, or exceeds
+/// the arguments.
 fn loosely_counted<'a>(request: &Args<'a>, at: usize, dest: bool) -> Option<Vec<&'a [u8]>> {
     let text = request.at(at).trim_ascii_start();
     let digits = text.strip_prefix(b"+").unwrap_or(text);
@@ -229,7 +230,7 @@ fn flags(key: KeyUse, out: &mut Out<'_>) {
     key.flags().for_each(|flag| out.simple(flag));
 }
 
-/// One command in the ten fields of Redis 7.
+/// Appends one command in the ten fields of Redis 7.
 fn describe(command: &Command, out: &mut Out<'_>) {
     let entry = CATALOG.named(command.name);
     head(command, command.name, command.arity, entry, out);
@@ -240,7 +241,7 @@ fn describe(command: &Command, out: &mut Out<'_>) {
     }
 }
 
-/// A second word, which has the fields of a command.
+/// Appends a second word in the ten fields of a command.
 fn describe_word(command: &Command, (word, arity): Word, out: &mut Out<'_>) {
     let name = format!("{}|{word}", command.name);
     let entry = CATALOG.named(&name);
@@ -249,7 +250,7 @@ fn describe_word(command: &Command, (word, arity): Word, out: &mut Out<'_>) {
     out.array(0);
 }
 
-/// The fields before the key specifications.
+/// Appends the fields before the key specifications.
 fn head(command: &Command, name: &str, arity: i8, entry: Option<&Entry>, out: &mut Out<'_>) {
     let (first, last, step) = match keys_of(command, entry) {
         Keys::Range { first, last, step } => (
@@ -298,7 +299,7 @@ fn head(command: &Command, name: &str, arity: i8, entry: Option<&Entry>, out: &m
     out.array(0);
 }
 
-/// The keys of a command or a subcommand: one that does nothing to keys has none.
+/// Returns the keys of a command or a subcommand. One that does nothing to keys has no keys.
 fn keys_of(command: &Command, entry: Option<&Entry>) -> Keys {
     match entry {
         Some(entry) if entry.has_no_keys() => Keys::None,
@@ -306,13 +307,14 @@ fn keys_of(command: &Command, entry: Option<&Entry>) -> Keys {
     }
 }
 
-/// How a key is looked for, and how many there are from there on, in Redis's words.
+/// A key specification in Redis's words: the search for the first key, and the number of keys from
+/// there on.
 struct Spec {
     begin: (&'static str, Begin),
     find: (&'static str, Vec<(&'static str, i64)>),
 }
 
-/// Where a search begins.
+/// The place where a search begins.
 enum Begin {
     Index(usize),
     Word(&'static str, i64),
@@ -320,8 +322,8 @@ enum Begin {
 }
 
 impl Spec {
-    /// From `first` up to `last`, which is relative to it or, if negative, to the end; `limit`
-    /// says which part of these.
+    /// Returns a range from the first key up to `last`, which is relative to it or, if negative, to
+    /// the end. `limit` selects a part of the range.
     fn range(begin: Begin, last: i64, step: usize, limit: i64) -> Spec {
         let fields = vec![("lastkey", last), ("keystep", int(step)), ("limit", limit)];
         Spec::new(begin, "range", fields)
@@ -340,7 +342,7 @@ impl Spec {
     }
 }
 
-/// Where the keys are, as client libraries of clusters read it.
+/// Appends the places of the keys, as client libraries of clusters read them.
 fn key_specs(command: &Command, entry: Option<&Entry>, out: &mut Out<'_>) {
     let used = |first| entry.map_or(KeyUse::default(), |entry| entry.any_use(first));
     let (head, tail) = (used(true), used(false));

@@ -1,12 +1,12 @@
-//! From a parsed request to a reply: the checks that come before every command, in Redis's
-//! order, then the queue of MULTI, then the command itself.
+//! From a parsed request to a reply. First come the checks before every command, in Redis's order,
+//! then the queue of MULTI, then the command itself.
 //!
 //! A command leaves [`Effects`] beside its reply. [`execute`] consumes them in this order:
-//! 1. a command that the log had no room for is taken back, and nothing else happens;
-//! 2. the server's newest epoch and the client's newest write advance (`epoch`, `written`), and what the reply
-//!    waits for is determined (`epoch`, `least`);
+//! 1. a command that the log had no room for is undone, and nothing else happens;
+//! 2. the server's newest epoch and the client's newest write advance (`epoch`, `written`), and the
+//!    durability that the reply waits for is determined (`epoch`, `least`);
 //! 3. the command is counted and timed, from its unmuted reply;
-//! 4. the reply of a client that wants none is dropped, and its pushes take its place (`pushed`);
+//! 4. the reply of a client that wants none is dropped and replaced by its pushes (`pushed`);
 //! 5. the command is shown to monitors;
 //! 6. the reply is sealed;
 //! 7. clients that waited for a key that it has changed are served;
@@ -75,10 +75,10 @@ pub(crate) fn execute(
 struct Request<'a> {
     /// Its command, if there is one of that name.
     found: Option<(usize, &'static Command)>,
-    /// The same, if it ran.
+    /// The command if it ran.
     ran: Option<&'static Command>,
     args: &'a Args<'a>,
-    /// Where its reply begins.
+    /// The start of its reply.
     start: usize,
 }
 
@@ -90,7 +90,7 @@ fn refuse(
     args: &Args<'_>,
     error: String,
 ) {
-    // A request that may no longer run is judged no further; what comes next begins anew.
+    // A request that may no longer run is judged no further. The next request begins anew.
     state.forget_proof(session);
     let error = super::connection::block::broken_by(state, session, args, error);
     state.stats.errors += 1;
@@ -179,12 +179,12 @@ fn consume(
         replies.buf.get(start..).unwrap_or(&[]),
         counted,
         &Request {
-            // A command that goes on in steps is counted when it has ended.
+            // A command that runs in steps is counted when it has ended.
             ran: ran.filter(|_| !after.goes_on()),
             ..*request
         },
     );
-    // One that waits is answered later: until then it stays as quiet as it wants to be.
+    // A command that waits is answered later. Until then the client's choice of silence stays.
     if session.mute != Mute::No && after != After::Block && !after.goes_on() {
         hush(session, replies, start, &pushed);
     }
@@ -202,8 +202,8 @@ fn consume(
     after
 }
 
-/// Takes back what was noted of a request that the log has no room for yet, or that is to run beside the
-/// loop where another one runs.
+/// Undoes the notes about a request that is postponed. The log has no room for it yet, or another
+/// command runs beside the loop.
 #[cold]
 fn keep_back(
     state: &mut State,
@@ -219,7 +219,7 @@ fn keep_back(
     replies.buf.truncate(start);
     // Its time counts for its client's turn.
     state.tick();
-    // What a script has taken counts for its limit. Other commands have none.
+    // The time of a script counts for its limit. Other commands have no limit.
     session.spent = state.scripts.spent_by_all();
     state.stats.commands -= 1;
     state.end_running();
@@ -230,7 +230,7 @@ fn keep_back(
     After::Postpone
 }
 
-/// The command, if it may run now.
+/// Returns the command if it may run now.
 fn check(
     state: &mut State,
     session: &Session,
@@ -286,7 +286,7 @@ fn count(
             state.stats.by_command.ran(counted, took, reply, times);
             note_slow(state, session, command, request.args, took);
         }
-        // A queued command answers neither well nor ill.
+        // A queued command has neither succeeded nor failed.
         _ if reply.first() != Some(&b'-') => {}
         _ => state.stats.by_command.refused(counted, reply),
     }
@@ -317,7 +317,8 @@ pub(crate) struct Finished<'a> {
     pub took: Duration,
 }
 
-/// Counts a command that has gone on in steps to its end, and notes it if it was slow.
+/// Counts a command that has run to its end in steps or beside the loop, and notes it if it was
+/// slow.
 pub(crate) fn note_run(state: &mut State, session: &Session, finished: &Finished<'_>) {
     let Finished {
         command,
@@ -334,7 +335,7 @@ pub(crate) fn note_run(state: &mut State, session: &Session, finished: &Finished
     note_slow(state, session, command, args, took);
 }
 
-/// What a client may do that listens and speaks RESP2.
+/// The commands of a client that listens and speaks RESP2.
 const LISTENING: [&str; 9] = [
     "ping",
     "psubscribe",
@@ -347,7 +348,7 @@ const LISTENING: [&str; 9] = [
     "unsubscribe",
 ];
 
-/// Takes back the reply of a client that wants none, but for the pushes in it.
+/// Removes the reply of a client that wants none, except for the pushes in it.
 #[cold]
 pub(crate) fn hush(session: &mut Session, replies: &mut Replies, start: usize, pushed: &[u8]) {
     match session.mute {
@@ -364,7 +365,7 @@ pub(crate) fn hush(session: &mut Session, replies: &mut Replies, start: usize, p
     replies.buf.extend_from_slice(pushed);
 }
 
-/// Redis's text for a name that is no command, with the first arguments.
+/// Returns Redis's text for an unknown command, with the first arguments.
 fn unknown(args: &Args<'_>) -> String {
     let shown = |arg: &[u8], max: usize| {
         let shown = &arg[..arg.len().min(max)];
@@ -383,15 +384,15 @@ fn unknown(args: &Args<'_>) -> String {
     format!("ERR unknown command '{name}', with args beginning with: {list}")
 }
 
-/// So often a command begins to go on in steps; the next time it runs in one round.
+/// The number of attempts of a command to run in steps. The next one is a single transaction.
 const BEGINNINGS: u32 = 3;
 
-/// A data command, and how often it has begun to go on in steps before.
+/// A data command, and the number of its failed attempts to run in steps.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Begun {
     /// The command.
     pub command: &'static Command,
-    /// Its beginnings whose steps were in vain.
+    /// The attempts that had to begin again.
     pub vainly: u32,
 }
 
@@ -410,9 +411,9 @@ pub(crate) fn add_partitions(
     }
 }
 
-/// One command, one transaction. Answers the epochs that the reply tells of, and whether the
-/// client now waits: for a key, for the log, or while the command goes on in steps. After some vain beginnings
-/// it does not go on in steps any more.
+/// Runs one command in one transaction. Returns the epochs that the reply rests on, and whether the
+/// client now waits. It may wait for a key, for the log, or for a command that runs in steps. After
+/// some failed attempts it does not run in steps any more.
 pub(crate) fn run_data(
     state: &mut State,
     session: &Session,
@@ -433,7 +434,7 @@ pub(crate) fn run_data(
     let start = replies.buf.len();
     let (mut kept, mut held) = (Vec::new(), None);
     let result = db.try_transact_at(&partitions, state.wall_ms(), |tx| {
-        // The engine may run this again: then the first reply never was.
+        // The engine may run this again. Then the first reply is discarded.
         replies.buf.truncate(start);
         let mut data = Data::new(state, db, tx, session.database);
         data.run_for(&session.user);
@@ -482,8 +483,8 @@ pub(crate) fn run_data(
     }
 }
 
-/// Runs a command within its transaction, and lets it leave the loop where it may. A flaw adds the messages of
-/// runs before, which are `kept`.
+/// Runs a command within its transaction, and lets it leave the loop where it may. A seeded flaw
+/// adds the messages of earlier runs, which are `kept`.
 fn run_once(
     data: &mut Data<'_, '_>,
     begun: Begun,
@@ -508,7 +509,8 @@ fn run_once(
     done
 }
 
-/// Has the purge report what it removes. Returns whether it did not before: then it may have removed a key since the last look.
+/// Lets the purge report the keys that it removes. Returns true if it did not before: then it may
+/// have removed a key since the last look.
 fn begins_to_hear(state: &State) -> bool {
     let gate = &state.control.gate;
     if gate.hears_expired() {
@@ -527,7 +529,7 @@ pub(crate) fn told_by(state: &State, error: &Error) -> Told {
     }
 }
 
-/// Runs a command beside the loop, or has it wait for the one that does.
+/// Runs a command beside the loop, or lets it wait for the one that runs there.
 #[cold]
 fn leave(
     state: &mut State,

@@ -1,5 +1,5 @@
-//! What a transaction has done to keys, for its observers: WATCH, clients that wait for
-//! a key, and keyspace notifications.
+//! The changes of keys by a transaction, for its observers: WATCH, clients that wait for a key, and
+//! keyspace notifications.
 
 use crate::notify::class;
 
@@ -20,18 +20,18 @@ pub(crate) enum Class {
     SortedSet,
     /// Streams.
     Stream,
-    /// The time of a key was over when it was written, so that it was removed at once.
+    /// A key was removed at once, because its time was over when it was written.
     Expired,
     /// A key has appeared.
     New,
-    /// A key was looked up in vain; it has not changed.
+    /// A key was looked up and not found; it has not changed.
     Miss,
     /// For WATCH and waiting clients only; nothing is published.
     Quiet,
 }
 
 impl Class {
-    /// Its bit in `notify-keyspace-events`.
+    /// Returns its bit in `notify-keyspace-events`.
     pub(crate) fn bit(self) -> u16 {
         match self {
             Class::Generic => class::GENERIC,
@@ -49,7 +49,7 @@ impl Class {
     }
 }
 
-/// What happened to a key.
+/// An event of a key.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
     /// The database, 0 to 15.

@@ -1,7 +1,7 @@
-//! Estimated counts: PFADD, PFCOUNT, PFMERGE, and what looks inside.
+//! Estimated counts: PFADD, PFCOUNT, PFMERGE, and commands that look inside.
 //!
-//! A sketch is a string, which every command on strings may read and write; so each command here
-//! checks what it finds. The arithmetic is in [`crate::engine::types::hll`].
+//! A sketch is a string, which every command on strings may read and write. So each command here
+//! checks the string that it finds. The arithmetic is in [`crate::engine::types::hll`].
 
 use super::event::Class;
 use super::flag::{ADMIN, APART, DENY_OOM, FAST, READ, WRITE};
@@ -32,7 +32,7 @@ impl From<Damaged> for Stop {
     }
 }
 
-/// The sketch of a key with its form.
+/// Returns the sketch of a key with its form.
 fn sketch<'d>(data: &'d mut Data<'_, '_>, key: &[u8]) -> Result<Option<Sketch<'d>>, Stop> {
     let Some(row) = data.string(key)? else {
         return Ok(None);
@@ -51,7 +51,7 @@ struct Sketch<'d> {
     expiry: Option<u64>,
 }
 
-/// What of a sketch is to be written.
+/// The part of a sketch that must be written.
 enum Edit {
     /// These pieces; the length is the same.
     Pieces(Vec<Range<usize>>),
@@ -63,7 +63,7 @@ enum Edit {
 const GAP: usize = 32;
 
 impl Edit {
-    /// What makes one string of another.
+    /// Returns the edit that turns one string into another.
     fn between(old: &[u8], new: &[u8]) -> Edit {
         if old.len() != new.len() {
             return Edit::All;
@@ -73,7 +73,7 @@ impl Edit {
         Edit::of(changed.map(|(at, _)| at..at + 1).collect())
     }
 
-    /// Pieces, put in order; those that are near each other become one.
+    /// Returns the edit of these pieces, sorted. Pieces that are near each other become one.
     fn of(mut pieces: Vec<Range<usize>>) -> Edit {
         pieces.sort_unstable_by_key(|piece| piece.start);
         let mut joined: Vec<Range<usize>> = Vec::new();
@@ -86,7 +86,7 @@ impl Edit {
         Edit::Pieces(joined)
     }
 
-    /// Writes it, in the place of a sketch with this deadline.
+    /// Writes the edit of a sketch with this deadline.
     fn write(self, data: &mut Data<'_, '_>, key: &[u8], new: &[u8], expiry: Option<u64>) -> Done {
         match self {
             Edit::Pieces(pieces) => {
@@ -101,7 +101,7 @@ impl Edit {
     }
 }
 
-/// Elements that take as long as a sketch.
+/// The number of elements that take as long as a sketch.
 const SKETCH_COST: u64 = 128;
 
 /// `PFADD key [element …]`
@@ -148,8 +148,8 @@ fn pfcount(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     Ok(())
 }
 
-/// Counts one sketch, which remembers its count. That is a write like any other, but one that is left
-/// out at the limit of memory.
+/// Counts one sketch, which remembers its count. That is a write like any other, but it is skipped
+/// at the limit of memory.
 fn count_one(data: &mut Data<'_, '_>, key: &[u8], out: &mut Out<'_>) -> Done {
     let Some(sketch) = sketch(data, key)? else {
         data.looked_up(false);
@@ -171,7 +171,7 @@ fn count_one(data: &mut Data<'_, '_>, key: &[u8], out: &mut Out<'_>) -> Done {
     Ok(())
 }
 
-/// All keys of a request put together, and whether one of them is dense.
+/// Returns the union of all keys of a request, and whether one of them is dense.
 fn union(data: &mut Data<'_, '_>, args: &Args<'_>) -> Result<(Union, bool), Stop> {
     let (mut union, mut dense) = (Union::default(), false);
     for key in args.from(1) {
@@ -256,7 +256,7 @@ fn pfdebug(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     Ok(())
 }
 
-/// The runs of a sparse sketch as text.
+/// Replies with the runs of a sparse sketch as text.
 fn decode(sketch: &Sketch<'_>, out: &mut Out<'_>) -> Done {
     if sketch.form == Form::Dense {
         return Err("ERR HLL encoding is not sparse".into());

@@ -1,6 +1,6 @@
-//! Finds a command by its name, whatever the case, without allocating: an open-addressed table
-//! of indices that is filled once at the start. Names are short, so folding every byte into the
-//! hash costs less than being clever.
+//! Finds a command by its name, in any case, without allocating: an open-addressed table of indices
+//! that is filled once at the start. Names are short, so hashing every byte costs less than
+//! anything clever.
 
 use super::Command;
 use super::table::all;
@@ -16,7 +16,7 @@ pub(crate) struct Lookup {
 }
 
 impl Lookup {
-    /// The lookup of all commands.
+    /// Returns the lookup of all commands.
     pub(crate) fn new() -> Self {
         let mut slots = Box::new([None; SLOTS]);
         for command in all() {
@@ -29,18 +29,18 @@ impl Lookup {
         Lookup { slots }
     }
 
-    /// The command called `name`.
+    /// Returns the command called `name`.
     #[inline]
     pub(crate) fn find(&self, name: &[u8]) -> Option<&'static Command> {
         self.find_slot(name).map(|(_, command)| command)
     }
 
-    /// The command in a place.
+    /// Returns the command in a place.
     pub(crate) fn at(&self, slot: usize) -> Option<&'static Command> {
         *self.slots.get(slot)?
     }
 
-    /// The command called `name`, with its place.
+    /// Returns the command called `name`, with its place.
     #[inline]
     pub(crate) fn find_slot(&self, name: &[u8]) -> Option<(usize, &'static Command)> {
         let mut at = home(name);
@@ -96,7 +96,7 @@ mod tests {
         assert!(names.len() < SLOTS / 2);
     }
 
-    /// The names that the document of commands gives an account of.
+    /// Returns the names that the document of commands describes.
     fn documented() -> Vec<String> {
         let page = include_str!("../../../../docs/redis.md");
         let rows = page.lines().filter(|line| line.starts_with("| "));

@@ -1,9 +1,9 @@
-//! The commands: what each is called, what it takes, and the function that runs it.
+//! The commands: their names, their arguments, and the functions that run them.
 //!
-//! A *data* command runs inside a transaction and may be run again from its start when the
-//! engine widens the set of latched partitions; it therefore changes nothing but the
-//! transaction and the reply, and validates before it writes: an error that it reports in its
-//! reply leaves no trace. A *plain* command touches the connection or the server and runs once.
+//! A *data* command runs inside a transaction. It may be run again from its start when the engine
+//! widens the set of latched partitions. Therefore it changes nothing but the transaction and the
+//! reply, and it validates before it writes: an error in its reply leaves no trace. A *plain*
+//! command touches the connection or the server and runs once.
 
 pub(crate) mod absent;
 pub(crate) mod connection;
@@ -43,7 +43,7 @@ use crate::tell::Message;
 pub(crate) use data::{Data, Done, Later, Stop};
 pub(crate) use spec::{Command, Keys, flag};
 
-/// How a command runs.
+/// The way in which a command runs.
 #[derive(Clone, Copy)]
 pub(crate) enum Run {
     /// Inside a transaction.
@@ -57,16 +57,16 @@ pub(crate) type DataFn = fn(&mut Data<'_, '_>, &Args<'_>, &mut Out<'_>) -> Done;
 /// A command that runs outside of transactions.
 pub(crate) type PlainFn = fn(&mut Cx<'_>, &Args<'_>);
 
-/// What the connection does after a command.
+/// The next action of the connection after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
-    /// Goes on.
+    /// Continues.
     Continue,
     /// Closes once its replies have left.
     Close,
     /// Runs nothing more until an answer comes from another thread.
     Block,
-    /// Runs nothing more until the command has gone on in steps to its end.
+    /// Runs nothing more until the command has run to its end in steps.
     Steps,
     /// Runs nothing more until the command has ended beside the loop.
     Beside,
@@ -74,8 +74,8 @@ pub(crate) enum After {
     Postpone,
     /// Nothing has happened: the same request is to be run again when the command beside the loop has landed.
     Held,
-    /// Nothing has happened: the same request is to be run again when the log has room for so many
-    /// bytes.
+    /// Nothing has happened: the same request is to be run again when the log has room for this
+    /// number of bytes.
     Behind(usize),
     /// Nothing has happened: the client speaks another protocol and is closed at once.
     Expel(Foreign),
@@ -90,7 +90,7 @@ impl After {
     }
 }
 
-/// What a plain command works on.
+/// The context of a plain command.
 pub(crate) struct Cx<'a> {
     /// The server.
     pub state: &'a mut State,
@@ -98,27 +98,27 @@ pub(crate) struct Cx<'a> {
     pub session: &'a mut Session,
     /// Its replies.
     pub out: Out<'a>,
-    /// What the command leaves to its caller.
+    /// The effects that the command leaves to its caller.
     pub effects: Effects,
-    /// Whether it is part of a MULTI block.
+    /// True if it is part of a MULTI block.
     pub in_block: bool,
 }
 
-/// The epochs of what a reply tells of.
+/// The epochs that a reply rests on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Told {
     /// The newest of all; zero for none.
     pub epoch: Epoch,
-    /// The one in which the command has written; zero if it has not.
+    /// The epoch in which the command has written; zero if it has not.
     pub written: Epoch,
 }
 
 impl Told {
-    /// Of a reply that rests on no write.
+    /// The epochs of a reply that rests on no write.
     pub(crate) const NOTHING: Self = Self::read(Epoch(0));
 
-    /// Of a command that has only read.
+    /// Returns the epochs of a command that has only read.
     pub(crate) const fn read(epoch: Epoch) -> Self {
         Told {
             epoch,
@@ -127,8 +127,8 @@ impl Told {
     }
 }
 
-/// What one command leaves to be done beside its reply. The command makes it;
-/// [`execute`](dispatch::execute) consumes it, in the order that its header names.
+/// The effects of one command beside its reply. The command makes them;
+/// [`execute`](dispatch::execute) consumes them, in the order that its module's page gives.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Effects {
@@ -136,9 +136,9 @@ pub(crate) struct Effects {
     pub epoch: Epoch,
     /// The epoch in which the command has written; zero if it has not.
     pub written: Epoch,
-    /// What the connection does next.
+    /// The next action of the connection.
     pub after: After,
-    /// How durable that epoch is to be at least, whatever the client has chosen.
+    /// The least durability that the epoch must have, whatever the client has chosen.
     pub least: Durability,
     /// Pushes among the replies, which leave even if the replies do not.
     pub pushed: Vec<u8>,
@@ -147,10 +147,10 @@ pub(crate) struct Effects {
 }
 
 impl Effects {
-    /// Those of a command whose reply rests on nothing.
+    /// The effects of a command whose reply rests on nothing.
     pub(crate) const NONE: Self = Self::of(Told::NOTHING, After::Continue);
 
-    /// Those of a command that has a reply or waits for one.
+    /// Returns the effects of a command that has a reply or waits for one.
     pub(crate) const fn of(told: Told, after: After) -> Self {
         Effects {
             epoch: told.epoch,
@@ -162,7 +162,7 @@ impl Effects {
         }
     }
 
-    /// Adds those of a command within the same MULTI block.
+    /// Adds the effects of a command within the same MULTI block.
     fn add(&mut self, inner: Effects) {
         let Effects {
             epoch,
@@ -204,7 +204,7 @@ impl Cx<'_> {
     }
 }
 
-/// Redis's text for a wrong number of arguments.
+/// Returns Redis's text for a wrong number of arguments.
 pub(crate) fn wrong_arity(name: &str) -> String {
     format!("ERR wrong number of arguments for '{name}' command")
 }
@@ -213,7 +213,7 @@ pub(crate) fn wrong_arity(name: &str) -> String {
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 /// Redis's text for a malformed integer.
 pub(crate) const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
-/// Redis's text for a count that is none.
+/// Redis's text for a count that is not positive.
 pub(crate) const NOT_POSITIVE: &str = "ERR value is out of range, must be positive";
 /// Redis's text for a value beyond the limit.
 pub(crate) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";

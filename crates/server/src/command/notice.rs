@@ -1,8 +1,8 @@
-//! Events that no command tells itself: `new`, that a key has appeared, and `keymiss`, that one was
-//! looked up in vain.
+//! Events that no command reports itself: `new`, a key has appeared, and `keymiss`, a key was
+//! looked up and not found.
 //!
-//! Both follow from which keys of the request were there before it ran, so they cost a lookup for
-//! each key, and nothing unless a client listens to their classes.
+//! Both depend on the keys of the request that existed before it ran. So they cost a lookup for
+//! each key, but only if a client listens to their classes.
 
 use super::event::{Class, Event};
 use super::{Command, Data};
@@ -12,16 +12,16 @@ use crate::notify::class;
 use crate::resp::parse::Args;
 use std::collections::HashSet;
 
-/// Commands that Redis has look at keys without telling.
+/// Commands whose lookups Redis does not report.
 const SILENT: [&str; 3] = ["object", "memory", "watch"];
-/// Commands that write, and look the key up as one that reads does.
+/// Commands that write, and look the key up like a command that reads.
 const READ_FIRST: [&str; 5] = ["getdel", "getex", "getset", "pfcount", "pfmerge"];
 
-/// Keys of a request that were not there before it ran.
+/// Keys of a request that did not exist before it ran.
 pub(crate) struct Absent {
     classes: u16,
     keys: Vec<Box<[u8]>>,
-    /// Those of them that the command only looks up.
+    /// The absent keys that the command only looks up.
     missed: Vec<Box<[u8]>>,
 }
 
@@ -54,7 +54,8 @@ pub(crate) fn before(
     })
 }
 
-/// Puts the events of a command that has succeeded among its own, which begin at `first`.
+/// Inserts `new` and `keymiss` among the events of a command that has succeeded, which begin at
+/// `first`.
 pub(crate) fn after(
     data: &Data<'_, '_>,
     events: &mut Vec<Event>,
@@ -74,13 +75,13 @@ pub(crate) fn after(
         events.extend(own);
         return Ok(());
     }
-    // Sets, because one request may bring half a million keys.
+    // Sets are used because one request may have half a million keys.
     let were_absent: HashSet<&[u8]> = absent.keys.iter().map(|key| &**key).collect();
     let mut told: HashSet<(u8, &[u8])> = HashSet::new();
     let mut appeared = Vec::new();
     for (at, change) in own.iter().enumerate() {
         let (database, key) = (change.database, &*change.key);
-        // These remove what has the name, if anything has, and then add a key.
+        // These remove the key with the name, if it exists, and then add a key.
         let moved = matches!(change.name, "rename_to" | "move_to" | "copy_to" | "restore");
         let was_there = database != data.database || !were_absent.contains(key);
         if (was_there && !moved) || told.contains(&(database, key)) {
@@ -90,7 +91,7 @@ pub(crate) fn after(
         let gone_at_once = || own[at..].iter().any(|later| later.class == Class::Expired);
         if is_there || gone_at_once() {
             told.insert((database, key));
-            // The name that a key leaves is told of after the one that it takes has appeared.
+            // The event of the old name comes after the new name has appeared.
             let place = match change.name {
                 "rename_to" | "move_to" => at.saturating_sub(1),
                 _ => at,

@@ -1,7 +1,8 @@
 //! The options of commands that name keys in options: one table for each command, read in one way.
 //!
-//! Access control must judge the keys that the command then uses. So both walk the request with the same
-//! [`Grammar`], and both take a key from where [`Grammar::last`] or [`Grammar::streams`] finds it.
+//! Access control must judge the keys that the command then uses. So both walk the request with the
+//! same [`Grammar`], and both take a key from the place that [`Grammar::last`] or
+//! [`Grammar::streams`] returns.
 
 use crate::resp::parse::Args;
 use std::ops::Range;
@@ -11,7 +12,7 @@ use std::ops::Range;
 pub(crate) enum Role {
     /// It names no key.
     Plain,
-    /// Its argument is the key that the result goes to. Of several the last one counts.
+    /// Its argument is the key of the result. If it is given several times, the last one counts.
     Target,
     /// Its argument is a pattern that leads to keys.
     Pattern,
@@ -30,7 +31,7 @@ pub(crate) struct Word {
     pub role: Role,
 }
 
-/// An option that names no key.
+/// Returns an option that names no key.
 pub(crate) const fn word(name: &'static str, takes: usize) -> Word {
     Word {
         name,
@@ -39,7 +40,7 @@ pub(crate) const fn word(name: &'static str, takes: usize) -> Word {
     }
 }
 
-/// An option with an argument of a role.
+/// Returns an option with an argument of a role.
 pub(crate) const fn role(name: &'static str, role: Role) -> Word {
     Word {
         name,
@@ -51,9 +52,9 @@ pub(crate) const fn role(name: &'static str, role: Role) -> Word {
 /// The options of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Grammar {
-    /// The first argument that may be one.
+    /// The first argument that may be an option.
     pub from: usize,
-    /// All of them.
+    /// The options.
     pub words: &'static [Word],
 }
 
@@ -83,7 +84,7 @@ impl Grammar {
             });
             next = match word {
                 Some(word) if word.role == Role::Streams => args.len(),
-                // The command stops here; access control judges what may follow.
+                // The command stops here; access control judges the rest.
                 None => at + 1,
                 Some(word) => at + 1 + word.takes,
             };
@@ -91,12 +92,12 @@ impl Grammar {
         })
     }
 
-    /// Returns where the argument of the last option of a role stands.
+    /// Returns the place of the argument of the last option of a role.
     pub(crate) fn last(&self, args: &Args<'_>, role: Role) -> Option<usize> {
         self.of(args, role).last()
     }
 
-    /// Returns where the arguments of the options of a role stand.
+    /// Returns the places of the arguments of the options of a role.
     pub(crate) fn of<'a>(
         &self,
         args: &Args<'a>,
@@ -107,7 +108,7 @@ impl Grammar {
         found.filter_map(move |found| found.word.filter(|word| is(word)).map(|_| found.at + 1))
     }
 
-    /// Returns where the keys behind STREAMS stand: the first half of the rest.
+    /// Returns the places of the keys behind STREAMS: the first half of the rest.
     pub(crate) fn streams(&self, args: &Args<'_>) -> Range<usize> {
         let first = self.last(args, Role::Streams);
         first.map_or(0..0, |first| first..first + (args.len() - first) / 2)

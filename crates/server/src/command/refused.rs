@@ -1,5 +1,5 @@
-//! Commands of Redis that are not here. They are known by name, so that a client reads why and
-//! not that it has mistyped something, and so that rules of access may name them.
+//! Commands of Redis that this server does not have. They are known by name. So a client reads the
+//! reason instead of an unknown command, and rules of access may name them.
 
 use super::spec::{Command, flag::APART, plain};
 use super::{Cx, Keys};
@@ -14,7 +14,7 @@ fn refuse(cx: &mut Cx<'_>, args: &Args<'_>, why: &str) {
     cx.out.error(&format!("ERR {name} is not supported: {why}"));
 }
 
-/// Refuses a command that brings a module.
+/// Refuses a command that loads a module.
 pub(crate) fn modules(cx: &mut Cx<'_>, args: &Args<'_>) {
     refuse(cx, args, "the server loads no code");
 }

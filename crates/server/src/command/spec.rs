@@ -1,7 +1,7 @@
-//! What each command is called, what it takes, and which arguments are keys.
+//! The name of each command, its arguments, and which of them are keys.
 //!
-//! Every family of commands describes its own in a table of rows; `table` joins them. A row is
-//! all that dispatch, COMMAND, access control and the documents know about a command.
+//! Every family of commands has a table of rows; `table` joins them. A row is all that dispatch,
+//! COMMAND, access control and the documents know about a command.
 
 use super::options::{Grammar, Role};
 use super::{DataFn, PlainFn, Run, wrong_arity};
@@ -9,7 +9,7 @@ use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use perdura_base::flaw::{Flaw, armed};
 
-/// What is true of a command, one bit each.
+/// Flags of a command, one bit each.
 pub(crate) mod flag {
     /// Changes data.
     pub(crate) const WRITE: u32 = 1;
@@ -39,25 +39,27 @@ pub(crate) mod flag {
     pub(crate) const PROVES: u32 = 4096;
     /// Runs scripts.
     pub(crate) const SCRIPTS: u32 = 8192;
-    /// Runs outside of transactions and shows no data, or says itself what its reply rests on. The replies of all others that
-    /// run outside rest on every write so far.
+    /// Runs outside of transactions and shows no data, or sets the epoch of its reply itself. The
+    /// replies of all others that run outside rest on every write so far.
     pub(crate) const APART: u32 = 1 << 14;
 }
 
-/// Which arguments are keys, and so which partitions a command needs.
+/// The arguments that are keys, and so the partitions that a command needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keys {
     /// None.
     None,
     /// From `first` to `last` (negative: from the end) by `step`, as COMMAND reports it.
     Range { first: usize, last: i8, step: usize },
-    /// Argument `at` says how many follow it; with `dest` the first argument is one too.
+    /// Argument `at` is the number of keys that follow it. With `dest` the first argument is a key,
+    /// too.
     Counted { at: usize, dest: bool },
     /// Those of SORT: the first argument and its target. Its patterns may lead to any partition.
     Sort(&'static Grammar),
     /// The first argument and the target that an option names.
     Stored(&'static Grammar),
-    /// The first half of the arguments behind STREAMS, which COMMAND says to look for from `from` on.
+    /// The first half of the arguments behind STREAMS. COMMAND reports that they are searched from
+    /// `from` on.
     Streams {
         grammar: &'static Grammar,
         from: usize,
@@ -74,7 +76,7 @@ pub(crate) const ONE: Keys = Keys::Range {
     last: 1,
     step: 1,
 };
-/// The second argument, behind a word that says what is asked.
+/// The second argument, behind a subcommand.
 pub(crate) const SECOND: Keys = Keys::Range {
     first: 2,
     last: 2,
@@ -92,7 +94,7 @@ pub(crate) const EACH: Keys = Keys::Range {
     last: -1,
     step: 1,
 };
-/// Keys and values by turns.
+/// Keys and values in turn.
 pub(crate) const PAIRS: Keys = Keys::Range {
     first: 1,
     last: -1,
@@ -103,13 +105,13 @@ pub(crate) const PAIRS: Keys = Keys::Range {
 pub(crate) struct Command {
     /// Its name in lower case.
     pub name: &'static str,
-    /// The number of arguments, the name included; negative: at least so many.
+    /// The number of arguments, the name included; negative: the least number.
     pub arity: i8,
     /// See [`flag`].
     pub flags: u32,
     /// Its keys.
     pub keys: Keys,
-    /// The second words it knows with their arity, which counts both words; none if it takes
+    /// The second words that it knows with their arity, which counts both words; empty if it takes
     /// any.
     pub words: &'static [(&'static str, i8)],
     /// Its function.
@@ -122,7 +124,7 @@ impl std::fmt::Debug for Command {
     }
 }
 
-/// A command that runs inside a transaction.
+/// Returns a command that runs inside a transaction.
 pub(crate) const fn data(
     name: &'static str,
     arity: i8,
@@ -140,7 +142,7 @@ pub(crate) const fn data(
     }
 }
 
-/// A command that runs outside of transactions.
+/// Returns a command that runs outside of transactions.
 pub(crate) const fn plain(name: &'static str, arity: i8, flags: u32, run: PlainFn) -> Command {
     Command {
         run: Run::Plain(run),
@@ -148,7 +150,7 @@ pub(crate) const fn plain(name: &'static str, arity: i8, flags: u32, run: PlainF
     }
 }
 
-/// A command whose second word says what it does.
+/// Returns a command whose second word says what it does.
 pub(crate) const fn family(
     name: &'static str,
     arity: i8,
@@ -163,17 +165,17 @@ pub(crate) const fn family(
 }
 
 impl Command {
-    /// The same, with keys.
+    /// Returns the command with these keys.
     pub(crate) const fn keyed(self, keys: Keys) -> Command {
         Command { keys, ..self }
     }
 
-    /// The same, with second words.
+    /// Returns the command with these second words.
     pub(crate) const fn with_words(self, words: &'static [(&'static str, i8)]) -> Command {
         Command { words, ..self }
     }
 
-    /// Which of the second words the arguments have.
+    /// Returns the index of the second word that the arguments have; `None` if it is not known.
     #[inline]
     pub(crate) fn word_at(&self, args: &Args<'_>) -> Option<usize> {
         if self.words.is_empty() || args.len() < 2 {
@@ -188,7 +190,7 @@ impl Command {
             .position(|(known, _)| word.eq_ignore_ascii_case(known.as_bytes()))
     }
 
-    /// The name, with the second word if it is one of those known.
+    /// Returns the name, with the second word if that is known.
     pub(crate) fn full_name(&self, args: &Args<'_>) -> String {
         match self.word_at(args) {
             Some(at) => format!("{}|{}", self.name, self.words[at].0),
@@ -196,12 +198,12 @@ impl Command {
         }
     }
 
-    /// Whether all of `flags` hold.
+    /// Returns whether it has all of `flags`.
     pub(crate) fn has(&self, flags: u32) -> bool {
         self.flags & flags == flags
     }
 
-    /// Whether a second word means something to it: any does if the command has no subcommands.
+    /// Returns whether it accepts a second word. A command without subcommands accepts any.
     pub(crate) fn has_word(&self, word: &[u8]) -> bool {
         let same = |(known, _): &(&str, i8)| word.eq_ignore_ascii_case(known.as_bytes());
         self.words.is_empty() || self.words.iter().any(same)
@@ -239,7 +241,7 @@ impl Command {
         }
     }
 
-    /// The keys among the arguments.
+    /// Returns the keys among the arguments.
     #[inline]
     pub(crate) fn key_args<'a>(&self, args: &Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let args = *args;
@@ -247,14 +249,14 @@ impl Command {
     }
 }
 
-/// Where a request's keys stand: an iterator by hand, which every request runs twice.
+/// The places of a request's keys: a hand-written iterator, which every request runs twice.
 struct Places {
-    /// Whether the first argument is one, before the others.
+    /// True if the first argument is a key, before the others.
     dest: bool,
     first: usize,
     end: usize,
     step: usize,
-    /// One more key, behind the others.
+    /// The place of one more key, behind the others.
     more: Option<usize>,
 }
 
@@ -304,7 +306,7 @@ impl Keys {
         }
     }
 
-    /// The same where the arguments say it.
+    /// Returns the places of keys that depend on the arguments.
     fn places_by_words(self, args: &Args<'_>) -> Places {
         let end = args.len();
         let find = |word: &[u8], from: usize| {
@@ -357,7 +359,7 @@ impl Keys {
     }
 }
 
-/// Whether `count` arguments are right for an arity.
+/// Returns whether `count` arguments are right for an arity.
 fn fits(arity: i8, count: usize) -> bool {
     let wanted = usize::from(arity.unsigned_abs());
     if arity < 0 {

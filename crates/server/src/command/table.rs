@@ -58,7 +58,7 @@ static FAMILIES: &[&[Command]] = &[
     super::zsets::COMMANDS,
 ];
 
-/// Every command, in no order that means anything.
+/// Returns every command, in no particular order.
 pub(crate) fn all() -> impl Iterator<Item = &'static Command> {
     FAMILIES.iter().flat_map(|family| family.iter())
 }

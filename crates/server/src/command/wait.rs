@@ -1,4 +1,4 @@
-//! Serves clients that wait for a key, and ends the waiting of those whose time is over.
+//! Serves clients that wait for a key, and ends the wait of those whose time is over.
 
 use super::data::Outcome;
 use super::dispatch::{add_partitions, failed, hush, told_by};
@@ -13,19 +13,19 @@ use crate::state::{Stage, State};
 use perdura_base::flaw::{Flaw, armed};
 use std::time::Instant;
 
-/// How one more try went.
+/// The result of one more try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Try {
     /// The client has its reply.
     Served,
-    /// The key holds nothing for this client, but perhaps for the next.
+    /// The key holds nothing for this client, but perhaps for the next one.
     Passed,
     /// The key holds nothing.
     Gone,
 }
 
-/// Tries all clients that wait for keys that have changed. What serving one of them changes may serve
-/// more. During CLIENT PAUSE they wait on, because serving one may write.
+/// Tries all clients that wait for keys that have changed. The changes of one that is served may
+/// serve others. During CLIENT PAUSE all continue to wait, because serving one may write.
 pub(crate) fn serve(state: &mut State) {
     if state.pause.until().is_some() {
         return;
@@ -42,7 +42,7 @@ pub(crate) fn serve(state: &mut State) {
     }
 }
 
-/// Ends the waiting of those that do not wait on when this key is gone or holds something else.
+/// Ends the wait of clients that do not wait any longer when this key is gone or has another type.
 fn end_with(state: &mut State, database: u8, key: &[u8]) {
     let Some(mut next) = state.blocking.next_ending(database, key) else {
         return;
@@ -67,7 +67,7 @@ fn end_with(state: &mut State, database: u8, key: &[u8]) {
     }
 }
 
-/// Ends the waiting of a client because of what its key holds as of `epoch`.
+/// Ends the wait of a client because of the value of its key as of `epoch`.
 fn end(state: &mut State, waiter: &Waiter, key: &[u8], epoch: Epoch) {
     let index = waiter.seat.index;
     if let Some(mut connection) = state.connections.take(index) {
@@ -84,8 +84,8 @@ fn end(state: &mut State, waiter: &Waiter, key: &[u8], epoch: Epoch) {
 }
 
 fn retry(state: &mut State, id: u64, key: &[u8]) -> Try {
-    // Taking a client out costs as much as it has keys, so first it is seen whether this one may
-    // have something for it.
+    // The cost of taking a client out grows with its keys. So this key is checked first: it must
+    // have something for the client.
     let Some(waiter) = state.blocking.get(id) else {
         return Try::Passed;
     };
@@ -113,7 +113,7 @@ fn retry(state: &mut State, id: u64, key: &[u8]) -> Try {
         attempt(state, &mut connection, &waiter, key)
     };
     state.connections.put(index, connection);
-    // Only now can the client itself be told of what it has changed.
+    // Only now can the client itself receive messages about its own changes.
     if let Some((outcome, epoch)) = outcome {
         outcome.settle(state, epoch);
     }
@@ -125,7 +125,8 @@ fn retry(state: &mut State, id: u64, key: &[u8]) -> Try {
     tried
 }
 
-/// Returns the shape of what a key holds now, and the epoch that this rests on; `None` if the database cannot say.
+/// Returns the shape of a key's value now, and the epoch that this rests on; `None` if the database
+/// cannot be read.
 fn look(state: &State, database: u8, key: &[u8]) -> Option<(Option<Option<Shape>>, Epoch)> {
     let db = state.db()?;
     let partitions = std::iter::once(db.partition_of(key)).collect();
@@ -133,8 +134,8 @@ fn look(state: &State, database: u8, key: &[u8]) -> Option<(Option<Option<Shape>
     looked.ok().map(|(shape, ticket)| (shape, ticket.epoch))
 }
 
-/// Judges a client that waited once more: its rules may have changed since. One that may not have
-/// the key any more gets its error, and waits no more.
+/// Judges a client that has waited once more, because its rules may have changed. If it may not use
+/// the key any more, it gets its error and stops waiting. Returns whether it was denied.
 fn denied(state: &mut State, connection: &mut Connection, waiter: &Waiter, key: &[u8]) -> bool {
     if connection.session.user.unlimited() {
         return false;
@@ -152,8 +153,8 @@ fn denied(state: &mut State, connection: &mut Connection, waiter: &Waiter, key: 
     true
 }
 
-/// Runs the command of a client that waits. Answers also whom else to tell, and what that rests
-/// on.
+/// Runs the command of a client that waits. If it was served, also returns the outcome to settle,
+/// and its epoch.
 fn attempt(
     state: &mut State,
     connection: &mut Connection,
@@ -215,7 +216,7 @@ fn attempt(
     (Try::Served, outcome)
 }
 
-/// Seals the reply of a client that waits no more, and lets it go on.
+/// Seals the reply of a client that waits no longer, and lets it continue.
 pub(crate) fn answer(state: &mut State, connection: &mut Connection, start: usize, told: Told) {
     // A command that waits has pushed nothing among its replies.
     debug_assert!(
@@ -227,11 +228,11 @@ pub(crate) fn answer(state: &mut State, connection: &mut Connection, start: usiz
     let rest = connection.session.rest(told.epoch);
     connection.replies.seal(rest, state.reached);
     connection.blocked = false;
-    // It was not idle while it waited.
+    // The client was not idle while it waited.
     connection.session.active = state.now;
 }
 
-/// What a key holds.
+/// Returns the shape of a key's value: `None` if the key does not exist, `Some(None)` for a string.
 fn shape_of(tx: &Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Option<Shape>>, Error> {
     let row = tx.peek(table, key)?;
     Ok(row.map(|row| match row.kind() {
@@ -240,15 +241,15 @@ fn shape_of(tx: &Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Option<Sha
     }))
 }
 
-/// Ends the waiting of those whose time is over, with the reply that there was nothing.
+/// Ends the wait of clients whose time is over, with the reply for nothing found.
 pub(crate) fn expire(state: &mut State, now: Instant) {
     while let Some(waiter) = state.blocking.next_late(now) {
         release(state, &waiter, None);
     }
 }
 
-/// CLIENT UNBLOCK: ends the waiting of a client, as if its time were over or with an error.
-/// Answers whether it did wait.
+/// CLIENT UNBLOCK: ends the wait of a client, as if its time were over or with an error. Returns
+/// whether it did wait.
 pub(crate) fn unblock(state: &mut State, id: u64, error: Option<&str>) -> bool {
     match state.blocking.take(id) {
         Some(waiter) => {
@@ -270,7 +271,7 @@ fn release_as(state: &mut State, waiter: &Waiter, told: Told, error: Option<&str
     });
 }
 
-/// Answers a client that waits no more, if it is still there.
+/// Answers a client that waits no longer, if it is still connected.
 pub(crate) fn answer_blocked(
     state: &mut State,
     seat: Seat,

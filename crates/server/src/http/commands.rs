@@ -5,7 +5,7 @@ use super::metrics::{convert, head, part_of};
 use crate::command::server::info::Fields;
 use std::fmt::Write;
 
-/// Calls, time and failures of each command.
+/// Appends the calls, the time and the failures of each command.
 pub(super) fn metrics(fields: &Fields, page: &mut String) {
     let found: Vec<(&str, &str)> = fields
         .iter()

@@ -1,13 +1,13 @@
 //! Judges the head of a request before anything is answered.
 //!
 //! A web page can make any browser that reaches this address send requests to it. It may not read
-//! the answer unless it has made the browser believe that both are one site: by a name that it
-//! lets point here (DNS rebinding). The `Host` then is that name, so a request must name the
+//! the answer unless the browser believes that both are one site. A page achieves that with a name
+//! that it lets point here (DNS rebinding). `Host` is that name then. So a request must name the
 //! address that its connection has come to, `localhost` on a loopback address, or one of
 //! `http-hosts`. A page of another site that asks with an `Origin` is refused as well.
 //!
 //! A port in `Host` is not compared: a tunnel (`ssh -L`) changes it, and a page gains nothing by
-//! it. One in `http-hosts` is.
+//! it. A port in `http-hosts` is compared.
 
 use base64ct::{Base64, Encoding};
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN};
@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use subtle::ConstantTimeEq;
 
-/// The longest name that is looked at, bytes; DNS has no longer ones.
+/// The longest name that is accepted, bytes. DNS has no longer ones.
 const NAME_BYTES_MAX: usize = 253;
 
 /// A host as requests name it.
@@ -29,7 +29,7 @@ pub(crate) struct Host {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Name {
     Address(IpAddr),
-    /// In small letters.
+    /// A name in lower case.
     Text(String),
 }
 
@@ -64,7 +64,7 @@ impl Host {
         Some(Host { name, port })
     }
 
-    /// Whether this one of a request is what that one of the settings means.
+    /// Returns whether this host of a request matches `known`, a host of the settings.
     fn is_meant_by(&self, known: &Host) -> bool {
         self.name == known.name && (known.port.is_none() || self.port == known.port)
     }
@@ -93,11 +93,11 @@ impl Name {
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// Its head is not that of a request for us.
+    /// Its head is not valid for a request to this server.
     Malformed(&'static str),
     /// It comes from elsewhere or asks for another site.
     Foreign(&'static str),
-    /// It has not the password.
+    /// It does not have the password.
     Password,
 }
 
@@ -106,16 +106,16 @@ const ABSOLUTE: &str = "this is no proxy: ask for a path\n";
 const FOREIGN_HOST: &str = "this server has another name; add this one to http-hosts\n";
 const FOREIGN_ORIGIN: &str = "a page of another site may not ask\n";
 
-/// What requests are held against.
+/// The settings that requests are compared with.
 #[derive(Debug)]
 pub(crate) struct Guard {
     hosts: Vec<Host>,
-    /// The password's hash: hashes are compared in a time that says nothing.
+    /// The password's hash. Hashes are compared in constant time. `None`: no password is needed.
     password: Option<[u8; 32]>,
 }
 
 impl Guard {
-    /// With the hosts and the password of the settings.
+    /// Returns a guard with the hosts and the password of the settings.
     pub(crate) fn new(hosts: &[String], password: Option<&str>) -> Guard {
         Guard {
             hosts: hosts.iter().filter_map(|text| Host::parse(text)).collect(),
@@ -151,13 +151,13 @@ impl Guard {
     }
 }
 
-/// The value of a header that stands there once.
+/// Returns the value of a header that is present exactly once.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
     let mut all = headers.get_all(name).iter();
     all.next().filter(|_| all.next().is_none())
 }
 
-/// Whether the request has the password, by Basic with any user name or by Bearer.
+/// Returns whether the request has the password, by Basic with any user name or by Bearer.
 fn proves(headers: &HeaderMap, password: &[u8; 32]) -> bool {
     let Some(text) = single(headers, &AUTHORIZATION).and_then(|value| value.to_str().ok()) else {
         return false;

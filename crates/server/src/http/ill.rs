@@ -5,7 +5,7 @@ use crate::alarms;
 use crate::command::server::info::Fields;
 use std::fmt::Write;
 
-/// The reasons why the server is not well, a line for each; `None` if it is.
+/// Returns the reasons why the server is not healthy, a line for each; `None` if it is healthy.
 pub(super) fn reasons(fields: &Fields) -> Option<String> {
     let mut lines = String::new();
     if fields.get("loading") == Some("1") {

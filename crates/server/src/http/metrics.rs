@@ -5,7 +5,7 @@ use super::{commands, ill};
 use crate::command::server::info::Fields;
 use std::fmt::Write;
 
-/// What a field is multiplied with, as digits behind the point to shift.
+/// The conversion of a field's value into a metric's.
 #[derive(Clone, Copy)]
 pub(super) enum Unit {
     As,
@@ -59,7 +59,7 @@ fn lines() -> impl Iterator<Item = &'static str> {
     table.skip_while(|line| !line.is_empty()).skip(1)
 }
 
-/// The page.
+/// Returns the page of metrics.
 pub(super) fn text(fields: &Fields) -> String {
     let mut page = String::new();
     head(&mut page, "info", "gauge", "What is running.");
@@ -121,7 +121,7 @@ fn is_database(name: &str) -> bool {
     digits.is_some_and(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// The value of a name in `name=value,name=value`.
+/// Returns the value of a name in `name=value,name=value`.
 pub(super) fn part_of<'a>(value: &'a str, wanted: &str) -> Option<&'a str> {
     value
         .split(',')

@@ -1,15 +1,16 @@
 //! `/metrics` for Prometheus, `/healthz` for supervisors and a status page for people, on a separate address.
 //!
-//! A separate thread serves them, so that a slow reader costs the database nothing: it asks the
-//! event loop for the figures, a few microseconds of work, at most ten times a second however many
-//! ask, and makes the texts itself. It holds a few connections at most, each for a limited time.
-//! A newcomer is always let in: the oldest connection of the address that holds the most is closed
-//! for it ([`slots`]), so that slow or silent readers do not delay others. The figures are
-//! those of INFO ([`crate::command::server::info`]), under other names ([`metrics`]); they may be ahead of
-//! the disk by a moment.
+//! A separate thread serves them, so that a slow reader costs the database nothing. It asks the
+//! event loop for the figures, a few microseconds of work, and makes the texts itself. It asks at
+//! most ten times a second, whatever the number of requests. It holds a few connections at most,
+//! each for a limited time. A new connection is always accepted: the oldest connection of the
+//! address that holds the most is closed for it ([`slots`]). So slow or silent readers do not delay
+//! others. The figures are those of INFO ([`crate::command::server::info`]), under other names
+//! ([`metrics`]). They may be ahead of the disk by a moment.
 //!
-//! Pages of other sites are kept out ([`guard`]). There is no password unless one is set: every client
-//! that reaches the address can read the figures, which hold no keys, no values and no clients' names.
+//! Pages of other sites are kept out ([`guard`]). There is no password unless one is set: every
+//! client that reaches the address can read the figures. They hold no keys, no values and no
+//! clients' names.
 
 mod commands;
 mod guard;
@@ -44,20 +45,20 @@ use tokio::sync::{Mutex, oneshot};
 
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 32;
-/// How long one may last.
+/// The longest life of a connection.
 const CONNECTION_SECONDS_MAX: Duration = Duration::from_secs(60);
-/// How long a request's head may take.
+/// The longest time to receive a request's head.
 const HEAD_SECONDS_MAX: Duration = Duration::from_secs(5);
 /// The buffer of a connection, bytes.
 const BUFFER_BYTES_MAX: usize = 16 * 1024;
-/// How long the answer to a wrong password takes.
+/// The delay of the answer to a wrong password.
 const WRONG_PASSWORD_DELAY: Duration = Duration::from_secs(1);
-/// How long the loop may take to answer.
+/// The longest time that the event loop may take to answer.
 const LOOP_SECONDS_MAX: Duration = Duration::from_secs(3);
-/// Figures of this age are as good as new.
+/// The age up to which figures are used again.
 const FRESH: Duration = Duration::from_millis(100);
 
-/// The thread that serves. It ends when this is dropped.
+/// The thread that serves. It ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Http {
     address: SocketAddr,
@@ -103,7 +104,7 @@ impl Http {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -113,7 +114,7 @@ impl Drop for Http {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say.
+            // The thread returns nothing.
             let _ = thread.join();
         }
     }
@@ -135,7 +136,7 @@ impl Figures {
         })
     }
 
-    /// Figures that are fresh enough; `None` if the loop is too busy, or gone.
+    /// Returns figures that are fresh enough; `None` if the loop is too busy or has ended.
     async fn get(&self) -> Option<Arc<Fields>> {
         let mut last = self.last.lock().await;
         if let Some((at, fields)) = last.as_ref()
@@ -160,7 +161,7 @@ async fn serve(listener: tokio::net::TcpListener, figures: Arc<Figures>) {
                 let served = tokio::spawn(connection(stream, Arc::clone(&figures)));
                 slots.take(peer.ip(), served.abort_handle());
             }
-            // Out of descriptors, perhaps: that passes.
+            // The process may be out of descriptors, which passes.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
@@ -179,7 +180,7 @@ async fn connection(stream: TcpStream, figures: Arc<Figures>) {
         .header_read_timeout(HEAD_SECONDS_MAX)
         .max_buf_size(BUFFER_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), answers);
-    // A client that breaks off is its own affair.
+    // A client that breaks off is no error of ours.
     let _ = tokio::time::timeout(CONNECTION_SECONDS_MAX, served).await;
 }
 

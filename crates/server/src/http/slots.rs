@@ -15,7 +15,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// So many slots.
+    /// Returns `count_max` free slots.
     pub(super) fn new(count_max: usize) -> Slots {
         Slots {
             count_max,

@@ -1,4 +1,4 @@
-//! What the status page asks for twice a second.
+//! The figures that the status page requests twice a second.
 
 use crate::command::server::info::Fields;
 use serde_json::{Map, Value, json};
@@ -40,7 +40,7 @@ const NUMBERS: &[&str] = &[
     "restart_bytes_backup",
 ];
 
-/// One JSON object.
+/// Returns the figures as one JSON object.
 pub(super) fn json(fields: &Fields) -> String {
     let mut object = Map::new();
     let text = |name: &str| fields.get(name).unwrap_or("");

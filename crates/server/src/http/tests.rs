@@ -37,7 +37,7 @@ impl Served {
         stream
     }
 
-    /// The status of the answer to a request for `target` with these header lines.
+    /// Requests `target` with these header lines, and returns the status of the answer.
     fn status(&self, target: &str, headers: &str) -> String {
         let mut stream = self.connect();
         let port = self.http.address().port().to_string();
@@ -128,7 +128,8 @@ fn a_password_is_asked_for_if_there_is_one() {
 fn slow_and_silent_readers_do_not_delay_a_scrape() {
     let served = serve_with(&[], None);
     let ask = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    // Three kinds that hold a place: nothing said, half a head, and answers that nobody reads.
+    // Three kinds of clients that hold a place: they send nothing, or half a head, or do not read
+    // their answers.
     let held: Vec<_> = (0..CONNECTIONS_MAX * 3)
         .map(|number| {
             let mut stream = served.connect();

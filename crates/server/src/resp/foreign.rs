@@ -1,13 +1,13 @@
 //! Recognizes other protocols at this port by their first line.
 //!
-//! A web page can make any browser that reaches this port send bytes to it: the lines
-//! of an HTTP request, whose body the page chooses. A server that answers each line with an error
-//! and goes on would run that body. So the first line decides: the connection is closed before
-//! anything behind it is looked at.
+//! A web page can make any browser that reaches this port send an HTTP request to it. The page
+//! chooses the request's body. A server that answers each line with an error and continues would
+//! run that body. So the first line decides: the connection is closed before anything behind it is
+//! parsed.
 //!
-//! A ClientHello of TLS carries a session ticket and a server name, a STUN message a user name,
-//! and a page has a say in all of them. Both hold zero bytes before the first line end that the
-//! page could choose, and no command in a line has one: use the array form for such arguments.
+//! A ClientHello of TLS carries a session ticket and a server name, and a STUN message a user name.
+//! A page can influence all of them. Both hold zero bytes before the first line end that the page
+//! could choose. No command in a line may hold a zero byte: use the array form for such arguments.
 
 /// Another protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Foreign {
         is_http.then_some(Foreign::Http)
     }
 
-    /// What it is, for people.
+    /// Returns a description for people.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Foreign::Http => "an HTTP request",

@@ -8,7 +8,7 @@ impl<'a> Frame<'a> {
     /// Takes the first frame of `bytes`. Returns `None` if its end is missing, or if these bytes are no frame.
     pub(crate) fn first(bytes: &'a [u8]) -> Option<Frame<'a>> {
         let mut at = 0;
-        // Values that are still to come.
+        // The number of values that are still to come.
         let mut left = 1_usize;
         while left > 0 {
             let rest = bytes.get(at..)?;
@@ -42,7 +42,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Returns what stands before the first line end.
+/// Returns the bytes before the first line end.
 fn line(bytes: &[u8]) -> Option<&[u8]> {
     let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     bytes.get(..end)

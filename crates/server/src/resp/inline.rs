@@ -42,7 +42,7 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0 | 0x0b | 0x0c)
 }
 
-/// The place behind the closing quote, which must be a blank or the end.
+/// Returns the place behind the closing quote, which must be a blank or the end.
 fn closed(line: &[u8], at: usize) -> Option<usize> {
     line.get(at).is_none_or(|b| is_blank(*b)).then_some(at)
 }

@@ -1,11 +1,11 @@
 //! An incremental parser of requests that copies nothing.
 //!
-//! A request is an array of bulk strings (`*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`) or a line of words.
-//! The parser is handed the bytes from the request's first byte on, as many as there are; it
-//! remembers where it stopped, so that bytes arriving one at a time cost no rescan. Arguments
-//! are spans of the input. Errors carry Redis's own words; after one the connection is closed,
-//! because the stream has no way to find the next request. A line of another protocol is an error
-//! as well ([`Foreign`]).
+//! A request is an array of bulk strings (`*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`) or a line of words. The
+//! caller passes all bytes that have arrived, from the request's first byte on. The parser
+//! remembers where it stopped, so that bytes that arrive one at a time cost no rescan. Arguments
+//! are spans of the input. Errors carry Redis's own words. After an error the connection is closed,
+//! because the start of the next request cannot be found. A line of another protocol is an error as
+//! well ([`Foreign`]).
 //!
 //! Invariant: the result depends on the bytes alone, never on how they were split into reads.
 
@@ -15,24 +15,25 @@ use crate::number::parse_i64;
 
 /// The longest line: an inline request or the digits of a count.
 const LINE_BYTES_MAX: usize = 64 * 1024;
-/// Requests are parsed at once until they have so many arguments.
+/// The number of arguments at which no further requests are parsed ahead.
 const AHEAD_ARGS: usize = 128;
-/// The most digits of a number that is read at once; one more still fits in 64 bits with the sign.
+/// The most digits of a number on the fast path. One more digit still fits in 64 bits with the
+/// sign.
 const NUMBER_DIGITS: usize = 17;
 
-/// What a request may hold.
+/// The limits of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// The most arguments.
     pub args_max: i64,
     /// The longest argument, bytes.
     pub bulk_bytes_max: i64,
-    /// Whether the client has authenticated; if not, the errors of these limits say so.
+    /// True if the client has authenticated. If not, the errors of these limits say so.
     pub authenticated: bool,
 }
 
 impl Limits {
-    /// What a stranger may send before AUTH.
+    /// The limits of a client that has not authenticated.
     pub(crate) const STRANGER: Limits = Limits {
         args_max: 10,
         bulk_bytes_max: 16 * 1024,
@@ -40,7 +41,7 @@ impl Limits {
     };
 }
 
-/// Why no request can follow.
+/// The reason why no request can follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ParseError {
     /// A violation of the protocol, in Redis's words.
@@ -69,23 +70,24 @@ pub(crate) struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// How many arguments there are, the name included.
+    /// Returns the number of arguments, the name included.
     pub(crate) fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// How many bytes of input they take, the protocol's own included.
+    /// Returns their size in the input, bytes, the protocol's own bytes included.
     pub(crate) fn extent(&self) -> usize {
         self.spans.last().map_or(0, |span| span.end)
     }
 
-    /// The argument at `index`, which exists.
+    /// Returns the argument at `index`, which exists.
     pub(crate) fn at(&self, index: usize) -> &'a [u8] {
         let span = self.spans[index];
         &self.bytes[span.start..span.end]
     }
 
-    /// The request that begins with the argument at `index`, if there are so many.
+    /// Returns the request that begins with the argument at `index`; it is empty if there are fewer
+    /// arguments.
     pub(crate) fn tail(&self, index: usize) -> Args<'a> {
         Args {
             bytes: self.bytes,
@@ -93,7 +95,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The arguments from `index` on.
+    /// Returns the arguments from `index` on.
     pub(crate) fn from(&self, index: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let args = *self;
         (index..args.len()).map(move |i| args.at(i))
@@ -127,7 +129,7 @@ impl OwnedArgs {
         owned
     }
 
-    /// Where the arguments are, without the bytes: see [`fill`](Self::fill).
+    /// Copies the places of the arguments without their bytes: see [`fill`](Self::fill).
     pub(crate) fn places(args: &Args<'_>) -> Self {
         OwnedArgs {
             bytes: Vec::new(),
@@ -135,7 +137,7 @@ impl OwnedArgs {
         }
     }
 
-    /// Takes over the buffer that the arguments are in, in which their request begins at `begin`.
+    /// Takes over the buffer that holds the arguments. Their request begins at `begin` in it.
     pub(crate) fn fill(&mut self, bytes: Vec<u8>, begin: usize) {
         for span in &mut self.spans {
             span.start += begin;
@@ -156,7 +158,7 @@ impl OwnedArgs {
         self.spans.push(Span { start, end });
     }
 
-    /// The arguments.
+    /// Returns the arguments.
     pub(crate) fn args(&self) -> Args<'_> {
         Args {
             bytes: &self.bytes,
@@ -164,7 +166,7 @@ impl OwnedArgs {
         }
     }
 
-    /// Bytes held.
+    /// Returns its memory, bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
     }
@@ -185,7 +187,7 @@ enum Reading {
 struct Whole {
     /// Its bytes.
     bytes: usize,
-    /// Where its spans end.
+    /// The end of its spans.
     spans: usize,
 }
 
@@ -194,14 +196,14 @@ struct Whole {
 pub(crate) struct Parser {
     /// The whole requests that were parsed at once. Only a lone one may be inline.
     whole: Vec<Whole>,
-    /// The one that was returned last.
+    /// The index of the request that was returned last.
     current: usize,
-    /// Whether the first of them has not been returned yet.
+    /// True if the first of the whole requests has not been returned yet.
     early: bool,
     state: Reading,
     /// The next byte to look at, from the request's first byte.
     at: usize,
-    /// Up to here no line end was found.
+    /// The place up to which no line end was found.
     scanned: usize,
     spans: Vec<Span>,
     /// The words of an inline request, whose quotes and escapes are resolved.
@@ -210,7 +212,7 @@ pub(crate) struct Parser {
 }
 
 impl Parser {
-    /// A parser before the first byte.
+    /// Returns a parser before the first byte.
     pub(crate) fn new() -> Self {
         Parser {
             whole: Vec::new(),
@@ -225,13 +227,14 @@ impl Parser {
         }
     }
 
-    /// Looks for one whole request at the start of `input`. `Some(n)`: it is `n` bytes long and
-    /// its arguments are [`args`](Self::args), maybe none. `None`: call again with the same
-    /// bytes and more behind them.
+    /// Looks for one whole request at the start of `input`. `Some(n)`: it is `n` bytes long and its
+    /// arguments are [`args`](Self::args), perhaps empty. `None`: call again with the same bytes
+    /// and more behind them.
     ///
     /// It is the first of up to `most` requests that are parsed at once, whose arguments are
-    /// [`parsed`](Self::parsed). The next call, which is handed the bytes behind the first one, returns
-    /// the second one without a look at them, unless [`forget_ahead`](Self::forget_ahead) is called.
+    /// [`parsed`](Self::parsed). The next call, which gets the bytes behind the first request,
+    /// returns the second one without parsing them, unless [`forget_ahead`](Self::forget_ahead) is
+    /// called.
     pub(crate) fn parse(
         &mut self,
         input: &[u8],
@@ -256,8 +259,9 @@ impl Parser {
         Ok(Some(self.whole[self.current].bytes))
     }
 
-    /// Does what the next call of [`parse`](Self::parse) would, which is handed the same bytes or more,
-    /// and returns nothing: its requests are [`parsed`](Self::parsed) already. An error is left to that call.
+    /// Parses ahead for the next call of [`parse`](Self::parse), which must get the same bytes or
+    /// more. The requests are in [`parsed`](Self::parsed) afterwards. An error is left to that
+    /// call.
     pub(crate) fn parse_early(&mut self, input: &[u8], limits: &Limits, most: usize) {
         debug_assert!(
             self.is_at_end() && !self.early,
@@ -269,7 +273,8 @@ impl Parser {
         }
     }
 
-    /// Parses what else is whole. An error is left to the call that comes to its request.
+    /// Parses the further requests that are whole. An error is left to the call that reaches its
+    /// request.
     fn more(&mut self, input: &[u8], limits: &Limits, most: usize) {
         let mut at = self.whole[0].bytes;
         while self.whole.len() < most
@@ -288,18 +293,19 @@ impl Parser {
         }
     }
 
-    /// Whether the next call of [`parse`](Self::parse) parses, or would if it had not been done early.
+    /// Returns whether the next call of [`parse`](Self::parse) begins a new batch, even if
+    /// [`parse_early`](Self::parse_early) has parsed it already.
     pub(crate) fn begins(&self) -> bool {
         self.early || self.is_at_end()
     }
 
-    /// Whether the request that was returned last is the last one that was parsed.
+    /// Returns whether the request that was returned last is the last one that was parsed.
     pub(crate) fn is_at_end(&self) -> bool {
         self.current + 1 >= self.whole.len()
     }
 
-    /// The arguments of all requests that were parsed at once, the first of which is at the start of
-    /// `input`.
+    /// Returns the arguments of all requests that were parsed at once, the first of which is at the
+    /// start of `input`.
     pub(crate) fn parsed<'a>(&'a self, input: &'a [u8]) -> impl Iterator<Item = Args<'a>> {
         let (mut byte, mut first) = (0, 0);
         self.whole.iter().map(move |whole| {
@@ -312,7 +318,7 @@ impl Parser {
         })
     }
 
-    /// Forgets what was read behind the request that was returned. The next call may be handed any
+    /// Forgets the requests that were parsed behind the returned one. The next call may get any
     /// request's bytes.
     pub(crate) fn forget_ahead(&mut self) {
         self.whole.truncate(self.current + 1);
@@ -334,14 +340,14 @@ impl Parser {
         });
     }
 
-    /// Forgets what was read of an unfinished request.
+    /// Forgets the parsed part of an unfinished request.
     fn start_again(&mut self) {
         let spans = self.whole.last().map_or(0, |whole| whole.spans);
         self.spans.truncate(spans);
         self.finish();
     }
 
-    /// Forgets the requests that have been returned. What was read of an unfinished one stays.
+    /// Forgets the requests that have been returned. The parsed part of an unfinished one stays.
     fn begin(&mut self) {
         let done = self.whole.last().map_or(0, |whole| whole.spans);
         self.whole.clear();
@@ -401,7 +407,8 @@ impl Parser {
         }
     }
 
-    /// The arguments of the request that [`parse`](Self::parse) found at the start of `input`.
+    /// Returns the arguments of the request that [`parse`](Self::parse) found at the start of
+    /// `input`.
     pub(crate) fn args<'a>(&'a self, input: &'a [u8]) -> Args<'a> {
         let spans = |at: usize| self.whole.get(at).map_or(0, |whole| whole.spans);
         let first = self.current.checked_sub(1).map_or(0, spans);
@@ -411,12 +418,12 @@ impl Parser {
         }
     }
 
-    /// What the spans of a request at the start of `input` are spans of.
+    /// Returns the bytes that the spans of a request at the start of `input` refer to.
     fn bytes_of<'a>(&'a self, input: &'a [u8]) -> &'a [u8] {
         if self.inline { &self.words } else { input }
     }
 
-    /// How many bytes of input the request at hand is known to need.
+    /// Returns the bytes of input that the current request is known to need.
     pub(crate) fn needed(&self) -> usize {
         match self.state {
             Reading::Content { bytes, .. } => self.at + bytes + 2,
@@ -424,7 +431,7 @@ impl Parser {
         }
     }
 
-    /// Bytes held.
+    /// Returns its memory, bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.words.capacity()
             + self.spans.capacity() * size_of::<Span>()
@@ -439,8 +446,8 @@ impl Parser {
         bytes
     }
 
-    /// The number from 1 to `max` in the line from `from` on, if it is there whole; the line becomes
-    /// consumed. Nearly every line is like that; what another one is, is judged at leisure.
+    /// Reads a whole line from `from` on that holds a number from 1 to `max`, and consumes it.
+    /// Nearly every line is like that. `None`: the slow path judges the line.
     #[inline]
     fn short_number(&mut self, input: &[u8], from: usize, max: i64) -> Option<i64> {
         let line = input.get(from..)?;
@@ -521,8 +528,8 @@ impl Parser {
         }
     }
 
-    /// The rest of a line that ends in CR and one more byte, which becomes consumed. Like
-    /// Redis, only the CR is looked at.
+    /// Consumes and returns the rest of a line that ends in CR and one more byte. As in Redis, only
+    /// the CR is checked.
     fn line<'a>(
         &mut self,
         input: &'a [u8],

@@ -4,11 +4,11 @@
 use crate::engine::types::score;
 use crate::number::{push_i64, push_u64};
 
-/// The head of an aggregate is never longer, bytes.
+/// The longest head of an aggregate, bytes.
 const HEAD_ROOM: usize = 24;
 
-/// An empty buffer for a long reply whose head is known only when all else is there: what follows
-/// need not be copied then.
+/// Returns an empty buffer for a long reply whose head is known only at the end. The reply need not
+/// be copied then.
 pub(crate) fn room_for_head() -> Vec<u8> {
     vec![0; HEAD_ROOM]
 }
@@ -18,29 +18,30 @@ pub(crate) fn room_for_head() -> Vec<u8> {
 pub(crate) struct Out<'a> {
     /// The buffer; replies are only ever appended, or cut off as a whole.
     pub buf: &'a mut Vec<u8>,
-    /// Whether the client speaks RESP3.
+    /// True if the client speaks RESP3.
     pub resp3: bool,
 }
 
 impl<'a> Out<'a> {
-    /// An encoder that appends to `buf`.
+    /// Returns an encoder that appends to `buf`.
     pub(crate) fn new(buf: &'a mut Vec<u8>, resp3: bool) -> Self {
         Out { buf, resp3 }
     }
 
-    /// `+OK`.
+    /// Appends `+OK`.
     pub(crate) fn ok(&mut self) {
         self.buf.extend_from_slice(b"+OK\r\n");
     }
 
-    /// A status line. The text holds no line ends.
+    /// Appends a status line. The text holds no line ends.
     pub(crate) fn simple(&mut self, text: &str) {
         self.buf.push(b'+');
         self.buf.extend_from_slice(text.as_bytes());
         self.end();
     }
 
-    /// An error line; the text begins with its code, such as `ERR`. Line ends become blanks.
+    /// Appends an error line. The text begins with its code, such as `ERR`. Line ends become
+    /// blanks.
     pub(crate) fn error(&mut self, text: &str) {
         self.buf.push(b'-');
         self.buf.extend(
@@ -50,7 +51,7 @@ impl<'a> Out<'a> {
         self.end();
     }
 
-    /// An integer.
+    /// Appends an integer.
     pub(crate) fn integer(&mut self, value: i64) {
         if (0..10).contains(&value) {
             self.buf
@@ -62,54 +63,54 @@ impl<'a> Out<'a> {
         self.end();
     }
 
-    /// A count, which may exceed what a signed integer holds only in theory.
+    /// Appends a count, which exceeds a signed integer only in theory.
     pub(crate) fn count(&mut self, value: u64) {
         self.integer(i64::try_from(value).unwrap_or(i64::MAX));
     }
 
-    /// A string of any bytes.
+    /// Appends a string of any bytes.
     pub(crate) fn bulk(&mut self, bytes: &[u8]) {
         self.bulk_head(bytes.len());
         self.buf.extend_from_slice(bytes);
         self.end();
     }
 
-    /// The head of a string whose `len` bytes the caller appends next, and then
+    /// Appends the head of a string. The caller appends its `len` bytes next, and then
     /// [`end`](Self::end).
     pub(crate) fn bulk_head(&mut self, len: usize) {
         self.head(b'$', len);
     }
 
-    /// The line end behind a string.
+    /// Appends the line end behind a string.
     pub(crate) fn end(&mut self) {
         self.buf.extend_from_slice(b"\r\n");
     }
 
-    /// Nothing.
+    /// Appends a null.
     pub(crate) fn null(&mut self) {
         self.buf
             .extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// Nothing, where an array was expected.
+    /// Appends a null in the place of an array.
     pub(crate) fn null_array(&mut self) {
         self.buf
             .extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
     }
 
-    /// The head of a message that no request asked for, `len` replies long.
+    /// Appends the head of a push, a message without a request, `len` replies long.
     pub(crate) fn push(&mut self, len: usize) {
         self.head(if self.resp3 { b'>' } else { b'*' }, len);
     }
 
-    /// A score.
+    /// Appends a score.
     pub(crate) fn double(&mut self, value: f64) {
         let mut text = Vec::with_capacity(24);
         score::push(&mut text, value);
         self.number(&text);
     }
 
-    /// A number that is no integer, in digits.
+    /// Appends a number that is not an integer, in digits.
     pub(crate) fn number(&mut self, digits: &[u8]) {
         if !self.resp3 {
             return self.bulk(digits);
@@ -120,12 +121,12 @@ impl<'a> Out<'a> {
         self.end();
     }
 
-    /// The head of an array of `len` replies.
+    /// Appends the head of an array of `len` replies.
     pub(crate) fn array(&mut self, len: usize) {
         self.head(b'*', len);
     }
 
-    /// The head of a map of `pairs` keys and values.
+    /// Appends the head of a map of `pairs` keys and values.
     pub(crate) fn map(&mut self, pairs: usize) {
         if self.resp3 {
             self.head(b'%', pairs)
@@ -134,18 +135,18 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// Lines for people, as the subcommands HELP answer.
+    /// Appends lines for people, as the subcommands HELP answer.
     pub(crate) fn help(&mut self, lines: &[&str]) {
         self.array(lines.len());
         lines.iter().for_each(|line| self.simple(line));
     }
 
-    /// The head of a set.
+    /// Appends the head of a set.
     pub(crate) fn set(&mut self, len: usize) {
         self.head(if self.resp3 { b'~' } else { b'*' }, len);
     }
 
-    /// A reply that was made elsewhere. A long one is taken as it is if it is the first.
+    /// Appends a reply that was made elsewhere. A long one becomes the buffer if it is the first.
     pub(crate) fn append(&mut self, mut reply: Vec<u8>) {
         if self.buf.is_empty() && self.buf.capacity() < reply.len() {
             *self.buf = reply;
@@ -154,7 +155,7 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// Appends what was made with [`room_for_head`], under the head that `write` writes.
+    /// Appends a reply that was made with [`room_for_head`], under the head that `write` writes.
     pub(crate) fn append_under(&mut self, mut reply: Vec<u8>, write: impl FnOnce(&mut Out<'_>)) {
         let mut head = Vec::with_capacity(HEAD_ROOM);
         write(&mut Out::new(&mut head, self.resp3));
@@ -169,7 +170,7 @@ impl<'a> Out<'a> {
         self.append(reply);
     }
 
-    /// Plain text for people.
+    /// Appends plain text for people.
     pub(crate) fn text(&mut self, text: &str) {
         if !self.resp3 {
             return self.bulk(text.as_bytes());

@@ -1,7 +1,7 @@
 //! Distances, and the cells that cover an area.
 //!
 //! The earth is a ball here. A search takes cells about as large as its area: the one around its
-//! centre and the eight around that one, of which it leaves out those that the area does not reach.
+//! centre and the eight around that one. It leaves out those that the area does not reach.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ fn degrees(radians: f64) -> f64 {
     radians / DEGREE
 }
 
-/// How far two places are from each other, metres: the haversine formula.
+/// Returns the distance between two places, metres, by the haversine formula.
 #[must_use]
 pub fn distance(a: Place, b: Place) -> f64 {
     let v = ((radians(b.longitude) - radians(a.longitude)) / 2.0).sin();
@@ -42,12 +42,12 @@ fn distance_of_latitudes(a: f64, b: f64) -> f64 {
 /// The form of an area, in the unit of its search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Form {
-    /// All that is no farther from the centre.
+    /// All places within the radius of the centre.
     Circle {
-        /// How far.
+        /// The radius.
         radius: f64,
     },
-    /// Half of each side to either side of the centre, along meridians and parallels.
+    /// A box around the centre, along meridians and parallels.
     Box {
         /// From west to east.
         width: f64,
@@ -68,14 +68,15 @@ pub struct Search {
 }
 
 impl Search {
-    /// How far a place is from the centre, metres, if it is in the area.
+    /// Returns the distance of a place from the centre, metres, if it is in the area.
     #[must_use]
     pub fn distance_to(&self, place: Place) -> Option<f64> {
         let centre = self.centre;
         match self.form {
             Form::Circle { radius } => {
                 let distance = distance(centre, place);
-                // A distance that is no number, which rounding makes of half of the way around, counts.
+                // A distance that is not a number counts: rounding makes it of half of the way
+                // around the earth.
                 let outside = distance > radius * self.unit;
                 (!outside).then_some(distance)
             }
@@ -94,7 +95,7 @@ impl Search {
         }
     }
 
-    /// The ranges of scores that are to be searched, in this order.
+    /// Returns the ranges of scores that are to be searched, in this order.
     pub(super) fn ranges(&self) -> impl Iterator<Item = Range<f64>> + use<> {
         let mut before = None;
         let cells = self.cells().into_iter().enumerate();
@@ -110,7 +111,7 @@ impl Search {
         cells.map(Cell::scores)
     }
 
-    /// Half of the area's width and height, metres.
+    /// Returns half of the area's width and height, metres.
     fn half(&self) -> (f64, f64) {
         match self.form {
             Form::Circle { radius } => (self.unit * radius, self.unit * radius),
@@ -118,7 +119,8 @@ impl Search {
         }
     }
 
-    /// The west, south, east and north that the area reaches. What is nearer to a pole spans more degrees.
+    /// Returns the west, south, east and north that the area reaches. The same width spans more
+    /// degrees nearer to a pole.
     fn bounds(&self) -> [f64; 4] {
         let (wide, high) = self.half();
         let Place {
@@ -140,7 +142,7 @@ impl Search {
         ]
     }
 
-    /// How small cells may be so that nine of them cover the area, before its edges are looked at.
+    /// Returns the most steps with which nine cells cover the area, before its edges are checked.
     fn steps(&self) -> u32 {
         let mut reach = match self.form {
             Form::Circle { radius } => radius,
@@ -162,7 +164,8 @@ impl Search {
         steps.saturating_sub(fewer).clamp(1, STEPS_MAX)
     }
 
-    /// The cell of the centre and those around it; `None` for one that the area does not reach.
+    /// Returns the cell of the centre and those around it; `None` for a cell that the area does not
+    /// reach.
     fn cells(&self) -> [Option<Cell>; 9] {
         let [west, south, east, north] = self.bounds();
         let mut steps = self.steps();
@@ -224,8 +227,8 @@ mod tests {
         }
     }
 
-    /// Wherever a circle is, and however large it is up to a quarter of the earth, what lies in it and
-    /// not beyond the map's edge is in a range.
+    /// All places in a circle, except those beyond the map's edge, are in a range. The circle may
+    /// be anywhere, and as large as a quarter of the earth.
     #[test]
     fn what_is_in_a_circle_is_in_a_range() {
         let mut rng = fastrand::Rng::with_seed(4);

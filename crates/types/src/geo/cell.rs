@@ -1,15 +1,15 @@
 //! A place as a number, and back.
 //!
-//! Longitudes go from -180 to 180 degrees and latitudes from -85.05112878 to 85.05112878, the square
-//! of the web's maps. Each is written as a share of its span in so many bits (*steps*), and the bits
-//! of the two take turns: latitude has the lowest one. What lies exactly on the upper limit has one bit
-//! more than fits; it is kept, as Redis keeps it.
+//! Longitudes go from -180 to 180 degrees and latitudes from -85.05112878 to 85.05112878, the
+//! square of the web's maps. Each is written as a share of its span in a number of bits (*steps*).
+//! The bits of the two take turns: latitude has the lowest one. A coordinate exactly on the upper
+//! limit has one bit more than fits. That bit is kept, as in Redis.
 
 /// The greatest longitude, degrees; the least is its opposite.
 pub const LONGITUDE_MAX: f64 = 180.0;
 /// The greatest latitude, degrees; the least is its opposite.
 pub const LATITUDE_MAX: f64 = 85.051_128_78;
-/// How often either span is halved for a score.
+/// The number of times that either span is halved for a score.
 pub(super) const STEPS_MAX: u32 = 26;
 
 /// The bits of longitudes.
@@ -27,7 +27,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place at these coordinates, if it is on the map.
+    /// Returns the place at these coordinates, if it is on the map.
     #[must_use]
     pub fn new(longitude: f64, latitude: f64) -> Option<Place> {
         let on_map = longitude.abs() <= LONGITUDE_MAX && latitude.abs() <= LATITUDE_MAX;
@@ -37,14 +37,14 @@ impl Place {
         })
     }
 
-    /// The score of a member at this place.
+    /// Returns the score of a member at this place.
     #[must_use]
     pub fn score(self) -> f64 {
         Cell::of(self, &MAP, STEPS_MAX).scores().start
     }
 
-    /// The centre of the cell of a score, or the nearest point of the map. A score that is no cell
-    /// has a place too.
+    /// Returns the centre of the cell of a score, or the nearest point of the map. A score that is
+    /// not a cell has a place, too.
     #[must_use]
     pub fn of_score(score: f64) -> Place {
         let cell = Cell {
@@ -59,12 +59,12 @@ impl Place {
         }
     }
 
-    /// The place in the alphabet of geohash.org, whose map reaches to the poles.
+    /// Returns the place in the alphabet of geohash.org, whose map reaches to the poles.
     #[must_use]
     pub fn geohash(self) -> [u8; 11] {
         const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
         let bits = Cell::of(self, &GLOBE, STEPS_MAX).bits;
-        // The eleventh letter stands for bits that a cell does not have.
+        // The eleventh letter would need bits that a cell does not have.
         let mut text = [ALPHABET[0]; 11];
         for (at, letter) in (0u32..).zip(&mut text[..10]) {
             let digit = (bits >> (47 - 5 * at)) & 31;
@@ -74,7 +74,7 @@ impl Place {
     }
 }
 
-/// From here to there, degrees.
+/// A range of coordinates, degrees.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {
     pub(super) min: f64,
@@ -86,14 +86,14 @@ impl Span {
         Span { min: -max, max }
     }
 
-    /// In which of `2^steps` equal parts a coordinate lies.
+    /// Returns the index of the part that a coordinate lies in, of `2^steps` equal parts.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to 2^26
     fn part_of(self, coordinate: f64, steps: u32) -> u32 {
         let share = (coordinate - self.min) / (self.max - self.min);
         (share * f64::from(1u32 << steps)) as u32
     }
 
-    /// One of `2^steps` equal parts.
+    /// Returns the part with an index, of `2^steps` equal parts.
     fn part(self, index: u32, steps: u32) -> Span {
         let (parts, scale) = (f64::from(1u32 << steps), self.max - self.min);
         let edge = |index: u32| self.min + (f64::from(index) / parts) * scale;
@@ -104,19 +104,19 @@ impl Span {
     }
 }
 
-/// What a cell spans.
+/// The ranges of coordinates that a cell spans.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sides {
     pub(super) longitude: Span,
     pub(super) latitude: Span,
 }
 
-/// What scores tell apart.
+/// The area that scores cover.
 const MAP: Sides = Sides {
     longitude: Span::around_zero(LONGITUDE_MAX),
     latitude: Span::around_zero(LATITUDE_MAX),
 };
-/// What geohashes tell apart.
+/// The area that geohashes cover.
 const GLOBE: Sides = Sides {
     longitude: Span::around_zero(180.0),
     latitude: Span::around_zero(90.0),
@@ -139,7 +139,7 @@ pub(super) enum Way {
 }
 
 impl Cell {
-    /// The cell of a place, so many steps small.
+    /// Returns the cell of a place after `steps` halvings of either span.
     pub(super) fn of_place(place: Place, steps: u32) -> Cell {
         Cell::of(place, &MAP, steps)
     }
@@ -153,7 +153,7 @@ impl Cell {
         }
     }
 
-    /// What it spans.
+    /// Returns the ranges of coordinates that it spans.
     pub(super) fn sides(self) -> Sides {
         Sides {
             longitude: MAP.longitude.part(gather(self.bits >> 1), self.steps),
@@ -161,13 +161,13 @@ impl Cell {
         }
     }
 
-    /// Its neighbour of the same size, around the map's edge if need be.
+    /// Returns its neighbour of the same size, around the map's edge if need be.
     pub(super) fn neighbour(self, way: Way) -> Cell {
         let lane = match way {
             Way::East | Way::West => EAST_WEST,
             Way::North | Way::South => NORTH_SOUTH,
         };
-        // One is added or taken in every second bit; the bits between hand the carry on.
+        // One is added or subtracted in every second bit. The bits between pass the carry on.
         let inside = u64::MAX >> (64 - 2 * self.steps);
         let (own, gaps) = (self.bits & lane, !lane & inside);
         let moved = match way {
@@ -180,7 +180,7 @@ impl Cell {
         }
     }
 
-    /// The scores of the places in it.
+    /// Returns the scores of the places in it.
     #[allow(clippy::cast_precision_loss)] // as C rounds a cell on the upper limit
     pub(super) fn scores(self) -> std::ops::Range<f64> {
         let score = |bits: u64| (bits << (2 * (STEPS_MAX - self.steps))) as f64;
@@ -188,8 +188,7 @@ impl Cell {
     }
 }
 
-/// The whole number in a score. A score that no place has is read as a processor of the x86 family
-/// reads it for C.
+/// Returns the whole number in a score. A score that no place has is converted as C does it on x86.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn bits_of(score: f64) -> u64 {
     const TWO_63: f64 = 9_223_372_036_854_775_808.0;
@@ -203,7 +202,7 @@ fn bits_of(score: f64) -> u64 {
     }
 }
 
-/// Bits with a gap between each two.
+/// Returns the bits with a gap behind each.
 fn spread(part: u32) -> u64 {
     let mut bits = u64::from(part);
     for (shift, mask) in LANES.iter().rev() {
@@ -212,7 +211,7 @@ fn spread(part: u32) -> u64 {
     bits
 }
 
-/// Every second bit, moved together.
+/// Returns every second bit, without the gaps.
 fn gather(bits: u64) -> u32 {
     let mut bits = bits & NORTH_SOUTH;
     for (shift, mask) in &GATHERED {
@@ -221,7 +220,8 @@ fn gather(bits: u64) -> u32 {
     u32::try_from(bits).unwrap_or(u32::MAX)
 }
 
-/// How far bits move apart, and where they are then: the last step first.
+/// The steps that move bits apart, the last one first: the distance, and a mask of the bits' places
+/// after the step.
 const LANES: [(u32, u64); 5] = [
     (1, NORTH_SOUTH),
     (2, 0x3333_3333_3333_3333),
@@ -230,7 +230,7 @@ const LANES: [(u32, u64); 5] = [
     (16, 0x0000_ffff_0000_ffff),
 ];
 
-/// How far bits move together, and where they are then.
+/// The steps that move bits together: the distance, and a mask of the bits' places after the step.
 const GATHERED: [(u32, u64); 5] = [
     (1, LANES[1].1),
     (2, LANES[2].1),

@@ -1,15 +1,15 @@
 //! The nearest or the farthest first.
 //!
 //! If all are wanted, members at one distance keep their order. If some are wanted, only those are
-//! sorted, by a quicksort that leaves alone what cannot be among them; it moves members at one distance
-//! past each other, in a way that its choice of pivots decides.
+//! sorted, by a quicksort that skips the parts which cannot hold them. It moves members at one
+//! distance past each other. Its choice of pivots decides how.
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::Found;
 
-/// Which members come first.
+/// The end of the order from which members are returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum First {
     /// Those near the centre.
@@ -31,9 +31,9 @@ pub fn sort(found: &mut [Found<'_>], first: First, wanted: usize) {
     }
 }
 
-/// Below this many items, each is put in its place.
+/// The number of items below which each is put in its place.
 const FEW: usize = 7;
-/// Above this many items, nine of them choose the pivot.
+/// The number of items above which nine of them choose the pivot.
 const MANY: usize = 40;
 
 /// Puts the first `wanted` items in order.
@@ -72,8 +72,8 @@ fn insert_each<T>(items: &mut [T], compare: &impl Fn(&T, &T) -> Ordering) {
     }
 }
 
-/// Moves what is less than a pivot to the front and what is greater to the back; returns where the
-/// two are. Between them is what equals the pivot.
+/// Moves items less than a pivot to the front and greater ones to the back, and returns the two
+/// ranges. Between them are the items equal to the pivot.
 fn divide<T>(
     items: &mut [T],
     compare: &impl Fn(&T, &T) -> Ordering,
@@ -130,7 +130,7 @@ fn exchange<T>(items: &mut [T], a: usize, b: usize, count: usize) {
     }
 }
 
-/// Where the pivot is: in the middle, or the median of three or of three medians.
+/// Returns the place of the pivot: in the middle, or the median of three or of three medians.
 fn pivot<T>(items: &[T], compare: &impl Fn(&T, &T) -> Ordering) -> usize {
     let last = items.len() - 1;
     let median = |a: usize, b: usize, c: usize| {

@@ -10,7 +10,7 @@ pub const BYTES: usize = HEAD_BYTES + REGISTERS / 4 * GROUP_BYTES;
 /// Bytes of four registers.
 pub const GROUP_BYTES: usize = 3;
 
-/// Where the three bytes are that a register is in, and its first bit there.
+/// Returns the offset of the three bytes that hold a register, and its first bit in them.
 fn place(register: usize) -> (usize, usize) {
     debug_assert!(register < REGISTERS, "an element has one of the registers");
     (HEAD_BYTES + register / 4 * GROUP_BYTES, register % 4 * 6)
@@ -21,7 +21,7 @@ fn group(bytes: &[u8], at: usize) -> u32 {
     byte(0) | byte(1) << 8 | byte(2) << 16
 }
 
-/// Raises a register to a value; returns where the bytes are that have changed, if it was less.
+/// Raises a register to a value. Returns the offset of the changed bytes if it was less.
 pub(super) fn raise(bytes: &mut Cow<'_, [u8]>, register: usize, value: u8) -> Option<usize> {
     let (at, shift) = place(register);
     let group = group(bytes, at);
@@ -36,13 +36,13 @@ pub(super) fn raise(bytes: &mut Cow<'_, [u8]>, register: usize, value: u8) -> Op
     Some(at)
 }
 
-/// All registers in their order.
+/// Returns all registers in their order.
 pub(super) fn values(bytes: &[u8]) -> impl Iterator<Item = u8> + '_ {
     let groups = (0..REGISTERS / 4).map(|n| group(bytes, HEAD_BYTES + GROUP_BYTES * n));
     groups.flat_map(|group| [0, 6, 12, 18].map(|shift| ((group >> shift) & 63).to_le_bytes()[0]))
 }
 
-/// How many registers have each value.
+/// Returns the number of registers with each value.
 pub(super) fn histogram(bytes: &[u8]) -> [u64; 64] {
     let mut histogram = [0; 64];
     for value in values(bytes) {

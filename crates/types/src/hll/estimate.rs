@@ -11,8 +11,8 @@ const RUN_BITS: usize = 50;
 #[allow(clippy::excessive_precision)]
 const ALPHA: f64 = 0.721_347_520_444_481_703_680;
 
-/// The estimate for so many registers of each value. One that is no number has the bits of the least
-/// integer, as C's conversion gives it.
+/// Returns the estimate for a histogram of register values. An estimate that is not a number has
+/// the bits of the least integer, as C's conversion gives it.
 pub(super) fn count(histogram: &[u64; 64]) -> u64 {
     const TWO_63: f64 = 9_223_372_036_854_775_808.0;
     #[allow(clippy::cast_precision_loss)] // at most 16,384

@@ -6,8 +6,8 @@
 //! | `01nnnnnn nnnnnnnn` | n + 1 empty registers |
 //! | `1vvvvvnn` | n + 1 registers of value v + 1 |
 //!
-//! To raise a register divides the run that it is in into up to three; then values around it that are
-//! the same join. A string that ends within a run of two bytes is read as if a zero followed.
+//! Raising a register divides its run into up to three runs. Then neighbouring runs of the same
+//! value join. A string that ends within a run of two bytes is read as if a zero followed.
 
 use super::{Damaged, HEAD_BYTES, REGISTERS, outdate};
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ const VALUE_MAX: u8 = 32;
 const VALUES_MAX: usize = 4;
 /// The most empty registers that one byte says.
 const ZEROS_MAX: usize = 64;
-/// How many runs are looked at for those that can join.
+/// The number of runs that are searched for those that can join.
 const JOINED_MAX: usize = 5;
 
 /// One run.
@@ -26,11 +26,11 @@ const JOINED_MAX: usize = 5;
 pub struct Run {
     /// The value of its registers.
     pub value: u8,
-    /// How many they are.
+    /// The number of its registers.
     pub len: usize,
-    /// Where it is in the string.
+    /// Its offset in the string.
     at: usize,
-    /// Whether it has two bytes.
+    /// True if it takes two bytes.
     pub wide: bool,
 }
 
@@ -63,7 +63,7 @@ fn run(bytes: &[u8], at: usize) -> Option<Run> {
     })
 }
 
-/// The runs of a sparse sketch.
+/// Returns the runs of a sparse sketch.
 pub fn runs(bytes: &[u8]) -> impl Iterator<Item = Run> + '_ {
     let mut at = HEAD_BYTES;
     std::iter::from_fn(move || {
@@ -73,7 +73,7 @@ pub fn runs(bytes: &[u8]) -> impl Iterator<Item = Run> + '_ {
     })
 }
 
-/// Appends a run of empty registers; none if there are none.
+/// Appends a run of `len` empty registers; nothing if `len` is zero.
 pub(super) fn push_zeros(bytes: &mut Vec<u8>, len: usize) {
     debug_assert!(len <= REGISTERS);
     let Some(n) = len.checked_sub(1) else {
@@ -86,7 +86,7 @@ pub(super) fn push_zeros(bytes: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// A run of registers with a value.
+/// Returns the byte of a run of registers with a value.
 fn values(value: u8, len: usize) -> u8 {
     debug_assert!((1..=VALUE_MAX).contains(&value) && (1..=VALUES_MAX).contains(&len));
     0x80 | (value - 1) << 2 | (len - 1).to_le_bytes()[0]
@@ -108,7 +108,7 @@ pub(super) fn visit(bytes: &[u8], mut each: impl FnMut(usize, u8)) -> Result<(),
     (first == REGISTERS).then_some(()).ok_or(Damaged)
 }
 
-/// How many registers have each value.
+/// Returns the number of registers with each value.
 pub(super) fn histogram(bytes: &[u8]) -> Result<[u64; 64], Damaged> {
     let mut histogram = [0; 64];
     let mut registers = 0;
@@ -119,10 +119,10 @@ pub(super) fn histogram(bytes: &[u8]) -> Result<[u64; 64], Damaged> {
     (registers == REGISTERS).then_some(histogram).ok_or(Damaged)
 }
 
-/// What became of a register.
+/// The result of raising a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Raised {
-    /// Whether it was less.
+    /// The register has at least the value now; true if it was less before.
     Done(bool),
     /// The sketch has to become dense first. Nothing was changed.
     TooLong,

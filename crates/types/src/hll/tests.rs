@@ -1,6 +1,6 @@
 use super::*;
 
-/// As Redis's setting is by default.
+/// The default of Redis's setting.
 const SPARSE_MAX: u64 = 3000;
 
 fn added(elements: impl IntoIterator<Item = u64>, sparse_max: u64) -> Vec<u8> {
@@ -129,8 +129,8 @@ fn a_count_that_is_no_number_has_the_bits_of_the_least_integer() {
     assert_eq!(count(&full), Ok(1 << 63));
 }
 
-/// Strings that are damaged anywhere are refused or read, and every change of one either happens or
-/// leaves it as it was.
+/// Strings that are damaged anywhere are refused or read. Every change of one succeeds or leaves it
+/// unchanged.
 #[test]
 fn damage_is_refused_and_never_a_panic() {
     let mut rng = fastrand::Rng::with_seed(22);

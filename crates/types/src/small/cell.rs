@@ -10,7 +10,7 @@ const INLINE: u8 = 73;
 /// Leads of texts are their lengths, up to this one.
 const TEXT_MAX: u8 = 64;
 
-/// What a cell holds. It reads as text; an integer's digits are made on the way.
+/// The contents of a cell. It reads as text; an integer's digits are made when it is read.
 #[derive(Debug, Clone, Copy)]
 pub enum Cell<'a> {
     /// Text where it lies.
@@ -31,10 +31,10 @@ impl Deref for Cell<'_> {
 }
 
 impl<'a> Cell<'a> {
-    /// No text.
+    /// The cell of an empty text.
     pub(super) const EMPTY: Cell<'static> = Cell::Text(&[]);
 
-    /// The integer, if it is one.
+    /// Returns the integer, if it is one.
     #[must_use]
     pub fn integer(&self) -> Option<i64> {
         match self {
@@ -43,14 +43,14 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// An integer.
+    /// Returns the cell of an integer.
     pub(crate) fn of_integer(value: i64) -> Cell<'static> {
         let mut digits = [0; 20];
         let from = push_digits(&mut digits, value);
         Cell::Integer(value, digits, from)
     }
 
-    /// What a score cell holds.
+    /// Returns the score in a score cell.
     pub(super) fn score(&self) -> f64 {
         match self {
             #[allow(clippy::cast_precision_loss)] // whole numbers up to 2^53 only are packed so
@@ -63,7 +63,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// The cell at an offset and the offset behind it.
+    /// Returns the cell at an offset and the offset behind it.
     pub(super) fn read(bytes: &'a [u8], at: usize) -> Option<(Cell<'a>, usize)> {
         let lead = *bytes.get(at)?;
         let end = at + cell_bytes(lead);
@@ -83,7 +83,7 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// The bytes of a cell that begins with `lead`, the lead included.
+/// Returns the length of a cell that begins with `lead`, bytes, the lead included.
 pub(super) fn cell_bytes(lead: u8) -> usize {
     usize::from(match lead {
         0..=TEXT_MAX => lead + 1,
@@ -138,7 +138,7 @@ pub(super) struct Needle {
 }
 
 impl Needle {
-    /// The packed text; `None` if it is too long to be in any cell.
+    /// Packs a text; `None` if it is too long to be in any cell.
     pub(super) fn new(text: &[u8]) -> Option<Needle> {
         if text.len() > CELL_BYTES_MAX {
             return None;

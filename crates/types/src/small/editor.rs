@@ -46,15 +46,15 @@ impl New<'_> {
     }
 }
 
-/// A packed collection that is being changed. What returns `false` has changed nothing: the
-/// collection is too large to stay small.
+/// A packed collection that is being changed. A method that returns `false` has changed nothing:
+/// the collection would become too large to stay small.
 #[derive(Debug, Clone)]
 pub struct Editor {
     packed: Packed<'static>,
 }
 
 impl Editor {
-    /// An empty collection.
+    /// Returns an empty collection.
     #[must_use]
     pub fn new(shape: Shape) -> Editor {
         Editor {
@@ -65,7 +65,7 @@ impl Editor {
         }
     }
 
-    /// What it holds now.
+    /// Returns the collection with the changes so far.
     #[must_use]
     pub fn packed(&self) -> &Packed<'static> {
         &self.packed

@@ -1,14 +1,15 @@
-//! Whether a packed collection may take an element, by the limits of its transaction.
+//! Checks of whether a packed collection may take an element, by the limits of its transaction.
 //!
-//! The questions are asked where Redis asks them: of a hash at every write of a field, of the others
-//! only when an element is new. So a limit that is lowered later turns a collection into rows at the
-//! next write that asks, and a limit that is raised brings no collection back.
+//! The limits are checked where Redis checks them. For a hash that is every write of a field, for
+//! the others only a new element. So a limit that is lowered later turns a collection into rows at
+//! the next write that checks it. A limit that is raised brings no collection back.
 
 use perdura_txn::{Packing, Shape};
 
 use super::{New, Packed};
 
-/// Whether a new element may join a packed hash, list or sorted set. For sets see [`may_join_set`].
+/// Returns whether a new element may join a packed hash, list or sorted set. For sets see
+/// [`may_join_set`].
 pub(crate) fn may_join(packed: &Packed<'_>, new: New<'_>, packing: Packing) -> bool {
     let (entries, bytes) = match packed.shape() {
         Shape::Hash => (packing.hash_entries, packing.hash_bytes),
@@ -20,7 +21,8 @@ pub(crate) fn may_join(packed: &Packed<'_>, new: New<'_>, packing: Packing) -> b
     packed.len() < usize::from(entries) && longest(new) <= usize::from(bytes)
 }
 
-/// Whether a new member may join a packed set; `integers` tells that it and all others are integers.
+/// Returns whether a new member may join a packed set. `integers` is true if it and all others are
+/// integers.
 pub(crate) fn may_join_set(
     packed: &Packed<'_>,
     member: &[u8],
@@ -33,7 +35,7 @@ pub(crate) fn may_join_set(
     }
 }
 
-/// Whether a field of a packed hash may get another value.
+/// Returns whether a field of a packed hash may get another value.
 pub(crate) fn may_change(packed: &Packed<'_>, new: New<'_>, packing: Packing) -> bool {
     packed.len() <= usize::from(packing.hash_entries)
         && longest(new) <= usize::from(packing.hash_bytes)

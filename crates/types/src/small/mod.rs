@@ -1,19 +1,19 @@
-//! The packed form of a small collection: what lies in the row of its key.
+//! The packed form of a small collection, which lies in the row of its key.
 //!
 //! # Why this way
 //! * **One form for each text.** A text that is an integer in its only form is packed as one, in the
 //!   fewest bytes. So to find a field is to compare packed bytes, without unpacking any.
-//! * **Small changes stay small in the log**, which records the bytes of a page that differ: an
-//!   element is replaced where it lies, and a new one comes last wherever order allows it.
+//! * **Small changes stay small in the log**, which records the bytes of a page that differ. An
+//!   element is replaced where it lies, and a new one comes last if order allows it.
 //! * **A score** is an integer cell if it is a whole number up to 2^53, else the eight bytes of its
-//!   float; no text is eight bytes *and* a score, because scores are read from the second cell only.
+//!   float. No text of eight bytes is read as a score: scores are read from the second cell only.
 //!
 //! # Invariants
-//! At most [`BYTES_MAX`] bytes in all, [`COUNT_MAX`] elements, [`CELL_BYTES_MAX`] bytes of text in a
-//! cell. [`Editor`] refuses what would go beyond; its caller then turns the collection into rows. A
-//! transaction may have lower limits ([`Packing`](perdura_txn::Packing)), which are held where an
-//! element is put, not here.
-//! Bytes from a row are checked once, by [`Packed::parse`].
+//! At most [`BYTES_MAX`] bytes in all, [`COUNT_MAX`] elements, [`CELL_BYTES_MAX`] bytes of text in
+//! a cell. [`Editor`] refuses an element that would exceed them. Its caller then turns the
+//! collection into rows. A transaction may have lower limits ([`Packing`](perdura_txn::Packing)),
+//! which are checked where an element is put, not here. Bytes from a row are checked once, by
+//! [`Packed::parse`].
 //!
 //! # Format
 #![doc = include_str!("../../../../docs/formats/small.md")]
@@ -58,7 +58,7 @@ pub struct Element<'a> {
 }
 
 impl Element<'_> {
-    /// The score of a member of a sorted set.
+    /// Returns the score of a member of a sorted set.
     #[must_use]
     pub fn score(&self) -> f64 {
         self.value.score()
@@ -66,7 +66,7 @@ impl Element<'_> {
 }
 
 impl<'a> Packed<'a> {
-    /// A packed collection, if the bytes are one.
+    /// Parses a packed collection; `None` if the bytes are not one.
     #[must_use]
     pub fn parse(bytes: impl Into<Cow<'a, [u8]>>, shape: Shape) -> Option<Packed<'a>> {
         let bytes = bytes.into();
@@ -88,31 +88,31 @@ impl<'a> Packed<'a> {
         (at == bytes.len()).then_some(Packed { bytes, shape })
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         usize::from(self.bytes[0])
     }
 
-    /// Whether there is no element.
+    /// Returns whether it has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The packed bytes.
+    /// Returns the packed bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What it is.
+    /// Returns its shape.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// The elements in their order.
+    /// Returns the elements in their order.
     #[must_use]
     pub fn iter(&self) -> Iter<'_> {
         Iter {
@@ -122,7 +122,7 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// The element at an index.
+    /// Returns the element at an index.
     #[must_use]
     pub fn at(&self, index: usize) -> Option<Element<'_>> {
         let mut iter = self.iter();
@@ -132,7 +132,7 @@ impl<'a> Packed<'a> {
         iter.next()
     }
 
-    /// The first element with this field, member or item.
+    /// Returns the first element with this field, member or item.
     #[must_use]
     pub fn find(&self, key: &[u8]) -> Option<Element<'_>> {
         let needle = Needle::new(key)?;
@@ -146,14 +146,14 @@ impl<'a> Packed<'a> {
         None
     }
 
-    /// Whether every element is an integer.
+    /// Returns whether every element is an integer.
     #[must_use]
     pub fn all_integers(&self) -> bool {
         self.iter().all(|element| element.key.integer().is_some())
     }
 }
 
-/// Whether an element has a value or a score beside its key.
+/// Returns whether an element has a value or a score beside its key.
 fn two_cells(shape: Shape) -> bool {
     match shape {
         Shape::Hash | Shape::Zset => true,

@@ -8,7 +8,7 @@ use super::{Consumer, Group, Id, Stream, Writing, damaged, rows};
 use crate::Fault;
 
 impl Stream<'_> {
-    /// The group of a name.
+    /// Returns the group of a name.
     ///
     /// # Errors
     /// Damage.
@@ -20,7 +20,7 @@ impl Stream<'_> {
         group.map(Some).ok_or_else(|| damaged("a group"))
     }
 
-    /// All groups by name.
+    /// Returns all groups by name.
     ///
     /// # Errors
     /// Damage.
@@ -33,7 +33,7 @@ impl Stream<'_> {
         groups.collect()
     }
 
-    /// The consumer of a name.
+    /// Returns the consumer of a name.
     ///
     /// # Errors
     /// Damage.
@@ -46,14 +46,14 @@ impl Stream<'_> {
         self.consumer_of(group.number, number).map(Some)
     }
 
-    /// The consumer of a number.
+    /// Returns the consumer of a number.
     pub(super) fn consumer_of(&self, group: u32, number: u32) -> Result<Consumer, Fault> {
         let row = self.rows.get(&rows::consumer(group, number));
         let consumer = row.and_then(|row| Consumer::decode(&row.value()));
         consumer.ok_or_else(|| damaged("a consumer"))
     }
 
-    /// All consumers of a group by name.
+    /// Returns all consumers of a group by name.
     ///
     /// # Errors
     /// Damage.
@@ -83,7 +83,8 @@ impl Writing {
         self.put(tx, &rows::group(name), &group.encode())
     }
 
-    /// Makes a group, whose name no other one has. It has read up to an id, which were so many entries.
+    /// Makes a group with a name that no other group has. It has read the entries up to `last`,
+    /// which were `read` entries.
     ///
     /// # Errors
     /// An abort, to be handed on.
@@ -119,7 +120,7 @@ impl Writing {
         self.remove(tx, &rows::group(name)).map(drop)
     }
 
-    /// Removes the rows whose names begin so. Tells how many they were.
+    /// Removes the rows whose names begin with `prefix`. Returns their number.
     fn remove_all(&self, tx: &mut Tx<'_>, prefix: &[u8]) -> Result<u64, Fault> {
         let names: Vec<Vec<u8>> = {
             let stream = self.stream(tx)?;
@@ -132,7 +133,8 @@ impl Writing {
         Ok(to_u64(names.len()))
     }
 
-    /// Makes a consumer, whose name no other one of the group has; the group is to be written.
+    /// Makes a consumer with a name that no other one of the group has. The caller must write the
+    /// group.
     ///
     /// # Errors
     /// An abort, to be handed on.
@@ -170,7 +172,8 @@ impl Writing {
         self.put(tx, &name, &consumer.encode())
     }
 
-    /// Removes a consumer with all that waits for its acknowledgement; the group is to be written.
+    /// Removes a consumer with all that waits for its acknowledgement. The caller must write the
+    /// group.
     ///
     /// # Errors
     /// An abort, to be handed on.

@@ -38,7 +38,7 @@ impl Id {
         })
     }
 
-    /// The id behind this one; `None` behind the last.
+    /// Returns the id behind this one; `None` behind the last.
     #[must_use]
     pub fn next(self) -> Option<Id> {
         match self.seq.checked_add(1) {
@@ -50,7 +50,7 @@ impl Id {
         }
     }
 
-    /// The id before this one; `None` before the first.
+    /// Returns the id before this one; `None` before the first.
     #[must_use]
     pub fn previous(self) -> Option<Id> {
         match self.seq.checked_sub(1) {
@@ -62,7 +62,7 @@ impl Id {
         }
     }
 
-    /// The bytes of rows' names, which sort as ids do.
+    /// Returns its bytes in names of rows, which sort as ids do.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
@@ -71,7 +71,7 @@ impl Id {
         bytes
     }
 
-    /// The id of such bytes.
+    /// Returns the id of the bytes that [`to_bytes`](Self::to_bytes) returns.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 16]) -> Id {
         let number = u128::from_be_bytes(bytes);

@@ -1,21 +1,21 @@
-//! How many entries a group has read and has not, as Redis 7.0 estimates it: exactly, unless entries were deleted from the
-//! middle.
+//! The number of entries that a group has read, and of those that it has not, as Redis 7.0
+//! estimates them. The estimate is exact unless entries were deleted from the middle.
 
 use super::{Group, Head, Id};
 
 impl Head {
-    /// Whether no entry was deleted by name behind the first one that is there.
+    /// Returns whether no entry was deleted by name behind the first one that is there.
     fn is_dense(&self) -> bool {
         self.deleted_max == Id::MIN || self.deleted_max < self.first
     }
 
-    /// Whether an entry behind this id may have been deleted by name.
+    /// Returns whether an entry behind this id may have been deleted by name.
     #[must_use]
     pub fn has_gap_behind(&self, id: Id) -> bool {
         self.length > 0 && !self.is_dense() && id <= self.deleted_max
     }
 
-    /// How many entries were added up to this id; `None` if that is not known.
+    /// Returns the number of entries that were added up to this id; `None` if it is not known.
     #[must_use]
     pub fn added_up_to(&self, id: Id) -> Option<u64> {
         if self.added == 0 {
@@ -35,8 +35,8 @@ impl Head {
         }
     }
 
-    /// How many entries a group has not read; `None` if that is not known. It is negative if a client has said that the group read
-    /// more than was added.
+    /// Returns the number of entries that a group has not read; `None` if it is not known. It is
+    /// negative if a client has said that the group read more than was added.
     #[must_use]
     pub fn lag(&self, group: &Group) -> Option<i64> {
         let read = match group.read {

@@ -1,8 +1,9 @@
 //! Streams: entries in the order of their ids, and groups of consumers that have read some of them.
 //!
-//! A stream is a collection of rows that are sorted by their names (docs/formats/stream.md): nodes with some entries each, one
-//! for each group and consumer, and two for each entry that was delivered and is not acknowledged. So whatever the stream's
-//! length, a command logs what it changes. A stream has no small form, and may be empty: its head is always there.
+//! A stream is a collection of rows that are sorted by their names (docs/formats/stream.md). Nodes
+//! hold some entries each. Each group and each consumer has a row, and each entry that was
+//! delivered and is not acknowledged has two. So a command logs only what it changes, whatever the
+//! stream's length. A stream has no small form, and may be empty: its head is always there.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -42,7 +43,7 @@ pub struct Stream<'a> {
     head: Head,
 }
 
-/// The stream of a key, to be read.
+/// Opens the stream of a key to read it.
 ///
 /// # Errors
 /// [`Fault::WrongType`]; an abort, to be handed on.
@@ -73,7 +74,7 @@ fn damaged(expected: &str) -> Fault {
     ))
 }
 
-/// The first name behind all that begin so.
+/// Returns the first name behind all that begin with `prefix`.
 fn behind(prefix: &[u8]) -> rows::Name {
     let last = prefix.iter().rposition(|byte| *byte < u8::MAX);
     let last = last.expect("the kind of a row is not the greatest byte");
@@ -87,7 +88,7 @@ impl<'a> Stream<'a> {
         Stream::of(tx.elements(table, home)?)
     }
 
-    /// The stream that is made of these rows.
+    /// Reads the stream that is made of these rows.
     ///
     /// # Errors
     /// Damage.
@@ -99,31 +100,32 @@ impl<'a> Stream<'a> {
         Ok(Stream { rows, head })
     }
 
-    /// What is true of the whole stream.
+    /// Returns the facts about the whole stream.
     #[must_use]
     pub fn head(&self) -> Head {
         self.head
     }
 
-    /// How many nodes it has.
+    /// Returns the number of its nodes.
     #[must_use]
     pub fn nodes(&self) -> u64 {
         self.rows.len() - self.first_node()
     }
 
-    /// The rank of the first node.
+    /// Returns the rank of the first node.
     fn first_node(&self) -> u64 {
         self.rows.names_before(&[rows::NODE])
     }
 
-    /// How many rows have this name or one before it.
+    /// Returns the number of rows with this name or one before it.
     fn names_up_to(&self, name: &[u8]) -> u64 {
         let mut next = rows::Name::from_slice(name);
         next.push(0);
         self.rows.names_before(&next)
     }
 
-    /// The rank of the node that has an entry of this id, if there is one; else that of a node beside its place.
+    /// Returns the rank of the node that has an entry of this id, or else that of a node beside its
+    /// place.
     fn node_of(&self, id: Id) -> u64 {
         let behind = self.names_up_to(&rows::node(id));
         // The row before may be one of a pending entry.
@@ -133,11 +135,11 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Passes the entries from one id to another one, both included, to `f` until it answers false: ascending, or descending
-    /// if `reverse`.
+    /// Passes the entries between two ids, both included, to `f` until it returns false. They
+    /// ascend, or descend if `reverse`.
     ///
     /// # Errors
-    /// Damage; what `f` returns.
+    /// Damage, or an error of `f`.
     pub fn entries<E: From<Fault>>(
         &self,
         ids: RangeInclusive<Id>,
@@ -149,7 +151,7 @@ impl<'a> Stream<'a> {
         }
         let (from, to) = (*ids.start(), *ids.end());
         let first = self.node_of(from);
-        // A range that ends behind the last node is that of most readers.
+        // The range of most readers ends behind the last node.
         let last = match self.head.last <= to {
             true => self.rows.len(),
             false => self.names_up_to(&rows::node(to)),
@@ -203,7 +205,7 @@ impl<'a> Stream<'a> {
         entries.min(self.head.length)
     }
 
-    /// Whether there is an entry of an id.
+    /// Returns whether the stream has an entry of an id.
     ///
     /// # Errors
     /// Damage.
@@ -216,7 +218,7 @@ impl<'a> Stream<'a> {
         Ok(found)
     }
 
-    /// The first id that is there, found in the nodes.
+    /// Finds the first id that is there in the nodes.
     fn find_first(&self) -> Result<Id, Fault> {
         let mut found = Id::MIN;
         self.entries::<Fault>(Id::MIN..=Id::MAX, false, |entry| {
@@ -226,7 +228,7 @@ impl<'a> Stream<'a> {
         Ok(found)
     }
 
-    /// The last id that is there; zero if there is none.
+    /// Returns the last id that is there; zero if the stream is empty.
     ///
     /// # Errors
     /// Damage.
@@ -239,7 +241,7 @@ impl<'a> Stream<'a> {
         Ok(found)
     }
 
-    /// The rows whose names begin so.
+    /// Returns the rows whose names begin with `prefix`.
     fn with_prefix(&self, prefix: &[u8]) -> impl DoubleEndedIterator<Item = RowRef<'a>> + use<'a> {
         let from = self.rows.names_before(prefix);
         let to = self.rows.names_before(&behind(prefix));

@@ -1,8 +1,8 @@
 //! A node: some neighbouring entries in one row, packed (docs/formats/stream.md).
 //!
-//! The row's name has the id of the first entry that was put in. An entry that is deleted stays where it is, with a mark, so
-//! that a deletion changes a byte or two and not all that lies behind it. The value has room behind its entries, so that an
-//! entry that is appended changes those bytes alone.
+//! The row's name has the id of the first entry that was put in. A deleted entry stays where it is,
+//! with a mark. So a deletion changes a byte or two, and not all that lies behind it. The value has
+//! room behind its entries, so that appending an entry changes those bytes alone.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::flaw::{Flaw, armed};
@@ -12,13 +12,14 @@ use super::id::Id;
 use crate::number::parse_i64;
 use crate::small::Cell;
 
-/// A node has at most so many entries, those that were deleted included, as in Redis.
+/// The most entries of a node, deleted ones included, as in Redis.
 pub const NODE_ENTRIES_MAX: u16 = 100;
 /// The values of nodes have these lengths, unless one entry alone is longer: their rows fill their slots.
 pub const NODE_BYTES: [usize; 5] = [120, 248, 488, 968, 1888];
 
-/// The longest value of a node whose entries take so many bytes each. A write copies the node and looks for what has changed, so
-/// that nodes of small entries are shorter, as long as they hold eight.
+/// Returns the longest value of a node whose entries take `entry_bytes` each. A write copies the
+/// node and searches it for changes. Therefore nodes of small entries are shorter, as long as they
+/// hold eight.
 fn longest(entry_bytes: usize) -> usize {
     match entry_bytes.saturating_mul(8) <= NODE_BYTES[3] {
         true => NODE_BYTES[3],
@@ -82,7 +83,7 @@ fn read_text<'n>(r: &mut Reader<'n>) -> Option<Cell<'n>> {
     })
 }
 
-/// Steps over a text.
+/// Skips a text.
 fn skip_text(r: &mut Reader<'_>) -> Option<()> {
     let lead = r.u8()?;
     let len = match lead {
@@ -105,7 +106,7 @@ pub struct Node<'n> {
 }
 
 impl<'n> Node<'n> {
-    /// The node of a row; `None` if it is damaged.
+    /// Parses the node of a row; `None` if it is damaged.
     #[must_use]
     pub fn parse(base: Id, value: &'n [u8]) -> Option<Node<'n>> {
         let mut r = Reader::new(value);
@@ -127,14 +128,14 @@ impl<'n> Node<'n> {
         })
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries that are not deleted.
     #[must_use]
     pub fn live(&self) -> u64 {
         u64::from(self.live)
     }
 
-    /// All entries in their order, those that are deleted left out. It ends early if the node is damaged, as
-    /// [`is_whole`](Self::is_whole) tells.
+    /// Returns the entries in their order, without deleted ones. It ends early if the node is
+    /// damaged, which [`is_whole`](Self::is_whole) detects.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'n>> + use<'n> {
         let node = *self;
         let mut at = self.entries_at;
@@ -149,7 +150,7 @@ impl<'n> Node<'n> {
         })
     }
 
-    /// Whether it parses to its end and has as many entries as it says.
+    /// Returns whether it parses to its end and has as many entries as its head says.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let (mut at, mut live) = (self.entries_at, 0);
@@ -210,19 +211,19 @@ pub struct Entry<'n> {
 }
 
 impl<'n> Entry<'n> {
-    /// How many fields it has.
+    /// Returns the number of its fields.
     #[must_use]
     pub fn len(&self) -> usize {
         to_usize(self.len)
     }
 
-    /// Whether it has none, which no command puts in.
+    /// Returns whether it has no fields. No command adds such an entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Its fields with their values.
+    /// Returns its fields with their values.
     pub fn pairs(&self) -> impl Iterator<Item = (Cell<'n>, Cell<'n>)> + use<'n> {
         let mut values = Reader::new(self.used.get(self.pairs_at..).unwrap_or(&[]));
         let mut names = Reader::new(self.used.get(HEAD_BYTES..).unwrap_or(&[]));
@@ -239,8 +240,8 @@ impl<'n> Entry<'n> {
     }
 }
 
-/// The value of a new node with one entry, and room for more: `is_first` says that it is the stream's only one, which begins
-/// small.
+/// Returns the value of a new node with one entry and room for more. `is_first` is true if it is
+/// the stream's only node, which begins small.
 #[must_use]
 pub fn new_node(fields: &[&[u8]], is_first: bool) -> Vec<u8> {
     assert!(fields.len().is_multiple_of(2), "fields and values by turns");
@@ -260,7 +261,8 @@ pub fn new_node(fields: &[&[u8]], is_first: bool) -> Vec<u8> {
     value
 }
 
-/// Appends an entry to the value of a node. Whether there was room: if not, the value is as it was.
+/// Appends an entry to the value of a node. Returns whether there was room. If not, the value is
+/// unchanged.
 #[must_use]
 pub fn append(value: &mut Vec<u8>, base: Id, id: Id, fields: &[&[u8]]) -> bool {
     let mut r = Reader::new(value);
@@ -301,7 +303,7 @@ pub fn append(value: &mut Vec<u8>, base: Id, id: Id, fields: &[&[u8]]) -> bool {
     true
 }
 
-/// Marks the entry of an id as deleted. The count of those left, if it was there.
+/// Marks the entry of an id as deleted. Returns the number of entries left, if it was there.
 #[must_use]
 pub fn delete(value: &mut [u8], base: Id, id: Id) -> Option<u64> {
     let node = Node::parse(base, value)?;

@@ -1,6 +1,7 @@
 //! Entries that were delivered and are not acknowledged.
 //!
-//! Each is in two rows: one of its group, which says who has it, and one of its consumer, which is a name alone.
+//! Each is in two rows: one of its group, which names its consumer, and one of its consumer, which
+//! has a name but no value.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -13,7 +14,7 @@ use super::{Consumer, Group, Id, Pending, Stream, Writing, damaged, rows};
 use crate::Fault;
 
 impl Stream<'_> {
-    /// The pending entry of an id in a group.
+    /// Returns the pending entry of an id in a group.
     ///
     /// # Errors
     /// Damage.
@@ -25,10 +26,11 @@ impl Stream<'_> {
         pending.map(Some).ok_or_else(|| damaged("a pending entry"))
     }
 
-    /// Passes what is pending in a group from one id to another one, both included, to `f` until it answers false.
+    /// Passes the pending entries of a group between two ids, both included, to `f` until it
+    /// returns false.
     ///
     /// # Errors
-    /// Damage; what `f` returns.
+    /// Damage, or an error of `f`.
     pub fn each_pending(
         &self,
         group: &Group,
@@ -60,13 +62,13 @@ impl Stream<'_> {
         }
     }
 
-    /// The ids that wait for a consumer's acknowledgement, from one on.
+    /// Returns the ids that wait for a consumer's acknowledgement, from one on.
     #[must_use]
     pub fn ids_of(&self, group: &Group, consumer: &Consumer, from: Id) -> Vec<Id> {
         self.each_id_of(group, consumer, from).collect()
     }
 
-    /// The same, one by one.
+    /// Iterates over the ids that [`ids_of`](Self::ids_of) returns.
     pub fn each_id_of<'s>(
         &'s self,
         group: &Group,
@@ -81,7 +83,7 @@ impl Stream<'_> {
         ids.filter_map(|(_, row)| rows::pending_id(&row.field()))
     }
 
-    /// The name of the consumer that has a pending entry.
+    /// Returns the consumer that has a pending entry.
     ///
     /// # Errors
     /// Damage.
@@ -91,7 +93,8 @@ impl Stream<'_> {
 }
 
 impl Writing {
-    /// Gives a consumer an entry, whoever had it. Group and consumer are to be written; the one that had it is.
+    /// Gives a consumer an entry, also if another consumer has it. The caller must write the group
+    /// and the consumer. The previous consumer is written here.
     ///
     /// # Errors
     /// An abort, to be handed on.
@@ -156,7 +159,8 @@ impl Writing {
         self.put(tx, &rows::pending(group.number, id), &pending.encode())
     }
 
-    /// Takes pending entries out of a group, whoever has them; the group is written. Tells how many there were.
+    /// Removes pending entries of any consumer from a group, and writes the group. Returns the
+    /// number of removed entries.
     ///
     /// # Errors
     /// An abort, to be handed on.
@@ -167,7 +171,8 @@ impl Writing {
         group: &mut Group,
         ids: &[Id],
     ) -> Result<u64, Fault> {
-        // How many entries each consumer loses. Most acknowledge what one consumer has.
+        // The number of entries that each consumer loses. Most calls acknowledge entries of one
+        // consumer.
         let (mut last, mut losses) = (None, BTreeMap::<u32, u64>::new());
         let before = group.pending;
         for id in ids {
@@ -205,7 +210,7 @@ impl Writing {
         Ok(before - group.pending)
     }
 
-    /// Writes a consumer that waits for fewer acknowledgements now.
+    /// Subtracts `lost` from the pending entries of a consumer and writes it.
     fn lose(&self, tx: &mut Tx<'_>, group: &Group, consumer: u32, lost: u64) -> Result<(), Fault> {
         let mut consumer = self.stream(tx)?.consumer_of(group.number, consumer)?;
         debug_assert!(lost > 0, "a consumer that loses nothing is not written");
@@ -213,7 +218,8 @@ impl Writing {
         self.put_consumer(tx, group, &consumer)
     }
 
-    /// Removes both rows of a pending entry; group and consumer are to be written. Whether there was one.
+    /// Removes both rows of a pending entry. The caller must write the group and the consumer.
+    /// Returns whether the entry was pending.
     pub(super) fn remove_pending(
         &self,
         tx: &mut Tx<'_>,

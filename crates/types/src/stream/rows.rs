@@ -1,16 +1,17 @@
 //! The rows of a stream: their names, which sort them, and their values (docs/formats/stream.md).
 //!
-//! ```text
-//! 0                           the head
-//! 1 group                     a group, by its name
-//! 2 number consumer           a consumer's number, by its name
-//! 3 number number             a consumer, by its number
-//! 4 number id                 an entry that a group has delivered and that is not acknowledged
-//! 5 number number id          the same, by its consumer
-//! 6 id                        a node
-//! ```
-//! Groups and consumers have numbers, so that pending entries have short names. The heap's `name_place` knows where the numbers
-//! of kinds 4, 5 and 6 are, to tell most names apart without a row: whoever changes a name looks there.
+//! | name | row |
+//! |---|---|
+//! | `0` | the head |
+//! | `1 group` | a group, by its name |
+//! | `2 number consumer` | a consumer's number, by its name |
+//! | `3 number number` | a consumer, by its number |
+//! | `4 number id` | an entry that a group has delivered and that is not acknowledged |
+//! | `5 number number id` | such an entry, by its consumer |
+//! | `6 id` | a node |
+//! Groups and consumers have numbers, so that pending entries have short names. The heap's
+//! `name_place` knows the places of the numbers in kinds 4, 5 and 6, to distinguish most names
+//! without a row. A change of a name must change it too.
 
 use perdura_base::cursor::{Reader, Writer};
 
@@ -40,12 +41,12 @@ fn name(kind: u8, parts: &[&[u8]]) -> Name {
     name
 }
 
-/// A node by the id of its first entry.
+/// Returns the name of a node, by the id of its first entry.
 pub(super) fn node(id: Id) -> Name {
     name(NODE, &[&id.to_bytes()])
 }
 
-/// The id in the name of a node.
+/// Returns the id in the name of a node.
 pub(super) fn node_id(name: &[u8]) -> Option<Id> {
     match name.split_first() {
         Some((&NODE, id)) => Some(Id::from_bytes(id.try_into().ok()?)),
@@ -53,22 +54,22 @@ pub(super) fn node_id(name: &[u8]) -> Option<Id> {
     }
 }
 
-/// A group by its name.
+/// Returns the name of a group's row, by the group's name.
 pub(super) fn group(group: &[u8]) -> Name {
     name(GROUP, &[group])
 }
 
-/// A consumer's number by its name.
+/// Returns the name of the row with a consumer's number, by the consumer's name.
 pub(super) fn consumer_name(group: u32, consumer: &[u8]) -> Name {
     name(CONSUMER_NAME, &[&group.to_be_bytes(), consumer])
 }
 
-/// A consumer by its number.
+/// Returns the name of a consumer's row, by its number.
 pub(super) fn consumer(group: u32, consumer: u32) -> Name {
     name(CONSUMER, &[&group.to_be_bytes(), &consumer.to_be_bytes()])
 }
 
-/// A pending entry of a group.
+/// Returns the name of a pending entry's row in its group.
 pub(super) fn pending(group: u32, id: Id) -> Name {
     let mut raw = [0; 21];
     raw[0] = PENDING;
@@ -77,7 +78,7 @@ pub(super) fn pending(group: u32, id: Id) -> Name {
     Name::from_slice(&raw)
 }
 
-/// A pending entry of a consumer.
+/// Returns the name of a pending entry's row of its consumer.
 pub(super) fn consumer_pending(group: u32, consumer: u32, id: Id) -> Name {
     let mut raw = [0; 25];
     raw[0] = CONSUMER_PENDING;
@@ -87,36 +88,36 @@ pub(super) fn consumer_pending(group: u32, consumer: u32, id: Id) -> Name {
     Name::from_slice(&raw)
 }
 
-/// What names of the consumers of a group begin with.
+/// Returns the prefix of the names of a group's consumers.
 pub(super) fn consumer_names(group: u32) -> Name {
     name(CONSUMER_NAME, &[&group.to_be_bytes()])
 }
 
-/// The kinds of rows that are one group's, beside its own.
+/// Returns the prefixes of the rows that belong to a group, except its own row.
 pub(super) fn of_group(group: u32) -> [Name; 4] {
     [CONSUMER_NAME, CONSUMER, PENDING, CONSUMER_PENDING]
         .map(|kind| name(kind, &[&group.to_be_bytes()]))
 }
 
-/// The id at the end of the name of a pending entry.
+/// Returns the id at the end of the name of a pending entry.
 pub(super) fn pending_id(name: &[u8]) -> Option<Id> {
     name.last_chunk().map(|bytes| Id::from_bytes(*bytes))
 }
 
-/// What is true of a whole stream.
+/// The facts about a whole stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Head {
     /// The last id that was given.
     pub last: Id,
-    /// The first id that is there; zero if there is none.
+    /// The first id that is there; zero if the stream is empty.
     pub first: Id,
     /// The greatest id that was deleted by name.
     pub deleted_max: Id,
-    /// How many entries were ever added.
+    /// The number of entries that were ever added.
     pub added: u64,
-    /// How many there are.
+    /// The number of entries that are there.
     pub length: u64,
-    /// How many groups were ever made.
+    /// The number of groups that were ever made.
     pub groups: u32,
 }
 
@@ -125,13 +126,13 @@ pub struct Head {
 pub struct Group {
     /// Its number, which no other group of the stream has had.
     pub number: u32,
-    /// How many consumers were ever made.
+    /// The number of consumers that were ever made.
     pub consumers: u32,
     /// The last id that it has delivered.
     pub last: Id,
-    /// How many entries it has read, if that is known.
+    /// The number of entries that it has read. `None`: it is not known.
     pub read: Option<u64>,
-    /// How many entries wait to be acknowledged.
+    /// The number of entries that wait to be acknowledged.
     pub pending: u64,
 }
 
@@ -140,9 +141,9 @@ pub struct Group {
 pub struct Consumer {
     /// Its number, which no other consumer of the group has had.
     pub number: u32,
-    /// When it was last heard of, milliseconds since 1970.
+    /// The time of its last activity, milliseconds since 1970.
     pub seen_ms: u64,
-    /// How many entries wait for its acknowledgement.
+    /// The number of entries that wait for its acknowledgement.
     pub pending: u64,
     /// Its name.
     pub name: Vec<u8>,
@@ -153,9 +154,9 @@ pub struct Consumer {
 pub struct Pending {
     /// The number of the consumer that has it.
     pub consumer: u32,
-    /// When it was delivered last, milliseconds since 1970.
+    /// The time of its last delivery, milliseconds since 1970.
     pub delivered_ms: u64,
-    /// How often it was delivered.
+    /// The number of deliveries.
     pub deliveries: u64,
 }
 
@@ -172,7 +173,7 @@ fn read_id(r: &mut Reader<'_>) -> Option<Id> {
 }
 
 impl Head {
-    /// The value of the head's row.
+    /// Returns the value of the head's row.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(68);
         put_id(&mut out, self.last);
@@ -200,7 +201,7 @@ impl Head {
 }
 
 impl Group {
-    /// The value of a group's row.
+    /// Returns the value of a group's row.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(40);
         out.put(&self.number.to_le_bytes());
@@ -226,7 +227,7 @@ impl Group {
 }
 
 impl Consumer {
-    /// The value of a consumer's row.
+    /// Returns the value of a consumer's row.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(20 + self.name.len());
         out.put(&self.number.to_le_bytes());
@@ -249,7 +250,7 @@ impl Consumer {
 }
 
 impl Pending {
-    /// The value of a pending entry's row.
+    /// Returns the value of a pending entry's row.
     pub(super) fn encode(&self) -> [u8; 20] {
         let mut out = [0; 20];
         out[..4].copy_from_slice(&self.consumer.to_le_bytes());

@@ -15,33 +15,33 @@ use crate::Fault;
 pub struct Writing {
     pub(super) table: TableId,
     pub(super) home: Home,
-    /// What is true of the whole stream, to be written at the end.
+    /// The facts about the whole stream, to be written at the end.
     pub head: Head,
     stored: Head,
 }
 
-/// Which entries are too many.
+/// The limit beyond which entries are removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Threshold {
-    /// All but so many of the last ones.
+    /// All but this number of last entries.
     Length(u64),
     /// Those before this id.
     Id(Id),
 }
 
-/// What is to be trimmed.
+/// The parameters of a trim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trim {
-    /// Which entries are too many.
+    /// The limit.
     pub threshold: Threshold,
-    /// Whole nodes only.
+    /// True if only whole nodes are removed.
     pub is_rough: bool,
-    /// At most so many entries; 0: any number.
+    /// The most entries that are removed; 0: any number.
     pub limit: u64,
 }
 
 impl Writing {
-    /// The stream of a key, if there is one.
+    /// Opens the stream of a key, if it exists.
     ///
     /// # Errors
     /// [`Fault::WrongType`]; an abort, to be handed on.
@@ -58,7 +58,7 @@ impl Writing {
         }))
     }
 
-    /// The stream of a key, which is made if there is none; it may stay empty.
+    /// Opens the stream of a key, and makes it if it does not exist. It may stay empty.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -82,7 +82,7 @@ impl Writing {
         })
     }
 
-    /// The stream, to be read; its head is that of the beginning.
+    /// Returns the stream to be read. Its head is that from before the changes.
     ///
     /// # Errors
     /// An abort, to be handed on.
@@ -102,7 +102,8 @@ impl Writing {
         Ok(tx.element_delete(self.table, self.home, name)?)
     }
 
-    /// Adds an entry behind all others; `fields` are names and values by turns. The id is greater than the last one.
+    /// Adds an entry behind all others. `fields` are names and values in turn. The id must be
+    /// greater than the last one.
     ///
     /// # Errors
     /// An abort, to be handed on.
@@ -114,8 +115,8 @@ impl Writing {
         Ok(())
     }
 
-    /// Puts an entry behind all others, as [`add`](Self::add) does, but does not count it as added: a stream is made anew of what
-    /// another one had.
+    /// Puts an entry behind all others, as [`add`](Self::add) does, but does not count it as added.
+    /// It makes a stream anew from the entries of another one.
     ///
     /// # Errors
     /// An abort, to be handed on.
@@ -142,7 +143,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Deletes an entry. Whether it was there.
+    /// Deletes an entry. Returns whether it was there.
     ///
     /// # Errors
     /// An abort, to be handed on.
@@ -180,7 +181,7 @@ impl Writing {
         }
     }
 
-    /// Removes what is too much from the front. Tells how many entries that were.
+    /// Removes entries beyond the limit from the front. Returns their number.
     ///
     /// # Errors
     /// An abort, to be handed on.

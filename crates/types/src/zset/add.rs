@@ -8,22 +8,22 @@ use crate::Fault;
 use crate::change::Change;
 use crate::small::{CELL_BYTES_MAX, COUNT_MAX, Editor, New, may_join};
 
-/// What must be true for a member to be written.
+/// The conditions under which a member is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Conditions {
-    /// It is not there yet.
+    /// True if the member must be new.
     pub only_new: bool,
-    /// It is there.
+    /// True if the member must exist.
     pub only_old: bool,
-    /// It is new, or its score becomes greater.
+    /// True if the member must be new, or its score must become greater.
     pub greater: bool,
-    /// It is new, or its score becomes less.
+    /// True if the member must be new, or its score must become less.
     pub less: bool,
-    /// The given score is added to the one that is there.
+    /// True if the given score is added to the existing one.
     pub increment: bool,
 }
 
-/// What adding members did.
+/// The result of adding members.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Added {
     /// Members that were not there.
@@ -32,7 +32,7 @@ pub struct Added {
     pub changed: u64,
     /// The score of the last member, if the conditions held for it.
     pub score: Option<f64>,
-    /// The sum was no number; nothing was written.
+    /// True if the sum was not a number; nothing was written then.
     pub not_a_number: bool,
 }
 
@@ -87,8 +87,8 @@ pub fn add<'m>(
     Ok(added)
 }
 
-/// Puts a new sorted set in the place of whatever a key holds; without members nothing is left. Tells
-/// whether there was anything.
+/// Replaces the value of a key, of any type, by a new sorted set. Without members the key is
+/// deleted. Returns whether the key existed.
 ///
 /// # Errors
 /// An abort, to be handed on.
@@ -101,7 +101,7 @@ pub fn store(
     let was_there = tx.get(table, key)?.is_some();
     tx.expect_elements(members.len())?;
     let mut change = Change::replace(tx, table, key, Shape::Zset)?;
-    // What cannot stay packed never begins so.
+    // A set that cannot stay packed never begins packed.
     let packing = change.packing();
     let many = members.len() > usize::from(COUNT_MAX.min(packing.zset_entries));
     let bytes_max = CELL_BYTES_MAX.min(usize::from(packing.zset_bytes));
@@ -115,10 +115,10 @@ pub fn store(
     Ok(was_there)
 }
 
-/// Puts a member into a packed sorted set at its place; false, and nothing changed, if it does not
-/// fit.
+/// Puts a member into a packed sorted set at its place. Returns false, and changes nothing, if it
+/// does not fit.
 pub(super) fn put_packed(editor: &mut Editor, packing: Packing, member: &[u8], score: f64) -> bool {
-    // A packed score is an integer if it can be, and that has no negative zero.
+    // A packed score is an integer if possible, and integers have no negative zero.
     let score = score + 0.0;
     let old = editor.packed().find(member);
     let old = old.map(|element| (element.start..element.end, element.score()));

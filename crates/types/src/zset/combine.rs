@@ -1,4 +1,4 @@
-//! What several sorted sets have together: unions, intersections and differences. A plain set is a
+//! Combinations of several sorted sets: unions, intersections and differences. A plain set is a
 //! sorted set whose scores are all 1.
 
 use perdura_base::num::to_u64;
@@ -12,7 +12,7 @@ use super::Ordered;
 use crate::Fault;
 use crate::open::{Entry, Source};
 
-/// One of the sets, with what its scores are multiplied by.
+/// One of the sets, with the factor of its scores.
 pub struct Input<'a> {
     source: Source<'a>,
     shape: Shape,
@@ -30,7 +30,7 @@ impl Input<'_> {
     }
 }
 
-/// A set or a sorted set of a key.
+/// Opens the set or the sorted set of a key.
 ///
 /// # Errors
 /// [`Fault::WrongType`]; an abort, to be handed on.
@@ -67,7 +67,7 @@ pub fn looked_at(inputs: &[Option<Input<'_>>], operation: Operation) -> u64 {
     }
 }
 
-/// How sets are put together.
+/// The way in which sets are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// Members of any.
@@ -78,7 +78,7 @@ pub enum Operation {
     Difference,
 }
 
-/// What becomes of the scores of a member that is in several sets.
+/// The way in which the scores of a member in several sets are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aggregate {
     /// Their sum.
@@ -111,12 +111,12 @@ impl Aggregate {
     }
 }
 
-/// What is no number, such as the sum of both infinities, counts as nothing.
+/// Returns the score, or zero if it is not a number, such as the sum of both infinities.
 fn number(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
 
-/// Puts sets together, at most `max` members, in the order of the result. A set that is not there is
+/// Combines sets to at most `max` members, in the order of the result. A set that does not exist is
 /// empty.
 #[must_use]
 pub fn combine(
@@ -135,7 +135,7 @@ pub fn combine(
     found
 }
 
-/// Those that are there, the small ones first: the order in which scores are summed up.
+/// Returns the sets that exist, the small ones first: the order in which scores are summed.
 fn by_size<'i, 'a>(inputs: &'i [Option<Input<'a>>]) -> Vec<&'i Input<'a>> {
     let mut sorted: Vec<_> = inputs.iter().flatten().collect();
     sorted.sort_by_key(|input| input.source.len());

@@ -9,11 +9,11 @@ use crate::open::Source;
 pub struct ScoreRange {
     /// The least score.
     pub min: f64,
-    /// Whether the least score is not in the range.
+    /// True if the least score is not in the range.
     pub min_open: bool,
     /// The greatest score.
     pub max: f64,
-    /// Whether the greatest score is not in the range.
+    /// True if the greatest score is not in the range.
     pub max_open: bool,
 }
 
@@ -26,7 +26,7 @@ impl ScoreRange {
         score > self.max || (self.max_open && score == self.max)
     }
 
-    /// The ranks of the range.
+    /// Returns the ranks of the range.
     #[must_use]
     pub fn ranks(&self, source: &Source<'_>) -> (u64, u64) {
         let first = |pred: &dyn Fn(f64) -> bool| match source {
@@ -92,9 +92,9 @@ impl LexRange<'_> {
         }
     }
 
-    /// The ranks of the range. If scores differ, a packed sorted set is walked as Redis walks one:
-    /// from the first member of the range on, or back from the last one if `reverse`, while members
-    /// are in the range.
+    /// Returns the ranks of the range. If scores differ, a packed sorted set is walked as Redis
+    /// walks one. The walk begins at the first member of the range, or at the last one if
+    /// `reverse`, and continues while members are in the range.
     #[must_use]
     pub fn ranks(&self, source: &Source<'_>, reverse: bool) -> (u64, u64) {
         if self.is_empty() {

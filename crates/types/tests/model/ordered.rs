@@ -1,4 +1,4 @@
-//! Random operations on lists and sorted sets, against sequences of the standard library.
+//! Random operations on lists and sorted sets, compared with sequences of the standard library.
 
 use std::collections::VecDeque;
 

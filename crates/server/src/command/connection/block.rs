@@ -1,14 +1,14 @@
 //! MULTI, EXEC and DISCARD.
 //!
-//! EXEC is one engine transaction over the union of its keys' partitions, in two steps. First
-//! the plain commands (SELECT, CLIENT, PING …) run once, in order, into a side buffer; they tell
-//! which database and protocol each data command sees. Then the data commands run inside the
-//! transaction, which may repeat them, and the replies are put together in order. A command that
-//! fails at run time replies its error and changes nothing; the others stand, as in Redis. If
-//! the engine refuses (memory, log), the whole block does not happen.
+//! EXEC is one engine transaction over the union of its keys' partitions, in two steps. First the
+//! plain commands (SELECT, CLIENT, PING …) run once, in order, into a side buffer. They determine
+//! the database and the protocol of each data command. Then the data commands run inside the
+//! transaction, which may repeat them, and the replies are joined in order. A command that fails at
+//! run time replies its error and changes nothing. The others keep their effects, as in Redis. If
+//! the engine refuses (memory, log), the whole block has no effect.
 //!
-//! Whether a watched key has changed is decided before the first step. A key that expires between
-//! then and the transaction, a moment later, counts as expired after the block was begun.
+//! The watched keys are checked for changes before the first step. A key that expires between the
+//! check and the transaction counts as expired after the block was begun.
 
 use crate::acl;
 use crate::ahead::AHEAD_KEYS;
@@ -36,8 +36,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     plain("multi", 1, LOADING | IMMEDIATE | FAST | APART, multi),
 ];
 
-/// What a queued command takes beside its arguments: its place in the queue, which may be half empty,
-/// and the allocator's heads of two buffers.
+/// The memory of a queued command beside its arguments, bytes. It is its place in the queue, which
+/// may be half empty, and the allocator's heads of two buffers.
 const QUEUED_BYTES: usize = 2 * size_of::<(&Command, OwnedArgs)>() + 32;
 
 /// Keeps a command for EXEC.
@@ -72,8 +72,8 @@ pub(crate) fn enqueue(
     out.simple("QUEUED");
 }
 
-/// A command was refused: an open block will not run, and is over if the command was EXEC.
-/// Answers the error to reply with.
+/// Marks an open block as broken by a refused command, or ends it if the command was EXEC. Returns
+/// the error to reply with.
 pub(crate) fn broken_by(
     state: &mut State,
     session: &mut Session,
@@ -117,7 +117,7 @@ fn is_long(state: &State, block: &Block) -> bool {
     !block.broken && !block.is_wide && to_u64(block.words) > state.steps.long
 }
 
-/// What the first step learned about one command.
+/// The result of the first step for one command.
 struct Step {
     database: u8,
     resp3: bool,
@@ -143,7 +143,7 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
         return cx.out.error(text);
     }
     if changed {
-        // The change that it tells of may still be on its way to the disk.
+        // The change that the reply shows may still be on its way to the disk.
         cx.effects.epoch = cx.state.newest;
         return cx.out.null_array();
     }
@@ -156,7 +156,7 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
     if let Err(error) = run_steps(cx, ready, partitions) {
         cx.out.buf.truncate(start);
         cx.effects.held_back.clear();
-        // The block did not happen, and neither did its SELECT.
+        // The block had no effect, and neither had its SELECT.
         (cx.session.database, cx.session.resp3) = before;
         cx.effects.epoch = cx.effects.epoch.max(told_by(cx.state, &error).epoch);
         failed(cx.state, &error, &mut cx.out);
@@ -214,7 +214,7 @@ fn run_plain_commands(cx: &mut Cx<'_>, block: Block) -> (Ready, PartitionSet) {
     (ready, partitions)
 }
 
-/// Runs a plain command, whose reply is added to `aside`.
+/// Runs a plain command and adds its reply to `aside`.
 fn run_plain(
     cx: &mut Cx<'_>,
     aside: &mut Vec<u8>,
@@ -248,7 +248,7 @@ struct Ready {
     failed: Vec<(usize, Vec<u8>)>,
 }
 
-/// Why the transaction of a block ended early.
+/// The reason why the transaction of a block ended early.
 enum Ended {
     Failed(Error),
     /// A command is heavy: the block runs beside the loop.
@@ -262,7 +262,7 @@ impl From<Error> for Ended {
 }
 
 impl Ready {
-    /// Runs the data commands within a transaction, and puts all replies together.
+    /// Runs the data commands within a transaction, and joins all replies in order.
     fn run(&mut self, data: &mut Data<'_, '_>, out: &mut Vec<u8>) -> Result<(), Ended> {
         let start = out.len();
         self.ran.clear();
@@ -299,14 +299,14 @@ impl Ready {
         Ok(())
     }
 
-    /// Counts the commands of the block, with how long each took and what those replied that failed.
+    /// Counts the commands of the block with their times, and the replies of those that failed.
     fn count_steps(&self, state: &mut State) {
         let times = state.options.latency_tracking;
         let mut failed = self.failed.iter().peekable();
         let mut found: Option<(&Command, usize)> = None;
         for (at, ((command, owned), took)) in self.block.queue.iter().zip(&self.ran).enumerate() {
             let error = failed.next_if(|(failed, _)| *failed == at);
-            // Long blocks have the same command again and again.
+            // Long blocks often repeat one command.
             if found.is_none_or(|(known, _)| !std::ptr::eq(known, *command)) {
                 let slot = state.lookup.find_slot(command.name.as_bytes());
                 found = slot.map(|(slot, _)| (*command, slot));

@@ -1,4 +1,4 @@
-//! Commands about the connection: MULTI and WATCH, CLIENT, HELLO, and what it listens to.
+//! Commands about the connection: MULTI and WATCH, CLIENT, HELLO, and subscriptions.
 
 pub(crate) mod block;
 pub(crate) mod client;

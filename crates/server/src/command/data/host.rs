@@ -19,7 +19,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// The server as it is now.
+    /// Returns the current settings of the server.
     pub(crate) fn of(state: &State) -> Self {
         Host {
             packing: state.packing,
@@ -42,7 +42,7 @@ pub(super) enum Server<'a> {
 }
 
 impl Server<'_> {
-    /// The most elements that a round of the loop goes through.
+    /// Returns the most elements that a round of the loop goes through.
     pub(super) fn long(&self) -> u64 {
         match self {
             Server::Loop(state) => state.steps.long,
@@ -50,7 +50,7 @@ impl Server<'_> {
         }
     }
 
-    /// True if keys are fetched before they are used.
+    /// Returns whether keys are fetched before they are used.
     pub(super) fn looks_ahead(&self) -> bool {
         match self {
             Server::Loop(state) => state.looks_ahead,
@@ -58,7 +58,7 @@ impl Server<'_> {
         }
     }
 
-    /// The most bytes of a sketch that is kept as runs.
+    /// Returns the most bytes of a sparse sketch.
     pub(super) fn sparse_sketch_bytes_max(&self) -> u64 {
         match self {
             Server::Loop(state) => state.options.hll_sparse_bytes_max,
@@ -68,8 +68,8 @@ impl Server<'_> {
 }
 
 impl<'a, 'tx> Data<'a, 'tx> {
-    /// Fails in the same way if a command is about to go through `most` elements of a key's collection, or
-    /// through all if there are fewer.
+    /// Fails like [`heavy`](Self::heavy) if a command is about to go through `most` elements of a
+    /// key's collection, or through all if it has fewer.
     pub(crate) fn heavy_in(&self, key: &[u8], most: u64) -> Done {
         if !self.may_leave || !self.is_long(most.saturating_mul(2)) {
             return Ok(());
@@ -129,12 +129,12 @@ impl<'a, 'tx> Data<'a, 'tx> {
         }
     }
 
-    /// The command may run beside the loop.
+    /// Allows the command to run beside the loop.
     pub(crate) fn may_leave(&mut self) {
         self.may_leave = true;
     }
 
-    /// True if the command is to run beside the loop.
+    /// Returns whether the command is to run beside the loop.
     pub(crate) fn leaves(&self) -> bool {
         matches!(self.later, Some(Later::Beside))
     }
@@ -142,7 +142,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
     /// Fails if a command that is about to go through this number of elements should run beside the loop.
     /// The command has written nothing yet.
     pub(crate) fn heavy(&self, elements: u64) -> Done {
-        // What changes takes longer than what is read.
+        // A change of an element takes longer than reading it.
         match self.may_leave && self.is_long(elements.saturating_mul(2)) {
             true => Err(Stop::Beside),
             false => Ok(()),

@@ -7,8 +7,8 @@ use crate::resp::parse::Args;
 use perdura_base::flaw::{Flaw, armed};
 
 impl Data<'_, '_> {
-    /// Sets the user whose commands run. For a user who may not use every key, a command that uses an
-    /// undeclared key fails: a bug in its list of keys must not lead around access control.
+    /// Sets the user whose commands run. If the user may not use every key, a command that uses an
+    /// undeclared key fails. So a bug in its list of keys cannot circumvent access control.
     pub(crate) fn run_for(&mut self, user: &User) {
         self.keeps_to_keys |= !user.has_every_key();
     }

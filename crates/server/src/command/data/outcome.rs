@@ -1,4 +1,5 @@
-//! The rest of a command behind its transaction: what observers hear, and what a flush gives back.
+//! The rest of a command after its transaction: events for observers, and the space that a flush
+//! frees.
 
 use super::{Event, Later};
 use crate::command::Told;
@@ -18,15 +19,16 @@ pub(crate) struct Outcome {
     pub(super) swapped: u16,
     pub(super) ran: Option<Box<Ran>>,
     pub(super) emptied: bool,
-    /// True if the transaction has written anything, be it what was there already.
+    /// True if the transaction has written anything, even if it was there already.
     pub(super) wrote: bool,
     /// The wait of the client, instead of a reply.
     pub later: Option<Later>,
 }
 
 impl Outcome {
-    /// Returns the epochs that the replies rest on, of a transaction that has committed in `epoch`. If what it wrote was
-    /// there already, that is as old as the newest write of its partitions, or older than this life of the database.
+    /// Returns the epochs that the replies of a transaction rest on which has committed in `epoch`.
+    /// If it wrote only what was there already, the epoch is that of the newest write of its
+    /// partitions, or older than this life of the database.
     pub(crate) fn told(&self, epoch: Epoch, reached: Reached) -> Told {
         let rests_on = self.ran.as_ref().map(|ran| ran.rests_on);
         let written = match epoch {

@@ -1,5 +1,5 @@
-//! What a command leaves beside its reply, looked at before the loop has heard of the disk. Seeded bugs show that these tests
-//! would notice.
+//! The effects that a command leaves beside its reply, checked before the loop has heard of the
+//! disk. Seeded bugs show that these tests would notice errors.
 
 use crate::engine::{Db, Durability, Options, Ticket};
 use crate::options::ServerOptions;
@@ -14,7 +14,8 @@ mod keys;
 mod rungs;
 mod unsynced;
 
-/// Sends a line and says how durable what the client is owed then must become; `None` if that may leave.
+/// Sends a line and returns the durability that the client's pending replies wait for; `None` if
+/// they may leave.
 fn send(state: &mut State, client: usize, line: &str) -> Option<Durability> {
     let mut connection = state.connections.take(client).expect("a client");
     connection.take(state, format!("{line}\r\n").as_bytes());
@@ -23,13 +24,13 @@ fn send(state: &mut State, client: usize, line: &str) -> Option<Durability> {
     replies.waits_for()
 }
 
-/// Sends words and returns what the client is owed then.
+/// Sends words and returns the client's pending replies.
 fn ask(state: &mut State, client: usize, words: &[&str]) -> String {
     let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
     call(state, client, &words).0
 }
 
-/// Sends words and returns what the client is owed then, and how durable that must become.
+/// Sends words and returns the client's pending replies, and the durability that they wait for.
 fn call(state: &mut State, client: usize, words: &[&[u8]]) -> (String, Option<Durability>) {
     let mut request = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -43,7 +44,7 @@ fn call(state: &mut State, client: usize, words: &[&[u8]]) -> (String, Option<Du
     owed(state, client)
 }
 
-/// Takes what a client is owed, and how durable that must become.
+/// Takes a client's pending replies, and the durability that they wait for.
 fn owed(state: &mut State, client: usize) -> (String, Option<Durability>) {
     let mut connection = state.connections.take(client).expect("a client");
     let replies = std::mem::take(&mut connection.replies);
@@ -57,8 +58,9 @@ const LIBRARY: &str = "#!lua name=mine\n\
     redis.register_function('gone', function(keys) redis.call('DEL', keys[1]) end)\n\
     redis.register_function{function_name='f', callback=function() return 7 end, flags={'no-writes'}}";
 
-/// Returns a word of a request. `$dump` is a payload of RESTORE, and `$functions` one of FUNCTION RESTORE. `$sha` is a script
-/// that deletes the stream `s`. `$mine`, `$changed` and `$yours` are libraries. Any other name is a key, of which it is the dump.
+/// Returns a word of a request. `$dump` is a payload of RESTORE, and `$functions` one of FUNCTION
+/// RESTORE. `$sha` is a script that deletes the stream `s`. `$mine`, `$changed` and `$yours` are
+/// libraries. Any other name is a key, and the word is its dump.
 fn word_of(state: &mut State, client: usize, word: &str) -> Vec<u8> {
     let Some(name) = word.strip_prefix('$').filter(|name| !name.is_empty()) else {
         return word.as_bytes().to_vec();
@@ -95,16 +97,16 @@ fn word_of(state: &mut State, client: usize, word: &str) -> Vec<u8> {
     }
 }
 
-/// Lets commands end that run in steps or beside the loop.
+/// Runs commands to their end that run in steps or beside the loop.
 fn finish_jobs(state: &mut State) {
-    // One that the log has no room for waits its turn.
+    // A command that the log has no room for waits its turn.
     while !state.jobs.is_empty() || state.beside.is_busy() {
         state.step_job();
         state.land();
     }
 }
 
-/// A client that has just come.
+/// Connects a new client.
 fn newcomer(state: &mut State) -> usize {
     let index = state.connections.reserve();
     let id = 1000 + state.stats.accepted;
@@ -114,14 +116,15 @@ fn newcomer(state: &mut State) -> usize {
     index
 }
 
-/// A client that goes, whatever it waits for.
+/// Disconnects a client, whatever it waits for.
 fn leave(state: &mut State, client: usize) {
     let mut connection = state.connections.take(client).expect("a client");
     state.forget(&mut connection.session);
     state.connections.release(client);
 }
 
-/// Makes all that was written durable, and lets replies leave that rest on it. What is written later is not.
+/// Makes all writes so far durable, and lets the replies leave that rest on them. Later writes are
+/// not durable.
 fn sync(state: &mut State) {
     let db = state.db().expect("a database").clone();
     db.wait(Ticket {
@@ -131,7 +134,7 @@ fn sync(state: &mut State) {
     state.reached = db.reached();
 }
 
-/// A server with a database and two clients, which runs no loop.
+/// Makes a server with a database and two clients, which runs no loop.
 fn ready(around: &Testbed, dir: &Path) -> State {
     let mut options = Options::new(dir.join("data"));
     options.segment_bytes = 4 << 20;
@@ -151,7 +154,7 @@ fn opened(around: &Testbed, options: Options) -> State {
     state
 }
 
-/// Whether a test holds, and does not with a bug.
+/// Checks that a test holds, and that it does not with a bug.
 fn notices(flaw: Flaw, holds: fn() -> bool) {
     assert!(holds(), "without {flaw:?}");
     arm(Some(flaw));

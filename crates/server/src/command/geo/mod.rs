@@ -1,6 +1,6 @@
 //! Places: members of a sorted set whose scores are cells of the map.
 //!
-//! The arithmetic is in [`crate::engine::types::geo`]; here are the words of the commands.
+//! The arithmetic is in [`crate::engine::types::geo`]. This module has the words of the commands.
 
 pub(crate) mod search;
 
@@ -50,7 +50,7 @@ fn unit(word: &[u8]) -> Result<f64, Stop> {
     Ok(known.ok_or("ERR unsupported unit provided. please use M, KM, FT, MI")?)
 }
 
-/// Where a member is.
+/// Returns the place of a member.
 fn place_of(set: Option<&Source<'_>>, member: &[u8]) -> Option<Place> {
     let found = set?.find(member)?;
     Some(Place::of_score(found.score()))

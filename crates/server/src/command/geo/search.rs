@@ -56,7 +56,7 @@ const ALL: usize = 2;
 /// The place of the first option of an area.
 const AREA: usize = 9;
 
-/// A piece of the options, behind the first arguments.
+/// Returns the options from `begin` to `end`, which may begin at argument `from`.
 const fn grammar(from: usize, begin: usize, end: usize) -> Grammar {
     Grammar {
         from,
@@ -73,19 +73,19 @@ static SEARCH_STORE: Grammar = grammar(3, ALL, WORDS.len());
 
 const NO_MEMBER: &str = "ERR could not decode requested zset member";
 
-/// What the name of a command says.
+/// The meaning of a command's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Named {
     /// A circle around coordinates.
     Radius { stores: bool },
     /// A circle around a member.
     Member { stores: bool },
-    /// What options say.
+    /// An area that options describe.
     Search { stores: bool },
 }
 
 impl Named {
-    /// Where the key is that is searched.
+    /// Returns the argument with the key that is searched.
     fn source(self) -> usize {
         match self {
             Named::Search { stores: true } => 2,
@@ -93,7 +93,7 @@ impl Named {
         }
     }
 
-    /// The options.
+    /// Returns the options.
     fn grammar(self) -> &'static Grammar {
         match self {
             Named::Radius { stores: true } => &RADIUS,
@@ -105,7 +105,7 @@ impl Named {
         }
     }
 
-    /// The event of a key that is stored.
+    /// Returns the event of a key that is stored.
     fn event(self) -> &'static str {
         match self {
             Named::Search { .. } => "geosearchstore",
@@ -114,21 +114,22 @@ impl Named {
     }
 }
 
-/// Where a result is stored.
+/// The target of a result that is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Target<'a> {
     key: &'a [u8],
-    /// Whether distances are the scores.
+    /// True if the scores are the distances.
     distances: bool,
 }
 
-/// Everything that is asked for.
+/// The parsed request.
 #[derive(Default)]
 struct Query<'a> {
     centre: Option<Place>,
     /// The form and its unit.
     form: Option<(Form, f64)>,
-    /// Whether it was said where the centre is, and how: by a member, or by coordinates.
+    /// The way in which the centre was given: by a member, or by coordinates. `None`: it was not
+    /// given.
     from: Option<bool>,
     distances: bool,
     scores: bool,
@@ -164,7 +165,7 @@ fn rectangle(args: &Args<'_>, at: usize) -> Result<(Form, f64), Stop> {
 }
 
 impl<'a> Query<'a> {
-    /// Reads a request. A member is looked for in `set`; without a set nothing is said about it.
+    /// Reads a request. A member is searched in `set`; without a set it is not checked.
     fn parse(args: &Args<'a>, named: Named, set: Option<&Source<'_>>) -> Result<Query<'a>, Stop> {
         let mut query = Query::default();
         match named {
@@ -197,7 +198,7 @@ impl<'a> Query<'a> {
         Ok(query)
     }
 
-    /// Reads an option that says what becomes of the members. Returns whether it is one.
+    /// Reads an option about the output of members. Returns whether it is one.
     fn output(&mut self, args: &Args<'a>, at: usize, word: &str) -> Result<bool, Stop> {
         match word {
             "WITHDIST" => self.distances = true,
@@ -213,7 +214,7 @@ impl<'a> Query<'a> {
                 }
                 self.count = Some(count);
             }
-            // The grammar has found the key, which is that of the last one.
+            // The grammar has found the key, that of the last option.
             "STORE" | "STOREDIST" => {
                 debug_assert!(self.target.is_some());
                 if let Some(target) = &mut self.target {
@@ -225,7 +226,7 @@ impl<'a> Query<'a> {
         Ok(true)
     }
 
-    /// Reads an option that says which area is searched. A member is looked for in `set`.
+    /// Reads an option that describes the area. A member is searched in `set`.
     fn area(&mut self, args: &Args<'a>, at: usize, word: &str, set: Option<&Source<'_>>) -> Done {
         let other_form = |is_box: bool| match &self.form {
             Some((Form::Box { .. }, _)) => !is_box,
@@ -250,7 +251,7 @@ impl<'a> Query<'a> {
         Ok(())
     }
 
-    /// Refuses what does not go together.
+    /// Refuses options that exclude each other.
     fn check(&self, args: &Args<'_>, named: Named) -> Done {
         let searches = matches!(named, Named::Search { .. });
         if self.target.is_some() && (self.distances || self.scores || self.places) {
@@ -277,20 +278,20 @@ impl<'a> Query<'a> {
         Ok(())
     }
 
-    /// The area, once it is known.
+    /// Returns the area, if it is known yet.
     fn search(&self) -> Option<Search> {
         let ((form, unit), centre) = (self.form?, self.centre?);
         Some(Search { centre, form, unit })
     }
 
-    /// The members in the area, those first that are wanted first.
+    /// Returns the members in the area, in the wanted order.
     fn find<'s>(&self, set: &'s Source<'_>) -> Vec<Found<'s>> {
         let Some(search) = self.search() else {
             return Vec::new();
         };
         let mut found = geo::find(set, &search, self.count.filter(|_| self.any));
         let wanted = self.count.map_or(found.len(), to_usize).min(found.len());
-        // Who wants some wants the nearest ones.
+        // A request for some members means the nearest ones.
         let nearest = (self.count.is_some() && !self.any).then_some(First::Nearest);
         if let Some(first) = self.first.or(nearest) {
             order::sort(&mut found, first, wanted);
@@ -299,7 +300,7 @@ impl<'a> Query<'a> {
         found
     }
 
-    /// A distance in the unit of the request.
+    /// Returns a distance in the unit of the request.
     fn distance(&self, found: &Found<'_>) -> f64 {
         found.distance / self.form.map_or(1.0, |(_, unit)| unit)
     }
@@ -364,7 +365,7 @@ fn georadius(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Don
     search(data, args, out, Named::Radius { stores: true })
 }
 
-/// GEORADIUS without STORE and STOREDIST.
+/// `GEORADIUS_RO`: GEORADIUS without STORE and STOREDIST.
 fn georadius_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     search(data, args, out, Named::Radius { stores: false })
 }
@@ -374,7 +375,7 @@ fn georadiusbymember(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>
     search(data, args, out, Named::Member { stores: true })
 }
 
-/// GEORADIUSBYMEMBER without STORE and STOREDIST.
+/// `GEORADIUSBYMEMBER_RO`: GEORADIUSBYMEMBER without STORE and STOREDIST.
 fn georadiusbymember_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     search(data, args, out, Named::Member { stores: false })
 }

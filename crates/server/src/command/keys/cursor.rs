@@ -1,4 +1,4 @@
-//! What SCAN, HSCAN, SSCAN and ZSCAN have in common: the cursor and the options.
+//! The common part of SCAN, HSCAN, SSCAN and ZSCAN: the cursor and the options.
 
 use crate::command::{Data, Done, NOT_INTEGER, SYNTAX, Stop};
 use crate::engine::Shape;
@@ -9,7 +9,7 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use perdura_base::num::to_u64;
 
-/// Reads a cursor as C's `strtoul` does: signs count, and nothing is zero.
+/// Reads a cursor as C's `strtoul` does: signs count, and an empty one is zero.
 pub(crate) fn parse_cursor(arg: &[u8]) -> Result<u64, Stop> {
     let (negative, digits) = match arg {
         [b'-', rest @ ..] => (true, rest),
@@ -37,16 +37,16 @@ pub(crate) fn parse_cursor(arg: &[u8]) -> Result<u64, Stop> {
 /// The options behind a cursor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScanOptions<'a> {
-    /// What names must match.
+    /// The pattern that names must match. `None`: every name matches.
     pub pattern: Option<&'a [u8]>,
-    /// About how many to return.
+    /// The approximate number of elements to return.
     pub count: usize,
     /// The type that keys must have.
     pub kind: Option<&'a [u8]>,
 }
 
 impl<'a> ScanOptions<'a> {
-    /// Reads the options from argument `at` on; TYPE only where keys are scanned.
+    /// Reads the options from argument `at` on. TYPE is an option only if `keys` are scanned.
     pub(crate) fn parse(args: &Args<'a>, mut at: usize, keys: bool) -> Result<Self, Stop> {
         let mut options = ScanOptions {
             pattern: None,
@@ -77,15 +77,15 @@ impl<'a> ScanOptions<'a> {
         Ok(options)
     }
 
-    /// Whether a name is asked for.
+    /// Returns whether a name matches the pattern.
     pub(crate) fn matches(&self, name: &[u8]) -> bool {
         self.pattern
             .is_none_or(|pattern| pattern == b"*" || glob::matches(pattern, name))
     }
 }
 
-/// HSCAN, SSCAN and ZSCAN: the next cursor and those elements that are asked for, whose parts `each` writes.
-/// An item or a member is one part; what has a value or a score is two.
+/// Replies to HSCAN, SSCAN and ZSCAN: the next cursor and the matching elements, whose parts `each`
+/// writes. A member is one part; an element with a value or a score is two.
 pub(crate) fn scan_elements(
     data: &Data<'_, '_>,
     args: &Args<'_>,
@@ -120,7 +120,7 @@ pub(crate) fn scan_elements(
     Ok(data.check_reply(out.buf.len() - start)?)
 }
 
-/// How many random elements are asked for.
+/// Reads the number of random elements.
 pub(crate) fn count_arg(arg: &[u8]) -> Result<i64, Stop> {
     match parse_i64(arg) {
         None => Err(NOT_INTEGER.into()),
@@ -133,7 +133,7 @@ pub(crate) fn count_arg(arg: &[u8]) -> Result<i64, Stop> {
     }
 }
 
-/// The same where every element takes two replies.
+/// Checks the number of random elements that take two replies each.
 pub(crate) fn count_arg_of_pairs(count: i64) -> Result<i64, Stop> {
     if count.unsigned_abs() > i64::MAX.unsigned_abs() / 2 {
         return Err("ERR value is out of range".into());

@@ -1,4 +1,4 @@
-//! DUMP and RESTORE: a key's value as the bytes that a Redis of any version understands.
+//! DUMP and RESTORE: a key's value in the bytes that a Redis of any version understands.
 
 use crate::command::event::Class;
 use crate::command::flag::{DANGEROUS, DENY_OOM, READ, WRITE};
@@ -93,7 +93,7 @@ fn weight(payload: &[u8]) -> u64 {
     }
 }
 
-/// What RESTORE is asked for beside the payload.
+/// The arguments of RESTORE beside the payload.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
     ttl: u64,
@@ -104,12 +104,12 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Whether a key that is there is replaced.
+    /// Returns whether an existing key is replaced.
     pub(crate) fn replaces(self) -> bool {
         self.replace
     }
 
-    /// When the key expires, if it is made now.
+    /// Returns the time when the key expires if it is made now.
     pub(crate) fn expiry_ms(self, now: u64) -> Option<u64> {
         match (self.ttl, self.absolute) {
             (0, _) => None,
@@ -118,12 +118,12 @@ impl Terms {
         }
     }
 
-    /// Whether it would have expired already.
+    /// Returns whether it would have expired already.
     pub(crate) fn is_over(self, now: u64) -> bool {
         self.expiry_ms(now).is_some_and(|at| at <= now)
     }
 
-    /// Makes the key that was made look as idle as it is to be.
+    /// Gives the new key the wanted idle time.
     pub(crate) fn age(self, data: &Data<'_, '_>, key: &[u8]) -> Done {
         if let Some(idle) = self.idle {
             data.tx.set_idle_seconds(data.table, key, idle)?;
@@ -132,7 +132,7 @@ impl Terms {
     }
 }
 
-/// Why a payload is refused.
+/// Returns the error for a refused payload.
 pub(crate) fn refusal(error: &Error, payload: &[u8]) -> Stop {
     match error {
         Error::Version { .. } | Error::Checksum { .. } => WRONG_TAIL.into(),
@@ -232,7 +232,7 @@ fn restore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     Ok(())
 }
 
-/// Writes a whole value under a key that is not there. A payload may name an element twice.
+/// Writes a whole value under a key that does not exist. A payload may name an element twice.
 fn write(data: &mut Data<'_, '_>, key: &[u8], value: &Value) -> Done {
     let (tx, table) = (&mut *data.tx, data.table);
     match value {

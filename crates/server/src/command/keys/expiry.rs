@@ -22,7 +22,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("ttl", 2, READ | FAST, ONE, ttl),
 ];
 
-/// How a deadline is given.
+/// The form of a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kind {
     /// In seconds, not milliseconds.
@@ -31,7 +31,7 @@ pub(crate) struct Kind {
     relative: bool,
 }
 
-/// The kind that an option word of SET or GETEX names.
+/// Returns the kind of deadline that an option of SET or GETEX names.
 pub(crate) fn deadline_option(word: &[u8]) -> Option<Kind> {
     let kind = |seconds, relative| Some(Kind { seconds, relative });
     if word.eq_ignore_ascii_case(b"EX") {
@@ -57,7 +57,7 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// Absolute milliseconds, or Redis's error for the command called `name`.
+    /// Returns absolute milliseconds, or Redis's error for the command called `name`.
     pub(crate) fn resolve(&self, args: &Args<'_>, now: u64, name: &str) -> Result<u64, String> {
         let amount = parse_i64(args.at(self.arg)).ok_or_else(|| String::from(NOT_INTEGER))?;
         let at = if amount > 0 {
@@ -74,7 +74,7 @@ fn invalid(name: &str) -> String {
     format!("ERR invalid expire time in '{name}' command")
 }
 
-/// Absolute milliseconds, which may lie before 1970; `None` if out of range.
+/// Returns absolute milliseconds, which may lie before 1970; `None` if out of range.
 fn absolute(kind: Kind, amount: i64, now: u64) -> Option<i64> {
     let ms = if kind.seconds {
         amount.checked_mul(1000)?
@@ -236,7 +236,8 @@ pub(crate) fn persist(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_
     Ok(())
 }
 
-/// Replies -2 for no key, -1 for no expiry, else what `show` makes of the deadline and now.
+/// Replies -2 for no key, -1 for no expiry, else the result of `show` for the deadline and the
+/// current time.
 fn reply_deadline(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,

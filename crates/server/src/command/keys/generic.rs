@@ -1,4 +1,4 @@
-//! Keys change their names, their databases and their copies; what OBJECT tells of them.
+//! Renaming, moving and copying keys, and OBJECT.
 
 use crate::command::event::Class;
 use crate::command::flag::{DANGEROUS, DENY_OOM, FAST, READ, WRITE};
@@ -32,7 +32,7 @@ const IDLE_TIMES_OFF: &str = "ERR idle times of keys are not kept: CONFIG SET ke
                               keeps them from then on";
 const SAME: &str = "ERR source and destination objects are the same";
 
-/// The database that an argument names.
+/// Reads the number of a database from an argument.
 fn database(arg: &[u8]) -> Result<u8, Stop> {
     let number = parse_i64(arg).ok_or(crate::command::NOT_INTEGER)?;
     if i32::try_from(number).is_err() {
@@ -42,7 +42,8 @@ fn database(arg: &[u8]) -> Result<u8, Stop> {
     known.ok_or_else(|| "ERR DB index is out of range".into())
 }
 
-/// Has the command go on in steps that copies the string of the first argument's key, if it is long.
+/// Lets a command that copies the string of the first argument's key continue in steps if the
+/// string is long.
 fn copy_in_steps(data: &Data<'_, '_>, args: &Args<'_>, target: Destination, out: &Out<'_>) -> Done {
     let row = data.tx.get(data.table, args.at(1))?;
     let Some(row) = row.filter(|row| row.kind() == Kind::String) else {
@@ -52,7 +53,7 @@ fn copy_in_steps(data: &Data<'_, '_>, args: &Args<'_>, target: Destination, out:
     Writing::if_long(data, args, target, origin, out.resp3)
 }
 
-/// Moves what the first argument's key holds to another key.
+/// Moves the value of the first argument's key to another key.
 fn move_to(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,

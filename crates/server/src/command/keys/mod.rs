@@ -1,4 +1,4 @@
-//! Keys, whatever they hold.
+//! Keys of any type.
 
 pub(crate) mod cursor;
 pub(crate) mod dump;
@@ -52,7 +52,7 @@ pub(crate) fn exists(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>
     })
 }
 
-/// `TOUCH key [key …]`: as EXISTS, and the keys count as used.
+/// `TOUCH key [key …]`: like EXISTS, but the keys count as used.
 fn touch(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     count_there(data, args, out, |tx, table, key| {
         Ok(tx.get(table, key)?.is_some())
@@ -88,7 +88,7 @@ pub(crate) fn dbsize(data: &mut Data<'_, '_>, _: &Args<'_>, out: &mut Out<'_>) -
     Ok(())
 }
 
-/// `FLUSHDB [ASYNC|SYNC]`: both free what was there in the background.
+/// `FLUSHDB [ASYNC|SYNC]`: both free the old contents in the background.
 pub(crate) fn flushdb(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     flush(data, args, out, data.database..data.database + 1)
 }

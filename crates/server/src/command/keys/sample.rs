@@ -5,10 +5,11 @@ use crate::engine::Source;
 use crate::engine::types::Entry;
 use crate::resp::reply::Out;
 
-/// Random elements that are asked for.
+/// A request for random elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Draws {
-    /// The most elements, all different. A negative number counts draws, in which an element may come again.
+    /// The most elements, all different. A negative number counts draws, in which an element may
+    /// repeat.
     pub count: i64,
     /// The parts of each.
     pub parts: usize,
@@ -54,7 +55,7 @@ pub(crate) fn reply(
         }
         return Ok(());
     }
-    // A reply that must become too long is refused before the work.
+    // A reply that would become too long is refused before the work.
     let draws = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
     data.check_reply(draws.saturating_mul(parts))?;
     head(out, draws);

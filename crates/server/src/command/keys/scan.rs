@@ -1,9 +1,9 @@
 //! Looking through the keys of a database: SCAN, KEYS, RANDOMKEY.
 //!
-//! A cursor is a partition and a place in the order of the keys' hashes, which neither growth nor
-//! a restart changes. So a key that is there all the time is returned, and the cursor of a life
-//! goes on in the next. A call that has met many places without keys returns what it has, perhaps
-//! nothing.
+//! A cursor is a partition and a place in the order of the keys' hashes, which neither growth nor a
+//! restart changes. So a key that exists all the time is returned, and a cursor is valid after a
+//! restart. A call that has met many places without keys returns the keys found so far, perhaps
+//! none.
 
 use crate::command::flag::{DANGEROUS, READ};
 use crate::command::keys::cursor::{ScanOptions, parse_cursor};
@@ -25,7 +25,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("scan", -2, READ, Named::All, scan),
 ];
 
-/// Rows that one look takes from a partition when all are wanted.
+/// The number of rows that are read from a partition at once when all are wanted.
 const STRIDE: usize = 1024;
 
 /// `SCAN cursor [MATCH pattern] [COUNT n] [TYPE type]`

@@ -1,7 +1,7 @@
 //! SORT: the elements of a list, a set or a sorted set in another order.
 //!
-//! `BY pattern` sorts by the values of other keys and `GET pattern` answers them: the first `*` of
-//! a pattern is replaced by the element, and what follows `->` is a field of a hash.
+//! `BY pattern` sorts by the values of other keys and `GET pattern` answers them. The first `*` of
+//! a pattern is replaced by the element. The part after `->` is a field of a hash.
 
 use crate::command::data::WRONG_TYPE;
 use crate::command::event::Class;
@@ -95,7 +95,7 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// The piece of `count` elements that is asked for.
+    /// Returns the wanted piece of `count` elements.
     fn piece(&self, count: usize) -> std::ops::Range<usize> {
         let Some((offset, wanted)) = self.limit else {
             return 0..count;
@@ -108,7 +108,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// What a pattern leads to for an element; `None` if there is no such string.
+/// Returns the string that a pattern leads to for an element; `None` if it does not exist.
 fn follow(data: &Data<'_, '_>, pattern: &[u8], element: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
     if pattern == b"#" {
         return Ok(Some(element.to_vec()));
@@ -124,7 +124,7 @@ fn follow(data: &Data<'_, '_>, pattern: &[u8], element: &[u8]) -> Result<Option<
         None => (behind, None),
     };
     let key = [&pattern[..star], element, suffix].concat();
-    // Access control lets only those use patterns who may read every key.
+    // Access control allows patterns only to users who may read every key.
     let Some(row) = data.tx.get_found(data.table, &key)? else {
         return Ok(None);
     };
@@ -141,7 +141,7 @@ fn follow(data: &Data<'_, '_>, pattern: &[u8], element: &[u8]) -> Result<Option<
     }
 }
 
-/// What may be sorted, and its shape.
+/// Returns a collection that can be sorted, and its shape.
 fn source<'d>(data: &'d Data<'_, '_>, key: &[u8]) -> Result<Option<(Shape, Source<'d>)>, Stop> {
     let Some(row) = data.tx.get(data.table, key)? else {
         return Ok(None);
@@ -154,7 +154,7 @@ fn source<'d>(data: &'d Data<'_, '_>, key: &[u8]) -> Result<Option<(Shape, Sourc
     Ok(Some((shape, source)))
 }
 
-/// The elements of what may be sorted, in their own order, and what they are in.
+/// Returns the elements of a collection that can be sorted, in their order, and its shape.
 fn elements(data: &Data<'_, '_>, key: &[u8]) -> Result<(Option<Shape>, Texts), Stop> {
     let mut texts = Texts::default();
     let Some((shape, source)) = source(data, key)? else {
@@ -178,7 +178,7 @@ pub(in crate::command) struct Weighed {
     pub number: f64,
 }
 
-/// A weight as C reads it: up to a zero byte, blanks may come before it, nothing is zero.
+/// Reads a weight as C does: up to a zero byte, with blanks before it, and an empty text as zero.
 fn weight(text: &[u8]) -> Option<f64> {
     match text.split(|byte| *byte == 0).next() {
         None | Some(b"") => Some(0.0),
@@ -186,7 +186,7 @@ fn weight(text: &[u8]) -> Option<f64> {
     }
 }
 
-/// The number that a text is sorted by.
+/// Reads the number that a text is sorted by.
 pub(in crate::command) fn number(text: &[u8]) -> Result<f64, Stop> {
     weight(text).ok_or("ERR One or more scores can't be converted into double".into())
 }
@@ -196,12 +196,12 @@ pub(in crate::command) struct Sorting<'a> {
     elements: &'a Texts,
     alpha: bool,
     descending: bool,
-    /// What a pattern leads to for each element, if that is compared as text.
+    /// The string that a pattern leads to for each element, if strings are compared as text.
     texts: Option<Vec<Option<Vec<u8>>>>,
 }
 
 impl<'a> Sorting<'a> {
-    /// Elements that are sorted by what they are.
+    /// Returns elements that are sorted by themselves.
     pub(in crate::command) fn plain(elements: &'a Texts, wanted: &Wanted) -> Sorting<'a> {
         Sorting {
             elements,
@@ -211,7 +211,7 @@ impl<'a> Sorting<'a> {
         }
     }
 
-    /// Finds what each element is sorted by.
+    /// Finds the number or the text that each element is sorted by.
     fn weigh(&mut self, data: &Data<'_, '_>, by: Option<&[u8]>) -> Result<Vec<Weighed>, Stop> {
         let mut order = in_place(self.elements.len());
         let Some(pattern) = by else {
@@ -235,7 +235,7 @@ impl<'a> Sorting<'a> {
         Ok(order)
     }
 
-    /// Equal ones stay in the order that they had.
+    /// Compares two elements. Equal elements keep their order.
     pub(in crate::command) fn compare(&self, a: &Weighed, b: &Weighed) -> Ordering {
         let element = |weighed: &Weighed| self.elements.get(weighed.at);
         let order = match &self.texts {
@@ -255,7 +255,7 @@ impl<'a> Sorting<'a> {
         order.then(a.at.cmp(&b.at))
     }
 
-    /// Puts the piece that is asked for in order, where it belongs; the rest stays in none.
+    /// Sorts the wanted piece, so that it is at its place. The rest has no order.
     fn sort(&self, order: &mut [Weighed], piece: &std::ops::Range<usize>) {
         let mut wanted = order;
         if piece.end < wanted.len() {
@@ -270,7 +270,7 @@ impl<'a> Sorting<'a> {
     }
 }
 
-/// All elements as they are.
+/// Returns all elements in their present order.
 fn in_place(count: usize) -> Vec<Weighed> {
     (0..count).map(|at| Weighed { at, number: 0.0 }).collect()
 }
@@ -285,7 +285,7 @@ fn sort_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     run(data, args, out, &ANSWERING)
 }
 
-/// The work on a large collection that is sorted by nothing but its elements.
+/// Returns the work on a large collection that is sorted only by its elements.
 fn in_steps(
     data: &Data<'_, '_>,
     args: &Args<'_>,
@@ -350,7 +350,7 @@ fn run(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, grammar: &Gr
     answer(data, target, answers.iter().map(Option::as_deref), out)
 }
 
-/// Replies what was found, or stores it.
+/// Replies with the result, or stores it.
 fn answer<'t>(
     data: &mut Data<'_, '_>,
     target: Option<&[u8]>,
@@ -371,7 +371,7 @@ fn answer<'t>(
     Ok(())
 }
 
-/// Puts a list in the place of what a key holds, or nothing.
+/// Replaces the value of a key by a list. Without items the key is deleted.
 pub(in crate::command) fn store<'t>(
     data: &mut Data<'_, '_>,
     target: &[u8],

@@ -1,4 +1,4 @@
-//! Lists: pushing, popping, and what is in between.
+//! Lists: pushing, popping, and access to items in between.
 
 pub(crate) mod moves;
 pub(crate) mod waits;
@@ -34,12 +34,12 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("rpushx", -3, WRITE | DENY_OOM | FAST, ONE, rpushx),
 ];
 
-/// An integer argument.
+/// Reads an integer argument.
 pub(crate) fn integer(arg: &[u8]) -> Result<i64, Stop> {
     parse_i64(arg).ok_or(Stop::from(NOT_INTEGER))
 }
 
-/// The name of the event of a push at an end.
+/// Returns the name of the event of a push at an end.
 pub(crate) fn push_event(end: End) -> &'static str {
     match end {
         End::Front => "lpush",
@@ -47,7 +47,7 @@ pub(crate) fn push_event(end: End) -> &'static str {
     }
 }
 
-/// The name of the event of a pop at an end.
+/// Returns the name of the event of a pop at an end.
 pub(crate) fn pop_event(end: End) -> &'static str {
     match end {
         End::Front => "lpop",
@@ -55,7 +55,7 @@ pub(crate) fn pop_event(end: End) -> &'static str {
     }
 }
 
-/// Tells that elements of a key were removed, and perhaps the key with them.
+/// Notes that elements of a key were removed, and perhaps the key with them.
 pub(crate) fn shrunk(
     data: &mut Data<'_, '_>,
     class: Class,
@@ -201,7 +201,7 @@ fn lrange(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
 /// `LSET key index item`
 fn lset(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let key = args.at(1);
-    // The key is looked at before the index is.
+    // The key is checked before the index.
     if data.collection(key, Shape::List)?.is_none() {
         return Err("ERR no such key".into());
     }

@@ -25,7 +25,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("rpoplpush", 3, WRITE | DENY_OOM, TWO, rpoplpush),
 ];
 
-/// The end that a word names.
+/// Reads the word for an end.
 pub(crate) fn end(word: &[u8]) -> Result<End, Stop> {
     if word.eq_ignore_ascii_case(b"LEFT") {
         Ok(End::Front)
@@ -36,7 +36,7 @@ pub(crate) fn end(word: &[u8]) -> Result<End, Stop> {
     }
 }
 
-/// Moves an item and replies with it; false if there is none.
+/// Moves an item and replies with it. Returns false if the source has no item.
 pub(crate) fn shift(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
@@ -79,7 +79,7 @@ fn rpoplpush(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Don
     shift_or_null(data, args, out, End::Back, End::Front)
 }
 
-/// Takes the item at an end off the first list that is there; false if there is none.
+/// Takes the item at an end off the first list that exists. Returns false if no list exists.
 pub(crate) fn pop_first<'k>(
     data: &mut Data<'_, '_>,
     keys: impl Iterator<Item = &'k [u8]>,
@@ -99,20 +99,19 @@ pub(crate) fn pop_first<'k>(
     Ok(false)
 }
 
-/// What LMPOP and ZMPOP have in common: `numkeys key [key …] word [COUNT count]`.
+/// The common arguments of LMPOP and ZMPOP: `numkeys key [key …] word [COUNT count]`.
 #[derive(Debug)]
 pub(crate) struct FromSeveral<'a> {
     /// The arguments that are keys.
     pub keys: Range<usize>,
-    /// Which end.
+    /// The word for the end.
     pub word: &'a [u8],
-    /// How many elements at most.
+    /// The most elements to take.
     pub count: u64,
 }
 
 impl<'a> FromSeveral<'a> {
-    /// Reads the arguments from that on which says how many keys there are. `knows` tells the words
-    /// for an end.
+    /// Reads the arguments from the number of keys on. `knows` returns whether a word names an end.
     pub(crate) fn parse(
         args: &Args<'a>,
         numkeys: usize,
@@ -138,7 +137,7 @@ impl<'a> FromSeveral<'a> {
                 positive(place + 2).ok_or("ERR count should be greater than 0")?
             }
             more => {
-                // The first option is looked at before what follows it.
+                // The first option is checked before its argument.
                 if more > 3 && args.at(place + 1).eq_ignore_ascii_case(b"COUNT") {
                     positive(place + 2).ok_or("ERR count should be greater than 0")?;
                 }
@@ -153,7 +152,7 @@ impl<'a> FromSeveral<'a> {
     }
 }
 
-/// Takes items off the first list that is there; false if there is none.
+/// Takes items off the first list that exists. Returns false if no list exists.
 pub(crate) fn pop_several(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,

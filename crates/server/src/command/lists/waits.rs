@@ -1,7 +1,7 @@
 //! Popping off lists and sorted sets, and waiting until one of them has an element.
 //!
-//! Each command does what its namesake without the B does, and where that finds nothing it says what
-//! it waits for. It is run again from its start when a key it waits for may have become ready.
+//! Each command does the same as its namesake without the B. If it finds nothing, it names the keys
+//! that it waits for. It is run again from its start when one of these keys may have become ready.
 
 use crate::blocking::{Nothing, Wait, parse_timeout};
 use crate::command::flag::{BLOCKING, DENY_OOM, FAST, WRITE};
@@ -21,7 +21,7 @@ const BEFORE_TIMEOUT: Keys = Keys::Range {
     last: -2,
     step: 1,
 };
-/// A timeout, and then how many keys there are.
+/// A timeout, and then the number of keys.
 const BEHIND_TIMEOUT: Keys = Keys::Counted { at: 2, dest: false };
 const TAKES: u32 = WRITE | BLOCKING;
 const MOVES: u32 = WRITE | DENY_OOM | BLOCKING;
@@ -108,7 +108,7 @@ fn bzpopmax(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     pop_or_wait(data, args, out, Shape::Zset, End::Back)
 }
 
-/// Returns how to wait for one of several keys, whose number may be an argument.
+/// Returns the wait for one of several keys, whose number may be an argument.
 fn wait(keys: Range<usize>, count: Option<usize>, shape: Shape, timeout: Option<Duration>) -> Wait {
     Wait {
         shape,

@@ -1,21 +1,23 @@
 //! The scripts that the server knows by their SHA-1, until it ends or SCRIPT FLUSH: as volatile as in Redis.
 //!
-//! SCRIPT LOAD brings scripts to stay, and EVAL those that it runs. Together they have a bound: then the oldest that EVAL
-//! has brought go, which a client that gets NOSCRIPT brings again.
+//! SCRIPT LOAD adds scripts that stay, and EVAL adds those that it runs. Together they have a
+//! bound. Beyond it the oldest scripts of EVAL are removed. A client that gets NOSCRIPT sends its
+//! script again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// The sources of all scripts together, bytes.
 const BYTES_MAX: usize = 64 << 20;
-/// What a script takes beside its source, bytes.
+/// The memory of a script beside its source, bytes.
 const ENTRY_BYTES: usize = 256;
 
 /// The scripts.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     scripts: HashMap<String, Kept>,
-    /// Those that EVAL has brought, the oldest first. Some may have been loaded since, or be gone.
+    /// The scripts that EVAL has added, the oldest first. Some may have been loaded since, or be
+    /// gone.
     passing: VecDeque<String>,
     bytes: usize,
 }
@@ -27,22 +29,22 @@ struct Kept {
 }
 
 impl Cache {
-    /// How many there are.
+    /// Returns the number of scripts.
     pub(crate) fn len(&self) -> usize {
         self.scripts.len()
     }
 
-    /// Bytes of all.
+    /// Returns the bytes of all scripts.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// A script's source.
+    /// Returns a script's source.
     pub(crate) fn get(&self, sha: &str) -> Option<Arc<[u8]>> {
         self.scripts.get(sha).map(|kept| Arc::clone(&kept.source))
     }
 
-    /// Keeps a script. Whether there was room for it.
+    /// Keeps a script. Returns whether there was room for it.
     pub(crate) fn keep(&mut self, sha: &str, source: &[u8], stays: bool) -> bool {
         if let Some(kept) = self.scripts.get_mut(sha) {
             kept.stays |= stays;

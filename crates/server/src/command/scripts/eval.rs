@@ -10,7 +10,7 @@ use crate::resp::reply::Out;
 use perdura_script::{Code, Failure, Flags, Header, Input, Runtime, sha1_hex};
 use std::sync::Arc;
 
-/// Redis's text for a SHA-1 that is none of a script.
+/// Redis's text for a SHA-1 of no known script.
 const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 /// Digits of a SHA-1.
 const SHA_DIGITS: usize = 40;
@@ -37,7 +37,7 @@ pub(super) fn evalsha_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out
     by_name(data, args, out, true)
 }
 
-/// A script, and how it is called.
+/// A script and its call.
 struct Called<'a> {
     sha: &'a str,
     source: &'a [u8],
@@ -85,7 +85,7 @@ fn find(data: &Data<'_, '_>, sha: &[u8]) -> Option<(String, Arc<[u8]>)> {
     Some((sha, source))
 }
 
-/// The number of arguments behind the third that are keys.
+/// Returns the number of arguments behind the third that are keys.
 pub(super) fn count_keys(args: &Args<'_>) -> Result<usize, Stop> {
     let count = parse_i64(args.at(2)).ok_or(NOT_INTEGER)?;
     let most = args.len() - 3;
@@ -121,7 +121,7 @@ fn run(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, called: &Cal
     };
     carry_out(data, args, out, scope, &|runtime, input, host, out| {
         let ran = runtime.run_script(&code, input, host, out);
-        // One that compiles is kept for EVALSHA, although it may have failed.
+        // A script that compiles is kept for EVALSHA, even if it has failed.
         let compiles = ran.is_ok() || matches!(ran, Err(Failure::Script(_)));
         if is_brought && compiles && runtime.check_script(&code).is_ok() {
             host.keep(sha, source);
@@ -130,15 +130,15 @@ fn run(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, called: &Cal
     })
 }
 
-/// What a script may do.
+/// The rights of a script.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct May {
-    /// Whether it may write.
+    /// True if it may write.
     pub write: bool,
 }
 
 impl May {
-    /// What it may do by its flags and its command.
+    /// Returns the rights that its flags and its command give it.
     pub(super) fn of(flags: Option<Flags>, reads: bool) -> Self {
         May {
             write: !reads && !flags.unwrap_or_default().no_writes,
@@ -155,11 +155,11 @@ pub(super) struct Scope {
     pub may: May,
 }
 
-/// What runs a script or a function.
+/// A function that runs a script or a function of a library.
 pub(super) type Running<'r> = dyn Fn(&mut Runtime, Input<'_>, &mut Inner<'_, '_, '_>, &mut Vec<u8>) -> Result<(), Failure>
     + 'r;
 
-/// Runs something in the transaction of `data`.
+/// Runs a script or a function in the transaction of `data`.
 pub(super) fn carry_out(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,

@@ -16,7 +16,8 @@ pub(super) fn fcall_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'
     call(data, args, out, true)
 }
 
-/// The functions. Every reply that follows shows which there are, so it rests on their newest change.
+/// Returns the functions. Every later reply shows which of them exist, so it rests on their newest
+/// change.
 fn known<'a>(data: &mut Data<'a, '_>) -> &'a Functions {
     let functions = &data.state().scripts.functions;
     let ran = data.ran();

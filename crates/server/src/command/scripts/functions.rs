@@ -1,5 +1,6 @@
-//! The libraries of functions, as they are in the database: the map `redis/functions` has the text of each under its name
-//! (docs/formats/catalog.md). The server keeps them in memory too, from the start on.
+//! The libraries of functions, as they are in the database: the map `redis/functions` has the text
+//! of each under its name (docs/formats/catalog.md). The server also keeps them in memory, from the
+//! start on.
 
 use crate::engine::{Attempt, Db, Epoch, Error, PartitionSet, Ticket, Tx};
 use perdura_base::flaw::{Flaw, armed};
@@ -9,7 +10,7 @@ use perdura_script::{
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// The map that has the libraries.
+/// The map that holds the libraries.
 const MAP: &str = "redis/functions";
 
 /// A library.
@@ -19,14 +20,14 @@ pub(super) struct Library {
     pub text: Arc<[u8]>,
     /// The SHA-1 of that.
     pub sha: String,
-    /// Where its code begins.
+    /// The offset of its code in the text.
     pub code: usize,
-    /// What it has registered, by name.
+    /// The functions that it has registered, by name.
     pub functions: Vec<Registered>,
 }
 
 impl Library {
-    /// Its code, as it is run.
+    /// Returns its code, as it is run.
     pub(super) fn code(&self) -> Code<'_> {
         Code {
             sha: &self.sha,
@@ -34,7 +35,8 @@ impl Library {
         }
     }
 
-    /// The library of a text, whose code has run, and its name. The error is a reply.
+    /// Runs the code of a library's text, and returns its name and the library. The error is a
+    /// reply.
     pub(super) fn load(
         runtime: &mut Runtime,
         text: &[u8],
@@ -60,10 +62,10 @@ impl Library {
     }
 }
 
-/// What a library that loads may ask of the server: nothing but lines of its log.
+/// The server as a library sees it while it loads: it may only write lines to the log.
 #[derive(Debug, Default)]
 pub(super) struct Quiet {
-    /// These lines.
+    /// The lines.
     pub lines: Vec<String>,
 }
 
@@ -98,7 +100,7 @@ pub(super) struct Functions {
     libraries: BTreeMap<String, Library>,
     /// The library of each function.
     owners: HashMap<String, String>,
-    /// What the replies of functions rest on: the newest change of a library.
+    /// The epoch of the newest change of a library, which the replies of functions rest on.
     pub changed: Epoch,
 }
 
@@ -112,32 +114,32 @@ impl Default for Functions {
     }
 }
 
-/// A change of libraries: the ones that go, and then the ones that come.
+/// A change of libraries: some are removed, and then others are added.
 #[derive(Debug, Default)]
 pub(super) struct Change {
-    /// Names.
+    /// The names of the libraries that are removed.
     pub gone: Vec<String>,
-    /// Libraries by their names.
+    /// The libraries that are added, by their names.
     pub come: Vec<(String, Library)>,
 }
 
 impl Functions {
-    /// The libraries by name.
+    /// Returns the libraries by name.
     pub(super) fn libraries(&self) -> impl ExactSizeIterator<Item = (&String, &Library)> {
         self.libraries.iter()
     }
 
-    /// Whether there is a library of a name.
+    /// Returns whether a library of a name exists.
     pub(super) fn has(&self, library: &str) -> bool {
         self.libraries.contains_key(library)
     }
 
-    /// How many functions there are.
+    /// Returns the number of functions.
     pub(super) fn count(&self) -> usize {
         self.owners.len()
     }
 
-    /// A function, and its library.
+    /// Returns a function, and its library.
     pub(super) fn find(&self, name: &str) -> Option<(&Library, &Registered)> {
         let library = self.libraries.get(self.owners.get(name)?)?;
         let function = library
@@ -147,7 +149,8 @@ impl Functions {
         Some((library, function))
     }
 
-    /// Whether a change would give a name to two libraries or to two functions. The error is a reply.
+    /// Fails if a change would give a name to two libraries or to two functions. The error is a
+    /// reply.
     pub(super) fn check(&self, change: &Change) -> Result<(), String> {
         let mut owners: HashMap<&str, &str> = HashMap::new();
         for (name, library) in &change.come {
@@ -217,7 +220,7 @@ impl Functions {
         })
     }
 
-    /// Takes over a change that has been written. Returns the SHA-1s of the libraries that are gone.
+    /// Applies a change that has been written. Returns the SHA-1s of the libraries that are gone.
     pub(super) fn apply(&mut self, change: Change, epoch: Epoch) -> Vec<String> {
         let mut gone = Vec::new();
         for name in change.gone {
@@ -242,7 +245,8 @@ impl Functions {
         gone
     }
 
-    /// Reads all libraries of a database that was opened. Those that do not load are left where they are, and named.
+    /// Reads all libraries of a database that was opened. Those that do not load stay in the
+    /// database, and the log names them.
     pub(super) fn read(db: &Db, runtime: &mut Runtime) -> Result<Self, Error> {
         let mut functions = Functions::default();
         let Some(map) = db.find_map(MAP) else {

@@ -1,5 +1,5 @@
-//! A command inside of a script: the checks of Redis, in its order and with its texts, and then the command itself, in the
-//! transaction of the script.
+//! A command inside a script. First come the checks of Redis, in its order and with its texts, and
+//! then the command itself, in the script's transaction.
 
 use super::eval::May;
 use super::plain;
@@ -22,7 +22,8 @@ const NOT_ALLOWED: &str = "ERR This Redis command is not allowed from script";
 const READ_ONLY: &str = "ERR Write commands are not allowed from read-only scripts.";
 const NOT_TO_CHECK: &str = "ERR Invalid command passed to redis.acl_check_cmd()";
 
-/// The commands on data that Redis does not allow in scripts: those that wait, but for the youngest.
+/// The commands on data that Redis does not allow in scripts: those that wait, except for the
+/// newest ones.
 const WAITING: [&str; 6] = [
     "blmove",
     "blpop",
@@ -35,27 +36,28 @@ const WAITING: [&str; 6] = [
 /// The lowest level that `redis.log` writes: a notice.
 const LOGGED_FROM: u8 = b'2';
 
-/// The one word of MEMORY that is allowed in scripts: queues ask how large they are.
+/// Returns whether it is MEMORY USAGE, the one word of MEMORY that is allowed in scripts. Queues
+/// use it to find their size.
 fn is_memory_usage(command: &Command, args: &Args<'_>) -> bool {
     command.name == "memory" && args.at(1).eq_ignore_ascii_case(b"usage")
 }
 
-/// What a script runs in.
+/// The context in which a script runs.
 pub(super) struct Inner<'h, 'a, 'tx> {
     data: &'h mut Data<'a, 'tx>,
     may: May,
     user: Option<Arc<User>>,
     monitored: bool,
-    /// Until when the time of commands has been counted.
+    /// The time up to which commands have been counted.
     clock: Instant,
     /// The words of the command that runs.
     words: OwnedArgs,
-    /// Why the transaction ends.
+    /// The reason why the transaction ends. `None`: it continues.
     halted: Option<Error>,
 }
 
 impl<'h, 'a, 'tx> Inner<'h, 'a, 'tx> {
-    /// The inside of a transaction in which a script begins.
+    /// Returns the context of a script that begins in a transaction.
     pub(super) fn new(data: &'h mut Data<'a, 'tx>, may: May) -> Self {
         data.ran().begin();
         let state = data.state();
@@ -71,7 +73,7 @@ impl<'h, 'a, 'tx> Inner<'h, 'a, 'tx> {
         }
     }
 
-    /// Why the transaction ends, if it does.
+    /// Returns the reason why the transaction ends, if it does.
     pub(super) fn end(self) -> Option<Error> {
         self.halted
     }
@@ -82,7 +84,7 @@ impl<'h, 'a, 'tx> Inner<'h, 'a, 'tx> {
         scripts.cache.borrow_mut().keep(sha, source, false);
     }
 
-    /// The command, if a script of this caller may run it. The error is a reply.
+    /// Returns the command if a script of this caller may run it. The error is a reply.
     fn check(&mut self, args: &Args<'_>) -> Result<(usize, &'static Command), String> {
         let Some((slot, command)) = self.data.state().lookup.find_slot(args.at(0)) else {
             return Err(String::from(UNKNOWN));
@@ -160,7 +162,7 @@ impl<'h, 'a, 'tx> Inner<'h, 'a, 'tx> {
             }
         }
         let counted = Counted::new(slot, command, args);
-        // As in a block, its time is that since the command before it.
+        // As in a block, its time is that since the previous command.
         let now = Instant::now();
         let took = now.saturating_duration_since(self.clock);
         self.clock = now;

@@ -1,7 +1,7 @@
 //! `FUNCTION LOAD|DELETE|LIST|STATS|FLUSH|DUMP|RESTORE|KILL`
 //!
-//! A change of libraries is a transaction of its own, also within MULTI, where it happens before the block as all commands
-//! do that touch no keys.
+//! A change of libraries is a separate transaction, also within MULTI. There it runs before the
+//! block, like all commands that touch no keys.
 
 use super::functions::{Change, Functions, Library, Quiet};
 use super::script::{NOT_BUSY, is_mode};
@@ -70,7 +70,8 @@ fn load_all<'t>(texts: impl Iterator<Item = &'t [u8]>) -> Result<Vec<(String, Li
     Ok(loaded)
 }
 
-/// Makes a change durable and takes it over. Whether that went well; otherwise the error is replied.
+/// Writes a change to the database and applies it. Returns whether it succeeded. If not, the error
+/// is replied, or the command is postponed until the log has room.
 fn commit(cx: &mut Cx<'_>, change: Change) -> bool {
     if let Err(error) = cx.state.scripts.functions.check(&change) {
         cx.out.error(&error);
@@ -80,7 +81,7 @@ fn commit(cx: &mut Cx<'_>, change: Change) -> bool {
         cx.out.error("ERR the database is not open");
         return false;
     };
-    // A block has begun already, so that it cannot be kept back.
+    // A block has begun already, so it cannot be postponed.
     match Functions::write(db, &change, cx.state.wall_ms(), cx.in_block) {
         Ok(Attempt::Behind { bytes }) => {
             cx.effects.after = After::Behind(bytes);
@@ -110,7 +111,7 @@ fn load(cx: &mut Cx<'_>, args: &Args<'_>) {
         replaces = true;
     }
     let text = args.at(args.len() - 1);
-    // A name that is taken is told before the code is looked at.
+    // A name that exists already is reported before the code is checked.
     if let Ok(Header {
         name: Some(name), ..
     }) = Header::of_library(text)
@@ -175,7 +176,7 @@ fn flush(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
     let gone = all_names(cx);
     if gone.is_empty() {
-        // They are gone with the newest change.
+        // The libraries are gone with the newest change.
         cx.effects.written = cx.state.scripts.functions.changed;
         return cx.out.ok();
     }

@@ -1,20 +1,22 @@
 //! Scripts: EVAL and its kin, as one transaction each.
 //!
-//! A script is like an EXEC whose commands are not known beforehand. It runs as a data command, so that the engine runs it
-//! again from its start with more partitions when it uses a key that it did not declare; time and seed are then the same.
-//! What its commands do beside the data, from counting to messages, is noted ([`ran`]) and done when the
-//! transaction has committed, once.
+//! A script is like an EXEC whose commands are not known beforehand. It runs as a data command.
+//! When it uses a key that it did not declare, the engine runs it again from its start with more
+//! partitions. Time and seed stay the same. The effects of its commands beside the data, from
+//! counting to messages, are noted ([`ran`]) and take place once, when the transaction has
+//! committed.
 //!
 //! # Parts
 //! * `functions`: the libraries; `library`: FUNCTION; `fcall`: FCALL and FCALL_RO.
-//! * `eval`: EVAL, EVALSHA and those that only read. `host`: a command inside of a script. `plain`: those that touch no
-//!   data and are allowed there. `cache`: the scripts by their SHA-1. `script`: SCRIPT. `ran`: what is done at the
-//!   commit.
+//! * `eval`: EVAL, EVALSHA and those that only read. `host`: a command inside a script. `plain`:
+//!   the commands that touch no data and are allowed there. `cache`: the scripts by their SHA-1.
+//!   `script`: SCRIPT. `ran`: the work at the commit.
 //!
 //! # Deviations
 //! * There is no BUSY state: a script that runs too long is ended and undone, so SCRIPT KILL never finds one.
-//! * A script that passes a limit, that the log has no room for or that needs more memory than there is does not happen at
-//!   all, and neither does the MULTI block around it. One that ends with an error keeps what it has written, as in Redis.
+//! * A script has no effect if it exceeds a limit, if the log has no room for it, or if memory is
+//!   short. Neither has the MULTI block around it. A script that ends with an error keeps its
+//!   writes, as in Redis.
 
 mod cache;
 mod eval;
@@ -75,40 +77,41 @@ pub(crate) static COMMANDS: &[Command] = &[
 ];
 
 thread_local! {
-    /// What runs scripts, in use while one runs. It belongs to the loop's thread, on which it is made: the state, which is
-    /// made before that thread, cannot hold it.
+    /// The runtime of scripts, borrowed while one runs. It belongs to the loop's thread, on which
+    /// it is made. The state is made before that thread, so it cannot hold it.
     static RUNTIME: RefCell<Runtime> = RefCell::new(Runtime::new(Limits::default()));
 }
 
-/// Does something with what runs scripts. `None`: a script runs already.
+/// Calls `f` with the runtime of scripts. Returns `None` if a script runs already.
 fn with_runtime<R>(f: impl FnOnce(&mut Runtime) -> R) -> Option<R> {
     RUNTIME.with(|runtime| Some(f(&mut *runtime.try_borrow_mut().ok()?)))
 }
 
-/// Memory of what runs scripts, bytes.
+/// Returns the memory of the runtime of scripts, bytes.
 pub(crate) fn runtime_bytes() -> usize {
     with_runtime(|runtime| runtime.memory_bytes()).unwrap_or(0)
 }
 
-/// What the server has of scripts.
+/// The state of the server that concerns scripts.
 #[derive(Debug, Default)]
 pub(crate) struct Scripts {
     cache: RefCell<Cache>,
     functions: Functions,
-    /// Who runs one.
+    /// The user who runs a script. `None`: no script has run yet.
     caller: Option<Arc<User>>,
-    /// The client as CLIENT LIST shows it, if something may be denied to it.
+    /// The client as CLIENT LIST shows it, if it may be denied anything.
     client: String,
-    /// How many have run; the seed of the next comes from it.
+    /// The number of requests that have run scripts; the seed of the next script depends on it.
     runs: u64,
-    /// What each script of the running request took, all of its attempts together.
+    /// The time of each script of the running request, all of its attempts together.
     spent: RefCell<Vec<Duration>>,
-    /// What a monitor is shown of the scripts that have run, until it has been shown them.
+    /// The lines for monitors of the scripts that have run and are not shown yet.
     shown: VecDeque<Vec<String>>,
 }
 
 impl Scripts {
-    /// A client is about to run scripts, maybe the one that was kept back for the log.
+    /// Notes the client that is about to run scripts, which may be one that was postponed for the
+    /// log.
     pub(crate) fn enter(&mut self, session: &Session, now: Instant) {
         let spent = self.spent.get_mut();
         spent.clear();
@@ -121,7 +124,7 @@ impl Scripts {
         self.shown.clear();
     }
 
-    /// What the `nth` script of the running request took in the attempts before.
+    /// Returns the time of the `nth` script of the running request in its earlier attempts.
     pub(crate) fn spent(&self, nth: u32) -> Duration {
         let spent = self.spent.borrow();
         spent
@@ -135,7 +138,7 @@ impl Scripts {
         self.spent.borrow().iter().sum()
     }
 
-    /// An attempt at the `nth` script of the running request has ended.
+    /// Adds the time of an attempt at the `nth` script of the running request.
     fn note_spent(&self, nth: u32, took: Duration) {
         let (nth, mut spent) = (to_usize(u64::from(nth)), self.spent.borrow_mut());
         if nth >= spent.len() {
@@ -144,22 +147,22 @@ impl Scripts {
         spent[nth] += took;
     }
 
-    /// Who runs a script, and the client as CLIENT LIST shows it.
+    /// Returns the user who runs a script, and the client as CLIENT LIST shows it.
     pub(crate) fn caller(&self) -> Option<(Arc<User>, String)> {
         Some((Arc::clone(self.caller.as_ref()?), self.client.clone()))
     }
 
-    /// What the commands of the next script are shown as.
+    /// Takes the lines for monitors of the next script.
     pub(crate) fn take_shown(&mut self) -> Vec<String> {
         self.shown.pop_front().unwrap_or_default()
     }
 
-    /// Libraries that are kept, and their functions.
+    /// Returns the number of libraries and the number of their functions.
     pub(crate) fn libraries(&self) -> (usize, usize) {
         (self.functions.libraries().len(), self.functions.count())
     }
 
-    /// Scripts that are kept, and their bytes.
+    /// Returns the number of cached scripts and their bytes.
     pub(crate) fn cached(&self) -> (usize, usize) {
         let cache = self.cache.borrow();
         (cache.len(), cache.bytes())
@@ -177,7 +180,7 @@ impl State {
         Ok(())
     }
 
-    /// A seed that no other script of this life of the server has.
+    /// Returns a seed that no other script of this life of the server has.
     fn seed_of(&self, nth: u32) -> u64 {
         let nth = self.scripts.runs << 16 ^ u64::from(nth);
         perdura_base::checksum::hash64(nth, self.run_id.as_bytes())

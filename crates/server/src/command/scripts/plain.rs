@@ -1,5 +1,5 @@
-//! The commands that touch no data and are allowed in scripts. They may run again with the script, so they change nothing
-//! but the transaction's own choice of a database and what is done at its commit.
+//! The commands that touch no data and are allowed in scripts. They may run again with the script,
+//! so they change only the transaction's database and the work at its commit.
 
 use crate::command::{Command, Data};
 use crate::number::parse_i64;
@@ -10,7 +10,7 @@ use crate::resp::reply::Out;
 /// The number of databases.
 const DATABASES: u8 = 16;
 
-/// Runs a command that touches no data. Whether it is allowed in scripts.
+/// Runs a command that touches no data. Returns whether it is allowed in scripts.
 pub(super) fn run(
     data: &mut Data<'_, '_>,
     command: &Command,
@@ -62,7 +62,7 @@ fn publish(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, topic: T
     out.count(count);
 }
 
-/// `TIME`: that at which the script began, as for all that it reads.
+/// `TIME`: the time at which the script began, as for all of its reads.
 fn time(data: &Data<'_, '_>, out: &mut Out<'_>) {
     let us = data.state().wall_us();
     out.array(2);

@@ -1,5 +1,6 @@
-//! What scripts leave to be done when their transaction has committed: commands that are counted and shown to monitors,
-//! denials, messages, lines of the log. A transaction that runs again or is undone leaves nothing.
+//! The work that scripts leave until their transaction has committed: commands to count and to show
+//! to monitors, denials, messages, lines of the log. A transaction that runs again or is undone
+//! leaves nothing.
 
 use crate::acl::Denied;
 use crate::command::Command;
@@ -20,19 +21,19 @@ struct Counting {
     failed: Vec<u8>,
 }
 
-/// What the scripts of one transaction leave.
+/// The work that the scripts of one transaction leave.
 #[derive(Debug)]
 pub(crate) struct Ran {
-    /// How many scripts have run.
+    /// The number of scripts that have run.
     pub scripts: u32,
-    /// The replies rest on this epoch, too.
+    /// An epoch that the replies rest on, too.
     pub rests_on: Epoch,
     counting: Vec<Counting>,
-    /// What monitors are shown, one list for each script.
+    /// The lines for monitors, one list for each script.
     shown: Vec<Vec<String>>,
     /// Messages to channels.
     pub messages: Vec<Message>,
-    /// What the caller was denied.
+    /// The denials to the caller.
     pub denied: Vec<Denied>,
     /// Lines of the log.
     pub lines: Vec<String>,
@@ -53,7 +54,7 @@ impl Default for Ran {
 }
 
 impl Ran {
-    /// A script begins.
+    /// Notes that a script begins.
     pub(super) fn begin(&mut self) {
         self.scripts += 1;
         self.shown.push(Vec::new());
@@ -73,7 +74,7 @@ impl Ran {
         });
     }
 
-    /// Notes what a monitor is shown of a command.
+    /// Notes the line of a command for monitors.
     pub(super) fn show(&mut self, database: u8, command: &Command, args: &Args<'_>) {
         debug_assert!(!command.name.is_empty());
         let mut line = format!("[{database} lua]");
@@ -86,7 +87,7 @@ impl Ran {
         }
     }
 
-    /// Does what was left.
+    /// Does the work that was left.
     pub(crate) fn settle(self, state: &mut State, epoch: Epoch) {
         let times = state.options.latency_tracking;
         for one in self.counting {

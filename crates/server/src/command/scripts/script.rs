@@ -52,7 +52,7 @@ pub(super) fn script(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
 }
 
-/// Whether a word says when memory is freed, which makes no difference here.
+/// Returns whether a word says when memory is freed. It makes no difference here.
 pub(super) fn is_mode(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"ASYNC") || word.eq_ignore_ascii_case(b"SYNC")
 }

@@ -40,13 +40,13 @@ const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL f
                        to specify users via the ACL SETUSER command and then issue a CONFIG \
                        REWRITE (assuming you have a Redis configuration file set) in order to \
                        store users in the Redis configuration.";
-/// In a block, of passwords that it has set itself: elsewhere these commands wait.
+/// The error in a block that has set the passwords itself. Elsewhere these commands wait.
 const HASHING: &str = "TRYAGAIN a password is still being hashed; ask outside of MULTI";
-/// A password of this strength is made unless told otherwise, bits.
+/// The strength of a generated password by default, bits.
 const PASSWORD_BITS: i64 = 256;
-/// The strongest that is made, bits.
+/// The greatest strength of a generated password, bits.
 const PASSWORD_BITS_MAX: i64 = 4096;
-/// How many entries of the log are shown unless told otherwise.
+/// The number of entries of the log that are shown by default.
 const LOG_SHOWN: usize = 10;
 
 /// `ACL word …`

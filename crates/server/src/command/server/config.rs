@@ -1,9 +1,9 @@
-//! CONFIG: the settings by Redis's names. What can be set, and what is a fact, is said by the tables
-//! in [`crate::settings`]; here they are asked, changed and written down.
+//! CONFIG: the settings by Redis's names. The tables in [`crate::settings`] say which can be set
+//! and which are fixed. Here they are read, changed and written to the file.
 //!
-//! A list of changes is made on a copy of the options. Only if every one of them is sound the copy
-//! takes the place of the original; what else has to happen then (a limit of memory that the engine
-//! keeps, certificates to be read) is in [`apply`].
+//! A list of changes is made on a copy of the options. Only if all of them are sound does the copy
+//! replace the original. The further effects (a limit of memory that the engine keeps, certificates
+//! to be read) are in [`apply`].
 
 use crate::acl;
 use crate::command::flag::{ADMIN, APART, LOADING, PROVES};
@@ -70,7 +70,7 @@ pub(crate) fn config(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
 }
 
-/// What a name of CONFIG stands for.
+/// The meaning of a name of CONFIG.
 #[derive(Clone, Copy)]
 enum Target {
     Setting(&'static Setting),
@@ -88,7 +88,7 @@ impl Target {
             .or_else(|| ignored::find(name).map(Target::Ignored))
     }
 
-    /// One name for all that it can be called.
+    /// Returns the one name that represents all of its names.
     fn name(self) -> &'static str {
         match self {
             Target::Setting(row) => row.config_name(),
@@ -137,7 +137,7 @@ fn fixed_value(state: &State, row: &Fixed) -> String {
     }
 }
 
-/// Every name that CONFIG GET knows; of users only ACL speaks.
+/// Returns every name that CONFIG GET knows. Users are shown only by ACL.
 fn names() -> impl Iterator<Item = (&'static str, Target)> {
     let hidden = |row: &&Setting| row.many && row.kind == Kind::Secret;
     let settings = SETTINGS
@@ -167,7 +167,7 @@ fn get(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
 }
 
-/// Why CONFIG SET changes nothing.
+/// The reason why CONFIG SET changes nothing.
 struct Refusal {
     name: String,
     why: String,
@@ -208,7 +208,7 @@ fn set(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
 }
 
-/// Refuses what cannot be changed at all.
+/// Refuses a setting that cannot be changed.
 fn may_change(state: &State, target: Target, value: &str) -> Result<(), String> {
     let same = || target.value(state) == value;
     match target {
@@ -268,7 +268,7 @@ fn apply(state: &mut State, changes: &[(String, Target, String)]) -> Result<(), 
             ),
         });
     }
-    // All that may be refused comes before the first change.
+    // All steps that may fail come before the first change.
     let limited = match state.db() {
         _ if !has("maxmemory") => None,
         Some(db) => Some(db.clone()),
@@ -291,9 +291,10 @@ fn apply(state: &mut State, changes: &[(String, Target, String)]) -> Result<(), 
     Ok(())
 }
 
-/// Returns the users as the file is to have them; `None` if it has them, or an ACL file does.
+/// Returns the users to be written to the file. `None`: the file has them already, or an ACL file
+/// does.
 fn users(state: &State) -> Result<Option<Vec<String>>, String> {
-    // A line of `default` would overrule a new password.
+    // A line for `default` would override a new password.
     let overruled = state.config.changed.contains("requirepass") && !state.options.users.is_empty();
     if state.options.aclfile.is_some() || !(state.acl.changed || overruled) {
         return Ok(None);
@@ -304,7 +305,7 @@ fn users(state: &State) -> Result<Option<Vec<String>>, String> {
         .map_err(|why| format!("ERR Rewriting config file: {why}"))
 }
 
-/// Writes what CONFIG SET and ACL have changed into the file that the server was started with.
+/// Writes the changes of CONFIG SET and ACL into the file that the server was started with.
 fn rewrite_file(state: &mut State) -> Result<(), String> {
     let Some(path) = state.options.config_file.clone() else {
         return Err("ERR The server is running without a config file".into());

@@ -99,7 +99,7 @@ fn digest(cx: &mut Cx<'_>) {
         Ok(digest) => digest,
         Err(error) => return failed(cx.state, &error, &mut cx.out),
     };
-    // An empty transaction over all partitions rests on whatever the digest has seen of each.
+    // An empty transaction over all partitions rests on all that the digest has read.
     match db.transact(&db.all_partitions(), |_| Ok(())) {
         Ok(((), ticket)) => {
             cx.effects.epoch = cx.effects.epoch.max(ticket.epoch);

@@ -1,10 +1,9 @@
-//! INFO: figures in sections, by Redis's names where Redis has them, so that what reads Redis's INFO
-//! reads this one. A field that can only be one thing here (there are no replicas, no forks, no
-//! allocator of our own) is shown with that value rather than left out. The sections `alarms`,
-//! `log`, `checkpoint`, `archive` and `recovery` are ours.
+//! INFO: figures in sections, by Redis's names where Redis has them. So a program that reads
+//! Redis's INFO can read this one. A field that can have only one value here is shown with that
+//! value rather than left out: there are no replicas, no forks and no custom allocator. The
+//! sections `alarms`, `log`, `checkpoint`, `archive` and `recovery` are ours.
 //!
-//! The same fields, collected once, are what `/metrics` and the status page show: see
-//! [`crate::http`].
+//! `/metrics` and the status page show these fields, too: see [`crate::http`].
 
 use super::{stats, system};
 use crate::alarms;
@@ -25,7 +24,7 @@ use std::fmt::{Display, Write};
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[plain("info", -1, LOADING | DANGEROUS | APART, info)];
 
-/// Whether a section is shown without being asked for.
+/// The requests that a section is shown for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Shown {
     Always,
@@ -71,7 +70,7 @@ const SECTIONS: &[(&str, Shown, Fill)] = &[
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Fields {
     sections: Vec<(&'static str, Vec<(String, String)>)>,
-    /// What the figures rest on.
+    /// The epoch that the figures rest on.
     epoch: Epoch,
 }
 
@@ -82,21 +81,21 @@ impl Fields {
         }
     }
 
-    /// Fields that are named already.
+    /// Adds fields that have their names already.
     fn all(&mut self, fields: Vec<(String, String)>) {
         for (name, value) in fields {
             self.put(&name, value);
         }
     }
 
-    /// Several at once.
+    /// Adds several fields.
     fn list(&mut self, fields: &[(&str, &str)]) {
         for (name, value) in fields {
             self.put(name, value);
         }
     }
 
-    /// A value of the engine's counters, its parts joined to their names by `_`.
+    /// Adds a value of the engine's counters. The names of its parts are joined by `_`.
     fn tree(&mut self, name: &str, value: &Value) {
         match value {
             Value::Object(parts) => {
@@ -116,19 +115,19 @@ impl Fields {
         }
     }
 
-    /// All names and values.
+    /// Returns all names and values.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self.sections.iter().flat_map(|(_, fields)| fields);
         all.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The names and reasons of the alarms.
+    /// Returns the names and reasons of the alarms.
     pub(crate) fn alarms(&self) -> impl Iterator<Item = (&str, &str)> {
         self.iter()
             .filter_map(|(name, value)| Some((name.strip_prefix(ALARM)?, value)))
     }
 
-    /// The value of a name.
+    /// Returns the value of a name.
     pub(crate) fn get(&self, wanted: &str) -> Option<&str> {
         self.iter()
             .find(|(name, _)| *name == wanted)
@@ -165,14 +164,14 @@ pub(crate) fn info(cx: &mut Cx<'_>, args: &Args<'_>) {
     let fields = collect(cx.state, |title, when| {
         shown.is_some_and(|shown| when <= shown) || asks(&title.to_ascii_lowercase())
     });
-    // No reply would ever leave a stopped database; what is told is told of a stopped one.
+    // A reply that waits would never leave a stopped database, so the figures of one do not wait.
     if cx.state.stopped.is_none() {
         cx.effects.epoch = cx.effects.epoch.max(fields.epoch);
     }
     cx.out.text(&fields.text());
 }
 
-/// All figures, for others than clients. They may be ahead of the disk.
+/// Returns all figures, for readers that are not clients. They may be ahead of the disk.
 pub(crate) fn everything(state: &mut State) -> Fields {
     collect(state, |_, _| true)
 }
@@ -245,7 +244,7 @@ fn clients(state: &mut State, to: &mut Fields, _: &Value) {
     to.put("connected_clients", state.connections.count());
     to.put("cluster_connections", 0);
     to.put("maxclients", state.options.maxclients);
-    // Those of Redis are of the last seconds, these of now.
+    // Redis's figures cover the last seconds, these the present.
     let all = || state.connections.iter().map(|(_, client)| client);
     let input = all()
         .map(|client| client.input_bytes())
@@ -345,7 +344,7 @@ fn percent(part: u64, whole: u64) -> String {
     hundredths(part.saturating_mul(100), whole) + "%"
 }
 
-/// Databases that have keys. One partition at a time is counted, so that no client waits.
+/// Adds the databases that have keys. One partition at a time is counted, so that no client waits.
 fn databases(state: &mut State, to: &mut Fields, _: &Value) {
     let Some(Ok((counts, epoch))) = state.db().map(keyspace) else {
         return;
@@ -478,7 +477,7 @@ fn counters(state: &mut State, to: &mut Fields, all: &Value) {
     to.put("total_error_replies", stats.errors);
     to.put("total_reads_processed", stats.reads);
     to.put("total_writes_processed", stats.writes);
-    // What the engine counts and no other section shows.
+    // The engine's counters that no other section shows.
     if let Value::Object(parts) = all {
         for (name, value) in parts {
             if !["memory", "log", "checkpoint"].contains(&name.as_str()) {

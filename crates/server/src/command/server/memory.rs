@@ -1,4 +1,4 @@
-//! MEMORY: what a key costs, and what all costs.
+//! MEMORY: the memory of a key, and of the whole server.
 
 use crate::command::dispatch::failed;
 use crate::command::flag::LOADING;
@@ -25,7 +25,7 @@ pub(crate) static COMMANDS: &[Command] =
 
 /// A row's head in its page and its place in an index, bytes.
 const ROW_BYTES: u64 = 24;
-/// Elements looked at unless MEMORY USAGE says how many.
+/// The number of sampled elements unless MEMORY USAGE gives one.
 const SAMPLES: i64 = 5;
 
 fn length(len: usize) -> u64 {
@@ -72,7 +72,7 @@ fn usage(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
 }
 
-/// `MEMORY USAGE` in a transaction that is already there, which may have written the key.
+/// Runs `MEMORY USAGE` in a running transaction, which may have written the key.
 pub(crate) fn usage_within(
     tx: &mut Tx<'_>,
     table: TableId,
@@ -93,7 +93,7 @@ fn answer(cost: Option<u64>, out: &mut Out<'_>) {
     }
 }
 
-/// The most elements to look at. The error is a reply.
+/// Reads the most elements to sample. The error is a reply.
 fn samples(args: &Args<'_>) -> Result<usize, &'static str> {
     let samples = match args.len() {
         3 => SAMPLES,
@@ -133,7 +133,7 @@ fn size(element: &RowRef<'_>) -> u64 {
     length(element.field().len()) + length(element.value_len())
 }
 
-/// `MEMORY STATS`: those of Redis's fields that mean something here.
+/// `MEMORY STATS`: the fields of Redis that have a meaning here.
 fn stats(cx: &mut Cx<'_>) {
     let Some(db) = cx.state.db().cloned() else {
         return cx.out.map(0);

@@ -112,7 +112,7 @@ pub(crate) fn bgsave(cx: &mut Cx<'_>, args: &Args<'_>) {
     begin_checkpoint(cx, "Background saving started", running);
 }
 
-/// `BGREWRITEAOF`: a checkpoint is what makes a log shorter here.
+/// `BGREWRITEAOF`: here a checkpoint makes the log shorter.
 fn bgrewriteaof(cx: &mut Cx<'_>, _: &Args<'_>) {
     let running = "ERR Background append only file rewriting already in progress";
     begin_checkpoint(cx, "Background append only file rewriting started", running);
@@ -168,8 +168,8 @@ pub(crate) fn lastsave(cx: &mut Cx<'_>, _: &Args<'_>) {
     cx.out.count(seconds);
 }
 
-/// `SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]`: without a checkpoint the log alone brings
-/// everything back.
+/// `SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]`: without a checkpoint the log alone restores
+/// everything.
 pub(crate) fn shutdown(cx: &mut Cx<'_>, args: &Args<'_>) {
     let (mut save, mut nosave, mut abort) = (false, false, false);
     for word in args.from(1) {
@@ -193,9 +193,9 @@ pub(crate) fn shutdown(cx: &mut Cx<'_>, args: &Args<'_>) {
     };
 }
 
-/// Keys and keys with an expiry of each database that has keys, and what these counts rest on.
-/// One partition at a time: the loop is the only one to run commands, so the counts belong
-/// together, and no client waits for all latches.
+/// Returns the number of keys, and of keys with an expiry, of each database, and the epoch that
+/// these counts rest on. One partition at a time is counted. Only the loop runs commands, so the
+/// counts are consistent, and no client waits for all latches.
 pub(crate) fn keyspace(db: &Db) -> perdura_base::Result<([(u64, u64); 16], Epoch)> {
     let (mut counts, mut newest) = ([(0, 0); 16], Epoch(0));
     for id in db.all_partitions().iter() {

@@ -27,8 +27,8 @@ fn monitor(cx: &mut Cx<'_>, _: &Args<'_>) {
     cx.out.ok();
 }
 
-/// Shows a command that has run to all monitors. Those of administrators are not
-/// shown, and passwords neither.
+/// Shows a command that has run to all monitors. Commands of administrators and passwords are not
+/// shown.
 #[inline]
 pub(crate) fn feed(state: &mut State, session: &Session, command: &Command, args: &Args<'_>) {
     if !state.monitors.is_empty() {
@@ -69,8 +69,8 @@ fn show(state: &mut State, session: &Session, command: &Command, args: &Args<'_>
     }
 }
 
-/// Shows the commands that the script has run which was shown last. Which they are follows from what the script has read;
-/// a request shows only that a client has sent it.
+/// Shows the commands of the script that was shown last. They depend on the data that the script
+/// has read, while a request shows only that a client has sent it.
 fn show_inside(state: &mut State) {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -83,7 +83,8 @@ fn show_inside(state: &mut State) {
     }
 }
 
-/// CLIENT has words for all users and words for administrators.
+/// Returns whether a command is for administrators. CLIENT has words for all users and words for
+/// administrators.
 fn administers(command: &Command, args: &Args<'_>) -> bool {
     const WORDS: [&[u8]; 6] = [
         b"list",
@@ -97,7 +98,7 @@ fn administers(command: &Command, args: &Args<'_>) -> bool {
     command.name == "client" && WORDS.iter().any(word)
 }
 
-/// An argument between quotes, with escapes for what does not print.
+/// Appends an argument between quotes, with escapes for bytes that do not print.
 pub(crate) fn quote(arg: &[u8], line: &mut String) {
     line.push('"');
     for byte in arg {

@@ -1,5 +1,5 @@
-//! Commands about other servers: there are none. What Redis answers a server without replicas and
-//! without a cluster is answered here, and what would change that is refused.
+//! Commands about other servers, which this server does not have. The answers are those of a Redis
+//! without replicas and without a cluster. A command that would change that is refused.
 
 use crate::command::flag::{ADMIN, APART, FAST, LOADING};
 use crate::command::spec::{Command, plain};
@@ -65,8 +65,8 @@ fn role(cx: &mut Cx<'_>, _: &Args<'_>) {
     cx.out.array(0);
 }
 
-/// A timeout in milliseconds; `None` for 0, which is without a limit. WAIT and WAITAOF only check it: no replica will
-/// ever come.
+/// Reads a timeout in milliseconds; `None` for 0, which means no limit. WAIT and WAITAOF only check
+/// it: no replica will ever connect.
 pub(super) fn parse_timeout(arg: &[u8]) -> Result<Option<Duration>, &'static str> {
     let Some(ms) = parse_i64(arg) else {
         return Err("ERR timeout is not an integer or out of range");

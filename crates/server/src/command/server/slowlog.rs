@@ -1,4 +1,4 @@
-//! SLOWLOG and LATENCY: what took long.
+//! SLOWLOG and LATENCY: the commands that took long.
 
 use crate::command::Cx;
 use crate::command::flag::{ADMIN, APART, LOADING};
@@ -48,7 +48,7 @@ fn length(len: usize) -> u64 {
 }
 
 impl State {
-    /// Whether a command that took so long is to be noted anywhere.
+    /// Returns whether a command with this duration must be noted.
     #[inline]
     pub(crate) fn is_slow(&self, took: Duration) -> bool {
         let us = i64::try_from(took.as_micros()).unwrap_or(i64::MAX);
@@ -61,7 +61,7 @@ impl State {
     }
 }
 
-/// Notes a command that took long, for SLOWLOG and LATENCY, if it did.
+/// Notes a command for SLOWLOG and LATENCY if it took long.
 pub(crate) fn note(
     state: &mut State,
     session: &Session,
@@ -95,19 +95,19 @@ pub(crate) fn note(
     }
 }
 
-/// Whether an argument may hold a password: the rules of ACL SETUSER, and what CONFIG SET gives
-/// the settings that are secret.
+/// Returns whether an argument may hold a password: a rule of ACL SETUSER, or the value of a secret
+/// setting in CONFIG SET.
 fn is_secret(command: &Command, args: &Args<'_>, at: usize) -> bool {
     let word = |word: &[u8]| args.len() > 1 && args.at(1).eq_ignore_ascii_case(word);
     match command.name {
         "acl" => at > 1 && word(b"setuser"),
-        // Names and values by turns from the third argument on.
+        // Names and values alternate from the third argument on.
         "config" => at > 2 && at % 2 == 1 && word(b"set") && hides(args.at(at - 1)),
         _ => false,
     }
 }
 
-/// Whether a setting is one that is not shown.
+/// Returns whether a setting is not shown.
 fn hides(name: &[u8]) -> bool {
     const OF_REDIS: [&str; 4] = [
         "masterauth",

@@ -10,7 +10,7 @@ fn per_call(figures: &Figures) -> String {
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
-/// The lines of INFO commandstats.
+/// Returns the lines of INFO commandstats.
 pub(crate) fn command_stats(state: &State) -> Vec<(String, String)> {
     let named = state.stats.by_command.named(&state.lookup);
     let line = |(name, figures): (String, &Figures)| {
@@ -27,14 +27,14 @@ pub(crate) fn command_stats(state: &State) -> Vec<(String, String)> {
     named.into_iter().map(line).collect()
 }
 
-/// The lines of INFO errorstats.
+/// Returns the lines of INFO errorstats.
 pub(crate) fn error_stats(state: &State) -> Vec<(String, String)> {
     let errors = state.stats.by_command.errors();
     let line = |(code, count)| (format!("errorstat_{code}"), format!("count={count}"));
     errors.map(line).collect()
 }
 
-/// The lines of INFO latencystats.
+/// Returns the lines of INFO latencystats.
 pub(crate) fn latency_stats(state: &State) -> Vec<(String, String)> {
     let percentiles = &state.options.latency_percentiles;
     let named = state.stats.by_command.named(&state.lookup);

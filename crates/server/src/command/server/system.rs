@@ -1,8 +1,9 @@
-//! What the system says of this process, read from `/proc`. What cannot be read is zero.
+//! The system's figures about this process, read from `/proc`. A figure that cannot be read is
+//! zero.
 
 use std::fs;
 
-/// The system's name and version.
+/// Returns the system's name and version.
 pub(crate) fn name() -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let (system, arch) = (std::env::consts::OS, std::env::consts::ARCH);
@@ -11,12 +12,12 @@ pub(crate) fn name() -> String {
     format!("{upper}{rest} {} {arch}", release.trim())
 }
 
-/// Memory of the process that is in the machine's, bytes.
+/// Returns the resident memory of the process, bytes.
 pub(crate) fn resident_bytes() -> u64 {
     kibibytes("/proc/self/status", "VmRSS:")
 }
 
-/// Memory of the machine, bytes.
+/// Returns the memory of the machine, bytes.
 pub(crate) fn machine_bytes() -> u64 {
     kibibytes("/proc/meminfo", "MemTotal:")
 }
@@ -28,14 +29,14 @@ fn kibibytes(file: &str, name: &str) -> u64 {
     number.unwrap_or(0).saturating_mul(1024)
 }
 
-/// Ticks of `/proc/…/stat` in a second, which Linux has fixed for all programs.
+/// The ticks of `/proc/…/stat` in a second, which Linux has fixed for all programs.
 const TICKS: f64 = 100.0;
 
-/// Seconds of processor, in the program and in the system, of the process (`self`) or the calling
-/// thread (`thread-self`).
+/// Returns the processor time in user and in system mode, seconds, of the process (`self`) or the
+/// calling thread (`thread-self`).
 pub(crate) fn cpu_seconds(who: &str) -> (f64, f64) {
     let text = fs::read_to_string(format!("/proc/{who}/stat")).unwrap_or_default();
-    // The name in parentheses may hold anything; the fields behind it are counted from the third.
+    // The name in parentheses may hold any bytes. The fields behind it are counted from the third.
     let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
     let mut ticks = fields.split_whitespace().skip(11);
     let mut next = || {

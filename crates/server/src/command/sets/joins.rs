@@ -1,4 +1,4 @@
-//! Several sets at once: what they have in common, all of them together, what only the first has.
+//! Several sets at once: intersections, unions and differences.
 
 use crate::command::event::Class;
 use crate::command::flag::{DENY_OOM, READ, WRITE};
@@ -33,7 +33,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("sunionstore", -3, STORES, EACH, sunionstore),
 ];
 
-/// The sets of several keys; each must be a set or not there, whether it is needed or not.
+/// Returns the sets of several keys. Each must be a set or absent, whether it is needed or not.
 pub(in crate::command) fn sources<'d, 'k>(
     data: &'d Data<'_, '_>,
     keys: impl Iterator<Item = &'k [u8]>,
@@ -50,7 +50,7 @@ fn reply_join(data: &Data<'_, '_>, args: &Args<'_>, join: Join, out: &mut Out<'_
         return Err(Stop::Long(Box::new(work)));
     }
     data.heavy(looked_at(&sets))?;
-    // How many there are is known only behind the last one, and the count goes before the first.
+    // The count is known only behind the last member, but comes before the first.
     let (mut count, mut members) = (0, Vec::new());
     let mut inner = Out::new(&mut members, out.resp3);
     set::join(&sets, join, u64::MAX, |member| {
@@ -87,12 +87,12 @@ fn store_join(
     Ok(())
 }
 
-/// Returns a bound on the members that a join looks at.
+/// Returns a bound on the members that a join reads.
 fn looked_at(sets: &[Option<Source<'_>>]) -> u64 {
     sets.iter().flatten().map(Source::len).sum()
 }
 
-/// Puts a set in the place of what a key holds, or nothing.
+/// Replaces the value of a key by a set. Without members the key is deleted.
 pub(in crate::command) fn store(
     data: &mut Data<'_, '_>,
     key: &[u8],
@@ -138,8 +138,8 @@ pub(crate) fn sdiffstore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out
     store_join(data, args, Join::Difference, "sdiffstore", out)
 }
 
-/// The number of keys at argument 1 and the limit behind them, 0 for none: SINTERCARD and
-/// ZINTERCARD.
+/// Reads the number of keys at argument 1 and the limit behind the keys, 0 for no limit: SINTERCARD
+/// and ZINTERCARD.
 pub(crate) fn count_and_limit(args: &Args<'_>) -> Result<(usize, u64), Stop> {
     let count = parse_i64(args.at(1)).filter(|count| *count > 0);
     let count = count.ok_or("ERR numkeys should be greater than 0")?;

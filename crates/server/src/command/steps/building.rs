@@ -1,9 +1,9 @@
 //! A collection that a command builds step by step before its key names it.
 //!
-//! It is a [`Draft`] of the engine: nothing sees it until the transaction of the last step writes the
-//! key, and when its job is dropped it goes away. What a step has written is committed with the step; so
-//! a step that writes never is the last one, whose transaction may yet be undone and run again by the
-//! engine, for want of a latch.
+//! It is a [`Draft`] of the engine. No command sees it until the transaction of the last step
+//! writes the key. When its job is dropped, the draft is removed. The writes of a step are
+//! committed with the step. So a step that writes is never the last one. The engine may undo the
+//! last transaction and run it again because it lacks a latch.
 
 use super::{Progress, Step};
 use crate::command::{Data, Stop};
@@ -11,12 +11,12 @@ use crate::engine::types::{Entry, Texts};
 use crate::engine::{Draft, End, Packing, Shape};
 use perdura_base::num::{to_u64, to_usize};
 
-/// Elements handed to the transaction at a time.
+/// The number of elements that the transaction gets at a time.
 const FEW: u64 = 256;
-/// What a step asks the log for, bytes, and about what it writes at most.
+/// The room in the log that a step requests, bytes, and about the most that it writes.
 pub(super) const STEP_BYTES: usize = 512 << 10;
 
-/// Whether so many elements can only be rows, by the limits of packed collections.
+/// Returns whether this number of elements can only be rows, by the limits of packed collections.
 pub(crate) fn are_rows(packing: Packing, shape: Shape, elements: u64) -> bool {
     let most = match shape {
         Shape::Hash => packing.hash_entries,
@@ -28,7 +28,7 @@ pub(crate) fn are_rows(packing: Packing, shape: Shape, elements: u64) -> bool {
     elements > u64::from(most)
 }
 
-/// Some elements on their way.
+/// Some elements to be written.
 #[derive(Debug, Default)]
 pub(super) struct Few {
     names: Texts,
@@ -51,14 +51,14 @@ impl Few {
         self.values.push(item);
     }
 
-    /// Adds a field with its value, a member with none, or with its score.
+    /// Adds a field with its value, a member without a value, or a member with its score.
     pub fn named(&mut self, name: &[u8], value: &[u8]) {
         self.names.push(name);
         self.values.push(value);
         debug_assert_eq!(self.names.len(), self.values.len(), "each name has a value");
     }
 
-    /// How many there are.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.values.len()
     }
@@ -70,7 +70,7 @@ pub(crate) struct Building {
     database: u8,
     shape: Shape,
     draft: Option<Draft>,
-    /// What the step has written, bytes.
+    /// The bytes that the step has written.
     written: usize,
     few: Few,
 }
@@ -83,7 +83,7 @@ pub(super) struct Supply<'a> {
 }
 
 impl Building {
-    /// Nothing yet, for a key of a database.
+    /// Returns a collection without elements, for a key of a database.
     pub(crate) fn new(database: u8, shape: Shape) -> Building {
         Building {
             database,
@@ -94,23 +94,23 @@ impl Building {
         }
     }
 
-    /// The database of the key.
+    /// Returns the database of the key.
     pub(super) fn database(&self) -> u8 {
         self.database
     }
 
-    /// What it is to be.
+    /// Returns the shape of the collection.
     pub(super) fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Bytes of memory beside what is built.
+    /// Returns the bytes of memory beside the collection itself.
     pub(super) fn bytes(&self) -> usize {
         self.few.names.bytes() + self.few.values.bytes()
     }
 
-    /// Begins a step, which writes up to so many elements. False: what has been built is lost, because
-    /// the database was emptied or has changed places.
+    /// Begins a step that writes up to `elements` elements. Returns false if the collection is
+    /// lost, because the database was emptied or swapped.
     pub(super) fn begin(
         &mut self,
         data: &mut Data<'_, '_>,
@@ -132,12 +132,13 @@ impl Building {
         }
     }
 
-    /// How many elements to write at once.
+    /// Returns the number of elements to write at once.
     pub(super) fn few(step: &Step) -> u64 {
         step.left().min(FEW)
     }
 
-    /// Elements to be filled in and [written](Self::write); the memory of those before.
+    /// Returns an empty batch to be filled and [written](Self::write). It reuses the memory of the
+    /// last one.
     pub(super) fn take_few(&mut self) -> Few {
         let mut few = std::mem::take(&mut self.few);
         few.names.clear();
@@ -145,7 +146,7 @@ impl Building {
         few
     }
 
-    /// Writes elements. False if the step is over.
+    /// Writes elements. Returns false if the step is over.
     pub(super) fn write(
         &mut self,
         data: &mut Data<'_, '_>,
@@ -170,7 +171,7 @@ impl Building {
         Ok(self.spend(count, step))
     }
 
-    /// Puts items at an end of a list. False if the step is over.
+    /// Puts items at an end of a list. Returns false if the step is over.
     pub(super) fn push(
         &mut self,
         data: &mut Data<'_, '_>,
@@ -191,7 +192,7 @@ impl Building {
         more && (step.is_endless() || self.written < STEP_BYTES / 2)
     }
 
-    /// Takes a step at building from texts, of which `built` are in it.
+    /// Takes a step of building from texts, of which `built` are in the collection.
     pub(super) fn fill(
         &mut self,
         data: &mut Data<'_, '_>,
@@ -229,7 +230,8 @@ impl Building {
         Ok(step.after_writing(at == texts.len()))
     }
 
-    /// Gives what has been built to the key, in the place of what that holds. False: nothing has, or it is lost.
+    /// Gives the collection to the key and replaces its value. Returns false if no collection was
+    /// begun, or it is lost.
     pub(super) fn name(
         &self,
         data: &mut Data<'_, '_>,

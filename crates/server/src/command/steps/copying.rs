@@ -12,12 +12,12 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use std::ops::Range;
 
-/// What a copy is for.
+/// The purpose of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// COPY, which may replace what is there.
+    /// COPY, which may replace an existing key.
     Copy {
-        /// Whether it does.
+        /// True if it replaces an existing key.
         replace: bool,
     },
     /// MOVE.
@@ -31,7 +31,7 @@ pub(crate) enum Purpose {
 pub(crate) struct Copying {
     purpose: Purpose,
     walk: Walk,
-    /// Elements that the walk has before it in all.
+    /// The number of elements of the whole walk.
     count: u64,
     building: Building,
     /// The arguments that name the source and the target.
@@ -41,7 +41,7 @@ pub(crate) struct Copying {
 }
 
 impl Copying {
-    /// A copy of the elements of a walk, for a key of a database.
+    /// Returns the copy of the elements of a walk, for a key of a database.
     pub(crate) fn new(purpose: Purpose, walk: Walk, database: u8) -> Copying {
         let (from, to) = match purpose {
             Purpose::Copy { .. } => (1, 2),
@@ -59,7 +59,7 @@ impl Copying {
         }
     }
 
-    /// The copy of a whole key, if that is so long that it takes steps.
+    /// Returns the copy of a whole key, if it is so long that it takes steps.
     pub(crate) fn whole(
         data: &Data<'_, '_>,
         purpose: Purpose,
@@ -91,7 +91,7 @@ impl Work for Copying {
         step: &mut Step,
     ) -> Result<Progress, Stop> {
         let (shape, table, from) = (self.walk.shape(), data.table, args.at(self.from));
-        // It may have expired: that is no change that a watch sees.
+        // The key may have expired, which a watch does not report as a change.
         if data.tx.get(table, from)?.is_none() {
             return Ok(Progress::Changed);
         }

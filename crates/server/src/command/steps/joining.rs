@@ -1,9 +1,9 @@
 //! SUNION, SINTER, SDIFF and their STORE forms over large sets.
 //!
-//! Each join is a walk over one set or several, one after the other; a member is taken if the
-//! other sets have it, or lack it. A union walks all sets and takes what no earlier one has, so that
-//! nothing has to be remembered of the members seen. What that costs grows with the number of
-//! sets: many sets are joined in one round.
+//! Each join is a walk over one set or several, one after the other. A member is taken if the other
+//! sets have it, or lack it. A union walks all sets and takes the members that no earlier set has,
+//! so it need not remember them. The cost grows with the number of sets. Therefore many sets are
+//! joined in one round.
 
 use super::building::{STEP_BYTES, Supply};
 use super::{Building, Progress, Step, Walk, Work, admitted, are_rows};
@@ -18,15 +18,15 @@ use crate::resp::reply::{Out, room_for_head};
 use perdura_base::num::to_u64;
 use std::ops::Range;
 
-/// More sets than these are joined in one round.
+/// The most sets that are joined in steps. More are joined in one round.
 const SETS_MAX: usize = 8;
 
-/// What becomes of the members.
+/// The use of the members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Joined {
     /// They are the reply.
     Replied,
-    /// They are stored in the first argument's key; the event's name.
+    /// They are stored in the first argument's key, with an event of this name.
     Stored(&'static str),
 }
 
@@ -37,12 +37,12 @@ pub(crate) struct Joining {
     joined: Joined,
     /// The sets' keys among the arguments.
     keys: Range<usize>,
-    /// The sets to walk over, and how many elements there were in each of all when it began.
+    /// The sets to walk over, and the number of elements of every set when it began.
     walks: Vec<(usize, Walk)>,
     lens: Vec<Option<u64>>,
-    /// The members found: as they are stored, or as they are replied.
+    /// The members found, in their stored form, or as they are replied.
     members: Texts,
-    /// What is stored, if it is built step by step, and how many members are in it.
+    /// The set to be stored, if it is built step by step, and the number of members in it.
     building: Option<Building>,
     built: usize,
     count: usize,
@@ -50,7 +50,7 @@ pub(crate) struct Joining {
 }
 
 impl Joining {
-    /// The join of these sets, if it is so long that it takes steps.
+    /// Returns the join of these sets, if it is so long that it takes steps.
     pub(crate) fn new(
         data: &Data<'_, '_>,
         sets: &[Option<Source<'_>>],
@@ -94,7 +94,8 @@ impl Joining {
     }
 }
 
-/// Whether a member of the set at `at` is one of the join, and how many sets were asked.
+/// Returns whether a member of the set at `at` belongs to the join, and the number of sets that
+/// were searched.
 fn judge(join: Join, sets: &[Option<Source<'_>>], at: usize, member: &Text<'_>) -> (bool, u64) {
     let is_asked = |other: usize| match join {
         Join::Union => other < at,

@@ -1,9 +1,9 @@
 //! KEYS of a large database.
 //!
-//! The keys are walked by SCAN's cursor, so keys that do not change are found once each. The
-//! others are noted as they change and looked at again when the walk has ended: the reply is of
-//! that moment. Keys that expire while the walk goes on are left out then. So KEYS need not begin
-//! again beside clients that write, unless they touch very many keys or empty the database.
+//! The keys are walked by SCAN's cursor, so keys that do not change are found once each. The others
+//! are noted as they change and checked again when the walk has ended: the reply shows that moment.
+//! Keys that expire during the walk are left out then. So KEYS need not begin again because of
+//! clients that write, unless they touch very many keys or empty the database.
 
 use super::{Progress, Step, Work};
 use crate::command::{Data, Stop};
@@ -16,40 +16,40 @@ use perdura_base::num::{to_u64, to_usize};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// So many keys may change while the walk goes on.
+/// The most keys that may change during the walk.
 const TOUCHED_MAX: usize = 8192;
-/// One key in so many has its place in the text noted.
+/// The distance between keys whose places in the text are noted.
 const MARKED: usize = 64;
-/// What a changed key takes beside its text, bytes: its entry, and what the allocator adds.
+/// The memory of a changed key beside its text, bytes: its entry and the allocator's overhead.
 const TOUCHED_BYTES: usize = 48;
-/// Keys that expire sooner than this are looked at again, milliseconds.
+/// The time to live below which keys are checked again, milliseconds.
 const SOON_MS: u64 = 60_000;
 
-/// Places that a look at a key costs as much as.
+/// The number of places that cost as much as reading a key.
 const PLACES_OF_KEY: usize = 32;
 
 /// Work on the reply.
 #[derive(Debug)]
 pub(crate) struct Keys {
     table: TableId,
-    /// Whether the database has changed places with another one. The table does not tell: it may
-    /// have come back, and what was changed meanwhile was changed in the other database.
+    /// True if the database was swapped with another one. The table does not show that: it may have
+    /// been swapped again, and changes in between were changes in the other database.
     swapped: bool,
     cursor: u64,
     complete: bool,
     /// The keys as they are replied.
     text: Vec<u8>,
-    /// A hash of each.
+    /// A hash of each key.
     hashes: Vec<u32>,
-    /// Where in the text the keys begin, for one in [`MARKED`].
+    /// The places in the text at which every [`MARKED`]th key begins.
     marks: Vec<usize>,
-    /// How many keys come before those of a partition.
+    /// The number of keys before those of each partition.
     begins: Vec<usize>,
     /// Keys that have changed since the walk began.
     touched: HashSet<Box<[u8]>>,
-    /// Bytes that these take.
+    /// The bytes of the changed keys.
     touched_bytes: usize,
-    /// When keys that were found expire soon, and where in the text each begins.
+    /// The expiry of each found key that expires soon, and its place in the text.
     expiring: Vec<(u64, usize)>,
     /// Parts of the text that are not replied.
     removed: Vec<Range<usize>>,
@@ -65,7 +65,7 @@ fn wanted(args: &Args<'_>, key: &[u8]) -> bool {
     args.at(1) == b"*" || glob::matches(args.at(1), key)
 }
 
-/// The string that begins at `at` in a reply, and where it ends.
+/// Returns the string that begins at `at` in a reply, and its end.
 fn string_at(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let digits = text.get(at + 1..)?;
     let digits = digits.iter().take_while(|byte| byte.is_ascii_digit());
@@ -78,7 +78,7 @@ fn string_at(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
 }
 
 impl Keys {
-    /// The keys of a table.
+    /// Returns the work on the keys of a table.
     pub(crate) fn new(table: TableId) -> Keys {
         Keys {
             table,
@@ -105,8 +105,9 @@ impl Keys {
         self.hashes.push(hash(key));
     }
 
-    /// Where the changed keys of one partition stand in the text. Each string is looked at once at
-    /// most, however many have changed. `hashes` are those of the changed keys, in order.
+    /// Finds the places of the changed keys of one partition in the text. Each string is read at
+    /// most once, whatever the number of changed keys. `hashes` are those of the changed keys, in
+    /// order.
     fn find<'a>(
         &'a self,
         partition: u16,
@@ -118,7 +119,7 @@ impl Keys {
         else {
             return;
         };
-        // The next string, and where it begins.
+        // The index of the next string, and its place.
         let (mut next, mut at) = (0, 0);
         for index in *begin..*end {
             if hashes.binary_search(&self.hashes[index]).is_err() {
@@ -140,7 +141,7 @@ impl Keys {
         }
     }
 
-    /// Where the changed keys stand in the text.
+    /// Returns the places of the changed keys in the text.
     fn find_touched(&self, partition_of: impl Fn(&[u8]) -> u16) -> HashMap<&[u8], Range<usize>> {
         let asked = self.touched.iter();
         let mut asked: Vec<(u16, u32)> = asked.map(|key| (partition_of(key), hash(key))).collect();
@@ -153,8 +154,8 @@ impl Keys {
         found
     }
 
-    /// Brings what was found to the present moment. What that costs grows with the keys found and
-    /// with those changed, not with their product: the last step does all of it.
+    /// Corrects the result to the present moment. The cost grows with the keys found and with those
+    /// changed, not with their product, because the last step does all of it.
     fn mend(&mut self, data: &Data<'_, '_>, args: &Args<'_>) -> Result<(), Stop> {
         let (mut removed, mut added) = (Vec::new(), Vec::new());
         let now_ms = data.tx.now_ms();
@@ -211,7 +212,7 @@ impl Work for Keys {
             let given = places;
             let (rows, next) =
                 (data.tx).scan_keys_within(table, self.cursor, count, &mut places)?;
-            // Places without keys take time, too.
+            // Reading places without keys takes time, too.
             let looked = to_u64(rows.len() + (given - places) / PLACES_OF_KEY);
             for row in rows {
                 let key = row.key();

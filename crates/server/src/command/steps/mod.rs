@@ -1,11 +1,11 @@
-//! Commands that read so much that they go on in steps, with other clients served in between.
+//! Commands that read large sources in steps, with other clients served in between.
 //!
 //! A command that meets a large source returns [`Work`] instead of a reply. The client then has a
 //! *job* (see [`crate::jobs`]) and waits like one that waits for a key, so its later requests wait,
 //! too. In each round of the loop a job takes one step, in a transaction that is committed at the
-//! end of the step. That the steps together see one moment is ensured by watching the keys that
-//! are read: if one was changed, the command begins again. After three attempts it runs in one
-//! transaction beside the loop ([`crate::beside`]), as it does within MULTI: by the same code, in one
+//! end of the step. The keys that are read are watched, so that the steps together see one moment:
+//! if one was changed, the command begins again. After three attempts it runs in one transaction
+//! beside the loop ([`crate::beside`]), as it does within MULTI. The code is the same, with one
 //! step without a limit.
 
 mod building;
@@ -41,27 +41,27 @@ pub(crate) use walk::Walk;
 pub(crate) use whole::{Parts, Whole};
 pub(crate) use writing::{Destination, Fold, Given, Origin, Writing};
 
-/// How long a step takes.
+/// The duration of a step.
 const STEP: Duration = Duration::from_millis(1);
-/// The clock is read whenever so many elements have been looked at.
+/// The number of elements after which the clock is read.
 pub(crate) const STRIDE: u64 = 32;
 
-/// What a page of a long string costs, in elements.
+/// The cost of a page of a long string, in elements.
 pub(crate) const PAGE_COST: u64 = 16;
-/// Bytes of a long string in a page, about.
+/// The approximate number of bytes of a long string in a page.
 const PAGE_BYTES: usize = 16 * 1024;
 
-/// What these bytes of a long string cost, in elements.
+/// Returns the cost of these bytes of a long string, in elements.
 pub(crate) fn text_cost(bytes: usize) -> u64 {
     to_u64(bytes.div_ceil(PAGE_BYTES)) * PAGE_COST
 }
 
-/// What a transaction asks the log for, for each element beside its text, bytes.
+/// The room in the log that a transaction requests for each element beside its text, bytes.
 const ADMITTED_BYTES: usize = 264;
-/// What a step may find at most, as the log needs it, bytes.
+/// The most room in the log that the results of a step need, bytes.
 const FOUND_BYTES: usize = 4 << 20;
 
-/// What the log is asked for when these texts are stored.
+/// Returns the room in the log to request when these texts are stored, bytes.
 fn admitted(texts: &Texts) -> usize {
     match texts.len() {
         0 => 0,
@@ -69,38 +69,38 @@ fn admitted(texts: &Texts) -> usize {
     }
 }
 
-/// Where a command stands after a step.
+/// The progress of a command after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// There is more to do.
     More,
     /// Everything has been read.
     Complete,
-    /// What it reads is not what it was at the last step: the command has to begin again.
+    /// Its source has changed since the last step: the command has to begin again.
     Changed,
 }
 
-/// A command that has read some of what it needs.
+/// A command that has read a part of its sources.
 pub(crate) trait Work: Debug + Send {
-    /// The arguments that name what it reads: the first one, unless it says otherwise.
+    /// Returns the arguments that name its sources: the first one by default.
     fn sources(&self, _: &Args<'_>) -> Range<usize> {
         1..2
     }
 
-    /// Whether it matters any more that what it has read stays as it is.
+    /// Returns whether it still depends on its sources being unchanged.
     fn reads(&self) -> bool {
         true
     }
 
-    /// A key of the client's database has changed, between two steps.
+    /// Notes that a key of the client's database has changed between two steps.
     fn touched(&mut self, _: &[u8]) {}
 
-    /// The client's database has changed places with another one, between two steps.
+    /// Notes that the client's database was swapped with another one between two steps.
     fn swapped(&mut self) {}
 
-    /// Goes on until the step is over. The transaction may run this again after an abort, so an
-    /// implementation opens all that it reads before it changes itself; one that writes begins each
-    /// time where it was when [`committed`](Self::committed) was called last.
+    /// Continues until the step is over. The transaction may run this again after an abort. So an
+    /// implementation opens all of its sources before it changes itself. One that writes begins
+    /// each time in its state at the last call of [`committed`](Self::committed).
     fn step(
         &mut self,
         data: &mut Data<'_, '_>,
@@ -108,28 +108,28 @@ pub(crate) trait Work: Debug + Send {
         step: &mut Step,
     ) -> Result<Progress, Stop>;
 
-    /// The transaction of the last step has committed.
+    /// Notes that the transaction of the last step has committed.
     fn committed(&mut self) {}
 
-    /// Writes what the command stores, in the transaction of the last step.
+    /// Writes the result that the command stores, in the transaction of the last step.
     fn store(&mut self, _: &mut Data<'_, '_>, _: &Args<'_>) -> Done {
         Ok(())
     }
 
-    /// Replies, when the transaction has committed.
+    /// Replies after the transaction has committed.
     fn reply(&mut self, out: &mut Out<'_>);
 
-    /// Bytes that it holds.
+    /// Returns its memory, bytes.
     fn bytes(&self) -> usize;
 
-    /// What the log is asked for when that is stored, bytes. A transaction that it has no room for
-    /// runs again and again, so a job waits for the room before.
+    /// Returns the room in the log to request when the result is stored, bytes. A transaction that
+    /// finds no room is retried repeatedly, so a job waits for the room before.
     fn logged(&self) -> usize {
         0
     }
 }
 
-/// What takes steps, and how long they are.
+/// The limits that decide whether a command takes steps, and their length.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Steps {
     /// A source with more elements than this is read in steps.
@@ -156,7 +156,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// A step of ordinary length.
+    /// Returns a step of ordinary length.
     pub(crate) fn new(steps: Steps) -> Self {
         Step {
             left: steps.elements.max(1),
@@ -165,7 +165,7 @@ impl Step {
         }
     }
 
-    /// One that ends when everything has been done.
+    /// Returns a step that ends when everything has been done.
     fn endless() -> Self {
         Step {
             left: u64::MAX,
@@ -174,12 +174,12 @@ impl Step {
         }
     }
 
-    /// How many elements may be looked at.
+    /// Returns the number of elements that may still be read.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
 
-    /// One of so many elements, whatever time they take.
+    /// Returns a step of this number of elements, whatever time they take.
     fn of(elements: u64) -> Self {
         Step {
             left: elements,
@@ -187,14 +187,14 @@ impl Step {
         }
     }
 
-    /// Whether it ends only when everything has been done.
+    /// Returns whether it ends only when everything has been done.
     pub(crate) fn is_endless(&self) -> bool {
         self.end.is_none()
     }
 
-    /// What a step has come to that has written something, and all that there is if `complete`. The
-    /// transaction that stores the result must not be the one that writes: what it has written may be
-    /// undone with it, when it runs again.
+    /// Returns the progress after a step that has written something, or everything if `complete`.
+    /// The transaction that stores the result must not be the one that writes: its writes may be
+    /// undone when it runs again.
     fn after_writing(&self, complete: bool) -> Progress {
         match complete && self.is_endless() {
             true => Progress::Complete,
@@ -202,12 +202,12 @@ impl Step {
         }
     }
 
-    /// How many elements to look at before the next call of [`spend`](Self::spend), at most.
+    /// Returns the most elements to read before the next call of [`spend`](Self::spend).
     pub(crate) fn stride(&self) -> u64 {
         self.left.min(STRIDE)
     }
 
-    /// Notes that so many elements were looked at; `false` if the step is over.
+    /// Notes that `elements` elements were read. Returns `false` if the step is over.
     pub(crate) fn spend(&mut self, elements: u64) -> bool {
         self.left = self.left.saturating_sub(elements);
         if elements < self.until_look {

@@ -1,4 +1,4 @@
-//! LPUSH and RPUSH of many items onto a key that is not there.
+//! LPUSH and RPUSH of many items onto a key that does not exist.
 
 use super::building::{Building, STEP_BYTES, are_rows};
 use super::{Progress, Step, Work};
@@ -17,14 +17,14 @@ const FIRST: usize = 2;
 #[derive(Debug)]
 pub(crate) struct Pushing {
     end: End,
-    /// The argument with the next item, and how many arguments there are.
+    /// The argument with the next item, and the number of arguments.
     at: usize,
     until: usize,
     building: Building,
 }
 
 impl Pushing {
-    /// The new list of a command's items, if there are so many that it takes steps.
+    /// Returns the work on a new list of a command's items, if it is so long that it takes steps.
     pub(crate) fn new(data: &Data<'_, '_>, args: &Args<'_>, end: End) -> Option<Pushing> {
         let items = to_u64(args.len() - FIRST);
         let is_long = data.is_long(items) && are_rows(data.tx.packing(), Shape::List, items);

@@ -9,10 +9,10 @@ use crate::resp::reply::Out;
 use perdura_rdb::StringPayload;
 use std::ops::Range;
 
-/// Bytes of a reply beside the string in it, at most.
+/// The most bytes of a reply beside the string in it.
 const FRAME_BYTES: usize = 64;
 
-/// What is done with the bytes.
+/// The use of the bytes.
 #[derive(Debug)]
 enum Task {
     /// They are the reply.
@@ -21,7 +21,8 @@ enum Task {
     Dump(Vec<u8>, StringPayload),
     /// The bits that are set are counted.
     Ones(Bits, u64),
-    /// The first bit like this is looked for; the reply if there is none.
+    /// The first bit of this value is searched for. The result is its place, or the reply if it is
+    /// not found.
     First(Bits, bool, Result<u64, i64>),
 }
 
@@ -30,12 +31,12 @@ enum Task {
 pub(crate) struct Reading {
     /// Bytes of the whole string.
     bytes: usize,
-    /// Those that are still to be read.
+    /// The bytes that are still to be read.
     left: Range<usize>,
-    /// Where they begin.
+    /// The place at which they begin.
     cursor: Option<ValueCursor>,
     task: Task,
-    /// Whether the lookup counts.
+    /// True if the lookup counts.
     counted: bool,
 }
 
@@ -50,14 +51,14 @@ impl Reading {
         }
     }
 
-    /// Bytes of a string as a reply.
+    /// Returns the work of replying with bytes of a string.
     pub(crate) fn bytes(row: &RowRef<'_>, piece: Range<usize>) -> Reading {
         let mut text = Vec::with_capacity(piece.len() + FRAME_BYTES);
         Out::new(&mut text, false).bulk_head(piece.len());
         Reading::new(row, piece, Task::Bytes(text))
     }
 
-    /// A string's payload as a reply.
+    /// Returns the work of replying with a string's payload.
     pub(crate) fn dump(row: &RowRef<'_>) -> Reading {
         let bytes = StringPayload::bytes(row.value_len());
         let mut text = Vec::with_capacity(bytes + FRAME_BYTES);
@@ -66,24 +67,25 @@ impl Reading {
         Reading::new(row, 0..row.value_len(), Task::Dump(text, payload))
     }
 
-    /// How many bits of a range are set.
+    /// Returns the work of counting the bits of a range that are set.
     pub(crate) fn ones(row: &RowRef<'_>, range: Bits) -> Reading {
         Reading::new(row, range.bytes(), Task::Ones(range, 0))
     }
 
-    /// The first bit of a range that is like this, or else another reply.
+    /// Returns the work of finding the first bit of a range with the `wanted` value. Without one
+    /// the reply is `none`.
     pub(crate) fn first(row: &RowRef<'_>, range: Bits, wanted: bool, none: i64) -> Reading {
         let task = Task::First(range, wanted, Err(none));
         Reading::new(row, range.bytes(), task)
     }
 
-    /// The same by a command that counts its lookup.
+    /// Returns the work for a command that counts its lookup.
     pub(crate) fn counted(self) -> Reading {
         let counted = true;
         Reading { counted, ..self }
     }
 
-    /// Replies at once, or has the command go on in steps if there is much to read.
+    /// Replies at once, or lets the command continue in steps if the string is long.
     pub(crate) fn run(
         mut self,
         data: &mut Data<'_, '_>,
@@ -136,7 +138,7 @@ impl Reading {
 }
 
 impl Task {
-    /// Takes the bytes at this place of the string. Whether no more are needed.
+    /// Takes the bytes at this place of the string. Returns whether no more are needed.
     fn take(&mut self, at: usize, piece: &[u8]) -> bool {
         match self {
             Task::Bytes(text) => text.extend_from_slice(piece),

@@ -1,7 +1,7 @@
 //! RESTORE of a large collection.
 //!
-//! Version and checksum are checked before the first element is read; damage that the checksum covers
-//! ends the command before the key is touched.
+//! Version and checksum are checked before the first element is read. Damage that the checksum
+//! covers ends the command before the key is touched.
 
 use super::building::{Building, STEP_BYTES, are_rows};
 use super::{Progress, Step, Work};
@@ -17,10 +17,10 @@ use std::ops::Range;
 
 /// The argument with the payload.
 const PAYLOAD: usize = 3;
-/// Elements that are counted before the first is read.
+/// The number of elements that are counted before the first is read.
 const ENOUGH: u64 = 1 << 16;
 
-/// Work on a key that is made of a payload.
+/// Work on a key that is made from a payload.
 #[derive(Debug)]
 pub(crate) struct Restoring {
     terms: Terms,
@@ -29,7 +29,7 @@ pub(crate) struct Restoring {
 }
 
 impl Restoring {
-    /// The key of a command's payload, if it has so many elements that it takes steps.
+    /// Returns the work on the key of a command's payload, if it is so long that it takes steps.
     pub(crate) fn new(
         data: &Data<'_, '_>,
         args: &Args<'_>,
@@ -79,7 +79,7 @@ impl Work for Restoring {
     ) -> Result<Progress, Stop> {
         let mut parts = self.parts.clone();
         let shape = self.building.shape();
-        // How many elements there are is for the payload to say, so no room is asked for by it.
+        // The number of elements comes from the payload, so no room is requested by it.
         if !self.building.begin(data, args.at(1), step, 0)? {
             return Ok(Progress::Changed);
         }

@@ -1,7 +1,7 @@
 //! SORT and SORT_RO of a large collection, without BY and GET.
 //!
-//! The elements are copied first; from then on nothing is read any more. They are put in order run by
-//! run, and then the runs are merged, as far as elements are asked for.
+//! The elements are copied first. Afterwards nothing more is read. They are sorted run by run, and
+//! then the runs are merged, as far as elements are wanted.
 
 use super::building::{STEP_BYTES, Supply};
 use super::{Building, Progress, Step, Walk, Work, admitted, are_rows};
@@ -16,19 +16,19 @@ use perdura_base::num::to_u64;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// Elements of a run.
+/// The number of elements of a run.
 const RUN: usize = 2048;
 
-/// What is asked for.
+/// The options of the request.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
-    /// Whether elements are compared as text.
+    /// True if elements are compared as text.
     pub alpha: bool,
-    /// Whether the greatest comes first.
+    /// True if the greatest comes first.
     pub descending: bool,
-    /// Which of the sorted elements are asked for.
+    /// The ranks of the sorted elements that are wanted.
     pub piece: Range<usize>,
-    /// The argument that names where they are stored.
+    /// The argument with the key in which they are stored. `None`: they are replied.
     pub target: Option<usize>,
 }
 
@@ -39,13 +39,13 @@ pub(crate) struct Sorted {
     wanted: Wanted,
     elements: Texts,
     order: Vec<Weighed>,
-    /// The runs, as a heap whose first one has the element that comes next.
+    /// The runs, as a heap. The first run has the next element.
     runs: Vec<Range<usize>>,
-    /// How many elements have been merged.
+    /// The number of elements that have been merged.
     merged: usize,
     text: Vec<u8>,
     stored: Texts,
-    /// What is stored, if it is built step by step, and how many items are in it.
+    /// The list to be stored, if it is built step by step, and the number of items in it.
     building: Option<Building>,
     built: usize,
 }
@@ -72,7 +72,7 @@ fn sift(runs: &mut [Range<usize>], before: impl Fn(usize, usize) -> bool) {
 }
 
 impl Sorted {
-    /// The elements of a walk over what the command's first argument names.
+    /// Returns the work of sorting the elements of a walk over the first argument's key.
     pub(crate) fn new(walk: Walk, wanted: Wanted) -> Sorted {
         let mut text = Vec::new();
         Out::new(&mut text, false).array(wanted.piece.len());
@@ -113,7 +113,7 @@ impl Sorted {
         }))
     }
 
-    /// Writes what is stored until the step is over.
+    /// Writes the list to be stored until the step is over.
     fn build(
         &mut self,
         data: &mut Data<'_, '_>,
@@ -130,7 +130,7 @@ impl Sorted {
         building.fill(data, supply, &mut self.built, step)
     }
 
-    /// Puts runs in order until the step is over; whether all are.
+    /// Sorts runs until the step is over. Returns whether all are sorted.
     fn sort(&mut self, step: &mut Step) -> Result<bool, Stop> {
         while self.order.len() < self.elements.len() {
             let begin = self.order.len();
@@ -158,7 +158,8 @@ impl Sorted {
         Ok(true)
     }
 
-    /// Merges the runs until the step is over; whether all that is asked for has been.
+    /// Merges the runs until the step is over. Returns whether all wanted elements have been
+    /// merged.
     fn merge(&mut self, step: &mut Step) -> bool {
         let sorting = Sorting::plain(&self.elements, &self.wanted);
         let order = &self.order;
@@ -200,7 +201,7 @@ impl Sorted {
 
 impl Work for Sorted {
     fn reads(&self) -> bool {
-        // What is stored must be what sorting gives at the moment at which it is stored.
+        // The stored list must be the result of sorting at the moment at which it is stored.
         self.walk.left() > 0 || self.wanted.target.is_some()
     }
 
@@ -216,7 +217,7 @@ impl Work for Sorted {
                 return Ok(progress);
             }
         } else if self.wanted.target.is_some() && data.tx.get(data.table, args.at(1))?.is_none() {
-            // It has expired: that is no change that a watch sees.
+            // The key has expired, which a watch does not report as a change.
             return Ok(Progress::Changed);
         }
         if self.building.is_none() {

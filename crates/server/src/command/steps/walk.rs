@@ -1,7 +1,7 @@
-//! A walk over a collection that can be left and gone on with.
+//! A walk over a collection that can be interrupted and continued.
 //!
-//! A hash or a set is walked by the cursor of SCAN, which survives whatever happens to its index
-//! between two steps; a list and a sorted set are walked by rank.
+//! A hash or a set is walked by the cursor of SCAN, which survives any change of its index between
+//! two steps. A list and a sorted set are walked by rank.
 
 use super::{Progress, STRIDE, Step};
 use crate::engine::types::Entry;
@@ -9,25 +9,27 @@ use crate::engine::{Shape, Source};
 use perdura_base::num::{to_u64, to_usize};
 use std::ops::Range;
 
-/// Where a walk stands.
+/// The state of a walk.
 #[derive(Debug, Clone)]
 pub(crate) struct Walk {
     shape: Shape,
-    /// Of a list or a sorted set: the ranks that are missing. Of a hash or a set: all of them.
+    /// For a list or a sorted set: the ranks that are still to be visited. For a hash or a set: all
+    /// of them.
     ranks: Range<u64>,
     reverse: bool,
     cursor: u64,
-    /// How many elements are missing.
+    /// The number of elements that are still to be visited.
     left: u64,
 }
 
 impl Walk {
-    /// A walk over all elements of a collection.
+    /// Returns a walk over all elements of a collection.
     pub(crate) fn all(shape: Shape, len: u64) -> Walk {
         Walk::ranks(shape, 0..len, false)
     }
 
-    /// A walk over these ranks of a list or a sorted set, perhaps from the last one on.
+    /// Returns a walk over these ranks of a list or a sorted set, from the last one on if
+    /// `reverse`.
     pub(crate) fn ranks(shape: Shape, ranks: Range<u64>, reverse: bool) -> Walk {
         let left = ranks.end.saturating_sub(ranks.start);
         Walk {
@@ -39,17 +41,17 @@ impl Walk {
         }
     }
 
-    /// What is walked over.
+    /// Returns the shape of the collection.
     pub(crate) fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// How many elements are missing.
+    /// Returns the number of elements that are still to be visited.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
 
-    /// Hands elements to `f`, which returns what each has cost, until the step is over.
+    /// Passes elements to `f`, which returns the cost of each, until the step is over.
     pub(crate) fn go_on<'s>(
         &mut self,
         source: &'s Source<'_>,
@@ -82,7 +84,7 @@ impl Walk {
                 return Progress::Changed;
             }
             (self.left, self.cursor) = (left, next);
-            // A call that meets no element has looked at many places.
+            // A call that meets no element has read many places.
             let cost = match entries.is_empty() {
                 true => STRIDE,
                 false => entries.iter().map(&mut f).sum(),

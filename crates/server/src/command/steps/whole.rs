@@ -1,6 +1,6 @@
 //! A whole collection, or a long stretch of one, as a reply: HGETALL, SMEMBERS, LRANGE, ZRANGE.
 //!
-//! The reply's head says how many elements follow before the first is read: the walk counts them.
+//! The reply's head gives the number of elements before the first is read: the walk counts them.
 
 use super::{Progress, Step, Walk, Work};
 use crate::command::{Data, Stop};
@@ -9,14 +9,14 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use perdura_base::num::to_usize;
 
-/// Which parts of each element there are to reply with.
+/// The parts of each element that are replied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parts {
     /// Fields of a hash, values, or both.
     Pairs {
-        /// Whether names are asked for.
+        /// True if names are wanted.
         names: bool,
-        /// Whether values are.
+        /// True if values are wanted.
         values: bool,
     },
     /// Members of a set.
@@ -25,7 +25,7 @@ pub(crate) enum Parts {
     Items,
     /// Members of a sorted set.
     Ranked {
-        /// Whether scores are asked for.
+        /// True if scores are wanted.
         scores: bool,
     },
 }
@@ -78,7 +78,7 @@ pub(crate) struct Whole {
 }
 
 impl Whole {
-    /// The elements of a walk over what the command's first argument names.
+    /// Returns the work of replying with the elements of a walk over the first argument's key.
     pub(crate) fn new(walk: Walk, parts: Parts, resp3: bool) -> Whole {
         let mut text = Vec::new();
         parts.begin(to_usize(walk.left()), &mut Out::new(&mut text, resp3));
@@ -105,7 +105,7 @@ impl Work for Whole {
         let max = data.reply_bytes_max;
         let mut out = Out::new(&mut self.text, self.resp3);
         let progress = self.walk.go_on(&source, step, |entry| {
-            // What follows a reply that has become too long is not asked for any more.
+            // Elements behind a reply that has become too long are not needed any more.
             if out.buf.len() <= max {
                 self.parts.put(entry, &mut out);
             }

@@ -1,10 +1,10 @@
-//! A long string, written some pages at a time: what SET, COPY, RENAME, MOVE and BITOP make, and a
-//! string whose end SETRANGE or SETBIT writes first.
+//! A long string, written some pages at a time. It is the result of SET, COPY, RENAME, MOVE or
+//! BITOP, or a string whose end SETRANGE or SETBIT writes first.
 //!
-//! The command runs until it is about to write, and then returns this work instead. The steps write the string where
-//! no key has it yet. The transaction of the last one runs the command again, from its beginning, and
-//! what it would write is there: [`Data::name_text`]. So whatever has changed meanwhile, but for what
-//! the string was made of, the command sees it.
+//! The command runs until it is about to write, and then returns this work instead. The steps write
+//! the string to a place that no key has yet. The transaction of the last step runs the command
+//! again from its beginning, and finds the string that it would write: [`Data::name_text`]. So the
+//! command sees all changes in between. Only a change of the string's sources makes it begin again.
 
 use super::{Progress, Step, Work, text_cost};
 use crate::command::data::Prepared;
@@ -16,30 +16,30 @@ use perdura_base::num::{to_u64, to_usize};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What writing a page costs, in elements.
+/// The cost of writing a page, in elements.
 const WRITE_COST: u64 = 64;
-/// As many pages are written at once.
+/// The number of pages that are written at once.
 const PAGES_AT_ONCE: u64 = 4;
-/// What the log is asked for by a step, bytes.
+/// The room in the log that a step requests, bytes.
 const STEP_LOG_BYTES: usize = 1 << 20;
 
-/// How the bytes of several strings become one.
+/// The operation that combines several strings into one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fold {
-    /// There is only one, and it stays as it is.
+    /// A single string stays as it is.
     Same,
-    /// There is only one, and its bits are turned over.
+    /// The bits of a single string are inverted.
     Not,
-    /// A bit is set if it is in all.
+    /// A bit is set if it is set in all strings.
     And,
-    /// A bit is set if it is in one.
+    /// A bit is set if it is set in at least one string.
     Or,
-    /// A bit is set if it is in an odd number of them.
+    /// A bit is set if it is set in an odd number of strings.
     Xor,
 }
 
 impl Fold {
-    /// Takes another string's bytes in, which are followed by zeros.
+    /// Combines the bytes with another string's, which are followed by zeros.
     pub(crate) fn take(self, all: &mut [u8], other: &[u8]) {
         let (over, behind) = all.split_at_mut(other.len().min(all.len()));
         let pairs = over.iter_mut().zip(other);
@@ -54,7 +54,7 @@ impl Fold {
         }
     }
 
-    /// Does what is left to do when all strings have been taken in.
+    /// Completes the result when all strings have been combined.
     pub(crate) fn finish(self, all: &mut [u8]) {
         if self == Fold::Not {
             all.iter_mut().for_each(|byte| *byte = !*byte);
@@ -67,12 +67,12 @@ impl Fold {
 pub(crate) enum Given {
     /// An argument.
     Arg(usize),
-    /// One byte that comes of its arguments.
+    /// One byte that is computed from its arguments.
     Byte([u8; 1]),
 }
 
 impl Given {
-    /// The bytes.
+    /// Returns the bytes.
     pub(crate) fn bytes<'a>(&'a self, args: &Args<'a>) -> &'a [u8] {
         match self {
             Given::Arg(at) => args.at(*at),
@@ -81,12 +81,12 @@ impl Given {
     }
 }
 
-/// What the string is made of.
+/// The source of the string.
 #[derive(Debug)]
 pub(crate) enum Origin {
-    /// So many zeros, and then what the request gives.
+    /// This number of zeros, and then bytes of the request.
     Given(usize, Given),
-    /// The strings of the keys that the arguments name from this one on, and how long they are.
+    /// The strings of the keys from this argument on, and their lengths.
     Keys(Fold, usize, Vec<usize>),
 }
 
@@ -99,7 +99,7 @@ impl Origin {
     }
 }
 
-/// How far the work has come.
+/// The progress of the work.
 #[derive(Debug, Clone, Default)]
 struct At {
     text: Option<Text>,
@@ -117,18 +117,18 @@ impl At {
 pub(crate) struct Writing {
     origin: Origin,
     bytes: usize,
-    /// The key that gets it: in this database, named by this argument.
+    /// The database of the key that gets the string, and the argument that names the key.
     database: u8,
     key: usize,
     draft: Option<Arc<Draft>>,
-    /// What the last committed step has come to, and what this one has.
+    /// The progress after the last committed step, and after this one.
     begin: At,
     end: At,
     resp3: bool,
     reply: Vec<u8>,
 }
 
-/// What writing so many bytes costs, in elements.
+/// Returns the cost of writing these bytes, in elements.
 fn cost(bytes: usize) -> u64 {
     text_cost(bytes) / super::PAGE_COST * WRITE_COST
 }
@@ -143,7 +143,7 @@ pub(crate) struct Destination {
 }
 
 impl Writing {
-    /// Has the command continue in steps if it is about to write a long string. The command has
+    /// Lets the command continue in steps if it is about to write a long string. The command has
     /// written nothing so far.
     pub(crate) fn if_long(
         data: &Data<'_, '_>,
@@ -171,7 +171,7 @@ impl Writing {
         })))
     }
 
-    /// Bytes of the string from `at` on; `None` if what it is made of has changed.
+    /// Returns bytes of the string from `at` on; `None` if its source has changed.
     fn read(
         &self,
         data: &Data<'_, '_>,

@@ -20,10 +20,10 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("xtrim", -4, WRITE, ONE, xtrim),
 ];
 
-/// Entries that trimming whole nodes removes at most, unless LIMIT says otherwise.
+/// The most entries that trimming whole nodes removes, unless LIMIT says otherwise.
 const ROUGH_LIMIT: u64 = 10_000;
 
-/// What an id leaves open.
+/// The part of an id that the request leaves open.
 #[derive(Debug, Clone, Copy)]
 enum Wanted {
     /// All of it.
@@ -43,7 +43,7 @@ impl Wanted {
         }
     }
 
-    /// The id of an entry behind the last one; `None` if it would not be behind.
+    /// Returns the id of an entry behind the last one; `None` if it would not be behind.
     fn choose(self, last: Id, now_ms: u64) -> Option<Id> {
         let at = |ms| Id { ms, seq: 0 };
         let id = match self {
@@ -64,7 +64,7 @@ impl Wanted {
 struct Options {
     trim: Option<Trim>,
     only_existing: bool,
-    /// Where the options end: the argument of the id, if it was found.
+    /// The end of the options: the argument of the id, if it was found.
     end: usize,
     wanted: Option<Wanted>,
 }

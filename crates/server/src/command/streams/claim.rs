@@ -1,4 +1,4 @@
-//! XCLAIM and XAUTOCLAIM: a consumer takes over what others have not acknowledged.
+//! XCLAIM and XAUTOCLAIM: a consumer takes over entries that others have not acknowledged.
 
 use super::{Excerpt, Several, collect, consumer, no_group, reply_id, shown, start, strict_id};
 use crate::command::event::Class;
@@ -17,10 +17,10 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("xclaim", -6, WRITE | FAST, ONE, xclaim),
 ];
 
-/// XAUTOCLAIM looks at so many pending entries for each one that it may claim.
+/// The number of pending entries that XAUTOCLAIM reads for each one that it may claim.
 const LOOKED_FOR_ONE: u64 = 10;
 
-/// What is claimed, and how.
+/// The conditions of a claim.
 struct Claim {
     now_ms: u64,
     idle_min: u64,
@@ -34,7 +34,8 @@ struct Claim {
 struct Claiming<'a> {
     writing: Writing,
     group: Group,
-    /// The consumer, once it has claimed something: until then none is made.
+    /// The consumer, which is made when it claims its first entry. `None`: it has claimed nothing
+    /// yet.
     consumer: Option<Consumer>,
     args: Args<'a>,
     claim: Claim,
@@ -48,7 +49,7 @@ fn idle_min(text: &[u8], name: &str) -> Result<u64, Stop> {
 }
 
 impl<'a> Claiming<'a> {
-    /// Returns what has changed nothing yet.
+    /// Returns a claim that has changed nothing yet.
     fn new(
         args: &Args<'a>,
         writing: Writing,
@@ -66,12 +67,12 @@ impl<'a> Claiming<'a> {
         }
     }
 
-    /// Whether the entry is in the stream.
+    /// Returns whether the entry is in the stream.
     fn exists(&self, data: &Data<'_, '_>, id: Id) -> Result<bool, Stop> {
         Ok(self.writing.stream(data.tx)?.contains(id)?)
     }
 
-    /// Takes an entry out that is in the stream no more.
+    /// Removes a pending entry that is no longer in the stream.
     fn forget(&mut self, data: &mut Data<'_, '_>, id: Id) -> Done {
         let pending = self.writing.stream(data.tx)?.pending(&self.group, id)?;
         let Some(pending) = pending else {
@@ -141,7 +142,7 @@ impl<'a> Claiming<'a> {
     }
 }
 
-/// The stream of the first argument and the group of the second.
+/// Opens the stream of the first argument and finds the group of the second.
 fn find(data: &Data<'_, '_>, args: &Args<'_>) -> Result<(Writing, Group), Stop> {
     let found = Writing::open(data.tx, data.table, args.at(1))?;
     let group = match &found {
@@ -219,7 +220,7 @@ fn xclaim(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     Ok(())
 }
 
-/// The number of an option of XCLAIM.
+/// Reads the number of an option of XCLAIM.
 fn value_at(args: &Args<'_>, at: usize, option: &str) -> Result<i64, Stop> {
     let text = || format!("ERR Invalid {option} option argument for XCLAIM").into();
     parse_i64(args.at(at)).ok_or_else(text)

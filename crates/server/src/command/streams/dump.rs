@@ -1,4 +1,4 @@
-//! Streams as payloads of DUMP and RESTORE have them.
+//! Streams in the form of payloads of DUMP and RESTORE.
 
 use crate::command::{Data, Done, Stop};
 use crate::engine::types::stream::{Consumer, Entry, Group, Id, Stream, Writing, read as open};
@@ -14,7 +14,7 @@ fn dumped_id(id: Id) -> StreamId {
     (id.ms, id.seq)
 }
 
-/// What the stream of a key holds.
+/// Returns the contents of the stream of a key.
 pub(crate) fn taken(data: &Data<'_, '_>, key: &[u8]) -> Result<Option<Dumped>, Stop> {
     let Some(stream) = open(data.tx, data.table, key)? else {
         return Ok(None);
@@ -62,7 +62,7 @@ fn taken_consumer(
 ) -> Result<StreamConsumer, Stop> {
     let mut pending = Vec::new();
     for id in stream.each_id_of(group, &consumer, Id::MIN) {
-        // Both rows are there or none is.
+        // Either both rows exist or neither does.
         if let Some(of_group) = stream.pending(group, id)? {
             pending.push(StreamPending {
                 id: dumped_id(id),
@@ -78,7 +78,7 @@ fn taken_consumer(
     })
 }
 
-/// Makes a stream under a key that is not there.
+/// Makes a stream under a key that does not exist.
 pub(crate) fn made(data: &mut Data<'_, '_>, key: &[u8], dumped: &Dumped) -> Done {
     let tx = &mut *data.tx;
     let mut writing = Writing::open_or_make(tx, data.table, key, None)?;

@@ -40,7 +40,7 @@ const HELP: &[&str] = &[
     "    Prints this help.",
 ];
 
-/// What CREATE and SETID are asked for.
+/// The options of CREATE and SETID.
 #[derive(Default)]
 struct Options {
     makes_stream: bool,
@@ -150,7 +150,7 @@ fn xgroup(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     writing.finish(data.tx).map_err(Stop::from)
 }
 
-/// Where a group begins: behind an id, or behind the last entry.
+/// Returns the id behind which a group begins: that of the request, or that of the last entry.
 fn begin(text: &[u8], last: Id, parse: fn(&[u8], u64) -> Result<Id, Stop>) -> Result<Id, Stop> {
     match text {
         b"$" => Ok(last),

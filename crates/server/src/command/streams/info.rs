@@ -1,4 +1,4 @@
-//! XINFO: what a stream, its groups and their consumers are like.
+//! XINFO: figures about a stream, its groups and their consumers.
 
 use super::{Excerpt, Several, collect, reply_entry, reply_id, shown};
 use crate::command::flag::READ;
@@ -28,7 +28,7 @@ const HELP: &[&str] = &[
     "    Prints this help.",
 ];
 
-/// What STREAM FULL shows of each list, unless COUNT says otherwise.
+/// The number of entries of each list that STREAM FULL shows, unless COUNT says otherwise.
 const SHOWN: u64 = 10;
 
 /// `XINFO CONSUMERS|GROUPS|HELP|STREAM …`
@@ -80,7 +80,7 @@ fn xinfo(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     Ok(())
 }
 
-/// How far a group has read: three pairs of a map.
+/// Replies with the progress of a group: three pairs of a map.
 fn reading(stream: &Stream<'_>, group: &Group, out: &mut Out<'_>) {
     out.bulk(b"last-delivered-id");
     reply_id(out, group.last);
@@ -155,7 +155,7 @@ fn of_stream(data: &Data<'_, '_>, stream: &Stream<'_>, args: &Args<'_>, out: &mu
     Ok(())
 }
 
-/// The entries and the groups, `count` of each list; 0: all.
+/// Replies with the entries and the groups, `count` of each list; 0: all.
 fn in_full(data: &Data<'_, '_>, stream: &Stream<'_>, count: u64, out: &mut Out<'_>) -> Done {
     let head = stream.head();
     data.heavy(if count == 0 {

@@ -26,10 +26,10 @@ use crate::engine::types::number::parse_i64;
 use crate::engine::types::stream::{Consumer, Entry, Group, Id, Stream, Writing, read as open};
 use crate::resp::reply::Out;
 
-/// Redis's text for what is no id.
+/// Redis's text for a malformed id.
 const BAD_ID: &str = "ERR Invalid stream ID specified as stream command argument";
 
-/// An id without `-` and `+`; a missing number is `seq`.
+/// Reads an id; `-` and `+` are errors. A missing number is `seq`.
 fn strict_id(text: &[u8], seq: u64) -> Result<Id, Stop> {
     // Redis copies it to a buffer of this size first.
     const BYTES_MAX: usize = 127;
@@ -37,7 +37,7 @@ fn strict_id(text: &[u8], seq: u64) -> Result<Id, Stop> {
     id.flatten().ok_or_else(|| BAD_ID.into())
 }
 
-/// An id, or `-` and `+` for the ends.
+/// Reads an id, or `-` and `+` for the ends.
 fn id_or_end(text: &[u8], seq: u64) -> Result<Id, Stop> {
     match text {
         b"-" => Ok(Id::MIN),
@@ -46,7 +46,7 @@ fn id_or_end(text: &[u8], seq: u64) -> Result<Id, Stop> {
     }
 }
 
-/// The ends of an interval of ids, of which `(` leaves the id itself out.
+/// Reads the ends of an interval of ids. `(` before an id excludes it.
 fn interval(from: &[u8], to: &[u8]) -> Result<(Id, Id), Stop> {
     let end = |text: &[u8], seq: u64| match text {
         [b'(', id @ ..] if !id.is_empty() => strict_id(id, seq).map(|id| (id, true)),
@@ -70,7 +70,7 @@ fn start_of(from: Id, is_open: bool) -> Result<Id, Stop> {
     from.ok_or_else(|| "ERR invalid start ID for the interval".into())
 }
 
-/// The start of an interval.
+/// Reads the start of an interval.
 fn start(text: &[u8]) -> Result<Id, Stop> {
     match text {
         [b'(', id @ ..] if !id.is_empty() => start_of(strict_id(id, 0)?, true),
@@ -78,7 +78,7 @@ fn start(text: &[u8]) -> Result<Id, Stop> {
     }
 }
 
-/// A count, of which a negative one is 0.
+/// Reads a count; a negative one becomes 0.
 fn count(text: &[u8]) -> Result<u64, Stop> {
     let count = parse_i64(text).ok_or(super::NOT_INTEGER)?;
     Ok(u64::try_from(count).unwrap_or(0))
@@ -102,7 +102,7 @@ fn reply_entry(out: &mut Out<'_>, entry: &Entry<'_>) {
     }
 }
 
-/// Replies whose number is known when they are written.
+/// Replies whose number is known only when all are written.
 struct Several {
     buf: Vec<u8>,
     resp3: bool,
@@ -180,14 +180,14 @@ fn collect(
     })
 }
 
-/// The stream of a key, to be read; the lookup is counted.
+/// Opens the stream of a key to read it, and counts the lookup.
 fn stream<'d>(data: &'d Data<'_, '_>, key: &[u8]) -> Result<Option<Stream<'d>>, Stop> {
     let found = open(data.tx, data.table, key)?;
     data.looked_up(found.is_some());
     Ok(found)
 }
 
-/// The consumer of a name, which is made if there is none.
+/// Returns the consumer of a name, and makes it if it does not exist.
 fn consumer(
     data: &mut Data<'_, '_>,
     writing: &Writing,
@@ -204,13 +204,13 @@ fn consumer(
     Ok(made)
 }
 
-/// A name as Redis's error texts have it: as in C, it ends at its first zero byte.
+/// Returns a name as Redis's error texts show it: as in C, it ends at its first zero byte.
 fn shown(name: &[u8]) -> String {
     let end = name.iter().position(|byte| *byte == 0);
     String::from_utf8_lossy(&name[..end.unwrap_or(name.len())]).into_owned()
 }
 
-/// Redis's text for a group that is not there.
+/// Returns Redis's text for a group that does not exist.
 fn no_group(key: &[u8], group: &[u8]) -> Stop {
     let (key, group) = (shown(key), shown(group));
     format!("NOGROUP No such key '{key}' or consumer group '{group}'").into()

@@ -1,4 +1,4 @@
-//! XACK and XPENDING: what was delivered and is not acknowledged.
+//! XACK and XPENDING: entries that were delivered and are not acknowledged.
 
 use super::{Several, count, interval, no_group, reply_id, strict_id};
 use crate::command::event::Class;
@@ -40,7 +40,7 @@ fn xack(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     Ok(())
 }
 
-/// Which pending entries are asked for.
+/// A request for pending entries.
 struct Query<'a> {
     from: Id,
     to: Id,
@@ -50,7 +50,7 @@ struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// `None`: a summary is asked for.
+    /// Reads the request. `None`: it asks for a summary.
     fn parse(args: &Args<'a>) -> Result<Option<Query<'a>>, Stop> {
         if args.len() == 3 {
             return Ok(None);
@@ -102,7 +102,8 @@ fn xpending(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     }
 }
 
-/// How many there are, the first, the last, and how many each consumer has.
+/// Replies with the number of pending entries, the first, the last, and the number of each
+/// consumer.
 fn summary(stream: &Stream<'_>, group: &Group, out: &mut Out<'_>) -> Done {
     out.array(4);
     out.count(group.pending);

@@ -1,7 +1,8 @@
-//! XREAD and XREADGROUP: what is new in streams, for everybody or for one consumer of a group.
+//! XREAD and XREADGROUP: new entries of streams, for any client or for one consumer of a group.
 //!
-//! XREADGROUP writes what it delivers: the group's place, and two rows for each entry that is to be acknowledged. Its reply
-//! leaves when that is durable, so that a consumer which was told of an entry finds it pending after a crash.
+//! XREADGROUP writes its deliveries: the group's place, and two rows for each entry that is to be
+//! acknowledged. Its reply leaves when these are durable. So a consumer that has received an entry
+//! finds it pending after a crash.
 
 use std::time::Duration;
 
@@ -57,19 +58,19 @@ static OPTIONS: Grammar = Grammar {
     ],
 };
 
-/// What both commands are asked for.
+/// The request of either command.
 #[derive(Default)]
 struct Query<'a> {
     /// Entries of each stream; 0: all.
     count: u64,
-    /// Whether to wait, and how long; without a limit if it is `None`.
+    /// The longest wait. `None`: it does not wait; `Some(None)`: it waits without a limit.
     block: Option<Option<Duration>>,
     /// The group and the consumer.
     group: Option<(&'a [u8], &'a [u8])>,
     is_acknowledged: bool,
     /// The argument of the first key; the ids follow the keys.
     first: usize,
-    /// How many keys there are.
+    /// The number of keys.
     keys: usize,
 }
 
@@ -119,13 +120,13 @@ impl<'a> Query<'a> {
         self.group.ok_or_else(|| SYNTAX.into())
     }
 
-    /// The keys, each with its id.
+    /// Returns the keys, each with its id.
     fn streams(&self, args: &Args<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let pairs = args.from(self.first).zip(args.from(self.first + self.keys));
         pairs.take(self.keys)
     }
 
-    /// Has the client wait if it wants to, with the ids that it then asks for.
+    /// Lets the client wait if it wants to, with the ids that its command then uses.
     fn wait(&self, ids: Vec<Box<[u8]>>, out: &mut Out<'_>) -> Done {
         match self.block {
             None => {
@@ -145,7 +146,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// How long BLOCK waits: milliseconds, of which 0 is without a limit.
+/// Reads the argument of BLOCK, milliseconds; `None` for 0, which means no limit.
 fn milliseconds(text: &[u8]) -> Result<Option<Duration>, Stop> {
     let ms = parse_i64(text).ok_or("ERR timeout is not an integer or out of range")?;
     let ms = u64::try_from(ms).map_err(|_| "ERR timeout is negative")?;
@@ -168,7 +169,7 @@ impl Answers {
         });
     }
 
-    /// Appends them. Whether there is any.
+    /// Appends the replies. Returns whether there are any.
     fn reply(self, out: &mut Out<'_>) -> bool {
         let Several { buf, resp3, count } = self.several;
         if count == 0 {
@@ -237,7 +238,7 @@ fn xreadgroup(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Do
     let mut done: Vec<&[u8]> = Vec::with_capacity(query.keys);
     for mut sought in asked {
         let key = sought.key;
-        // A stream that is named twice has changed in between.
+        // If a stream is named twice, it has changed in between.
         if done.contains(&key)
             && let Some(changed) = sought.writing.stream(data.tx)?.group(group_name)?
         {
@@ -260,12 +261,12 @@ struct Sought<'a> {
     key: &'a [u8],
     writing: Writing,
     group: Group,
-    /// The id behind which it reads what is pending; the highest one to read what is new.
+    /// The id behind which it reads pending entries; the highest id to read new ones.
     after: Id,
 }
 
 impl Sought<'_> {
-    /// Returns a bound on the entries that a consumer gets: new ones, or those behind an id that are pending.
+    /// Returns a bound on the entries that a consumer gets: new ones, or pending ones behind an id.
     fn due(&self, stream: &Stream<'_>, consumer: &[u8]) -> Result<u64, Stop> {
         if self.after != Id::MAX {
             let consumer = stream.consumer(&self.group, consumer)?;
@@ -407,7 +408,7 @@ fn deliver(
     Ok(())
 }
 
-/// What a consumer has not acknowledged, behind an id: delivered once more.
+/// Delivers the entries behind an id once more that a consumer has not acknowledged.
 fn history(
     data: &mut Data<'_, '_>,
     sought: &Sought<'_>,
@@ -430,7 +431,7 @@ fn history(
                 again.push(id);
                 continue;
             }
-            // It was deleted meanwhile.
+            // The entry has been deleted.
             entries.add(|out| {
                 out.array(2);
                 reply_id(out, id);

@@ -1,7 +1,7 @@
 //! BITFIELD: integers of 1 to 64 bits anywhere in a string.
 //!
 //! The operations are read and checked as a whole before the first one runs. The string becomes
-//! as long as the last field that is written needs, even if every write is refused for overflow.
+//! long enough for the last field that is written, even if every write is refused for overflow.
 
 use crate::command::event::Class;
 use crate::command::flag::{DENY_OOM, FAST, READ, WRITE};
@@ -21,10 +21,10 @@ pub(crate) static COMMANDS: &[Command] = &[
 const BAD_TYPE: &str = "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is \
                         not supported but i64 is.";
 
-/// Fields with at most so many bytes between them are read and written together.
+/// The most bytes between two fields that are read and written together.
 const GAP_MAX: usize = 64;
 
-/// What happens when a number does not fit its field.
+/// The action when a number does not fit its field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Overflow {
     Wrap,
@@ -78,7 +78,7 @@ impl Field {
         (1 << (self.bits - u32::from(self.signed))) - 1
     }
 
-    /// The number that `raw`, of which the lowest bits count, stands for.
+    /// Returns the number in the lowest bits of `raw`.
     fn number(self, raw: i128) -> i128 {
         let low = raw & ((1 << self.bits) - 1);
         if low > self.max() {
@@ -88,7 +88,7 @@ impl Field {
         }
     }
 
-    /// What is written for `wanted`; `None` if it is refused.
+    /// Returns the number to write for `wanted`; `None` if it is refused.
     fn fit(self, wanted: i128, overflow: Overflow) -> Option<i128> {
         if (self.min()..=self.max()).contains(&wanted) {
             return Some(wanted);
@@ -100,14 +100,14 @@ impl Field {
         }
     }
 
-    /// The bytes that hold the field at a bit: the first and behind the last.
+    /// Returns the bytes that hold the field at a bit: the first one, and the end behind the last.
     fn bytes(self, offset: u64) -> (usize, usize) {
         let end = (offset + u64::from(self.bits)).div_ceil(8);
         let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         (at(offset / 8), at(end))
     }
 
-    /// How far the field lies from the end of its last byte, bits.
+    /// Returns the distance of the field from the end of its last byte, bits.
     fn shift(self, offset: u64) -> u32 {
         let behind = (offset + u64::from(self.bits)) % 8;
         u32::try_from((8 - behind) % 8).unwrap_or(0)
@@ -182,7 +182,7 @@ fn parse(args: &Args<'_>, bytes_max: usize, read_only: bool) -> Result<Vec<Opera
         });
         at += 1 + takes;
     }
-    // Told last: what is malformed behind it comes first.
+    // This error comes last: malformed operations behind it are reported first.
     if writes && read_only {
         return Err("ERR BITFIELD_RO only supports the GET subcommand".into());
     }
@@ -206,13 +206,14 @@ struct Window {
     /// Its place in the string.
     from: usize,
     bytes: Vec<u8>,
-    /// Behind the last byte that operations want to write, in the string.
+    /// The end of the last byte that operations want to write, in the string.
     write_end: usize,
     changed: bool,
 }
 
-/// Pieces that hold every operation's field, in order. Fields far from each other are in pieces of
-/// their own, so that memory follows the request and not the distances in it.
+/// Returns pieces that hold every operation's field, in order. Fields far from each other are in
+/// separate pieces. So the memory depends on the size of the request and not on the distances in
+/// it.
 fn windows(operations: &[Operation]) -> Vec<Window> {
     let mut spans: Vec<(usize, usize, usize)> = operations
         .iter()

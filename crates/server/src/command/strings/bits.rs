@@ -29,7 +29,7 @@ const OPERANDS: Keys = Keys::Range {
 const NOT_OFFSET: &str = "ERR bit offset is not an integer or out of range";
 const NOT_BIT: &str = "ERR bit is not an integer or out of range";
 
-/// A bit's place from an argument; `#n` counts fields of `field_bits` bits where it is allowed.
+/// Reads a bit's place from an argument; `#n` counts fields of `field_bits` bits if it is allowed.
 pub(crate) fn bit_offset(
     arg: &[u8],
     field_bits: Option<u64>,
@@ -46,7 +46,7 @@ pub(crate) fn bit_offset(
     offset.ok_or_else(|| NOT_OFFSET.into())
 }
 
-/// The byte and the mask of a bit.
+/// Returns the byte and the mask of a bit.
 fn byte_and_mask(bit: u64) -> (usize, u8) {
     let byte = usize::try_from(bit >> 3).unwrap_or(usize::MAX);
     (byte, 0x80 >> (bit & 7))
@@ -87,7 +87,7 @@ fn getbit(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     Ok(())
 }
 
-/// Whether a range counts bits; `None` for a word that says neither.
+/// Returns whether a range counts bits; `None` for a word that is neither BIT nor BYTE.
 fn unit(word: &[u8]) -> Option<bool> {
     if word.eq_ignore_ascii_case(b"BIT") {
         Some(true)
@@ -184,7 +184,7 @@ fn bitpos(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     Ok(())
 }
 
-/// What the strings of the keys from the third argument on come to.
+/// Returns the combination of the strings of the keys from the third argument on.
 fn combined(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,

@@ -12,7 +12,7 @@ use perdura_base::num::to_u64;
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[data("lcs", -3, READ, TWO, lcs)];
 
-/// Lengths of the longest common subsequences of all pairs of beginnings.
+/// The lengths of the longest common subsequences of all pairs of prefixes.
 struct Lengths {
     cells: Vec<u32>,
     width: usize,
@@ -39,7 +39,8 @@ impl Lengths {
         self.cells[i * self.width + j]
     }
 
-    /// Runs of bytes that match in both, the last first: (start in a, start in b, bytes).
+    /// Returns the runs of bytes that match in both, the last first: (start in a, start in b,
+    /// bytes).
     fn runs(&self, a: &[u8], b: &[u8]) -> Vec<(usize, usize, usize)> {
         let mut runs: Vec<(usize, usize, usize)> = Vec::new();
         let (mut i, mut j) = (a.len(), b.len());
@@ -68,7 +69,7 @@ struct Options {
     len_min: i64,
 }
 
-/// Cells that take as long as an element of another command.
+/// The number of cells that take as long as an element of another command.
 const CELLS: usize = 64;
 
 /// `LCS key1 key2 [LEN] [IDX] [MINMATCHLEN n] [WITHMATCHLEN]`

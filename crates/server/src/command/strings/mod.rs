@@ -49,7 +49,7 @@ macro_rules! reply_row {
     };
 }
 
-/// Replies with the value of `key`, or with nothing; tells whether it was there, and its expiry.
+/// Replies with the value of `key`, or with nothing. Returns whether it was there, and its expiry.
 fn reply_value(
     data: &mut Data<'_, '_>,
     key: &[u8],
@@ -69,7 +69,7 @@ fn reply_value(
     Ok(found)
 }
 
-/// Writes an argument whose expiry may already have passed, which leaves nothing.
+/// Writes an argument with an expiry. If that has already passed, the key is deleted.
 fn write(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
@@ -79,7 +79,7 @@ fn write(
 ) -> Done {
     let key = args.at(1);
     if expiry.is_some_and(|at| at <= data.tx.now_ms()) {
-        // Observers see what Redis lets them see: a key that is written, and gone at once.
+        // Observers see the same as in Redis: a key that is written, and gone at once.
         data.tx.delete(data.table, key)?;
         data.changed(Class::String, "set", key);
         data.changed(Class::Generic, "expire", key);
@@ -93,7 +93,7 @@ fn write(
     Ok(())
 }
 
-/// Writes an argument as the string of the first one, whatever the key held.
+/// Writes an argument as the string of the first argument's key, whatever that held.
 fn put(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
@@ -141,7 +141,8 @@ struct ValueOptions {
     deadline: Option<Deadline>,
 }
 
-/// The options from argument `at` on; those about writing only if it is SET that `writes`.
+/// Reads the options from argument `at` on. Those about writing are accepted only if the command
+/// `writes`, as SET does.
 fn value_options(args: &Args<'_>, mut at: usize, writes: bool) -> Option<ValueOptions> {
     let mut options = ValueOptions::default();
     while at < args.len() {
@@ -349,7 +350,7 @@ pub(crate) fn mget(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) 
         if at % AHEAD_KEYS == 1 {
             data.look_ahead(args.from(at));
         }
-        // A key of another type is none to MGET.
+        // MGET treats a key of another type as absent.
         match reply_value(data, key, out) {
             Err(Stop::Error(_)) => out.null(),
             done => _ = done?,
@@ -359,7 +360,8 @@ pub(crate) fn mget(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) 
     Ok(())
 }
 
-/// Whether the pairs behind MSET or MSETNX are whole and within the limits; answers if not.
+/// Returns whether the pairs of MSET or MSETNX are whole and within the limits. If not, it replies
+/// with the error.
 fn check_pairs(data: &Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, name: &str) -> bool {
     if args.len().is_multiple_of(2) {
         out.error(&wrong_arity(name));
@@ -414,7 +416,7 @@ pub(crate) fn msetnx(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>
     Ok(())
 }
 
-/// An integer argument, or the error as a reply.
+/// Reads an integer argument, or replies with the error.
 pub(crate) fn integer_arg(arg: &[u8], out: &mut Out<'_>) -> Option<i64> {
     let value = parse_i64(arg);
     if value.is_none() {

@@ -1,4 +1,4 @@
-//! Pieces of strings: bytes from here to there, and writing in the middle.
+//! Pieces of strings: reading ranges of bytes, and writing in the middle.
 
 use crate::command::event::Class;
 use crate::command::flag::{DENY_OOM, READ, WRITE};
@@ -17,8 +17,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("substr", 4, READ, ONE, getrange),
 ];
 
-/// Writes at `at` into the string of the first argument's key, which becomes longer, or comes to be, as
-/// needed; a gap is filled with zeros. Returns the new length.
+/// Writes at `at` into the string of the first argument's key. The string is made or becomes longer
+/// as needed, and a gap is filled with zeros. Returns the new length.
 pub(crate) fn write_over(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
@@ -45,18 +45,18 @@ pub(crate) fn write_over(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
     start: u64,
-    /// Behind the last bit.
+    /// The end, behind the last bit.
     pub end: u64,
 }
 
 impl Range {
-    /// Every bit of `bytes` bytes.
+    /// Returns every bit of `bytes` bytes.
     pub(crate) fn all(bytes: usize) -> Option<Range> {
         Range::new(0, -1, bytes, false)
     }
 
-    /// From `start` to `end` inclusive, in bits or bytes; negative ones count from the end of
-    /// `bytes` bytes.
+    /// Returns the range from `start` to `end` inclusive, in bits or bytes. Negative places count
+    /// from the end of `bytes` bytes.
     pub(crate) fn new(start: i64, end: i64, bytes: usize, bits: bool) -> Option<Range> {
         if start < 0 && end < 0 && start > end {
             return None;
@@ -64,8 +64,8 @@ impl Range {
         Range::clamped(start, end, bytes, bits)
     }
 
-    /// The same as BITPOS has it, where two negative numbers the wrong way round may both mean
-    /// the first byte.
+    /// Like [`new`](Self::new), but by the rules of BITPOS: two negative numbers in the wrong order
+    /// may both mean the first byte.
     pub(crate) fn clamped(start: i64, end: i64, bytes: usize, bits: bool) -> Option<Range> {
         let bytes = i64::try_from(bytes).ok()?;
         let total = if bits { bytes * 8 } else { bytes };
@@ -82,13 +82,13 @@ impl Range {
         })
     }
 
-    /// The bytes that bits of this range are in.
+    /// Returns the bytes that hold bits of this range.
     pub(crate) fn bytes(&self) -> std::ops::Range<usize> {
         let byte = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         byte(self.start / 8)..byte(self.end.div_ceil(8))
     }
 
-    /// The bits of the byte at this place that belong.
+    /// Returns the bits of the byte at this place that belong to the range.
     fn mask(&self, at: u64) -> u8 {
         let mut mask = 0xff;
         if at == self.start / 8 {
@@ -100,7 +100,7 @@ impl Range {
         mask
     }
 
-    /// How many bits are set in a piece of the range's bytes that begins at byte `at`.
+    /// Returns the number of set bits in a piece of the range's bytes that begins at byte `at`.
     pub(crate) fn ones(&self, at: usize, piece: &[u8]) -> u64 {
         let (words, rest) = piece.as_chunks();
         let of_words = words.iter().map(|word| u64::from_ne_bytes(*word));
@@ -115,7 +115,8 @@ impl Range {
         all + of_rest.sum::<u64>() - beside.sum::<u64>()
     }
 
-    /// The first bit that is `wanted` in a piece of the range's bytes that begins at byte `at`.
+    /// Returns the first bit with the `wanted` value in a piece of the range's bytes that begins at
+    /// byte `at`.
     pub(crate) fn first(&self, at: usize, piece: &[u8], wanted: bool) -> Option<u64> {
         let dull = if wanted { 0 } else { u64::MAX };
         let mut n = 0;
@@ -183,7 +184,7 @@ fn setrange(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
 mod tests {
     use super::*;
 
-    /// What of a range's bytes lies in each piece of so many bytes, with its place.
+    /// Returns the range's bytes in pieces of `bytes` bytes, each with its place.
     fn pieces(range: Range, value: &[u8], bytes: usize) -> impl Iterator<Item = (usize, &[u8])> {
         let start = range.bytes().start;
         let pieces = value[range.bytes()].chunks(bytes).enumerate();

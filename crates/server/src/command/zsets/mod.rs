@@ -53,7 +53,7 @@ pub(crate) fn reply_scored<M: AsRef<[u8]>>(
     }
 }
 
-/// The options of ZADD, and where the first score is.
+/// Reads the options of ZADD, and the place of the first score.
 fn conditions(args: &Args<'_>, increment: bool) -> (Conditions, bool, usize) {
     let mut conditions = Conditions {
         increment,
@@ -87,7 +87,8 @@ fn zadd(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     add(data, args, out, false)
 }
 
-/// `ZINCRBY key increment member`, which takes ZADD's options too, but has no room for any.
+/// `ZINCRBY key increment member`. It would accept ZADD's options, but its number of arguments
+/// leaves no room for any.
 fn zincrby(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     add(data, args, out, true)
 }

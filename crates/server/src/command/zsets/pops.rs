@@ -26,7 +26,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("zpopmin", -2, WRITE | FAST, ONE, zpopmin),
 ];
 
-/// The name of the event of a pop at an end.
+/// Returns the name of the event of a pop at an end.
 fn event(end: End) -> &'static str {
     match end {
         End::Front => "zpopmin",
@@ -72,7 +72,8 @@ fn zpopmax(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     pop(data, args, out, End::Back)
 }
 
-/// Takes the member at an end off the first sorted set that is there; false if there is none.
+/// Takes the member at an end off the first sorted set that exists. Returns false if no sorted set
+/// exists.
 pub(crate) fn pop_first<'k>(
     data: &mut Data<'_, '_>,
     keys: impl Iterator<Item = &'k [u8]>,
@@ -95,7 +96,7 @@ pub(crate) fn pop_first<'k>(
     Ok(false)
 }
 
-/// The end that a word names.
+/// Reads the word for an end.
 pub(crate) fn end(word: &[u8]) -> Option<End> {
     if word.eq_ignore_ascii_case(b"MIN") {
         Some(End::Front)
@@ -106,7 +107,7 @@ pub(crate) fn end(word: &[u8]) -> Option<End> {
     }
 }
 
-/// Takes members off the first sorted set that is there; false if there is none.
+/// Takes members off the first sorted set that exists. Returns false if no sorted set exists.
 pub(crate) fn pop_several(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,

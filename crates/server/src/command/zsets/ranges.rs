@@ -28,7 +28,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("zrevrangebyscore", -4, READ, ONE, zrevrangebyscore),
 ];
 
-/// What a range is about.
+/// The kind of bounds of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     Rank,
@@ -78,7 +78,7 @@ impl<'a> Range<'a> {
         })
     }
 
-    /// The ranks of the range, counted from the front.
+    /// Returns the ranks of the range, counted from the front.
     fn ranks(&self, set: &Source<'_>, reverse: bool) -> (u64, u64) {
         match self {
             Range::Rank(from, to) => {
@@ -96,17 +96,17 @@ impl<'a> Range<'a> {
     }
 }
 
-/// Everything that a command of the ZRANGE family asks for.
+/// The parsed request of a command of the ZRANGE family.
 #[derive(Debug)]
 struct Query<'a> {
     range: Range<'a>,
     reverse: bool,
     scores: bool,
-    /// How many are left out, and how many are wanted at most; negative for all.
+    /// The number of members to skip, and the most members that are wanted; negative for all.
     limit: (i64, i64),
 }
 
-/// What the name of a command already says; what it leaves open is for options to say.
+/// The part of a request that the name of a command determines. `None`: options determine it.
 #[derive(Debug, Clone, Copy)]
 struct Named {
     by: Option<By>,
@@ -167,7 +167,7 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// The ranks of the answer, counted from the front.
+    /// Returns the ranks of the answer, counted from the front.
     fn ranks(&self, set: &Source<'_>) -> (u64, u64) {
         let (from, to) = self.range.ranks(set, self.reverse);
         let Ok(skipped) = u64::try_from(self.limit.0) else {
@@ -304,7 +304,7 @@ fn zrangestore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> D
     Ok(())
 }
 
-/// Puts a sorted set in the place of what a key holds, or nothing.
+/// Replaces the value of a key by a sorted set. Without members the key is deleted.
 pub(crate) fn store(
     data: &mut Data<'_, '_>,
     key: &[u8],

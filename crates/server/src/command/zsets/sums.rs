@@ -1,4 +1,5 @@
-//! Several sorted sets put together: ZUNION, ZINTER, ZDIFF, and where they are stored or counted.
+//! Combinations of several sorted sets: ZUNION, ZINTER, ZDIFF, and the commands that store or count
+//! them.
 
 use crate::command::flag::{DENY_OOM, READ, WRITE};
 use crate::command::lists::integer;
@@ -27,7 +28,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("zunionstore", -4, STORES, STORED, zunionstore),
 ];
 
-/// What becomes of the members.
+/// The use of the members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Answered,
@@ -53,7 +54,7 @@ impl Summing {
     }
 }
 
-/// Everything that is asked for behind the keys.
+/// The options behind the keys.
 struct Options {
     weights: Vec<f64>,
     aggregate: Aggregate,

@@ -18,7 +18,8 @@ fn feed(chunks: &[&[u8]], limits: &Limits) -> (Vec<Vec<Vec<u8>>>, Option<String>
     found
 }
 
-/// The same with up to `most` requests parsed at once; `forgets` is asked after each of them.
+/// Like [`feed`], with up to `most` requests parsed at once. After each of them `forgets` is
+/// called.
 fn feed_ahead(
     chunks: &[&[u8]],
     limits: &Limits,
@@ -28,7 +29,7 @@ fn feed_ahead(
     feed_early(chunks, limits, most, forgets, || false)
 }
 
-/// The same; `early` is asked whether to parse before the requests are asked for.
+/// Like [`feed_ahead`], but `early` decides whether to parse before the requests are taken.
 fn feed_early(
     chunks: &[&[u8]],
     limits: &Limits,
@@ -58,7 +59,7 @@ fn feed_early(
                     if forgets() {
                         parser.forget_ahead();
                         if forgets() {
-                            // It is kept back, and handed in again.
+                            // It is deferred, and passed in again.
                             continue;
                         }
                     }

@@ -10,17 +10,17 @@ use crate::session::Session;
 use crate::state::State;
 use std::time::Instant;
 
-/// The kinds of clients that may be asked for.
+/// The kinds of clients that a request may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Normal,
     Pubsub,
-    /// Masters and replicas, of which there are none.
+    /// Masters and replicas, which this server does not have.
     Other,
 }
 
 impl Kind {
-    /// The kind that a word names.
+    /// Parses the word for a kind.
     pub(super) fn parse(word: &[u8]) -> Result<Kind, String> {
         match word.to_ascii_lowercase().as_slice() {
             b"normal" => Ok(Kind::Normal),
@@ -33,7 +33,7 @@ impl Kind {
         }
     }
 
-    /// The kind of a client. A monitor counts as a replica.
+    /// Returns the kind of a client. A monitor counts as a replica.
     pub(super) fn of(session: &Session) -> Kind {
         if session.monitors {
             Kind::Other
@@ -101,7 +101,7 @@ fn filter(args: &Args<'_>) -> Result<Filter, String> {
     Err(String::from(SYNTAX))
 }
 
-/// What waits for a client, and what it is doing.
+/// The buffers of a client, and whether it waits.
 #[derive(Default)]
 struct Load {
     input_bytes: usize,
@@ -114,7 +114,7 @@ struct Load {
     tracking: Option<Told>,
 }
 
-/// How a client is told of changes.
+/// The way in which a client hears of changes: see [`crate::tracking`].
 struct Told {
     broken: bool,
     broadcasts: bool,
@@ -149,8 +149,8 @@ impl Load {
         }
     }
 
-    /// The client whose request this is. It reads into a buffer that all clients share, so its
-    /// own one has no room.
+    /// Returns the load of the client whose request runs. It reads into a buffer that all clients
+    /// share, so its separate buffer has no room.
     fn running(cx: &Cx<'_>, args: &Args<'_>) -> Load {
         Load {
             input_bytes: cx.session.unread,
@@ -161,7 +161,8 @@ impl Load {
         }
     }
 
-    /// Bytes that the client costs, the arguments left out where they lie in the input.
+    /// Returns the bytes that the client takes. Arguments that lie in the input are not counted
+    /// twice.
     fn bytes(&self, block_bytes: usize) -> usize {
         let buffers = self.input_bytes + self.input_free + self.output_room.max(self.output_bytes);
         let arguments = if self.waits { self.argument_bytes } else { 0 };
@@ -191,12 +192,12 @@ fn flags(session: &Session, load: &Load) -> String {
     }
 }
 
-/// The line of a client, for callers that only name it.
+/// Returns the line of a client, for callers that only name it.
 pub(crate) fn line(session: &Session, now: Instant) -> String {
     describe(session, now, Load::default())
 }
 
-/// The line of one client.
+/// Returns the line of one client.
 fn describe(session: &Session, now: Instant, load: Load) -> String {
     let multi = session
         .block

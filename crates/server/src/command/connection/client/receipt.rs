@@ -1,7 +1,7 @@
-//! CLIENT RECEIPT: what a client keeps of its newest write.
+//! CLIENT RECEIPT: the receipt for a client's newest write.
 //!
-//! A receipt names no more than is true when it arrives: how durable the write is when the command runs, or how durable
-//! the reply waits for it to be.
+//! A receipt names no more than is true when it arrives. That is the durability of the write when
+//! the command runs, or the durability that the reply waits for.
 
 use crate::command::Cx;
 use crate::engine::{Durability, Epoch};

@@ -1,5 +1,6 @@
-//! Keys that are written with a time that is over, and writes of what is there already: what WATCH, tracking clients and
-//! listeners see, and what a receipt says. The expectations are those of Redis 7.0.15, where it has them.
+//! Writes of keys whose time is already over, and writes of values that are there already. The
+//! tests check the view of WATCH, tracking clients and listeners, and the receipts. The
+//! expectations are those of Redis 7.0.15, where it has them.
 
 use super::{ask, leave, newcomer, owed, ready, sync, word_of};
 use crate::engine::Epoch;
@@ -68,7 +69,7 @@ fn say(state: &mut State, client: usize, line: &str) -> String {
     super::call(state, client, &words).0
 }
 
-/// The names of the events in what a client is owed that listens to all of them.
+/// Returns the names of the events in the pending replies of a client that listens to all events.
 fn events(told: &str) -> Vec<String> {
     let lines = told
         .lines()
@@ -119,7 +120,8 @@ fn a_key_that_is_gone_at_once_has_changed_for_all_who_observe_it() {
     }
 }
 
-/// A request, and whether a client that has sent it has written, be it what was there already.
+/// A request, and whether a client that has sent it has written, even if only what was there
+/// already.
 const RECEIPTS: &[(&str, bool)] = &[
     ("SET k old", true),
     ("SET k old KEEPTTL", true),
@@ -177,7 +179,7 @@ fn a_client_that_writes_what_is_there_already_gets_a_receipt() {
         .checkpoint()
         .expect("all is durable");
     drop(state);
-    // What an earlier life wrote is as old as the opening.
+    // Writes of an earlier life are as old as the opening.
     let mut state = ready(&around, dir.path());
     state.reached = state.db().expect("a database").reached();
     assert!(state.reached.at(crate::engine::Rung::Disk) > Epoch(0));

@@ -24,7 +24,7 @@ enum Then {
 
 use Then::{NoGroup, Served, Unblocked, Waits};
 
-/// Requests, several separated by `;`, and what becomes of the consumer of group `g` of stream `s`.
+/// Requests, several separated by `;`, and the fate of the consumer of group `g` of stream `s`.
 const WAYS: &[(&str, Then)] = &[
     ("DEL s", Unblocked),
     ("DEL missing", Waits),
@@ -106,7 +106,7 @@ const WAYS: &[(&str, Then)] = &[
     ),
 ];
 
-/// Commands that write and neither remove a stream nor put something else in its place.
+/// Commands that write and neither remove nor replace a stream.
 const NEVER: &[&str] = &[
     "append",
     "bitfield",
@@ -204,7 +204,7 @@ fn say(state: &mut State, client: usize, lines: &str) {
     }
 }
 
-/// Checks what becomes of a consumer that waits while `lines` are run.
+/// Checks the fate of a consumer that waits while `lines` are run.
 fn check(state: &mut State, lines: &str, then: Then) {
     say(state, WRITER, "FLUSHALL");
     KEYS.iter().for_each(|line| say(state, WRITER, line));

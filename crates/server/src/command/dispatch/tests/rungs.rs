@@ -1,4 +1,5 @@
-//! What waits for which rung, of two clients that have chosen different ones, and what receipts say.
+//! The rungs that the replies of two clients with different choices wait for, and the contents of
+//! receipts.
 
 use super::{ask, notices, opened, ready, send};
 use crate::engine::{Durability, Options, Receipt};
@@ -7,11 +8,11 @@ use crate::testbed::{self, Testbed};
 use perdura_base::flaw::Flaw;
 use std::time::{Duration, Instant};
 
-/// The client that hears of what the other one does, and the other one.
+/// The client that hears of the other one's actions, and the other one.
 const RECEIVER: usize = 0;
 const SENDER: usize = 1;
 
-/// Pairs of different rungs.
+/// Returns pairs of different rungs.
 fn pairs() -> impl Iterator<Item = [Durability; 2]> {
     let all = Durability::ALL;
     let pair = move |one| all.map(|other| [one, other]);
@@ -20,7 +21,7 @@ fn pairs() -> impl Iterator<Item = [Durability; 2]> {
         .filter(|[one, other]| one != other)
 }
 
-/// Checks that what a client is owed because of another one's requests waits for the rung that the *receiver*
+/// Checks that messages to a client that another one causes wait for the rung that the *receiver*
 /// has chosen.
 fn waits_for_the_receivers_rung(prepare: &[&str], cause: &[&str]) {
     for [receivers, senders] in pairs() {
@@ -102,7 +103,7 @@ fn a_session_begins_with_the_configured_rung_and_goes_back_to_it() {
     ask(&mut state, 0, &["CONFIG", "SET", "durability", "MIRROR"]);
     let shown = ask(&mut state, 0, &["CONFIG", "GET", "durability"]);
     assert_eq!(shown, "*2\r\n$10\r\ndurability\r\n$6\r\nmirror\r\n");
-    // Who is there keeps what it has.
+    // A client that is connected keeps its choice.
     assert_eq!(send(&mut state, 0, "SET k v"), Some(Durability::Disk));
     let index = state.connections.reserve();
     let newcomer = testbed::connection(&state, testbed::socket(), index, 3);
@@ -114,7 +115,7 @@ fn a_session_begins_with_the_configured_rung_and_goes_back_to_it() {
     assert_eq!(send(&mut state, index, "SET k v"), Some(Durability::Mirror));
 }
 
-/// A server whose log is written at most once a second.
+/// Makes a server whose log is written at most once a second.
 fn slow(around: &Testbed, dir: &std::path::Path) -> State {
     let mut options = Options::new(dir.join("data"));
     options.segment_bytes = 4 << 20;
@@ -122,7 +123,8 @@ fn slow(around: &Testbed, dir: &std::path::Path) -> State {
     opened(around, options)
 }
 
-/// Has a client at `mem` write when the log was written just now, so that it will not be for a while.
+/// Lets a client at `mem` write just after the log was written, so that its write is not logged for
+/// a while.
 fn write_and_see_it_wait(state: &mut State, client: usize) {
     send(state, client, "CLIENT DURABILITY mem");
     let db = state.db().expect("a database").clone();
@@ -139,7 +141,7 @@ fn write_and_see_it_wait(state: &mut State, client: usize) {
     send(state, client, "SET k w");
 }
 
-/// The newest token that a client has been given, and whether the reply waits for a rung.
+/// Returns the newest token of a client, and the rung that the reply waits for.
 fn receipt(state: &mut State, client: usize) -> (Receipt, Option<Durability>) {
     let mut connection = state.connections.take(client).expect("a client");
     connection.take(state, b"CLIENT RECEIPT\r\n");
@@ -193,7 +195,7 @@ fn a_receipt_names_what_is_reached_or_what_its_reply_waits_for() {
         );
         assert_eq!(waits_for, Some(durability));
     }
-    // Another client's write is none of its own.
+    // Another client's write is not a write of this client.
     send(&mut state, 1, "SET k other");
     ask(&mut state, 0, &["GET", "k"]);
     assert_eq!(receipt(&mut state, 0).0.epoch, given.epoch);
@@ -237,7 +239,7 @@ fn every_kind_of_write_counts_for_a_receipt() {
         &[&["FLUSHALL"]],
     ];
     for write in writes {
-        // Each has an epoch behind the one before.
+        // The epoch of each is behind that of the one before.
         state
             .db()
             .expect("a database")
@@ -250,7 +252,7 @@ fn every_kind_of_write_counts_for_a_receipt() {
         assert!(epoch > last, "{write:?}: {epoch} after {last}");
         last = epoch;
     }
-    // One that waits is answered by another's write, and writes itself.
+    // A waiting client is answered by another's write, and writes itself.
     ask(&mut state, 0, &["BLPOP", "list", "0"]);
     state
         .db()
@@ -261,12 +263,12 @@ fn every_kind_of_write_counts_for_a_receipt() {
     assert!(receipt(&mut state, 0).0.epoch.0 > last, "BLPOP");
 }
 
-/// Sends WAITDUR and returns what the client is answered at once.
+/// Sends WAITDUR and returns the answer that comes at once.
 fn waitdur(state: &mut State, client: usize, args: &[&str]) -> String {
     ask(state, client, &[&["WAITDUR"], args].concat())
 }
 
-/// What the loop would do now, and what the client is answered.
+/// Does the work of the loop, and returns the client's replies.
 fn after(state: &mut State, client: usize, later: Duration) -> String {
     state.reached = state.db().expect("a database").reached();
     state.end_rung_waits(Instant::now() + later);

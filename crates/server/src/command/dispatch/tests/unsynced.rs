@@ -1,5 +1,6 @@
-//! No reply shows another client's write before that is durable. With all syncs held back, each command of the table is asked
-//! by a second client behind a first client's changes. If its reply differs from that before the changes, it must wait.
+//! No reply shows another client's write before that is durable. With all syncs blocked, a second
+//! client sends each command of the table after a first client's changes. If its reply differs from
+//! that before the changes, it must wait.
 
 use super::{LIBRARY, ask, call, finish_jobs, leave, newcomer, owed, ready, sync, word_of};
 use crate::command::steps::Steps;
@@ -13,7 +14,8 @@ use std::collections::BTreeSet;
 
 const WRITER: usize = 0;
 
-/// Commands that run outside of transactions and whose replies wait for no write, and why that is right.
+/// Commands that run outside of transactions and whose replies wait for no write, each with the
+/// reason.
 const APART: &[(&str, &str)] = &[
     (
         "exec info wait waitaof waitdur client",
@@ -293,7 +295,7 @@ const BEFORE: &[&str] = &[
     "FUNCTION LOAD $mine",
 ];
 
-/// The changes of the other client, each true if commands that write are asked behind it, too.
+/// The changes of the other client, each true if commands that write are tested after it, too.
 const CHANGES: &[(&str, bool)] = &[
     ("DEL n t e h l s z x geo hll ; FUNCTION DELETE mine", true),
     (
@@ -322,7 +324,7 @@ const CHANGES: &[(&str, bool)] = &[
     ),
 ];
 
-/// Sends requests. Returns what the last one is answered, and how durable that must become.
+/// Sends requests. Returns the reply to the last one, and the durability that it waits for.
 fn say(state: &mut State, client: usize, lines: &str) -> (String, Option<Durability>) {
     let mut last = (String::new(), None);
     for line in lines.split(" ; ") {
@@ -341,7 +343,7 @@ fn say(state: &mut State, client: usize, lines: &str) -> (String, Option<Durabil
     last
 }
 
-/// Asks as a client that has just come.
+/// Sends a request as a new client.
 fn asked(state: &mut State, request: &str) -> (String, Option<Durability>) {
     let client = newcomer(state);
     let reply = say(state, client, request);
@@ -357,7 +359,7 @@ fn begin_anew(state: &mut State) {
     }
 }
 
-/// A reply without the times that have passed since a consumer was active.
+/// Returns a reply without the times since a consumer was active.
 fn timeless(reply: &str) -> String {
     let mut lines: Vec<&str> = reply.lines().collect();
     for at in 1..lines.len() {
@@ -385,7 +387,7 @@ fn only_reads(request: &str) -> bool {
         .all(|command| command.has(flag::READ) || apart(command))
 }
 
-/// The replies to all requests before any change.
+/// Returns the replies to all requests before any change.
 fn replies_before(state: &mut State) -> Vec<String> {
     let mut before = Vec::new();
     for request in REQUESTS {
@@ -406,7 +408,8 @@ fn replies_before(state: &mut State) -> Vec<String> {
     before
 }
 
-/// Asks everything behind a change that is not durable. Returns which replies show it before it is.
+/// Sends all requests after a change that is not durable. Returns those whose replies show it too
+/// early.
 fn shown(state: &mut State, change: &str, before: &[String], with_writes: bool) -> Vec<String> {
     let mut shown = Vec::new();
     let mut is_set = false;
@@ -444,7 +447,7 @@ fn no_reply_shows_another_clients_write_before_it_is_durable() {
         let found = shown(&mut state, change, &before, *with_writes);
         assert!(found.is_empty(), "{}", found.join("\n"));
     }
-    // The same of commands that go on in steps.
+    // The check is repeated with commands that run in steps.
     state.steps = Steps {
         long: 0,
         elements: 1,
