@@ -1,4 +1,4 @@
-//! What run generation costs: records of the log are collected, sorted, digested, encoded and written, on one core.
+//! The cost of run generation. Records of the log are collected, sorted, digested, encoded and written, on one core.
 //!
 //!     cargo run --release -p perdura-archive --example generation [records] [pages] [bytes]
 //!

@@ -1,5 +1,5 @@
-//! What merging costs and saves: the updates of rows become runs, which are read side by side, merged, and merged with
-//! their records combined. On one core; the disk is memory.
+//! The cost and the saving of merging. The updates of rows become runs, which are read side by side, merged, and merged
+//! with their records combined. On one core; the disk is memory.
 //!
 //!     cargo run --release -p perdura-archive --example merging [updates] [rows] [bytes] [runs]
 //!
@@ -33,7 +33,7 @@ const UPDATES_PER_EPOCH: usize = 1000;
 struct Rows {
     rng: fastrand::Rng,
     rows: u64,
-    /// The sums of the first weights, by Zipf's law.
+    /// The sums of the first weights by Zipf's law.
     sums: Vec<f64>,
 }
 

@@ -2,7 +2,7 @@
 
 use perdura_base::{CkptEpoch, Epoch};
 
-/// Which backup a file is, as its name says.
+/// The identity of a backup, as in its file's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BackupId {
     /// The image's end epoch.
@@ -12,7 +12,7 @@ pub struct BackupId {
 }
 
 impl BackupId {
-    /// The backup that is the state of an epoch.
+    /// Returns the identity of the backup that is the state of an epoch.
     #[must_use]
     pub fn cut(end: Epoch) -> BackupId {
         BackupId {
@@ -33,7 +33,7 @@ impl BackupId {
         name
     }
 
-    /// The inverse of [`name`](Self::name); `None` for any other name, temporary ones included.
+    /// Parses a [`name`](Self::name). `None`: any other name, temporary ones included.
     #[must_use]
     pub fn parse(name: &str) -> Option<BackupId> {
         let (end, k) = name.strip_prefix("backup-")?.split_once('-')?;
