@@ -29,7 +29,7 @@ const ROWS_PER_PAGE: u64 = 100;
 const ROW_BYTES: u64 = 160;
 const UPDATES_PER_EPOCH: usize = 1000;
 
-/// Draws rows: uniformly, or by Zipf's law.
+/// A source of rows, drawn uniformly or by Zipf's law.
 struct Rows {
     rng: fastrand::Rng,
     rows: u64,
@@ -178,7 +178,7 @@ fn generate(
     Ok(made)
 }
 
-/// The group of one update as the log has it.
+/// Fills `payload` with the group of one update as the log has it.
 fn update(payload: &mut Vec<u8>, page: PageId, useq: u32, offset: usize, xor: &[u8]) {
     payload.clear();
     encode_group_head(payload, CkptEpoch(9), 1);

@@ -89,7 +89,7 @@ impl Drain {
         })
     }
 
-    /// The archive.
+    /// Returns the archive.
     #[must_use]
     pub fn archive(&self) -> &Arc<Store> {
         &self.archive

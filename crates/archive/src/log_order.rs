@@ -78,7 +78,7 @@ impl LogOrder {
         });
     }
 
-    /// The records.
+    /// Returns the records.
     pub fn records(&self) -> impl Iterator<Item = RunRecord<'_>> {
         self.heads.iter().map(|head| {
             let from = to_usize(u64::from(head.from));

@@ -73,7 +73,7 @@ pub struct MergerOptions {
 }
 
 impl Default for MergerOptions {
-    /// Ten runs become one, of 16 GiB at most, and no records are combined.
+    /// Returns the default options: ten runs become one, of 16 GiB at most, and no records are combined.
     fn default() -> MergerOptions {
         MergerOptions {
             fan_in: 10,
@@ -241,7 +241,7 @@ impl Merger {
         })
     }
 
-    /// The archive.
+    /// Returns the archive.
     #[must_use]
     pub fn store(&self) -> &Arc<Store> {
         &self.store

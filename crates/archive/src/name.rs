@@ -30,7 +30,7 @@ impl EpochRange {
         self.begin <= epoch && epoch < self.end
     }
 
-    /// The last epoch of the range.
+    /// Returns the last epoch of the range.
     #[must_use]
     pub fn last(&self) -> Epoch {
         debug_assert!(self.begin < self.end, "a range has an epoch");
@@ -50,7 +50,7 @@ pub struct RunId {
 }
 
 impl RunId {
-    /// The file's name.
+    /// Returns the file's name.
     #[must_use]
     pub fn name(&self) -> String {
         let EpochRange { begin, end } = self.epochs;
@@ -87,7 +87,7 @@ impl RunId {
         parts.next().is_none().then_some(id)
     }
 
-    /// The path of a run's file in a folder of the archive.
+    /// Returns the path of a run's file in a folder of the archive.
     #[must_use]
     pub fn path(&self, dir: &str) -> String {
         if dir.is_empty() {

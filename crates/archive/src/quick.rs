@@ -51,7 +51,7 @@ impl Quick {
         }
     }
 
-    /// The epoch with which the run begins.
+    /// Returns the epoch with which the run begins.
     #[must_use]
     pub fn begin(&self) -> Epoch {
         self.begin
@@ -119,7 +119,7 @@ pub struct Sorted {
 }
 
 impl Sorted {
-    /// The run's epochs.
+    /// Returns the run's epochs.
     #[must_use]
     pub fn epochs(&self) -> EpochRange {
         self.epochs

@@ -160,7 +160,7 @@ impl Run {
         (self.records, self.updates)
     }
 
-    /// The blocks.
+    /// Returns the blocks.
     #[must_use]
     pub fn index(&self) -> &[BlockEntry] {
         &self.index
@@ -208,7 +208,7 @@ impl Run {
         &self.ends
     }
 
-    /// The records of `scope`, in order.
+    /// Returns the records of `scope`, in order.
     #[must_use]
     pub fn cursor(self: &Arc<Run>, scope: &Scope) -> RunCursor {
         RunCursor::new(Arc::clone(self), scope)

@@ -189,13 +189,13 @@ impl<'a> RunRecord<'a> {
         self.count
     }
 
-    /// The encoded fragments.
+    /// Returns the encoded fragments.
     #[must_use]
     pub fn fragment_bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The fragments in ascending order.
+    /// Returns the fragments in ascending order.
     #[inline]
     #[must_use]
     pub fn fragments(&self) -> Fragments<'a> {

@@ -86,7 +86,7 @@ impl Copying {
         }
     }
 
-    /// The epoch with which the copy begins.
+    /// Returns the epoch with which the copy begins.
     #[must_use]
     pub fn begin(&self) -> Epoch {
         self.begin

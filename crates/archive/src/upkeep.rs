@@ -59,7 +59,7 @@ impl Upkeep {
         })
     }
 
-    /// The archive.
+    /// Returns the archive.
     #[must_use]
     pub fn store(&self) -> &Arc<Store> {
         &self.store

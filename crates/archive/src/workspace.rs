@@ -90,7 +90,7 @@ impl Arena {
         (HEAD_BYTES + fragments).next_multiple_of(ALIGN)
     }
 
-    /// The record of a key.
+    /// Returns the record of a key.
     #[inline]
     pub fn record(&self, key: Key) -> RunRecord<'_> {
         let (at, after, useq, place) = unpack(key);

@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors where the system names no limit; more than any process has.
+/// The number of descriptors where the system names no limit. No process has as many.
 const MANY: u64 = 1 << 30;
 
 /// Raises the limit of descriptors as far as the system allows without rights, and returns the limit in

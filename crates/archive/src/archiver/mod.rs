@@ -124,14 +124,14 @@ struct Bounds {
 
 /// The work of the next step.
 enum Work {
-    /// Looks for files that another archiver left behind.
+    /// The search for files that another archiver left behind.
     List,
-    /// Removes one of them, or begins to read.
+    /// The removal of one of them, or the first read.
     Clear(Leftovers),
     Read,
     Create(EpochRange, Bounds),
     Write(Box<RunWriter>, Bounds),
-    /// Reads a block of the log while a run is written.
+    /// The read of a block of the log while a run is written.
     ReadAlong(Box<RunWriter>, Bounds),
     End(Box<Tail>, Bounds),
     Copy(Box<CopyTail>, Bounds),
@@ -210,9 +210,9 @@ impl Archiver {
     /// either.
     ///
     /// # Errors
-    /// Those of the log ([`EpochSource::step`]) and of the archive's disk. [`Error::Corrupt`] for a group that cannot be
-    /// read. [`Error::Usage`] for a page that the geometry does not have, and for a log of steal mode. After an error,
-    /// [`Error::Stopped`].
+    /// Those of the log ([`EpochSource::step`]) and of the archive's disk. [`Error::Corrupt`] for a group that cannot
+    /// be read. [`Error::Usage`] for a page that the geometry does not have, and for a log of steal mode. After an
+    /// error, [`Error::Stopped`].
     pub fn step(&mut self, durable: &Vouched, now_ns: u64) -> Result<ArchiverStep> {
         match std::mem::replace(&mut self.work, Work::Failed) {
             Work::List => {

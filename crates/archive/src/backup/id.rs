@@ -21,7 +21,7 @@ impl BackupId {
         }
     }
 
-    /// The file's name.
+    /// Returns the file's name.
     #[must_use]
     pub fn name(&self) -> String {
         let name = format!("backup-{:020}-{:020}", self.end.0, self.k.0);
@@ -47,7 +47,7 @@ impl BackupId {
         })
     }
 
-    /// The path of a backup's file in a folder of the archive.
+    /// Returns the path of a backup's file in a folder of the archive.
     #[must_use]
     pub fn path(&self, dir: &str) -> String {
         format!("{dir}/{}", self.name())

@@ -48,7 +48,7 @@ impl ObjectId {
         }
     }
 
-    /// The path of its file below the folder of the database.
+    /// Returns the path of its file below the folder of the database.
     #[must_use]
     pub fn path(self) -> String {
         match self {

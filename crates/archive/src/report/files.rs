@@ -77,7 +77,7 @@ pub fn newest_report(disk: &dyn Disk, uuid: &Uuid, kind: ReportKind) -> Result<O
 enum Stage {
     Prepare,
     Write(Ending),
-    /// Removes older reports.
+    /// The removal of older reports.
     Clear(Vec<String>),
 }
 

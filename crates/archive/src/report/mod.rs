@@ -75,7 +75,7 @@ pub struct ReportId {
 }
 
 impl ReportId {
-    /// The file's name.
+    /// Returns the file's name.
     #[must_use]
     pub fn name(&self) -> String {
         let (first, second) = self.rank;

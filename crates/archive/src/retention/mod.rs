@@ -82,7 +82,7 @@ impl Retention {
         self.keep_us
     }
 
-    /// The grains, by age.
+    /// Returns the grains, by age.
     #[must_use]
     pub fn grains(&self) -> &[Grain] {
         &self.grains

@@ -22,11 +22,11 @@ pub struct Removed {
 }
 
 enum Stage {
-    /// Looks in these runs for the last moment that is not promised, from the newest on.
+    /// The search for the last moment that is not promised, in these runs, from the newest on.
     Moments(Vec<RunId>),
-    /// Opens these backups.
+    /// The opening of these backups.
     Backups(Epoch, Vec<BackupId>, Vec<Known>),
-    /// Makes these changes, the last one first.
+    /// The making of these changes, the last one first.
     Edits(Vec<Edit>, Option<Box<Publication>>),
 }
 

@@ -9,7 +9,7 @@ use crate::manifest::{FIRST, Manifest, damage};
 /// The size of the largest manifest, bytes. A larger file would name two million objects, and is refused.
 const BYTES_MAX: u64 = 80 * 1024 * 1024;
 
-/// The name of a manifest.
+/// Returns the name of a manifest.
 pub(super) fn name(number: u64) -> String {
     format!("manifest-{number:020}")
 }
@@ -21,7 +21,7 @@ fn parse(name: &str) -> Option<u64> {
     is_number.then(|| digits.parse().ok()).flatten()
 }
 
-/// The numbers of the manifests in a folder, ascending.
+/// Lists the numbers of the manifests in a folder, ascending.
 pub(super) fn numbers(disk: &dyn Disk, dir: &str) -> Result<Vec<u64>> {
     let names = disk.list(dir)?;
     let mut numbers: Vec<u64> = names.iter().filter_map(|name| parse(name)).collect();
@@ -38,7 +38,7 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// The newest manifest and its checksum.
+    /// Returns the newest manifest and its checksum.
     pub(super) fn newest(&self) -> &(Manifest, u32) {
         self.links.last().expect("a chain has a link")
     }

@@ -14,7 +14,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// The digests of the run's records.
+    /// Returns the digests of the run's records.
     #[must_use]
     pub fn digests(&self) -> &Digests {
         &self.digests

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::regular::open_regular;
 use crate::FileId;
 
-/// Attempts to lock a file while other processes replace it.
+/// The number of attempts to lock a file while other processes replace it.
 const ATTEMPTS: usize = 8;
 
 /// Returns the number of a file.

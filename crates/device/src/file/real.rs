@@ -17,7 +17,7 @@ use crate::path::bytes_u64;
 use super::locks::id_of;
 use crate::{AlignedBuf, File, FileId, Through};
 
-/// Zeros are written from a buffer of this many bytes.
+/// The size of the buffer from which zeros are written, bytes.
 pub(super) const ZEROS_BYTES: usize = 64 << 10;
 /// The most buffers of zeros in one write, which ends at a multiple of their bytes.
 pub(super) const ZEROS_PER_WRITE: u64 = 16;

@@ -199,7 +199,7 @@ impl Inode {
         self.forget_changes();
     }
 
-    /// Crashes. Decides for each pending change separately.
+    /// Crashes the file. Decides for each pending change separately.
     pub(super) fn crash(
         &mut self,
         mut fate: impl FnMut(&Pending, &mut Rng) -> Fate,

@@ -108,7 +108,7 @@ impl SimDisk {
         self.state.lock().crash(profile, seed);
     }
 
-    /// Crashes, like [`crash`](Self::crash), but bit i of `keep` says whether the i-th of the
+    /// Crashes the machine like [`crash`](Self::crash), but bit i of `keep` says whether the i-th of the
     /// [`pending_ops`](Self::pending_ops) survives. None beyond the 64th does. For exhaustive tests.
     pub fn crash_keeping(&self, keep: u64) {
         self.state.lock().crash_keeping(keep);

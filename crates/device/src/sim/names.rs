@@ -125,8 +125,8 @@ impl Names {
         self.persist(keep);
     }
 
-    /// Crashes. Keeps the operations that `survives` chooses, and the operations that they depend on. Returns the
-    /// number of operations lost.
+    /// Crashes the names. Keeps the operations that `survives` chooses, and the operations that they depend on. Returns
+    /// the number of operations lost.
     pub(super) fn crash(&mut self, mut survives: impl FnMut(u64) -> bool) -> usize {
         if self.pending.is_empty() {
             return 0;

@@ -3,10 +3,10 @@
 /// The state in which a failed sync leaves the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncFailure {
-    /// Behaves as ext4 and XFS do. The error is reported once, and reads keep showing the new bytes. Some sectors
+    /// The behaviour of ext4 and XFS. The error is reported once, and reads keep showing the new bytes. Some sectors
     /// reached the disk, and the next sync returns `Ok` without the lost ones.
     KeepsNew,
-    /// Behaves as btrfs does: the error is reported and the file reads as it did at its last good sync.
+    /// The behaviour of btrfs: the error is reported and the file reads as it did at its last good sync.
     Reverts,
 }
 

@@ -431,7 +431,8 @@ impl State {
         }
     }
 
-    /// Crashes. Keeps exactly the pending operations whose bit is set, in their order, and the names those depend on.
+    /// Crashes the machine. Keeps exactly the pending operations whose bit is set, in their order, and the names those
+    /// depend on.
     pub(super) fn crash_keeping(&mut self, mask: u64) {
         self.land_all();
         let seqs = self.storage.pending_seqs();

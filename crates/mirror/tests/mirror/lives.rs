@@ -58,7 +58,8 @@ fn every_message_may_be_lost_once() {
     );
 }
 
-/// The number of seeds within which each mistake is found. It is a count, not a time, so a slow machine tries the same seeds.
+/// The number of seeds within which each mistake is found. It is a count, not a time, so a slow machine tries the same
+/// seeds.
 #[cfg(feature = "flaws")]
 const HUNT_SEEDS: u64 = 40_000;
 
