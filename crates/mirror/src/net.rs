@@ -76,8 +76,9 @@ pub trait Connection: Send {
         Ok(())
     }
 
-    /// Returns the descriptor that an idle thread polls. It waits for the descriptor to become readable, and, while
-    /// [`has_unsent`](Self::has_unsent), writable. Then it calls [`receive`](Self::receive), which also sends the rest.
+    /// Returns the descriptor on which an idle thread waits with `poll`. It waits for the descriptor to become
+    /// readable, and, while [`has_unsent`](Self::has_unsent), writable. Then it calls [`receive`](Self::receive), which
+    /// also sends the rest.
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }

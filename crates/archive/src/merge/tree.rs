@@ -1,8 +1,11 @@
 //! Several runs read as one: a tree of losers over their cursors.
 //!
 //! Each leaf is a run. An inner node keeps the *loser* of the comparison below it, and the winner continues upwards.
-//! The overall winner is the next record. When its run moves to another record, only the nodes between its leaf and the
-//! root are compared again, each once.
+//! The overall winner is the next record. When its run moves to another record, only the nodes on the way from its leaf
+//! to the root are compared again, each once.
+//!
+//! # Source
+//! D. Knuth, "The Art of Computer Programming", volume 3, 5.4.1.
 
 use std::sync::Arc;
 

@@ -4,6 +4,10 @@
 //! Most of a file is zeros that were never written, and most crashes and syncs touch little of it. So a chunk of zeros
 //! takes no memory, and making a chunk durable copies only a reference. A write's bytes are kept as the chunks that the
 //! write left.
+//!
+//! # Invariants
+//!
+//! There are as many chunks as the length needs, and the last one holds zeros beyond the length.
 
 use std::ops::Range;
 use std::sync::Arc;
