@@ -1,5 +1,5 @@
-//! What archiving costs: a log is read, its page records are selected, sorted, digested, encoded and written as runs, on one
-//! core.
+//! The cost of archiving. A log is read, and its page records are selected, sorted, digested, encoded and written as
+//! runs, on one core.
 //!
 //!     cargo run --release -p perdura-archive --example archiving [records] [pages] [bytes]
 //!

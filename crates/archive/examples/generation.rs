@@ -1,4 +1,4 @@
-//! What run generation costs: records of the log are collected, sorted, digested, encoded and written, on one core.
+//! The cost of run generation. Records of the log are collected, sorted, digested, encoded and written, on one core.
 //!
 //!     cargo run --release -p perdura-archive --example generation [records] [pages] [bytes]
 //!
@@ -90,7 +90,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A group of records as the log has it.
+/// Returns a group of records as the log has it.
 fn group(rng: &mut fastrand::Rng, pages: u32, bytes: usize) -> Vec<u8> {
     let mut payload = Vec::new();
     encode_group_head(&mut payload, CkptEpoch(9), GROUP);

@@ -1,5 +1,5 @@
-//! What merging costs and saves: the updates of rows become runs, which are read side by side, merged, and merged with
-//! their records combined. On one core; the disk is memory.
+//! The cost and the saving of merging. The updates of rows become runs, which are read side by side, merged, and merged
+//! with their records combined. On one core; the disk is memory.
 //!
 //!     cargo run --release -p perdura-archive --example merging [updates] [rows] [bytes] [runs]
 //!
@@ -29,11 +29,11 @@ const ROWS_PER_PAGE: u64 = 100;
 const ROW_BYTES: u64 = 160;
 const UPDATES_PER_EPOCH: usize = 1000;
 
-/// Draws rows: uniformly, or by Zipf's law.
+/// A source of rows, drawn uniformly or by Zipf's law.
 struct Rows {
     rng: fastrand::Rng,
     rows: u64,
-    /// The sums of the first weights, by Zipf's law.
+    /// The sums of the first weights by Zipf's law.
     sums: Vec<f64>,
 }
 
@@ -178,7 +178,7 @@ fn generate(
     Ok(made)
 }
 
-/// The group of one update as the log has it.
+/// Fills `payload` with the group of one update as the log has it.
 fn update(payload: &mut Vec<u8>, page: PageId, useq: u32, offset: usize, xor: &[u8]) {
     payload.clear();
     encode_group_head(payload, CkptEpoch(9), 1);

@@ -1,14 +1,16 @@
-//! The archive agent: it works on an archive from outside the database, in another process, and knows of the database only
-//! what manifests say.
+//! The archive agent. It works on an archive from outside the database, in another process. It knows of the database
+//! only the contents of manifests.
 //!
-//! It has the role of an agent, of which there is one, and the right to merge. Opening the archive is one step; after an error the
-//! next step opens it again, and removes what the failure has left. Killed at any moment, it loses what it was at: the inputs
-//! of a merge are there until the manifest without them is durable.
+//! It has the role of an agent, which one process has at a time, and the right to merge. Opening the archive is one
+//! step. After an error the next step opens it again, and removes the files that the failure has left. An agent may be
+//! killed at any moment and loses only its present work: the inputs of a merge exist until the manifest without them is
+//! durable.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", 3.3: a daemon merges runs beside the database.
 //! # Deviations
-//! The paper's daemon is a thread of the server. Ours needs no more than the directory, so it may be on another machine.
+//! The paper's daemon is a thread of the server. Ours needs no more than the directory, so it may be on another
+//! machine.
 
 use std::sync::Arc;
 
@@ -23,7 +25,7 @@ use crate::retention::Retention;
 use crate::store::Store;
 use crate::upkeep::{Upkeep, UpkeepStep};
 
-/// Works on the archive of one database.
+/// The agent of the archive of one database.
 pub struct Agent {
     disk: Arc<dyn Disk>,
     uuid: Uuid,
@@ -36,7 +38,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent for the archive of a database on a disk. `life` is a random number: each agent has its own.
+    /// Returns an agent for the archive of a database on a disk. `life` is a random number that differs for each agent.
     #[must_use]
     pub fn new(
         disk: Arc<dyn Disk>,
@@ -57,18 +59,18 @@ impl Agent {
         }
     }
 
-    /// The archive, while it is open.
+    /// Returns the archive. `None`: it is not open.
     #[must_use]
     pub fn store(&self) -> Option<&Arc<Store>> {
         self.upkeep.as_ref().map(Upkeep::store)
     }
 
-    /// Takes one step: opens the archive, or one I/O. `now_us` is the wall clock, microseconds since 1970.
+    /// Takes one step: opens the archive, or makes one I/O. `now_us` is the wall clock, microseconds since 1970.
     ///
     /// # Errors
-    /// [`Error::Locked`](perdura_base::Error::Locked) if there is another agent, or another process merges, and
-    /// [`Error::ArchiveTaken`](perdura_base::Error::ArchiveTaken) if one has come: this one is done with. Else as
-    /// [`Store::open`] and [`Upkeep::step`]; the next step opens the archive again.
+    /// [`Error::Locked`](perdura_base::Error::Locked) if another agent works, or another process merges.
+    /// [`Error::ArchiveTaken`](perdura_base::Error::ArchiveTaken) if another agent has come, which ends this one. Else
+    /// those of [`Store::open`] and [`Upkeep::step`]; the next step opens the archive again.
     pub fn step(&mut self, now_us: u64) -> Result<UpkeepStep> {
         let Some(mut upkeep) = self.upkeep.take() else {
             self.upkeep = Some(self.open()?);

@@ -1,7 +1,7 @@
-//! The backlog of an archive: where runs wait on the log's disk while the archive is away.
+//! The backlog of an archive: the place where runs wait on the log's disk while the archive is away.
 //!
-//! It is an archive of its own, in folder [`FOLDER`] of the disk of the log's first stream. It begins where the archive ends, or
-//! before, and the log may be cut behind its end. Without a run it says nothing.
+//! It is a separate archive, in folder [`FOLDER`] of the disk of the log's first stream. It begins at the archive's end
+//! or before, and the log may be cut behind its end. Without a run it says nothing.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::store::{Store, list_archives};
 /// The name of the folder.
 pub const FOLDER: &str = "backlog";
 
-/// The disk of the backlog of a database whose log is on these disks, by streams.
+/// Returns the disk of the backlog of a database whose log is on these disks, by streams.
 ///
 /// # Errors
-/// None, as the name is a good one.
+/// None, because the name is valid.
 ///
 /// # Panics
 /// Without a stream.
@@ -26,7 +26,7 @@ pub fn disk_of(logs: &[Arc<dyn Disk>]) -> Result<Arc<dyn Disk>> {
     Ok(Arc::new(Folder::new(Arc::clone(&logs[0]), FOLDER)?))
 }
 
-/// The backlog of a database, to be read, if it has one. It may have no run.
+/// Opens the backlog of a database for reading. It may have no run. `None`: the database has no backlog.
 ///
 /// # Errors
 /// The disk's; [`Error::Corrupt`](perdura_base::Error::Corrupt) for a manifest that is missing or damaged.
@@ -44,7 +44,7 @@ pub fn find(logs: &[Arc<dyn Disk>], database: &Uuid) -> Result<Option<Arc<Store>
     }
 }
 
-/// Bytes of the runs that wait.
+/// Returns the size of the waiting runs, bytes.
 #[must_use]
 pub fn waiting_bytes(backlog: &Manifest) -> u64 {
     let runs = backlog.objects.iter().filter(|o| o.id.run().is_some());

@@ -1,21 +1,21 @@
-//! A backlog becomes part of the archive: its runs are written into it, one after the other, each once.
+//! The draining of a backlog into the archive: its runs are written into the archive, one after the other, each once.
 //!
 //! ```text
 //!  oldest run of the backlog ──► a run of level 0 that follows the archive's ── manifest of the archive ──► no run of the backlog any more
 //!                    (epochs that the archive has are left out)
 //! ```
 //!
-//! The backlog is an archive of its own, in another place: runs that could not be written into the archive while that was away. It
-//! begins where the archive ended as far as was known then. The archive may hold more: a manifest or a run may have become durable
-//! although the disk said that it failed. So a run is not copied as it is, but written again without the epochs that the archive
-//! has; what was left out and what was written must have the digests of the run.
+//! The backlog is a separate archive in another place. Its runs could not be written into the archive while that was
+//! away. It begins at the archive's end as known at that time. The archive may hold more: a manifest or a run may have
+//! become durable although the disk reported a failure. So a run is not copied as it is, but written again without the
+//! epochs that the archive has. The omitted and the written records together must have the digests of the run.
 //!
-//! A machine of one I/O a step, but for the step that opens a run. It makes runs; the caller adds each to the archive, and
-//! says so with [`Drain::added`].
+//! A machine of one I/O a step, but for the step that opens a run. It makes runs. The caller adds each to the archive,
+//! and reports it with [`Drain::added`].
 //!
 //! # Invariants
 //! * A run leaves the backlog only when a durable manifest of the archive has its epochs.
-//! * The runs of the backlog keep each epoch, so each moment of theirs is one of the archive's.
+//! * The runs of the backlog keep each epoch, so each of their moments is one of the archive's.
 
 use std::sync::Arc;
 
@@ -32,14 +32,15 @@ use crate::run::Codec;
 use crate::store::{Publication, Store};
 use crate::writer::RunSummary;
 
-/// What a step did.
+/// The result of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DrainStep {
     /// The backlog has no run that the archive lacks.
     Empty,
-    /// An I/O.
+    /// It made an I/O.
     Working,
-    /// A run exists that follows the archive's, and ends at these positions of the log's streams. It is to be added.
+    /// A run exists that follows the archive's, and ends at these positions of the log's streams. The caller is to add
+    /// it.
     Run(RunSummary, Vec<Pos>),
 }
 
@@ -48,11 +49,11 @@ enum Stage {
     Write(Box<Merge>, Arc<Run>),
     /// The run exists, and its caller adds it.
     Adding,
-    /// What the archive has goes.
+    /// The runs whose epochs the archive has are removed.
     Forget(Box<Publication>),
 }
 
-/// Moves the runs of a backlog into an archive.
+/// A machine that moves the runs of a backlog into an archive.
 pub struct Drain {
     backlog: Arc<Store>,
     archive: Arc<Store>,
@@ -63,11 +64,11 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// From one store into the other. `wall_us` is the latest moment of the archive. Nobody else adds runs to it, and nobody
-    /// else changes the backlog but by adding runs to its end.
+    /// Begins to move runs from one store into the other. `wall_us` is the latest moment of the archive. No other
+    /// process adds runs to the archive. The backlog may change in the meantime only by runs at its end.
     ///
     /// # Errors
-    /// [`Error::ArchiveBehind`] if there are epochs between the archive's end and the backlog's begin.
+    /// [`Error::ArchiveBehind`] if epochs are missing between the archive's end and the backlog's begin.
     pub fn new(
         backlog: Arc<Store>,
         archive: Arc<Store>,
@@ -88,16 +89,17 @@ impl Drain {
         })
     }
 
-    /// The archive.
+    /// Returns the archive.
     #[must_use]
     pub fn archive(&self) -> &Arc<Store> {
         &self.archive
     }
 
-    /// Goes on by one I/O.
+    /// Makes one I/O.
     ///
     /// # Errors
-    /// As [`Merge::step`] and [`Publication::step`]. The drain is over: another one begins where the archive ends by then.
+    /// Those of [`Merge::step`] and [`Publication::step`]. The drain is then over. Another drain begins at the
+    /// archive's end of that time.
     pub fn step(&mut self) -> Result<DrainStep> {
         match std::mem::replace(&mut self.stage, Stage::Adding) {
             Stage::Idle => {
@@ -137,7 +139,7 @@ impl Drain {
         Ok(DrainStep::Working)
     }
 
-    /// Goes on behind a run that was added: a durable manifest of the archive names it.
+    /// Continues behind a run that was added: a durable manifest of the archive names it.
     pub fn added(&mut self) {
         assert!(
             matches!(self.stage, Stage::Adding),
@@ -146,7 +148,7 @@ impl Drain {
         self.stage = self.forget(self.archive.manifest().end);
     }
 
-    /// Takes the runs that end before `end` out of the backlog.
+    /// Removes the runs that end at or before epoch `before` from the backlog.
     fn forget(&self, before: Epoch) -> Stage {
         let edit = Edit::RemoveRuns { before };
         Stage::Forget(Box::new(self.backlog.publish(edit)))

@@ -1,9 +1,9 @@
-//! The ways in which records of the log become what the archive writes: one row each.
+//! The ways in which records of the log become files of the archive: one row each.
 //!
 //! | row | player | writes |
 //! |---|---|---|
 //! | `quick` | [`Quick`]: a workspace is sorted when it is full | runs |
-//! | `selection` | [`Selecting`]: a selection tree, which reads on while it writes | runs |
+//! | `selection` | [`Selecting`]: a selection tree, which continues to read while it writes | runs |
 //! | `unsorted` | [`Copying`]: no order but the log's | [unsorted copies](crate::unsorted), which restore nothing |
 //!
 //! The first is the product's. The paper proposes the second, and measures both kinds of runs against the third.
@@ -28,7 +28,7 @@ pub enum Generation {
     Quick,
     /// Replacement selection.
     Selection,
-    /// Traditional archiving, to be measured. What it writes restores nothing.
+    /// Traditional archiving, to be measured. Its files restore nothing.
     Unsorted,
 }
 
@@ -40,7 +40,7 @@ impl Generation {
         Generation::Unsorted,
     ];
 
-    /// The row's name.
+    /// Returns the row's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -50,13 +50,13 @@ impl Generation {
         }
     }
 
-    /// The row of a name.
+    /// Returns the row with a name.
     #[must_use]
     pub fn named(name: &str) -> Option<Generation> {
         Generation::ALL.into_iter().find(|row| row.name() == name)
     }
 
-    /// Whether it makes runs, from which a database can be restored.
+    /// Returns whether it makes runs, from which a database can be restored.
     #[must_use]
     pub fn makes_runs(self) -> bool {
         match self {
@@ -66,7 +66,7 @@ impl Generation {
     }
 }
 
-/// Collects the records of a run, and lays those of the run before out in their order.
+/// The collector of the records of a run. It also lays those of the run before out in their order.
 pub(crate) enum Player {
     Quick {
         collecting: Quick,
@@ -86,7 +86,7 @@ pub(crate) enum Writing {
 }
 
 impl Player {
-    /// A player whose first run begins with epoch `begin`.
+    /// Returns a player whose first run begins with epoch `begin`.
     pub fn new(options: &ArchiverOptions, begin: Epoch) -> Player {
         match options.row {
             Generation::Quick => Player::Quick {
@@ -105,7 +105,7 @@ impl Player {
         }
     }
 
-    /// The epoch with which the run begins that is being collected.
+    /// Returns the first epoch of the run that is being collected.
     pub fn begin(&self) -> Epoch {
         match self {
             Player::Quick { collecting, .. } => collecting.begin(),
@@ -124,7 +124,7 @@ impl Player {
         }
     }
 
-    /// Whether the run that is being collected should end with the epoch that is being read.
+    /// Returns whether the run that is being collected should end with the epoch that is being read.
     pub fn is_full(&self) -> bool {
         match self {
             Player::Quick { collecting, .. } => collecting.is_full(),
@@ -133,7 +133,7 @@ impl Player {
         }
     }
 
-    /// Whether the log is to be read while a run is written.
+    /// Returns whether the log is to be read while a run is written.
     pub fn reads_along(&self) -> bool {
         match self {
             Player::Selection(selecting) => !selecting.is_full(),
@@ -162,7 +162,7 @@ impl Player {
         }
     }
 
-    /// Begins to write what was cut.
+    /// Begins to write the run that was cut.
     pub fn create(
         &mut self,
         target: &RunTarget,
@@ -190,7 +190,7 @@ impl Player {
         Ok(Writing::Run(Box::new(writer)))
     }
 
-    /// Encodes records of the run that was cut until one write has been made or none is left.
+    /// Encodes records of the run that was cut until one write has been made or no record is left.
     pub fn write_some(&mut self, writer: &mut RunWriter) -> Result<Progress<()>> {
         match self {
             Player::Quick { cut, .. } => {

@@ -1,13 +1,13 @@
 //! The sorted archive of the log.
 //!
-//! The log has records in the order of their commits, a restore needs them page by page. The archive keeps them
-//! in *runs*: files that hold all page records of a range of epochs, sorted by partition and page. Because a record of one
-//! page says which side of each image it is on (its tag) and because XOR commutes, sorting loses nothing: a
-//! restore reads image and runs once, side by side, and writes each page once.
+//! The log has records in the order of their commits, and a restore needs them page by page. The archive keeps them in
+//! *runs*: files that hold all page records of a range of epochs, sorted by partition and page. The tag of a page's
+//! record says on which side of each image it is, and XOR commutes, so sorting loses nothing. A restore reads image and
+//! runs once, side by side, and writes each page once.
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`name`] | what the name of a run says; the temporary name it is written under |
+//! | [`name`] | the name of a run, and the temporary name under which it is written |
 //! | [`record`] | the records that a run holds, plain and net |
 //! | [`run`] | the format of a run: header, blocks, index, summaries, footer |
 //! | [`writer`] | sorted records become a file, one I/O at a time; publication |
@@ -19,18 +19,18 @@
 //! | [`archiver`] | the log's durable epochs become runs, one I/O at a time |
 //! | [`merge`] | neighbouring runs become one, and records of one page one net record |
 //! | [`log_order`] | a run's records in the order of the log |
-//! | [`manifest`] | which files are the archive; how one manifest follows another |
+//! | [`manifest`] | the list of the archive's files; the step from one manifest to the next |
 //! | [`store`] | an archive in a directory: opened after a crash, changed, verified |
-//! | [`report`] | what was found when the archive was held against the database |
-//! | [`backlog`] | where runs wait while the archive is away |
+//! | [`report`] | the results of comparing the archive with the database |
+//! | [`backlog`] | the place where runs wait while the archive is away |
 //! | [`drain`] | a backlog becomes part of the archive |
-//! | [`merger`] | which runs are merged, and when their files go |
-//! | [`retention`] | which moments are promised, and what none of them needs |
+//! | [`merger`] | the choice of the runs to merge, and the removal of their files |
+//! | [`retention`] | the promised moments, and the files that none of them needs |
 //! | [`upkeep`] | merging and removal, by one process |
-//! | [`agent`] | the same from outside the database |
+//! | [`agent`] | merging and removal from outside the database |
 //!
 //! The archive opens no index and knows neither tables nor transactions. It takes disks from outside, reads no clock
-//! and starts no thread: whoever archives or merges takes steps of one I/O each.
+//! and starts no thread. Its callers archive and merge in steps of one I/O each.
 //!
 //! # Source
 //! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", sections 3.1 and 3.3.

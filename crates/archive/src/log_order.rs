@@ -1,10 +1,10 @@
-//! A run's records in the order of the log: what a run was before it was sorted.
+//! A run's records in the order of the log, as they were before the run was sorted.
 //!
-//! Only the traditional restore wants this order (`perdura_restore`), as the baseline that sorting is measured
-//! against. The records are read, and then sorted by epoch in memory. A run does not say in which order those of one epoch were
-//! logged. They commute, so any order is right for their pages. It matters for a buffer of pages: in the order of their pages,
-//! each epoch's records would be a sweep over the database. A tiny buffer gains by that, and a larger one loses. So they are
-//! scattered, as commits of independent transactions are.
+//! Only the traditional restore wants this order (`perdura_restore`), as the baseline for measuring the sorted one. The
+//! records are read, and then sorted by epoch in memory. A run does not say in which order the records of one epoch
+//! were logged. They commute, so any order is right for their pages. But it matters for a buffer of pages: in the order
+//! of their pages, each epoch's records would be a sweep over the database. A tiny buffer gains by that, and a larger
+//! one loses. So they are scattered, as commits of independent transactions are.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use perdura_base::{CkptEpoch, Error, Result};
 use crate::reader::{Run, Scope};
 use crate::record::{EpochSpan, FragmentBytes, PageAt, RunRecord, Updates};
 
-/// Bytes of a run's records, beyond which they are not put in order.
+/// The most bytes of a run's records that can be put in order.
 pub const LOG_ORDER_BYTES: usize = 1024 * 1024 * 1024;
 
-/// A record, and where its fragments are.
+/// A record, and the place of its fragments.
 struct Head {
     at: PageAt,
     epochs: EpochSpan,
@@ -68,8 +68,8 @@ impl LogOrder {
         Ok(LogOrder { heads, bytes })
     }
 
-    /// Puts the records in the order of their epochs, and those of one epoch in the same scattered order each time. A net record
-    /// comes with its first epoch.
+    /// Puts the records in the order of their epochs. The records of one epoch get a scattered order that is equal each
+    /// time. A net record comes with its first epoch.
     pub fn sort(&mut self) {
         self.heads.sort_by_cached_key(|head| {
             let page = u64::from(head.at.partition.0) << 32 | u64::from(head.at.local);
@@ -78,7 +78,7 @@ impl LogOrder {
         });
     }
 
-    /// The records.
+    /// Returns the records.
     pub fn records(&self) -> impl Iterator<Item = RunRecord<'_>> {
         self.heads.iter().map(|head| {
             let from = to_usize(u64::from(head.from));

@@ -1,24 +1,26 @@
-//! The merge daemon: which runs are merged, and when their files go. One I/O a step.
+//! The merge daemon: the choice of the runs to merge, and the removal of their files. One I/O a step.
 //!
 //! # The rule
 //! A *tier* is a level. As soon as a tier has [`fan_in`](MergerOptions::fan_in) neighbouring runs, the oldest of them
-//! become one run of the next tier; lower tiers come first. Runs of one tier were made of equally many runs of level 0, so
-//! they are of about one size, and a record is written once a tier. The tiers descend from the oldest run to the newest,
-//! so the archive has fewer than `fan_in` runs a tier, and as many tiers as the logarithm of its runs of level 0.
+//! become one run of the next tier; lower tiers come first. Runs of one tier were made of equally many runs of level 0,
+//! so they are of about one size, and a record is written once a tier. The tiers descend from the oldest run to the
+//! newest. So the archive has fewer than `fan_in` runs a tier, and as many tiers as the logarithm of its runs of level
+//! 0.
 //!
-//! A merged file has at most [`bytes_max`](MergerOptions::bytes_max): of the runs that would make a longer one, only the first
-//! are merged; and it lists at most 1,000 moments: of runs in which more are promised, only the first are merged, or none
-//! before they are older. Runs of which two are too much stay as they are; only these are not bounded in number.
+//! A merged file has at most [`bytes_max`](MergerOptions::bytes_max) bytes: of the runs that would make a longer one,
+//! only the first are merged. It also lists at most 1,000 moments. If more are promised in the runs, only the first
+//! runs are merged, or none before they are older. Runs stay as they are if two of them are too large together; only
+//! their number has no bound.
 //!
 //! # Net change
-//! Runs of level 0 keep each record. In merged ones the records of a page are combined, if the policy says which moments
-//! are kept (see [`retention`](crate::retention)); the images that part them are those of the manifest with which the merge begins. An image that begins later
-//! has a number above every tag in the inputs.
+//! Runs of level 0 keep each record. In merged ones the records of a page are combined, if the policy names the moments
+//! to keep (see [`retention`](crate::retention)). The images that part them are those of the manifest with which the
+//! merge begins. An image that begins later has a number above every tag in the inputs.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", 3.3: asynchronous merging by a daemon.
 //! # Deviations
-//! The paper leaves open which runs are merged.
+//! The paper does not say how to choose the runs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,42 +38,42 @@ use crate::run::{Codec, MOMENTS_MAX, Moment};
 use crate::store::{Lease, Publication, Published, Store};
 use crate::writer::{Progress, RunSummary};
 
-/// What a merged run keeps of the moments that its inputs list.
+/// The moments that a merged run keeps, of those that its inputs list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// No records are combined, and each epoch stays a moment.
     Each,
-    /// The same; the run lists these, because a later merge is to keep them.
+    /// Like [`Each`](Verdict::Each), but the run lists these moments, because a later merge is to keep them.
     Listing(Vec<Moment>),
     /// Records are combined, and these stay moments.
     Only(Vec<Moment>),
 }
 
-/// Says what a merged run keeps of the moments listed by its inputs.
+/// A function that names the moments that a merged run keeps, of those listed by its inputs.
 pub type Policy = Arc<dyn Fn(RunId, &[Moment]) -> Verdict + Send + Sync>;
 
-/// Runs that could not be merged are looked at again when the merger has been idle so often.
+/// The number of idle steps after which runs that could not be merged are looked at again.
 const WAITS_IDLE: u32 = 64;
-/// How many runs are merged at once at most.
+/// The most runs that are merged at once.
 const INPUTS_MAX: usize = 256;
 
-/// How an archive is merged.
+/// The options of a merger.
 #[derive(Clone)]
 pub struct MergerOptions {
-    /// How many runs become one, at least 2.
+    /// The number of runs that become one, at least 2.
     pub fan_in: usize,
-    /// Bytes of a merged run at most, taken as the sum of its inputs'.
+    /// The most bytes of a merged run, taken as the sum of its inputs'.
     pub bytes_max: u64,
     /// The codec of merged runs.
     pub codec: Codec,
-    /// Which moments are kept.
+    /// The choice of the moments that are kept.
     pub policy: Policy,
-    /// Neighbours become one whatever their tiers, once no tier is full.
+    /// True if neighbours of any tiers become one, once no tier is full.
     pub all: bool,
 }
 
 impl Default for MergerOptions {
-    /// Ten runs become one, of 16 GiB at most, and no records are combined.
+    /// Returns the default options: ten runs become one, of 16 GiB at most, and no records are combined.
     fn default() -> MergerOptions {
         MergerOptions {
             fan_in: 10,
@@ -88,7 +90,7 @@ impl Default for MergerOptions {
 pub struct MergedRun {
     /// The run.
     pub id: RunId,
-    /// How many it replaces.
+    /// The number of runs that it replaces.
     pub inputs: usize,
     /// Their bytes.
     pub bytes_in: u64,
@@ -98,70 +100,71 @@ pub struct MergedRun {
     pub published: Published,
 }
 
-/// What a step did.
+/// The result of a step.
 #[derive(Debug)]
 pub enum MergerStep {
-    /// Nothing: no runs are to be merged.
+    /// No runs are to be merged.
     Idle,
-    /// It went on.
+    /// It made an I/O.
     Worked,
     /// Runs are replaced by this one.
     Merged(MergedRun),
-    /// A merged run was given up, because the archive has changed meanwhile in a way that it does not fit.
+    /// A merged run was discarded, because the archive has changed in the meantime and it no longer fits.
     GivenUp(RunId, Error),
 }
 
 enum Stage {
     Idle,
     Open(Vec<RunId>, Vec<Arc<Run>>),
-    /// The inputs are open, and this is what is kept.
+    /// The inputs are open.
     Begin(Vec<RunId>, Vec<Arc<Run>>),
     Merge(Box<Merge>, Sources, Option<Vec<Epoch>>),
     Publish(Box<Publication>, Sources, RunSummary),
 }
 
-/// What a merged run keeps.
+/// The records and moments that a merged run keeps.
 enum Kept {
-    /// All records; it lists these moments, or some of its inputs'.
+    /// All records. It lists these moments, or, with `None`, some of its inputs'.
     Each(Option<Vec<Moment>>),
-    /// What parts records that are combined.
+    /// The moments and images between which no records are combined.
     Only(Keep),
 }
 
-/// What a merged run is made of.
+/// The inputs of a merged run.
 struct Sources {
     runs: Vec<RunId>,
     bytes: u64,
 }
 
-/// Merges the runs of an archive.
+/// A machine that merges the runs of an archive.
 pub struct Merger {
     store: Arc<Store>,
     options: MergerOptions,
     digest: Arc<RegionDigest>,
     stage: Stage,
-    /// Merges that were given up: each has a name of its own.
+    /// The number of merges that were discarded. It gives each merge a separate name.
     given_up: u32,
-    /// Runs with which no merge begins for now: more moments are promised in them and their neighbours than a run can list.
+    /// The runs with which no merge begins for now. In them and their neighbours more moments are promised than a run
+    /// can list.
     waits: BTreeSet<RunId>,
-    /// How often it has been idle since they were looked at.
+    /// The number of idle steps since they were looked at.
     idle: u32,
     _lease: Lease,
 }
 
-/// The runs of a manifest, with their bytes.
+/// Returns the runs of a manifest, with their bytes.
 fn runs_of(manifest: &Manifest) -> Vec<(RunId, u64)> {
     let run = |object: &Object| object.id.run().map(|id| (id, object.bytes));
     manifest.objects.iter().filter_map(run).collect()
 }
 
-/// The runs that are merged next: the oldest ones of the lowest tier that has enough.
+/// Chooses the runs that are merged next: the oldest ones of the lowest tier that has enough. `None`: no tier has.
 #[must_use]
 pub fn choose(manifest: &Manifest, fan_in: usize, bytes_max: u64) -> Option<Vec<RunId>> {
     choose_but(manifest, fan_in, bytes_max, &BTreeSet::new())
 }
 
-/// The same; none begins with one of `waits`.
+/// Like [`choose`], but the runs do not begin with one of `waits`.
 fn choose_but(
     manifest: &Manifest,
     fan_in: usize,
@@ -178,8 +181,8 @@ fn choose_but(
         .find_map(|tier| within(tier, fan_in, fan_in, bytes_max, waits))
 }
 
-/// The first runs of a tier that make a file within the bound, `at_most` of them, if so many are left that it is `enough`; `None`
-/// if no two neighbours do.
+/// Returns the first neighbours of a tier, at most `at_most`, whose file is within the bound. They begin where at least
+/// `enough` runs are left, and not with one of `waits`. `None`: no two neighbours fit.
 fn within(
     tier: &[(RunId, u64)],
     enough: usize,
@@ -213,7 +216,7 @@ impl Merger {
     /// Takes the right to merge.
     ///
     /// # Errors
-    /// As [`Store::lease_merging`]; [`Error::Usage`] for a fan-in below 2.
+    /// Those of [`Store::lease_merging`]; [`Error::Usage`] for a fan-in below 2.
     pub fn new(
         store: Arc<Store>,
         options: MergerOptions,
@@ -238,17 +241,17 @@ impl Merger {
         })
     }
 
-    /// The archive.
+    /// Returns the archive.
     #[must_use]
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// Goes on by one I/O; a step that opens a run reads its two ends.
+    /// Makes one I/O. A step that opens a run reads its two ends.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a run that is damaged; as [`Publication::step`]; the disk's. The merge that was going on is
-    /// given up, its inputs stay, and the next step begins another one.
+    /// [`Error::Corrupt`] for a damaged run; those of [`Publication::step`]; the disk's. The present merge is
+    /// discarded, its inputs stay, and the next step begins another one.
     pub fn step(&mut self) -> Result<MergerStep> {
         let step = self.advance();
         if matches!(step, Err(_) | Ok(MergerStep::GivenUp(..))) {
@@ -310,7 +313,7 @@ impl Merger {
     /// Takes steps until no runs are to be merged. Returns the runs that it made.
     ///
     /// # Errors
-    /// As [`step`](Self::step).
+    /// Those of [`step`](Self::step).
     pub fn run(&mut self) -> Result<Vec<RunId>> {
         let mut made = Vec::new();
         loop {
@@ -322,7 +325,7 @@ impl Merger {
         }
     }
 
-    /// The runs that are merged next.
+    /// Chooses the runs that are merged next.
     fn choose(&self, manifest: &Manifest) -> Option<Vec<RunId>> {
         let MergerOptions {
             fan_in,
@@ -340,7 +343,7 @@ impl Merger {
         })
     }
 
-    /// Begins to merge runs that are open: as many of them as a run can have the moments of.
+    /// Begins to merge open runs. Drops the last ones until a merged run can list all their moments.
     fn begin(&mut self, mut inputs: Vec<RunId>, mut open: Vec<Arc<Run>>) -> Result<Stage> {
         assert_eq!(inputs.len(), open.len(), "each input is open");
         let (output, kept_moments) = loop {
@@ -390,7 +393,7 @@ impl Merger {
         Ok(Stage::Merge(Box::new(merge), sources, kept))
     }
 
-    /// What the merged run keeps; `None` if it cannot.
+    /// Returns the moments and records that the merged run keeps. `None`: a run cannot list its moments.
     fn kept(&self, output: RunId, inputs: &[Arc<Run>]) -> Option<Kept> {
         let lists = inputs.iter().flat_map(|run| run.moments().list());
         let listed: Vec<Moment> = lists.copied().collect();
@@ -403,15 +406,15 @@ impl Merger {
                 return (list.len() <= MOMENTS_MAX).then_some(Kept::Each(Some(list)));
             }
             Verdict::Each | Verdict::Listing(_) if combined == inputs.len() => listed.clone(),
-            // Some of its epochs are to stay moments, which a list cannot name.
+            // Each epoch of the inputs that were not combined must stay a moment, and a list cannot name them.
             Verdict::Each | Verdict::Listing(_) => return None,
         };
         let keep = self.keep(output, &listed, moments);
-        // The end of the run is listed as well.
+        // The list also has the end of the run.
         (keep.moments.len() < MOMENTS_MAX).then_some(Kept::Only(keep))
     }
 
-    /// What must stay apart in the merged run beside these moments.
+    /// Returns the moments and images that must stay apart in the merged run: these moments and those of the manifest.
     fn keep(&self, output: RunId, listed: &[Moment], mut moments: Vec<Moment>) -> Keep {
         let manifest = self.store.manifest();
         let mut images = manifest.images.clone();
@@ -449,7 +452,7 @@ impl Merger {
     }
 }
 
-/// A moment at an epoch, with the clock of the last one listed before.
+/// Returns a moment at an epoch, with the clock of the last one listed before.
 fn moment_at(epoch: Epoch, listed: &[Moment]) -> Moment {
     let before = listed.partition_point(|moment| moment.epoch <= epoch);
     let wall_us = before.checked_sub(1).map_or(0, |i| listed[i].wall_us);

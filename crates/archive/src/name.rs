@@ -1,11 +1,11 @@
 //! The names of runs.
 //!
-//! A run's name says which epochs it covers, so that the names in a folder show whether runs tile the line of epochs.
-//! A file that is being written has the suffix `.tmp`; a restart removes such files.
+//! A run's name contains the epochs that it covers, so that the names in a folder show whether runs tile the line of
+//! epochs. A file that is being written has the suffix `.tmp`; a restart removes such files.
 
 use perdura_base::Epoch;
 
-/// What is appended to the name of a run that is being written.
+/// The suffix of the name of a run that is being written.
 pub const TEMPORARY: &str = ".tmp";
 
 /// Epochs from `begin` to `end`, the end exclusive.
@@ -13,24 +13,24 @@ pub const TEMPORARY: &str = ".tmp";
 pub struct EpochRange {
     /// The first epoch.
     pub begin: Epoch,
-    /// The one after the last.
+    /// The epoch behind the last.
     pub end: Epoch,
 }
 
 impl EpochRange {
-    /// The range; `None` if it has no epoch.
+    /// Returns the range. `None`: it has no epoch.
     #[must_use]
     pub fn new(begin: Epoch, end: Epoch) -> Option<EpochRange> {
         (begin < end).then_some(EpochRange { begin, end })
     }
 
-    /// Whether an epoch is in the range.
+    /// Returns whether an epoch is in the range.
     #[must_use]
     pub fn contains(&self, epoch: Epoch) -> bool {
         self.begin <= epoch && epoch < self.end
     }
 
-    /// The last epoch of the range.
+    /// Returns the last epoch of the range.
     #[must_use]
     pub fn last(&self) -> Epoch {
         debug_assert!(self.begin < self.end, "a range has an epoch");
@@ -38,19 +38,19 @@ impl EpochRange {
     }
 }
 
-/// Which run a file is, as its name says.
+/// The identity of a run, as in its file's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId {
     /// The epochs whose records it holds.
     pub epochs: EpochRange,
     /// 0 for a run made from the log, one above its inputs' highest for a merged one.
     pub level: u8,
-    /// Tells runs of the same range and level apart. The higher one counts.
+    /// The number that distinguishes runs of one range and level. The highest one counts.
     pub generation: u32,
 }
 
 impl RunId {
-    /// The file's name.
+    /// Returns the file's name.
     #[must_use]
     pub fn name(&self) -> String {
         let EpochRange { begin, end } = self.epochs;
@@ -69,7 +69,7 @@ impl RunId {
         name
     }
 
-    /// The inverse of [`name`](Self::name); `None` for any other name, temporary ones included.
+    /// Parses a [`name`](Self::name). `None`: any other name, temporary ones included.
     #[must_use]
     pub fn parse(name: &str) -> Option<RunId> {
         let mut parts = name.strip_prefix("run-")?.split('-');
@@ -87,7 +87,7 @@ impl RunId {
         parts.next().is_none().then_some(id)
     }
 
-    /// The path of a run's file in a folder of the archive.
+    /// Returns the path of a run's file in a folder of the archive.
     #[must_use]
     pub fn path(&self, dir: &str) -> String {
         if dir.is_empty() {

@@ -1,9 +1,10 @@
-//! A file of the archive that is being written: under a temporary name, then published.
+//! A file of the archive that is being written under a temporary name, and then published.
 //!
 //! # Invariants
 //! * A file has its name only when its bytes are durable: it is written under a temporary name, synced, and then
 //!   published. A crash at any I/O leaves a temporary file or a whole one.
-//! * After a failed sync, or another failure at the end of the file, it is given up: what is on the disk is not known.
+//! * After a failed sync, or another failure at the end of the file, the file is discarded, because the state of the
+//!   disk is not known.
 
 use std::sync::Arc;
 
@@ -16,15 +17,15 @@ use perdura_device::{Access, AlignedBuf, Disk, File};
 
 use crate::name::TEMPORARY;
 
-/// How much is written at once, bytes.
+/// The number of bytes that are written at once.
 pub const WRITE_BYTES: usize = 1024 * 1024;
 
-/// Whether a machine has more steps to take.
+/// The progress of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress<T> {
-    /// It has.
+    /// It has more steps to take.
     More,
-    /// It has not; what it made.
+    /// It is done and has made this.
     Done(T),
 }
 
@@ -32,14 +33,14 @@ fn is_there(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists)
 }
 
-/// The file that is being written, and how far.
+/// The file that is being written, and its progress.
 pub(crate) struct Output {
     disk: Arc<dyn Disk>,
     dir: String,
     path: String,
     temporary: String,
     file: Arc<dyn File>,
-    /// What has been made and not been written.
+    /// The bytes that have been made and not been written.
     pub(crate) pending: Vec<u8>,
     written: u64,
     crc: u32,
@@ -48,8 +49,8 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Begins the file that will be `path` in folder `dir`, which exists. A file of the same temporary name, left by a
-    /// crash, is removed.
+    /// Begins the file that will be `path` in folder `dir`, which exists. Removes a file with its temporary name, which
+    /// a crash has left.
     pub(crate) fn create(disk: Arc<dyn Disk>, dir: &str, path: String) -> Result<Output> {
         let temporary = format!("{path}{TEMPORARY}");
         let file = match disk.create(&temporary, Access::Direct) {
@@ -77,13 +78,13 @@ impl Output {
         &self.temporary
     }
 
-    /// Where the next byte will be in the file.
+    /// Returns the position of the next byte in the file.
     pub(crate) fn offset(&self) -> u64 {
         self.written + to_u64(self.pending.len())
     }
 
-    /// Writes the oldest pending bytes, as many as are written at once. `pending` has as many, or is the rest of the
-    /// file, which is whole sectors.
+    /// Writes the oldest pending bytes, [`WRITE_BYTES`] of them. If `pending` has fewer, they are the rest of the file,
+    /// which is whole sectors.
     pub(crate) fn write(&mut self) -> Result<()> {
         let len = self.pending.len().min(WRITE_BYTES);
         assert!(
@@ -99,12 +100,12 @@ impl Output {
         Ok(())
     }
 
-    /// Gives the file up and removes it.
+    /// Discards the file and removes it.
     pub(crate) fn abandon(self) -> Result<()> {
         self.disk.remove(&self.temporary)
     }
 
-    /// Gives the temporary file its name. A file that has the name already is not replaced.
+    /// Gives the temporary file its name. An existing file of that name is not replaced.
     fn publish(&self) -> Result<()> {
         match self.disk.publish(&self.temporary, &self.path) {
             Err(error) if is_there(&error) => Err(Error::Usage(format!(
@@ -116,7 +117,7 @@ impl Output {
     }
 }
 
-/// What a file that has all its bytes does next.
+/// The next action for a file that has all its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Write,
@@ -124,11 +125,11 @@ enum Stage {
     Publish,
     SyncDir,
     Done,
-    /// An I/O failed: nothing more is done.
+    /// An I/O failed. Nothing more is done.
     Failed,
 }
 
-/// The end of writing a file: one I/O a step.
+/// The end of writing a file: a machine of one I/O a step.
 pub(crate) struct Ending {
     out: Output,
     stage: Stage,

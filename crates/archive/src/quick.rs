@@ -3,17 +3,17 @@
 //! Records of whole epochs are collected in a workspace, sorted when it is full, and written as one run of level 0. The
 //! workspace is an arena (`workspace`) and the list of its keys. Sorting moves numbers and never looks at a record.
 //!
-//! A run ends at an epoch's end. The streams of the log are read one after the other, so records of an epoch come at several
-//! times; the caller says with [`Quick::cut`] from which epoch on there are none yet, and no record may be beyond it. When
-//! the workspace is full the caller finishes the epoch that it reads, and cuts: a single epoch that is larger than the
-//! workspace makes the workspace larger.
+//! A run ends at an epoch's end. The streams of the log are read one after the other, so records of an epoch come at
+//! several times. The caller names with [`Quick::cut`] the first epoch of which it has added no record, and no record
+//! may be beyond it. When the workspace is full the caller finishes the epoch that it reads, and cuts. A single epoch
+//! that is larger than the workspace makes the workspace larger.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", 3.1, which proposes replacement selection and calls quicksort equally
 //! conceivable.
 //! # Deviations
-//! Sorting a workspace at a time is our default. Reading the log goes on while a run is written if the caller has a second
-//! workspace for the records that come meanwhile.
+//! Sorting a workspace at a time is our default. The caller can continue to read the log while a run is written if it
+//! has a second workspace for the new records.
 
 use perdura_base::{Epoch, Pos, Result, Uuid};
 use perdura_page::{Chunks, PageRecord};
@@ -24,10 +24,10 @@ use crate::run::{Codec, Moments, RunHeader};
 use crate::workspace::{Arena, EPOCHS_MAX, InOrder, KEY_BYTES, Key, cut_range, write_some};
 use crate::writer::{Progress, RunSummary, RunTarget, RunWriter, Tail};
 
-/// Bytes of a workspace.
+/// The size of a workspace, bytes.
 pub const WORKSPACE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Collects the page records of whole epochs.
+/// A collector of the page records of whole epochs.
 pub struct Quick {
     begin: Epoch,
     chunks: Chunks,
@@ -38,7 +38,7 @@ pub struct Quick {
 }
 
 impl Quick {
-    /// An empty workspace for a run that begins with epoch `begin`.
+    /// Returns an empty workspace for a run that begins with epoch `begin`.
     #[must_use]
     pub fn new(begin: Epoch, chunks: Chunks, workspace_bytes: usize) -> Quick {
         Quick {
@@ -51,25 +51,25 @@ impl Quick {
         }
     }
 
-    /// The epoch with which the run begins.
+    /// Returns the epoch with which the run begins.
     #[must_use]
     pub fn begin(&self) -> Epoch {
         self.begin
     }
 
-    /// Records in the workspace.
+    /// Returns the number of records in the workspace.
     #[must_use]
     pub fn records(&self) -> usize {
         self.keys.len()
     }
 
-    /// Bytes that the records take.
+    /// Returns the size of the records, bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.arena.bytes() + self.keys.len() * KEY_BYTES
     }
 
-    /// Whether the run should end with the epoch that is being read.
+    /// Returns whether the run should end with the epoch that is being read.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.bytes() >= self.workspace_bytes || self.epoch_max.0 - self.begin.0 >= EPOCHS_MAX - 1
@@ -119,13 +119,13 @@ pub struct Sorted {
 }
 
 impl Sorted {
-    /// The run's epochs.
+    /// Returns the run's epochs.
     #[must_use]
     pub fn epochs(&self) -> EpochRange {
         self.epochs
     }
 
-    /// How many records are left.
+    /// Returns the number of records that are left.
     #[must_use]
     pub fn left(&self) -> usize {
         self.keys.len() - self.next
@@ -169,7 +169,7 @@ impl InOrder for Sorted {
     }
 }
 
-/// A run that is being written: one I/O a step.
+/// A run that is being written: a machine of one I/O a step.
 pub struct QuickRun {
     sorted: Sorted,
     writer: RunWriter,
@@ -199,13 +199,13 @@ impl QuickRun {
     /// Takes all steps.
     ///
     /// # Errors
-    /// As [`step`](Self::step) and [`Tail::step`].
+    /// Those of [`step`](Self::step) and [`Tail::step`].
     pub fn run(mut self, moments: &Moments, ends: &[Pos]) -> Result<RunSummary> {
         while self.step()? == Progress::More {}
         self.finish(moments, ends)?.run()
     }
 
-    /// Gives the run up and removes its file.
+    /// Discards the run and removes its file.
     ///
     /// # Errors
     /// The disk's.

@@ -1,12 +1,12 @@
-//! Reading a run: opened by header and footer, its records in order.
+//! The reading of a run: opened by header and footer, its records in order.
 //!
-//! Opening reads the two ends of the file and all that is behind the blocks, and checks it; after that the index says
-//! which blocks hold a partition or a range of its pages. A [`RunCursor`] reads those, several at once and around the
-//! system's cache, checks each and hands out its records. It holds one buffer and one block's records, whatever the
+//! Opening reads the two ends of the file and everything behind the blocks, and checks it. After that the index names
+//! the blocks that hold a partition or a range of its pages. A [`RunCursor`] reads those, several at once and around
+//! the system's cache, checks each and returns its records. It keeps one buffer and one block's records, whatever the
 //! length of the run.
 //!
-//! A run that is not as the format says is refused with the place of the damage: a record out of order, or one that the
-//! index does not admit, as well as a checksum that does not hold.
+//! A run that does not match the format is refused with the place of the damage. Damage is a wrong checksum, a record
+//! out of order, or a record that the index does not admit.
 
 mod cursor;
 
@@ -28,7 +28,7 @@ use crate::run::{BlockEntry, Digests, Moments, PageSet, RunHeader, damage, index
 
 pub use cursor::RunCursor;
 
-/// How much a cursor reads at once, bytes.
+/// The number of bytes that a cursor reads at once.
 pub const READ_BYTES: usize = 256 * 1024;
 
 /// An open run.
@@ -46,19 +46,19 @@ pub struct Run {
     ends: Vec<Pos>,
 }
 
-/// Which pages of a run are read.
+/// The pages of a run that are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
-    /// All.
+    /// All pages.
     All,
-    /// Those of a partition.
+    /// The pages of a partition.
     Partition(PartitionId),
-    /// Those of a partition with these local indexes.
+    /// The pages of a partition with these local indexes.
     Pages(PartitionId, std::ops::Range<u32>),
 }
 
 impl Scope {
-    /// The first page of the scope and the one behind it; `None` is the end of all.
+    /// Returns the first page of the scope and the one behind it. `None`: the scope ends with the run.
     fn bounds(&self) -> (PageAt, Option<PageAt>) {
         let at = |partition: PartitionId, local| PageAt { partition, local };
         match self {
@@ -136,55 +136,55 @@ impl Run {
         Parts::of(&path, &footer, &rest)?.decode(file, header, header_crc, &footer)
     }
 
-    /// What the header says.
+    /// Returns the contents of the header.
     #[must_use]
     pub fn header(&self) -> &RunHeader {
         &self.header
     }
 
-    /// Which run it is.
+    /// Returns the run's identity.
     #[must_use]
     pub fn id(&self) -> RunId {
         self.header.id
     }
 
-    /// Bytes of the file.
+    /// Returns the size of the file, bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.len
     }
 
-    /// Its records, and the update numbers that they account for.
+    /// Returns the number of its records, and of the update numbers that they account for.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
         (self.records, self.updates)
     }
 
-    /// The blocks.
+    /// Returns the blocks.
     #[must_use]
     pub fn index(&self) -> &[BlockEntry] {
         &self.index
     }
 
-    /// The pages that have a record.
+    /// Returns the pages that have a record.
     #[must_use]
     pub fn pages(&self) -> &PageSet {
         &self.pages
     }
 
-    /// The digests of its records.
+    /// Returns the digests of its records.
     #[must_use]
     pub fn digests(&self) -> &Digests {
         &self.digests
     }
 
-    /// The moments that it lists.
+    /// Returns the moments that it lists.
     #[must_use]
     pub fn moments(&self) -> &Moments {
         &self.moments
     }
 
-    /// Whether a restore can stop behind this epoch.
+    /// Returns whether a restore can stop behind this epoch.
     #[must_use]
     pub fn has_moment(&self, epoch: Epoch) -> bool {
         let epochs = self.header.id.epochs;
@@ -194,7 +194,7 @@ impl Run {
                 || self.moments.has(epoch))
     }
 
-    /// Whether a moment of the run has some epochs of the span and not the others.
+    /// Returns whether a moment of the run has some epochs of the span and not the others.
     fn parts(&self, span: EpochSpan) -> bool {
         let list = self.moments.list();
         let first = list.partition_point(|m| m.epoch < span.first);
@@ -202,13 +202,13 @@ impl Run {
         !self.header.only_listed_moments || next.is_some_and(|m| m < span.last)
     }
 
-    /// Where each stream's part of the run ends.
+    /// Returns the end of each stream's part of the run.
     #[must_use]
     pub fn ends(&self) -> &[Pos] {
         &self.ends
     }
 
-    /// The records of `scope`, in order.
+    /// Returns the records of `scope`, in order.
     #[must_use]
     pub fn cursor(self: &Arc<Run>, scope: &Scope) -> RunCursor {
         RunCursor::new(Arc::clone(self), scope)

@@ -1,8 +1,8 @@
 //! The records of a run.
 //!
-//! A record is the change of one page by one transaction or, if it is *net*, the XOR of several such changes. Either says
-//! to which page it belongs, which side of each image it is on (its tag), in which epochs it was committed, and which
-//! update numbers of the page it accounts for.
+//! A record is the change of one page by one transaction or, if it is *net*, the XOR of several such changes. It names
+//! its page, the side of each image on which it is (its tag), and the epochs in which it was committed. It also has the
+//! update numbers of the page that it accounts for.
 
 use perdura_base::checksum::mix64;
 use perdura_base::{CkptEpoch, Epoch, PartitionId, Useq};
@@ -21,14 +21,14 @@ pub struct PageAt {
 /// The epochs in which a record's changes were committed, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EpochSpan {
-    /// The lowest.
+    /// The lowest epoch.
     pub first: Epoch,
-    /// The highest.
+    /// The highest epoch.
     pub last: Epoch,
 }
 
 impl EpochSpan {
-    /// The span of one epoch.
+    /// Returns the span of one epoch.
     #[must_use]
     pub fn one(epoch: Epoch) -> EpochSpan {
         EpochSpan {
@@ -37,7 +37,7 @@ impl EpochSpan {
         }
     }
 
-    /// The least span that covers both.
+    /// Returns the least span that covers both.
     #[must_use]
     pub fn join(self, other: EpochSpan) -> EpochSpan {
         let joined = EpochSpan {
@@ -49,10 +49,10 @@ impl EpochSpan {
     }
 }
 
-/// The update numbers that a record accounts for: as much as a restart's check compares.
+/// The update numbers that a record accounts for, in the figures that a restart's check compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Updates {
-    /// How many.
+    /// The number of updates.
     pub count: u64,
     /// The lowest, on the circle of 2^32 numbers.
     pub first: Useq,
@@ -63,7 +63,7 @@ pub struct Updates {
 }
 
 impl Updates {
-    /// One update.
+    /// Returns the set of one update.
     #[inline]
     #[must_use]
     pub fn one(useq: Useq) -> Updates {
@@ -75,8 +75,8 @@ impl Updates {
         }
     }
 
-    /// Both sets of updates. Neither is checked to be without the other's numbers: that a number occurs twice shows
-    /// in count and sum, and is for the check at the end of a restore to find.
+    /// Returns both sets of updates together. It does not check that they have no number in common. A number that
+    /// occurs twice shows in count and sum, and the check at the end of a restore finds it.
     #[must_use]
     pub fn join(self, other: Updates) -> Updates {
         let earlier = |a: Useq, b: Useq| if a.is_after(b) { b } else { a };
@@ -89,7 +89,7 @@ impl Updates {
         }
     }
 
-    /// Whether these are exactly the `count` numbers after `image`, each once.
+    /// Returns whether these are exactly the `count` numbers after `image`, each once.
     #[must_use]
     pub fn is_dense_after(&self, image: Useq) -> bool {
         let Ok(count) = u32::try_from(self.count) else {
@@ -116,9 +116,9 @@ pub struct FragmentBytes<'a> {
 pub struct RunRecord<'a> {
     /// The page.
     pub at: PageAt,
-    /// When it was committed.
+    /// The epochs in which it was committed.
     pub epochs: EpochSpan,
-    /// The record is reflected in image `k` exactly if `tag < k`.
+    /// The tag. The record is reflected in image `k` exactly if `tag < k`.
     pub tag: CkptEpoch,
     /// The update numbers.
     pub updates: Updates,
@@ -127,8 +127,8 @@ pub struct RunRecord<'a> {
 }
 
 impl<'a> RunRecord<'a> {
-    /// Makes a record whose fragments are all of their bytes. Returns `None` if they are not. So it does for no
-    /// fragment and a single update, because an update changes something.
+    /// Makes a record from fragments that use all of their bytes. `None`: they do not, or a single update has no
+    /// fragment, because an update changes something.
     #[must_use]
     pub fn new(
         at: PageAt,
@@ -146,7 +146,7 @@ impl<'a> RunRecord<'a> {
         is_sound.then(|| RunRecord::checked(at, epochs, tag, updates, fragments))
     }
 
-    /// A record whose fragments have been checked.
+    /// Makes a record whose fragments have been checked.
     #[inline]
     pub(crate) fn checked(
         at: PageAt,
@@ -170,32 +170,32 @@ impl<'a> RunRecord<'a> {
         }
     }
 
-    /// Whether it stands for several changes.
+    /// Returns whether it is the sum of several changes.
     #[must_use]
     pub fn is_net(&self) -> bool {
         self.updates.count > 1
     }
 
-    /// Its place in the order of a run.
+    /// Returns its place in the order of a run.
     #[inline]
     #[must_use]
     pub fn key(&self) -> (PageAt, Epoch, u32) {
         (self.at, self.epochs.first, self.updates.first.0)
     }
 
-    /// How many fragments it has.
+    /// Returns the number of its fragments.
     #[must_use]
     pub fn fragment_count(&self) -> u32 {
         self.count
     }
 
-    /// The encoded fragments.
+    /// Returns the encoded fragments.
     #[must_use]
     pub fn fragment_bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The fragments in ascending order.
+    /// Returns the fragments in ascending order.
     #[inline]
     #[must_use]
     pub fn fragments(&self) -> Fragments<'a> {

@@ -1,5 +1,4 @@
-//! What the archive's files have in common: they begin with a magic number and a version, and a checksum seals
-//! what begins with them.
+//! The common frame of the archive's files: they begin with a magic number and a version, and a checksum seals them.
 
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::Reader;
@@ -10,8 +9,8 @@ use perdura_page::Chunks;
 /// An error that names file and offset: file, offset, what was expected, what was found.
 pub(crate) type Damage = fn(&str, u64, String, String) -> Error;
 
-/// A magic number, its version, and the checksum of all before `crc_at`, where it stands. Returns the checksum and a reader of what
-/// follows the version.
+/// Checks a magic number, its version, and the checksum of all bytes before `crc_at`, where it is. Returns the checksum
+/// and a reader of the bytes behind the version.
 ///
 /// # Errors
 /// Damage, as `damage` words it; [`Error::Version`] for whole bytes of another version.
@@ -45,7 +44,7 @@ pub(crate) fn unseal<'a>(
     }
 }
 
-/// Whether a database can divide its pages so.
+/// Returns whether a database can divide its pages in this way.
 pub(crate) fn is_geometry(chunks: Chunks) -> bool {
     chunks.pages > 0 && chunks.partitions.is_power_of_two() && chunks.partitions <= PARTITIONS_MAX
 }

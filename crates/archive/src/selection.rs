@@ -1,21 +1,21 @@
 //! Run generation by replacement selection: the row `selection`.
 //!
-//! Records wait in one selection tree, ordered by the number of their run and then as runs are. While the records of one run
-//! leave it in their order, to be written, those that arrive join the next one: reading goes on while a run is written, in one
-//! workspace. An arriving record gets the number of the root's run plus one, whatever its place in the order, so that each run
-//! holds a contiguous piece of the log.
+//! Records wait in one selection tree, ordered by the number of their run and then in the order of runs. While the
+//! records of one run leave it in their order, to be written, arriving records join the next run. So reading continues
+//! while a run is written, in one workspace. An arriving record gets the number of the root's run plus one, whatever
+//! its place in the order, so that each run holds a contiguous piece of the log.
 //!
-//! A run ends at an epoch's end. The paper's run ends where the memory was full when the run before it was written out; ours
-//! goes on from there to the end of the epoch that is being read. Until then the run before it may have left the tree: what
-//! arrives meanwhile still joins the run that is being collected.
+//! A run ends at an epoch's end. The paper's run ends where the memory was full when the run before it was written out.
+//! Ours continues from there to the end of the epoch that is being read. Until then the run before it may have left the
+//! tree. Records that arrive in the meantime still join the run that is being collected.
 //!
 //! # Source
-//! "Single-pass restore after a media failure", 3.1: replacement selection without the comparison that would let a record
-//! join the run that is being written.
+//! "Single-pass restore after a media failure", 3.1: replacement selection without the comparison that would let a
+//! record join the run that is being written.
 //! # Deviations
 //! * Epochs instead of single records end a run.
-//! * The bytes of a run's records are freed when the run has left the tree, not one by one: beside the workspace there is
-//!   as much memory as the run that is being written has taken.
+//! * The bytes of a run's records are freed when the run has left the tree, not one by one. So the run that is being
+//!   written keeps its memory beside the workspace.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,13 +27,13 @@ use crate::name::EpochRange;
 use crate::record::RunRecord;
 use crate::workspace::{Arena, EPOCHS_MAX, InOrder, Key, cut_range};
 
-/// Bytes of an entry of the tree: a run's number and a key.
+/// The size of an entry of the tree, bytes: a run's number and a key.
 const ENTRY_BYTES: usize = size_of::<Reverse<(u64, Key)>>();
 
 /// A run that is cut and leaves the tree.
 struct Leaving {
     arena: Arena,
-    /// Bytes of records that have left.
+    /// The bytes of records that have left.
     gone: usize,
     left: usize,
 }
@@ -43,7 +43,7 @@ pub struct Selecting {
     chunks: Chunks,
     workspace_bytes: usize,
     tree: BinaryHeap<Reverse<(u64, Key)>>,
-    /// The number of the run that is being collected: that of the run that leaves, plus one.
+    /// The number of the run that is being collected. It is that of the run that leaves, plus one.
     run: u64,
     begin: Epoch,
     epoch_max: Epoch,
@@ -53,7 +53,7 @@ pub struct Selecting {
 }
 
 impl Selecting {
-    /// An empty tree; the first run begins with epoch `begin`.
+    /// Returns an empty tree. The first run begins with epoch `begin`.
     #[must_use]
     pub fn new(begin: Epoch, chunks: Chunks, workspace_bytes: usize) -> Selecting {
         Selecting {
@@ -69,13 +69,13 @@ impl Selecting {
         }
     }
 
-    /// The epoch with which the run begins that is being collected.
+    /// Returns the first epoch of the run that is being collected.
     #[must_use]
     pub fn begin(&self) -> Epoch {
         self.begin
     }
 
-    /// Bytes that the records in the tree take.
+    /// Returns the size of the records in the tree, bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let leaving = self.leaving.as_ref();
@@ -83,8 +83,8 @@ impl Selecting {
         self.collecting.bytes() + leaving + self.tree.len() * ENTRY_BYTES
     }
 
-    /// Whether the tree has no room: the run that is being collected should end with the epoch that is being read, once the
-    /// one before it has left.
+    /// Returns whether the tree has no room. The run that is being collected should then end with the epoch that is
+    /// being read, once the run before it has left.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.bytes() >= self.workspace_bytes || self.epoch_max.0 - self.begin.0 >= EPOCHS_MAX - 1
@@ -135,7 +135,7 @@ impl Selecting {
         Ok(epochs)
     }
 
-    /// Records of the run that was cut that are still in the tree.
+    /// Returns the number of records of the cut run that are still in the tree.
     #[must_use]
     pub fn left(&self) -> usize {
         self.leaving.as_ref().map_or(0, |run| run.left)

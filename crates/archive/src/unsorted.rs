@@ -1,8 +1,9 @@
 #![doc = include_str!("../../../docs/formats/unsorted.md")]
 //!
-//! # What it is for
-//! The row `unsorted` is the paper's T, the traditional archiving that sorting is measured against: it selects the same
-//! records of the log and copies them, block by block with the same codec and checksums, and sorts, digests and indexes nothing.
+//! # Purpose
+//! The row `unsorted` is the paper's T, the traditional archiving as the baseline for measuring sorting. It selects the
+//! same records of the log and copies them, block by block with the same codec and checksums. It sorts, digests and
+//! indexes nothing.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", 4.4, scenario T.
@@ -33,7 +34,7 @@ const HEADER_BYTES: usize = 128;
 const CRC_AT: usize = 124;
 const BLOCK_HEAD_BYTES: usize = BLOCK_BYTES_MAX - RAW_BYTES_MAX;
 
-/// Copies the page records of whole epochs, in their order.
+/// A machine that copies the page records of whole epochs, in their order.
 pub struct Copying {
     begin: Epoch,
     chunks: Chunks,
@@ -41,7 +42,7 @@ pub struct Copying {
     codec: Codec,
     coder: Option<Coder>,
     header_crc: u32,
-    /// The file so far, without the block that is being filled.
+    /// The bytes of the file, without the block that is being filled.
     file: Vec<u8>,
     raw: Vec<u8>,
     first: Option<PageAt>,
@@ -52,7 +53,7 @@ pub struct Copying {
 }
 
 impl Copying {
-    /// An empty copy that begins with epoch `begin`.
+    /// Returns an empty copy that begins with epoch `begin`.
     #[must_use]
     pub fn new(
         begin: Epoch,
@@ -85,13 +86,13 @@ impl Copying {
         }
     }
 
-    /// The epoch with which the copy begins.
+    /// Returns the epoch with which the copy begins.
     #[must_use]
     pub fn begin(&self) -> Epoch {
         self.begin
     }
 
-    /// Whether the copy should end with the epoch that is being read.
+    /// Returns whether the copy should end with the epoch that is being read.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.file.len() + self.raw.len() >= self.workspace_bytes
@@ -214,7 +215,7 @@ pub struct Copied {
 }
 
 impl Copied {
-    /// Its epochs.
+    /// Returns its epochs.
     #[must_use]
     pub fn epochs(&self) -> EpochRange {
         self.epochs
@@ -247,7 +248,7 @@ impl Copied {
     }
 }
 
-/// A copy that is being written: one I/O a step.
+/// A copy that is being written: a machine of one I/O a step.
 pub struct CopyTail {
     summary: RunSummary,
     ending: Ending,
@@ -268,7 +269,7 @@ impl CopyTail {
     }
 }
 
-/// The path of a copy's file; `id` says its epochs and generation.
+/// Returns the path of a copy's file; `id` gives its epochs and generation.
 #[must_use]
 pub fn path(dir: &str, id: &RunId) -> String {
     let EpochRange { begin, end } = id.epochs;
@@ -287,13 +288,13 @@ pub fn path(dir: &str, id: &RunId) -> String {
 pub struct CopiedRecord<'a> {
     /// The page.
     pub page: PageId,
-    /// When it was committed.
+    /// The epoch in which it was committed.
     pub epoch: Epoch,
     /// The page's checkpoint epoch.
     pub tag: CkptEpoch,
     /// The update number.
     pub useq: Useq,
-    /// How many fragments it has.
+    /// The number of its fragments.
     pub count: u64,
     /// The encoded fragments.
     pub bytes: &'a [u8],
@@ -302,7 +303,7 @@ pub struct CopiedRecord<'a> {
 /// Reads a copy and hands its records to `each`, in their order.
 ///
 /// # Errors
-/// The disk's; [`Error::Corrupt`] for a file that is not what [`Copying`] writes; [`Error::Version`].
+/// The disk's; [`Error::Corrupt`] for a file that differs from the output of [`Copying`]; [`Error::Version`].
 pub fn read(
     disk: &dyn Disk,
     dir: &str,
@@ -339,7 +340,7 @@ pub fn read(
     let (mut at, mut seen) = (HEADER_BYTES, 0u64);
     let (mut unpacker, mut raw) = (Unpacker::default(), Vec::new());
     for _ in 0..blocks {
-        // Where a block's head has the length of its body.
+        // The block's head has the length of its body at these bytes.
         let body = file[at..foot]
             .get(20..24)
             .and_then(|b| Reader::new(b).u32());

@@ -1,7 +1,7 @@
-//! The upkeep of an archive: runs are merged, and what no promised moment needs is removed. One I/O a step.
+//! The upkeep of an archive: it merges runs, and removes the files that no promised moment needs. One I/O a step.
 //!
-//! One process does both, the one with the right to merge: the database's, or an archive agent. What may go is looked for once a
-//! minute, between two merges.
+//! One process does both, the one with the right to merge: the database's, or an archive agent. It looks for files to
+//! remove once a minute, between two merges.
 
 use std::sync::Arc;
 
@@ -14,35 +14,36 @@ use crate::retention::Retention;
 use crate::retention::retaining::{Removed, Retaining};
 use crate::store::Store;
 
-/// How often it is looked for what may go, microseconds.
+/// The interval of the looks for files to remove, microseconds.
 pub const LOOK_EVERY_US: u64 = 60_000_000;
 
-/// What a step did.
+/// The result of a step.
 #[derive(Debug)]
 pub enum UpkeepStep {
-    /// What the merger did.
+    /// A step of the merger.
     Merger(MergerStep),
-    /// An I/O of a look for what may go.
+    /// An I/O of a look for files to remove.
     Looked,
-    /// A look is over, and this was removed.
+    /// The end of a look, with the removed files.
     Removed(Removed),
 }
 
-/// Keeps an archive.
+/// The machine that maintains an archive.
 pub struct Upkeep {
     store: Arc<Store>,
     merger: Merger,
     retention: Retention,
     retaining: Option<Retaining>,
-    /// When it looks again, microseconds since 1970.
+    /// The time of its next look, microseconds since 1970.
     next_us: u64,
 }
 
 impl Upkeep {
-    /// Takes the right to merge. The merger keeps which moments its options say; nothing is removed that `retention` promises.
+    /// Takes the right to merge. The merger keeps the moments that its options name. Nothing is removed that
+    /// `retention` promises.
     ///
     /// # Errors
-    /// As [`Merger::new`].
+    /// Those of [`Merger::new`].
     pub fn new(
         store: Arc<Store>,
         options: MergerOptions,
@@ -58,16 +59,16 @@ impl Upkeep {
         })
     }
 
-    /// The archive.
+    /// Returns the archive.
     #[must_use]
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// Goes on by one I/O. `now_us` is the wall clock, microseconds since 1970.
+    /// Makes one I/O. `now_us` is the wall clock, microseconds since 1970.
     ///
     /// # Errors
-    /// As [`Merger::step`] and [`Retaining::step`]. The next step begins anew.
+    /// Those of [`Merger::step`] and [`Retaining::step`]. The next step begins anew.
     pub fn step(&mut self, now_us: u64) -> Result<UpkeepStep> {
         if let Some(mut retaining) = self.retaining.take() {
             return Ok(match retaining.step()? {

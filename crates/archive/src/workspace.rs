@@ -1,8 +1,8 @@
-//! Where records wait until their run is written: an arena of their bytes, and a key for each.
+//! The place where records wait until their run is written: an arena of their bytes, and a key for each.
 //!
-//! A record's fragments lie behind its tag in the arena. Its *key* is one number of 128 bits, which has partition, local page,
-//! epoch and update number from the top down and the record's place in the arena below: keys sort as the records of a run do,
-//! and name where they are.
+//! A record's fragments lie behind its tag in the arena. Its *key* is one number of 128 bits. From the top down it has
+//! partition, local page, epoch, update number, and the record's place in the arena. So keys sort as the records of a
+//! run do, and name the records' places.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::num::{to_u32, to_usize};
@@ -16,13 +16,13 @@ use crate::writer::{Progress, RunWriter};
 /// A record's key.
 pub(crate) type Key = u128;
 
-/// Bytes of a key.
+/// The size of a key, bytes.
 pub(crate) const KEY_BYTES: usize = 16;
-/// Records begin at multiples of this many bytes of the arena, so that 32 bits name 32 GiB of places.
+/// The alignment of records in the arena, bytes. With it 32 bits name 32 GiB of places.
 const ALIGN: usize = 8;
-/// Epochs beyond this many after the first do not fit the key.
+/// The largest distance of an epoch from the first that fits the key.
 pub(crate) const EPOCHS_MAX: u64 = 1 << 24;
-/// Bytes before a record's fragments: its tag, their number and their length.
+/// The bytes before a record's fragments: its tag, their number and their length.
 const HEAD_BYTES: usize = 8 + 4 + 4;
 
 /// The bytes of a run's records.
@@ -34,7 +34,7 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// An empty arena for a run that begins with epoch `begin`.
+    /// Returns an empty arena for a run that begins with epoch `begin`.
     pub fn new(begin: Epoch, chunks: Chunks) -> Arena {
         Arena {
             begin,
@@ -43,7 +43,7 @@ impl Arena {
         }
     }
 
-    /// Bytes that the records take.
+    /// Returns the size of the records, bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -84,13 +84,13 @@ impl Arena {
         Ok(pack(at, after, record.useq, place))
     }
 
-    /// Bytes that a record with so many bytes of fragments takes.
+    /// Returns the size of a record with `fragments` bytes of fragments.
     #[inline]
     pub fn bytes_of(fragments: usize) -> usize {
         (HEAD_BYTES + fragments).next_multiple_of(ALIGN)
     }
 
-    /// The record of a key.
+    /// Returns the record of a key.
     #[inline]
     pub fn record(&self, key: Key) -> RunRecord<'_> {
         let (at, after, useq, place) = unpack(key);
@@ -113,16 +113,16 @@ impl Arena {
     }
 }
 
-/// Records of a run that leave a workspace in their order.
+/// The records of a run that leave a workspace in their order.
 pub(crate) trait InOrder {
-    /// The next one; `None` if all have left.
+    /// Returns the next record. `None`: all have left.
     fn next_record(&mut self) -> Option<RunRecord<'_>>;
 }
 
-/// Encodes records until one write has been made or none is left.
+/// Encodes records until one write has been made or no record is left.
 ///
 /// # Errors
-/// As [`RunWriter::push`].
+/// Those of [`RunWriter::push`].
 pub(crate) fn write_some(
     records: &mut impl InOrder,
     writer: &mut RunWriter,
@@ -137,11 +137,11 @@ pub(crate) fn write_some(
     Ok(Progress::Done(()))
 }
 
-/// The epochs of a run that begins with `begin` and is cut before `end`; its records go up to epoch `last`.
+/// Returns the epochs of a run that begins with `begin` and is cut before `end`. Its records reach up to epoch `last`.
 ///
 /// # Errors
-/// [`Error::Usage`] if there is a record of `end` or a later epoch, of which the run would have a part, or if the run
-/// would have no epoch.
+/// [`Error::Usage`] if `end` or a later epoch has a record, of which the run would have a part, or if the run would
+/// have no epoch.
 pub(crate) fn cut_range(begin: Epoch, end: Epoch, last: Option<Epoch>) -> Result<EpochRange> {
     if let Some(last) = last.filter(|last| *last >= end) {
         return Err(Error::Usage(format!(
@@ -152,7 +152,7 @@ pub(crate) fn cut_range(begin: Epoch, end: Epoch, last: Option<Epoch>) -> Result
         .ok_or_else(|| Error::Usage(format!("a run of epochs {begin} to {end} has none")))
 }
 
-/// A key: 8 bits of partition, 32 of local page, 24 of epoch, 32 of update number, 32 of place.
+/// Returns a key: 8 bits of partition, 32 of local page, 24 of epoch, 32 of update number, 32 of place.
 #[inline]
 fn pack(at: PageAt, epoch: u64, useq: Useq, place: u32) -> u128 {
     debug_assert!(
@@ -163,7 +163,7 @@ fn pack(at: PageAt, epoch: u64, useq: Useq, place: u32) -> u128 {
     u128::from(page) << 64 | u128::from(u64::from(useq.0) << 32 | u64::from(place))
 }
 
-/// The inverse of [`pack`].
+/// Splits a key of [`pack`].
 #[inline]
 fn unpack(key: u128) -> (PageAt, u64, Useq, u32) {
     let bytes = key.to_be_bytes();

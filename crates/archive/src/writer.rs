@@ -1,14 +1,15 @@
-//! Sorted records become the file of a run.
+//! The writing of sorted records into the file of a run.
 //!
-//! The records of a block are encoded when the block is full; finished blocks gather in a buffer, which is written
-//! when it holds [`WRITE_BYTES`]. So a record that is pushed leads to one write at most, and a caller that counts I/Os can
-//! do so. The end of a run is a machine of its own, [`Tail`], which takes a step for each I/O: the rest of the file,
-//! the sync, the publication, the sync of the folder.
+//! The records of a block are encoded when the block is full. Finished blocks gather in a buffer, which is written when
+//! it holds [`WRITE_BYTES`]. So a record that is pushed leads to one write at most, and a caller can count I/Os. The
+//! end of a run is a separate machine, [`Tail`]. It takes a step for each I/O: the rest of the file, the sync, the
+//! publication, the sync of the folder.
 //!
 //! # Invariants
 //! * A file has a run's name only when its bytes are durable: it is written under a temporary name, synced, and then
 //!   published. A crash at any I/O leaves a temporary file or a whole run.
-//! * After a failed sync, or another failure at the end of the run, it is given up: what is on the disk is not known.
+//! * After a failed sync, or another failure at the end of the run, the run is discarded, because the state of the disk
+//!   is not known.
 
 mod digests;
 mod tail;
@@ -36,24 +37,24 @@ pub use tail::Tail;
 
 pub use crate::output::{Progress, WRITE_BYTES};
 
-/// What a run that was written is.
+/// The facts of a run that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunSummary {
-    /// Which run.
+    /// The run's identity.
     pub id: RunId,
-    /// Bytes of its file.
+    /// The size of its file, bytes.
     pub bytes: u64,
     /// CRC-32C of the file.
     pub crc: u32,
-    /// Its records.
+    /// The number of its records.
     pub records: u64,
-    /// The update numbers that they account for.
+    /// The number of update numbers that they account for.
     pub updates: u64,
-    /// Its pages.
+    /// The number of its pages.
     pub pages: u64,
 }
 
-/// The place that runs are written to.
+/// The place to which runs are written.
 #[derive(Clone)]
 pub struct RunTarget {
     /// The disk.
@@ -64,7 +65,7 @@ pub struct RunTarget {
     pub digest: Arc<RegionDigest>,
 }
 
-/// Writes a run of records that come in the order of runs.
+/// A machine that writes a run of records that come in the order of runs.
 pub struct RunWriter {
     header: RunHeader,
     header_crc: u32,
@@ -81,7 +82,7 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// Begins a run in folder `dir`, which exists. A file of the same temporary name, left by a crash, is removed.
+    /// Begins a run in folder `dir`, which exists. Removes a file with its temporary name, which a crash has left.
     ///
     /// # Errors
     /// The disk's.
@@ -119,13 +120,13 @@ impl RunWriter {
         Ok(run)
     }
 
-    /// Which run it will be.
+    /// Returns the identity of the run.
     #[must_use]
     pub fn id(&self) -> RunId {
         self.header.id
     }
 
-    /// How many writes it has made.
+    /// Returns the number of writes that it has made.
     #[must_use]
     pub fn writes(&self) -> u64 {
         self.out.writes
@@ -137,8 +138,8 @@ impl RunWriter {
     /// [`Error::Usage`] for a page that the geometry does not have; the disk's.
     ///
     /// # Panics
-    /// If the record is not at its place in the order of runs, or has an epoch that is not the run's; if it is net and
-    /// each epoch of the run is a moment.
+    /// If the record is not at its place in the order of runs, or has an epoch that is not the run's. Also if it is net
+    /// and each epoch of the run is a moment.
     pub fn push(&mut self, record: &RunRecord<'_>) -> Result<()> {
         let key = record.key();
         assert!(
@@ -199,7 +200,7 @@ impl RunWriter {
         );
     }
 
-    /// Ends the run, whose streams' parts end at `ends`. Makes no write: the machine that is returned does.
+    /// Ends the run, whose streams' parts end at `ends`. Makes no write: the returned machine does.
     ///
     /// # Errors
     /// [`Error::Usage`] for a page that the geometry does not have.
@@ -257,7 +258,7 @@ impl RunWriter {
         })
     }
 
-    /// Gives the run up and removes its file.
+    /// Discards the run and removes its file.
     ///
     /// # Errors
     /// The disk's.

@@ -15,7 +15,7 @@ pub struct AlignedBuf {
 }
 
 impl AlignedBuf {
-    /// A zeroed buffer of `len` bytes.
+    /// Returns a zeroed buffer of `len` bytes.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
         let raw = vec![0; len + SECTOR_BYTES];
@@ -37,7 +37,7 @@ impl AlignedBuf {
         }
     }
 
-    /// An empty buffer with room for `room` bytes. Its memory is not touched before it is used.
+    /// Returns an empty buffer with room for `room` bytes. Its memory is not touched before it is used.
     #[must_use]
     pub fn with_room(room: usize) -> Self {
         let mut raw: Vec<u8> = Vec::with_capacity(room + SECTOR_BYTES);
@@ -53,7 +53,7 @@ impl AlignedBuf {
         }
     }
 
-    /// A buffer with a copy of these bytes.
+    /// Returns a buffer with a copy of these bytes.
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
         let mut buf = AlignedBuf::with_room(bytes.len());
@@ -61,13 +61,13 @@ impl AlignedBuf {
         buf
     }
 
-    /// The most bytes that it can hold.
+    /// Returns the most bytes that it can hold.
     #[must_use]
     pub fn room(&self) -> usize {
         self.room
     }
 
-    /// Adds bytes at its end, for which there is room.
+    /// Appends bytes, for which the buffer must have room.
     pub fn push(&mut self, bytes: &[u8]) {
         assert!(
             self.len + bytes.len() <= self.room,

@@ -5,15 +5,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A source of time.
 pub trait Clock: Send + Sync + 'static {
-    /// Microseconds since the Unix epoch. It may jump in either direction; only time stamps in files
-    /// and expiry use it, and it orders nothing.
+    /// Returns microseconds since the Unix epoch. They may jump in either direction. Only time stamps in files and
+    /// expiry use them, and they order nothing.
     fn wall_us(&self) -> u64;
 
-    /// Nanoseconds since some start; never goes back. It counts the time in which the machine sleeps: a lease must be
-    /// over after that, as other machines did not sleep.
+    /// Returns nanoseconds since some start. They never decrease. They count the time in which the machine sleeps: a
+    /// lease must expire during that time, because other machines did not sleep.
     fn mono_ns(&self) -> u64;
 
-    /// Page faults of the process so far, which are part of what its time went to; 0 where none are counted.
+    /// Returns the number of page faults of the process so far, 0 where none are counted. Page faults take part of the
+    /// process's time.
     fn page_faults(&self) -> u64 {
         0
     }
@@ -26,7 +27,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock whose monotone time starts now.
+    /// Returns a clock whose monotone time starts now.
     #[must_use]
     pub fn new() -> Self {
         SystemClock {
@@ -59,16 +60,16 @@ impl Clock for SystemClock {
     }
 }
 
-/// Nanoseconds since the machine was started, the time in which it slept included.
+/// Returns nanoseconds since the machine was started, including the time in which it slept.
 fn since_boot_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// Minor and major faults, from a process's line in `/proc`.
+/// Returns the sum of minor and major faults from a process's line in `/proc`.
 fn parse_faults(stat: &str) -> Option<u64> {
-    // The command's name stands in brackets and may hold spaces and brackets.
+    // The command's name is in brackets and may contain spaces and brackets.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().map(str::parse::<u64>);
     let minor = fields.nth(7)?.ok()?;
@@ -76,7 +77,7 @@ fn parse_faults(stat: &str) -> Option<u64> {
     minor.checked_add(major)
 }
 
-/// A clock that stands still until it is moved: the simulator's.
+/// The simulator's clock, which shows one time until it is moved.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     wall_us: AtomicU64,
@@ -84,7 +85,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that shows `wall_us`.
+    /// Returns a clock that shows `wall_us`.
     #[must_use]
     pub fn at(wall_us: u64) -> Self {
         ManualClock {

@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors where the system names no limit; more than any process has.
+/// The number of descriptors where the system names no limit. No process has as many.
 const MANY: u64 = 1 << 30;
 
 /// Raises the limit of descriptors as far as the system allows without rights, and returns the limit in
@@ -21,13 +21,13 @@ pub fn raise_limit() -> u64 {
     raised
 }
 
-/// The limit of descriptors in force.
+/// Returns the limit of descriptors in force.
 #[must_use]
 pub fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(MANY)
 }
 
-/// Descriptors that are open now; 0 if the system does not say.
+/// Returns the number of descriptors that are open now, or 0 if the system does not report it.
 #[must_use]
 pub fn open_count() -> u64 {
     // The listing itself has one of them.

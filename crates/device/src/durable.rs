@@ -1,21 +1,21 @@
 //! Durable writes that complete later.
 //!
-//! A [`DurableQueue`] takes writes and says later, in any order, which of them are durable. The caller
-//! that submits a write gives its buffers away and gets them back with the completion, so no buffer can
-//! change while a device reads it.
+//! A [`DurableQueue`] takes writes and reports later, in any order, which of them are durable. The caller that submits
+//! a write gives its buffers away and gets them back with the completion. So no buffer can change while a device reads
+//! it.
 //!
 //! | queue | a write becomes durable |
 //! |---|---|
 //! | [`WaitQueue`] | in the thread that waits for it |
-//! | the ring of [`FileDisk`](crate::FileDisk) | by itself: nobody waits (`ring`) |
+//! | the ring of [`FileDisk`](crate::FileDisk) | by itself: no thread waits (`ring`) |
 //! | that of [`SimDisk`](crate::SimDisk) | when its seed says so, late, out of order, or with an error |
 //!
 //! # Contract
-//! * A completion with `Ok` says that the whole range of *its* write is durable, whatever became of
-//!   others: earlier writes of the same file may still be in flight or fail.
-//! * A write that failed may have changed any part of its range, at any time until its completion. One
-//!   that was completed changes nothing afterwards.
-//! * A queue that is dropped waits for what is in flight first.
+//! * A completion with `Ok` says that the whole range of *its* write is durable. It says nothing about other writes:
+//!   earlier writes of the same file may still be in flight or fail.
+//! * A write that failed may have changed any part of its range, at any time until its completion. A completed write
+//!   changes nothing afterwards.
+//! * Dropping a queue waits for the writes in flight.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -32,12 +32,12 @@ use crate::{AlignedBuf, File, Through};
 pub struct Part {
     /// The buffer.
     pub buf: AlignedBuf,
-    /// How many of its bytes are written: a multiple of [`SECTOR_BYTES`].
+    /// The number of its bytes that are written, a multiple of [`SECTOR_BYTES`].
     pub len: usize,
 }
 
 impl Part {
-    /// The bytes to write.
+    /// Returns the bytes to write.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         debug_assert!(
@@ -48,15 +48,15 @@ impl Part {
     }
 }
 
-/// A durable write to be made: its parts, one behind the other, from `offset` on.
+/// A durable write to be made: its parts, one behind the other, starting at `offset`.
 pub struct DurableWrite {
-    /// Names the write in its completion.
+    /// The number that names the write in its completion.
     pub token: u64,
     /// The file.
     pub file: Arc<dyn File>,
-    /// Where the first part goes, bytes.
+    /// The position of the first part in the file, bytes.
     pub offset: u64,
-    /// What is written, at most [`PARTS_MAX`] parts.
+    /// The bytes to write, in at most [`PARTS_MAX`] parts.
     pub parts: Vec<Part>,
 }
 
@@ -64,7 +64,7 @@ pub struct DurableWrite {
 pub const PARTS_MAX: usize = 64;
 
 impl DurableWrite {
-    /// Bytes to write.
+    /// Returns the number of bytes to write.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.parts.iter().map(|part| part.len).sum()
@@ -78,27 +78,27 @@ pub struct Completed {
     pub token: u64,
     /// Its parts.
     pub parts: Vec<Part>,
-    /// Whether it is durable.
+    /// `Ok` if the write is durable.
     pub result: Result<()>,
 }
 
-/// Takes durable writes and says when they are.
+/// A queue that takes durable writes and reports their completion.
 pub trait DurableQueue: Send + Sync {
-    /// How many writes may be in flight. A caller submits no more.
+    /// Returns the most writes that may be in flight. A caller submits no more.
     fn depth(&self) -> usize;
 
     /// Begins a write. Every failure is reported by the completion.
     fn submit(&self, write: DurableWrite);
 
-    /// Appends to `done` what has completed, in any order. Never waits.
+    /// Appends the writes that have completed to `done`, in any order. Never waits.
     fn collect(&self, done: &mut Vec<Completed>);
 
-    /// Returns when there is something to collect, or nothing is in flight. At most one thread calls
-    /// this at a time, and meanwhile no other collects.
+    /// Returns when there is something to collect, or nothing is in flight. At most one thread calls this at a time,
+    /// and no other thread collects during the call.
     fn wait(&self);
 
-    /// A descriptor that is readable while there is something to collect. `None`: writes complete only
-    /// while a thread waits.
+    /// Returns a descriptor that is readable while there is something to collect. `None`: writes complete only while a
+    /// thread waits.
     fn ready(&self) -> Option<BorrowedFd<'_>>;
 }
 
@@ -110,7 +110,7 @@ pub struct WaitQueue {
 }
 
 impl WaitQueue {
-    /// A queue whose writes become durable in this way.
+    /// Returns a queue whose writes become durable by `through`.
     #[must_use]
     pub fn new(through: Through) -> WaitQueue {
         WaitQueue {

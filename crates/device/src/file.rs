@@ -47,17 +47,17 @@ pub use regular::{open_regular, read_input};
 #[derive(Debug)]
 pub struct FileDisk {
     root: PathBuf,
-    /// How the log's writes are to become durable.
+    /// The setting: how the log's writes are to become durable.
     log_io: LogIo,
-    /// The way that was found at the first queue.
+    /// The way that was found when the first queue was made.
     way: OnceLock<LogWayReport>,
-    /// The locks that what is in flight keeps.
+    /// The locks that writes in flight keep.
     locks: Mutex<Vec<Weak<OwnedFd>>>,
     dirs: OpenDirs,
 }
 
 impl FileDisk {
-    /// The disk below `root`, which is created with mode 0700 if it is missing.
+    /// Returns the disk below `root`, which is created with mode 0700 if it is missing.
     pub fn new(root: &Path) -> Result<FileDisk> {
         let disk = FileDisk::at(root);
         match disk.make_durable_dir(root) {
@@ -69,12 +69,13 @@ impl FileDisk {
         }
     }
 
-    /// The same, as the parts of a database share it.
+    /// Like [`new`](Self::new), as a shared [`Disk`] for the parts of a database.
     pub fn shared(root: &Path) -> Result<Arc<dyn Disk>> {
         Ok(Arc::new(FileDisk::new(root)?))
     }
 
-    /// The disk below `root`, which need not be there: until it is, nothing is found. [`Disk::make_dir`] makes it.
+    /// Returns the disk below `root`, which need not exist. Until it does, nothing is found. [`Disk::make_dir`] makes
+    /// it.
     #[must_use]
     pub fn at(root: &Path) -> FileDisk {
         FileDisk {
@@ -86,7 +87,7 @@ impl FileDisk {
         }
     }
 
-    /// The same disk, with another way to make the log's writes durable.
+    /// Sets the way in which the log's writes become durable.
     #[must_use]
     pub fn with_log_io(self, log_io: LogIo) -> FileDisk {
         FileDisk { log_io, ..self }

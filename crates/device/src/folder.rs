@@ -1,4 +1,4 @@
-//! A folder of another disk, as a disk of its own.
+//! A folder of another disk, used as a separate disk.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -9,14 +9,15 @@ use crate::path::{check_dir, check_file};
 use crate::{Access, Disk, DurableQueue, File, FileId, Locks, LogWayReport};
 
 /// A disk whose root is a folder of another disk. Files keep the path that they have on that disk, so that messages
-/// say where they are.
+/// show their real place.
 pub struct Folder {
     disk: Arc<dyn Disk>,
     root: String,
 }
 
 impl Folder {
-    /// The folder `root` of a disk. It need not exist; [`make_dir`](Disk::make_dir) with an empty path makes it.
+    /// Returns the folder `root` of a disk. It need not exist; [`make_dir`](Disk::make_dir) with an empty path makes
+    /// it.
     ///
     /// # Errors
     /// [`Error::Usage`](perdura_base::Error::Usage) for a path that does not stay below the disk's root.

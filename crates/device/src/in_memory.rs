@@ -1,7 +1,7 @@
-//! Directories that lie in memory, where a sync makes nothing durable.
+//! Directories on file systems in memory, where a sync makes nothing durable.
 //!
-//! A log on such a file system is taken for durable by everything above it, and is gone after a power cut. That is a
-//! way to run tests, and else a mistake to be pointed out.
+//! Everything above treats a log on such a file system as durable, but a power cut destroys it. That is useful for
+//! tests. Anywhere else it is a mistake that must be reported.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +14,8 @@ const TMPFS: u64 = 0x0102_1994;
 const RAMFS: u64 = 0x8584_58f6;
 const OVERLAY: u64 = 0x794c_7630;
 
-/// Returns the file system in memory that holds a directory; `None` if it is another one, or the system does not say.
+/// Returns the file system in memory that holds a directory. `None`: it is another file system, or the system does not
+/// say.
 #[must_use]
 pub fn in_memory(dir: &Path) -> Option<&'static str> {
     match kind(dir)? {
@@ -40,7 +41,7 @@ fn kind(dir: &Path) -> Option<u64> {
     Some(u64::from_ne_bytes(found.to_ne_bytes()) & 0xffff_ffff)
 }
 
-/// The directory to which an overlay with this device number writes.
+/// Returns the directory to which an overlay with this device number writes.
 fn upper_dir(mounts: &str, device: &str) -> Option<PathBuf> {
     let is_device = |line: &&str| line.split(' ').nth(2) == Some(device);
     let line = mounts.lines().find(is_device)?;

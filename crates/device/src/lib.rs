@@ -1,8 +1,8 @@
 //! Disks and clocks: the traits through which the core does all I/O.
 //!
-//! The engine reaches the outside through [`Disk`], [`File`] and [`Clock`] alone. They are trait
-//! objects, so that the same machine code runs in production and under the simulator. One virtual call
-//! per I/O is negligible beside a system call, and hot in-memory paths never cross this boundary.
+//! The engine reaches the outside through [`Disk`], [`File`] and [`Clock`] alone. They are trait objects, so that the
+//! same machine code runs in production and under the simulator. One virtual call per I/O is negligible beside a system
+//! call, and hot in-memory paths never cross this boundary.
 //!
 //! | implementation | for |
 //! |---|---|
@@ -17,14 +17,13 @@
 //! # Contract
 //!
 //! * Paths are relative to the disk's root, with `/` between parts.
-//! * A write is durable when a later [`File::sync`] of that file has returned `Ok`, and not
-//!   before. A file's name is durable when a later [`Disk::sync_dir`] of its directory has.
-//! * [`Disk::rename`] replaces an existing target, [`Disk::publish`] never does. Of several publishers of one
-//!   name, in one process or in several, exactly one succeeds.
-//! * A durable write is durable when it has returned or completed with `Ok`, its own range alone: see
-//!   [`durable`].
-//! * After a failed sync nothing may be assumed of what was written since the last good one;
-//!   callers latch the failure and never retry.
+//! * A write is durable when a later [`File::sync`] of that file has returned `Ok`, and not before. A file's name is
+//!   durable when a later [`Disk::sync_dir`] of its directory has.
+//! * [`Disk::rename`] replaces an existing target, [`Disk::publish`] never does. Of several publishers of one name, in
+//!   one process or in several, exactly one succeeds.
+//! * A durable write is durable when it has returned or completed with `Ok`, its own range alone: see [`durable`].
+//! * After a failed sync nothing may be assumed about the writes since the last good one. Callers latch the failure and
+//!   never retry.
 //! * [`File::read_at`] returns fewer bytes than asked only at the end of the file.
 
 mod aligned;
@@ -64,7 +63,7 @@ pub use read_only::{ReadDir, ReadFile, ReadOnly};
 pub use sim::{CrashProfile, FaultPlan, SimDisk, SimSnapshot, SyncFailure};
 pub use write_cache::WriteCache;
 
-/// How a file wants to be accessed.
+/// The way in which a file is to be accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Through the operating system's cache.
@@ -74,7 +73,7 @@ pub enum Access {
     Direct,
 }
 
-/// How a durable write becomes durable in the thread that makes it.
+/// The way in which a write becomes durable in the thread that makes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Through {
     /// By a write and then a sync of the file.
@@ -83,12 +82,12 @@ pub enum Through {
     Dsync,
 }
 
-/// The number that a file system gives a file. No two files that are open have the same.
+/// The number that a file system gives a file. No two open files have the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileId {
     /// The file system.
     pub device: u64,
-    /// The number in it.
+    /// The number in that file system.
     pub number: u64,
 }
 
@@ -104,7 +103,7 @@ pub trait Disk: Send + Sync + 'static {
     /// [`Error::is_not_found`](perdura_base::Error::is_not_found).
     fn open(&self, path: &str, access: Access) -> Result<Arc<dyn File>>;
 
-    /// The names in a directory, sorted. A missing directory is an error.
+    /// Returns the names in a directory, sorted. A missing directory is an error.
     fn list(&self, dir: &str) -> Result<Vec<String>>;
 
     /// Creates a directory and its parents. An existing directory is no error.
@@ -114,10 +113,9 @@ pub trait Disk: Send + Sync + 'static {
     /// usable and keep the path they were opened with in their messages.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
 
-    /// Gives a file another name within the disk, as [`rename`](Self::rename), and never replaces: if the
-    /// target exists, file or directory, this fails with
-    /// [`AlreadyExists`](std::io::ErrorKind::AlreadyExists), and both stay. The new name is durable when a
-    /// later [`sync_dir`](Self::sync_dir) of its directory has returned `Ok`.
+    /// Gives a file another name within the disk, like [`rename`](Self::rename), but never replaces a target. If the
+    /// target exists, file or directory, this fails with [`AlreadyExists`](std::io::ErrorKind::AlreadyExists), and both
+    /// stay. The new name is durable when a later [`sync_dir`](Self::sync_dir) of its directory has returned `Ok`.
     fn publish(&self, from: &str, to: &str) -> Result<()>;
 
     /// Removes a file.
@@ -130,46 +128,46 @@ pub trait Disk: Send + Sync + 'static {
     /// Fails with [`Error::Locked`](perdura_base::Error::Locked) if another holder exists.
     fn lock(&self, path: &str) -> Result<Box<dyn std::any::Any + Send + Sync>>;
 
-    /// Takes the exclusive lock of a file or directory that is there, until the guard is dropped. The empty
-    /// path is the root. `None` if the disk has no such locks.
-    /// Fails with [`Error::Locked`](perdura_base::Error::Locked) if another holder exists.
+    /// Takes the exclusive lock of a file or directory that exists, until the guard is dropped. The empty path is the
+    /// root. `None`: the disk has no such locks. Fails with [`Error::Locked`](perdura_base::Error::Locked) if another
+    /// holder exists.
     fn lock_present(&self, _path: &str) -> Result<Option<Box<dyn std::any::Any + Send + Sync>>> {
         Ok(None)
     }
 
-    /// Returns what a path leads to; the empty path is the root. `None` if the disk does not number its files.
-    /// A missing file is an error.
+    /// Returns the number of the file at a path; the empty path is the root. `None`: the disk does not number its
+    /// files. A missing file is an error.
     fn identity(&self, _path: &str) -> Result<Option<FileId>> {
         Ok(None)
     }
 
-    /// Has what is in flight on this disk keep `locks` even if the process is killed, so that nobody
-    /// else gets them before its last write has landed. For disks on which writes outlive a process.
+    /// Lets the writes in flight on this disk keep `locks` even if the process is killed. So no other process gets the
+    /// locks before the last write has landed. For disks on which writes outlive a process.
     fn keep_locked(&self, _locks: &Locks) {}
 
-    /// A queue for durable writes to files of this disk.
+    /// Returns a queue for durable writes to files of this disk.
     ///
     /// # Errors
-    /// The disk's, if a way was asked for that it does not have.
+    /// The disk's. Also if the settings ask for a way that the disk does not have.
     fn durable_queue(&self) -> Result<Box<dyn DurableQueue>> {
         Ok(Box::new(WaitQueue::new(Through::WriteAndSync)))
     }
 
-    /// How [`durable_queue`](Self::durable_queue) makes writes durable, and why so.
+    /// Returns the way in which [`durable_queue`](Self::durable_queue) makes writes durable, and the reason.
     fn log_way(&self) -> Option<LogWayReport> {
         None
     }
 
-    /// The root directory, to name the disk in messages.
+    /// Returns the root directory, which names the disk in messages.
     fn name(&self) -> String;
 }
 
 /// An open file.
 pub trait File: Send + Sync {
-    /// The file's length, bytes.
+    /// Returns the file's length, bytes.
     fn len(&self) -> Result<u64>;
 
-    /// Whether the file is empty.
+    /// Returns whether the file is empty.
     fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -177,15 +175,15 @@ pub trait File: Send + Sync {
     /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
 
-    /// Hints that `len` bytes at `offset` will be read soon through a cache: one that reads ahead begins
-    /// to, and the caller does not wait. A hint changes nothing and cannot fail.
+    /// Hints that `len` bytes at `offset` will be read soon through a cache. A file that reads ahead begins to read
+    /// them, and the caller does not wait. A hint changes nothing and cannot fail.
     fn will_read(&self, _offset: u64, _len: u64) {}
 
     /// Writes all of `data` at `offset`, growing the file if needed.
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<()>;
 
-    /// Grows the file to `len` bytes of allocated, written zeros (from its current end), so that
-    /// later overwrites change no metadata. A full disk is an error and leaves the file shorter.
+    /// Grows the file to `len` bytes of allocated, written zeros (from its current end), so that later overwrites
+    /// change no metadata. A full disk is an error and leaves the file shorter.
     fn allocate(&self, len: u64) -> Result<()>;
 
     /// Sets the length. New bytes read as zeros and may be holes.
@@ -204,24 +202,25 @@ pub trait File: Send + Sync {
         self.sync()
     }
 
-    /// The descriptor for direct I/O, if the file is one of the operating system's and takes it.
+    /// Returns the descriptor for direct I/O. `None`: the file is not the operating system's, or does not take direct
+    /// I/O.
     fn direct_fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
     }
 
-    /// The number of the file, whatever its names are; see [`Disk::identity`].
+    /// Returns the number of the file, whatever its names are; see [`Disk::identity`].
     fn identity(&self) -> Result<Option<FileId>> {
         Ok(None)
     }
 
-    /// The path that the file was opened with.
+    /// Returns the path with which the file was opened.
     fn path(&self) -> &str;
 
-    /// Whether I/O actually bypasses the cache.
+    /// Returns whether I/O actually bypasses the cache.
     fn is_direct(&self) -> bool;
 }
 
-/// Reads exactly `buf.len()` bytes or reports the file as shorter than it must be.
+/// Reads exactly `buf.len()` bytes, or fails because the file is too short.
 pub fn read_exact_at(file: &dyn File, offset: u64, buf: &mut [u8]) -> Result<()> {
     let got = file.read_at(offset, buf)?;
     assert!(got <= buf.len(), "{got} bytes were read into {}", buf.len());

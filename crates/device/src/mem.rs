@@ -32,7 +32,7 @@ struct Tree {
 }
 
 impl MemDisk {
-    /// An empty disk.
+    /// Returns an empty disk.
     #[must_use]
     pub fn new() -> MemDisk {
         MemDisk::default()
@@ -44,7 +44,7 @@ impl Tree {
         dir.is_empty() || self.dirs.contains(dir)
     }
 
-    /// The number of a file or directory. A directory is never removed, so its path numbers it.
+    /// Returns the number of a file or directory. A directory is never removed, so its path numbers it.
     fn find(&self, op: &'static str, path: &str) -> Result<FileId> {
         match self.files.get(path) {
             Some(bytes) => Ok(id_of(bytes)),
@@ -74,7 +74,7 @@ impl Tree {
     }
 }
 
-/// The number of a file: where its bytes are.
+/// Returns the number of a file, which is the address of its bytes.
 fn id_of(bytes: &Bytes) -> FileId {
     FileId {
         device: 0,
@@ -232,7 +232,7 @@ impl Disk for MemDisk {
     }
 }
 
-/// Gives the lock back when it is dropped.
+/// A guard that releases the lock when it is dropped.
 struct Guard {
     tree: Arc<Mutex<Tree>>,
     path: String,
@@ -252,7 +252,7 @@ struct MemFile {
 }
 
 impl MemFile {
-    /// An offset as an index; memory has no room for one that does not fit.
+    /// Returns an offset as an index. Memory has no room for an offset that does not fit.
     fn index(&self, op: &'static str, offset: u64) -> Result<usize> {
         usize::try_from(offset).map_err(|_| {
             Error::io(

@@ -1,27 +1,26 @@
-//! Another disk, slowed to a set bandwidth and latency: what a slower or faster device would do
-//! to throughput and restart time, measured without owning it.
+//! Another disk, slowed to a set bandwidth and latency. It shows the effect of a slower or faster device on throughput
+//! and restart time without the device.
 //!
-//! All files of a disk share one bucket: each byte read or written takes its share of the
-//! bandwidth, in the order in which the calls arrive. Reads and syncs also wait for the latency,
-//! which overlaps with other calls, as on a device with a queue.
+//! All files of a disk share one bucket: each byte read or written takes its share of the bandwidth, in the order in
+//! which the calls arrive. Reads and syncs also wait for the latency, which overlaps with other calls, as on a device
+//! with a queue.
 //!
 //! # Keeping the rate with sleeps alone
 //!
-//! A model that spins takes CPU from the program being measured; one that sleeps wakes late,
-//! and later still when all cores are busy. Four rules keep the rate exact without spinning:
+//! A model that spins takes CPU from the program being measured. A model that sleeps wakes late, and later still when
+//! all cores are busy. Four rules keep the rate exact without spinning:
 //!
-//! * a wait too short for a sleep stays in the bucket as debt; the call that makes the debt long enough
-//!   sleeps for all of it (many small reads cost one sleep);
-//! * the time by which a sleep overshot is credited to the next transfer, because a drive continues to read
-//!   ahead while its reader is late. A device that was left idle has no credit: no reader overslept;
-//! * a drive reads ahead: a read that continues where the last one ended finds up to 2 MiB
-//!   read already, if the host left the time for it. So a reader that computes between two
-//!   reads, or waits for a processor, does not stop the disk, as it would not with queued I/O;
-//! * only a latency below a millisecond has its last 50 us spun, because there is nothing to
-//!   make up for a late wake-up with.
+//! * A wait too short for a sleep stays in the bucket as debt. The call that makes the debt long enough sleeps for all
+//!   of it, so a series of small reads cost one sleep.
+//! * The time by which a sleep overshot is credited to the next transfer, because a drive continues to read ahead while
+//!   its reader is late. An idle device has no credit: no reader overslept.
+//! * A drive reads ahead. A read that continues where the last one ended finds up to 2 MiB already read, if the host
+//!   left the time for it. So a reader that computes between two reads, or waits for a processor, does not stop the
+//!   disk. Queued I/O would behave in this way, too.
+//! * Only a latency below a millisecond has its last 50 us spun, because nothing can make up for its late wake-up.
 //!
-//! This is the only file of the crate that lets time pass. The caller supplies clock and sleep; the
-//! clock must advance by itself.
+//! This is the only file of the crate that lets time pass. The caller supplies clock and sleep; the clock must advance
+//! by itself.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -34,18 +33,18 @@ use perdura_base::Result;
 use crate::path::bytes_u64;
 use crate::{Access, Clock, Disk, File, FileId};
 
-/// The part of a short latency that is spun, nanoseconds.
+/// The end of a short latency that is spun, nanoseconds.
 const SPIN_NS: u64 = 50_000;
-/// A latency from here on is slept to its end, nanoseconds.
+/// The shortest latency that is slept to its end, nanoseconds.
 const SPIN_BELOW_NS: u64 = 1_000_000;
-/// Debts up to this are not worth a sleep, nanoseconds.
+/// The largest debt that is not worth a sleep, nanoseconds.
 const DEBT_NS: u64 = 200_000;
-/// The most that one late wake-up is credited, nanoseconds.
+/// The most credit for one late wake-up, nanoseconds.
 const CREDIT_NS: u64 = 50_000_000;
 
-/// What a drive reads ahead, bytes.
+/// The bytes that a drive reads ahead.
 const READ_AHEAD_BYTES: u64 = 2 << 20;
-/// How far from its begin a read of a file counts as its first, bytes: behind a header.
+/// The largest offset at which a read counts as the first of its file, bytes: behind a header.
 const FIRST_READ_BYTES: u64 = 4096;
 
 /// A disk with a modelled speed.
@@ -56,8 +55,8 @@ pub struct ModelDisk {
 }
 
 impl ModelDisk {
-    /// `inner`, slowed to `mb_per_s` (10^6 bytes a second; 0 is no limit) and `latency_us` for
-    /// each read and each sync. `sleep` is `std::thread::sleep` outside tests.
+    /// Wraps `inner`, slowed to `mb_per_s` (10^6 bytes a second; 0 is no limit) and `latency_us` for each read and each
+    /// sync. `sleep` is `std::thread::sleep` outside tests.
     #[must_use]
     pub fn new(
         inner: Arc<dyn Disk>,
@@ -83,9 +82,9 @@ impl ModelDisk {
         }
     }
 
-    /// The same disk with its files laid out in advance, one behind the other: allocating costs no
-    /// transfer, and a sequential read continues from the end of one file at the begin of another. This models
-    /// a log whose segments have all been written once and are reused.
+    /// Lays out the disk's files in advance, one behind the other. Allocating then costs no transfer, and a sequential
+    /// read continues from the end of one file at the start of another. This models a log whose segments have all been
+    /// written once and are reused.
     #[must_use]
     pub fn laid_out(self) -> ModelDisk {
         ModelDisk {
@@ -94,7 +93,7 @@ impl ModelDisk {
         }
     }
 
-    /// How long the device has been transferring at its bandwidth, nanoseconds. Zero without a limit.
+    /// Returns the time that the device has spent on transfers at its bandwidth, nanoseconds. Zero without a limit.
     #[must_use]
     pub fn busy_ns(&self) -> u64 {
         self.device.busy_ns.load(Ordering::Relaxed)
@@ -110,7 +109,7 @@ impl ModelDisk {
     }
 }
 
-/// The device all files share.
+/// The device that all files share.
 struct Device {
     mb_per_s: u64,
     latency_ns: u64,
@@ -118,32 +117,32 @@ struct Device {
     sleep: fn(Duration),
     bucket: Mutex<Bucket>,
     busy_ns: AtomicU64,
-    /// Files opened, which gives each its number.
+    /// The number of files opened. Each file takes it as its number.
     files: AtomicU64,
 }
 
-/// Where a read lies.
+/// The place of a read.
 struct Read {
     file: u64,
     from: u64,
-    /// Whether it reached the end of its file, and files lie one behind the other.
+    /// True if the read reached the end of its file, and files lie one behind the other.
     follows: bool,
 }
 
-/// What is owed to the bandwidth.
+/// The transfers that the bandwidth still has to make.
 #[derive(Default)]
 struct Bucket {
-    /// When the last accepted transfer ends.
+    /// The end of the last accepted transfer, nanoseconds of the clock.
     free_at_ns: u64,
-    /// How late the last sleeper woke.
+    /// The delay of the last late wake-up, nanoseconds.
     credit_ns: u64,
-    /// Where the last transfer ended, if it was a read: in which file, and whether the begin of
-    /// another goes on from there.
+    /// The end of the last transfer, if it was a read: the file, the offset, and whether the start of another file
+    /// continues from there.
     head: Option<(u64, u64, bool)>,
 }
 
 impl Bucket {
-    /// Whether a read goes on where the last one ended.
+    /// Returns whether a read continues where the last one ended.
     fn goes_on(&self, read: &Read) -> bool {
         self.head.is_some_and(|(file, end, at_end)| {
             (file == read.file && end == read.from)
@@ -257,7 +256,7 @@ impl Disk for ModelDisk {
 struct ModelFile {
     inner: Arc<dyn File>,
     device: Arc<Device>,
-    /// Which of the files opened it is.
+    /// The number of the file in the order of opening.
     number: u64,
     allocation_is_free: bool,
 }
@@ -327,12 +326,12 @@ mod tests {
     use std::cell::Cell;
 
     thread_local! {
-        /// Time on this test's thread: it passes by sleeping, and a little with every look at it.
+        /// The time on this test's thread. It passes by sleeping, and a little with every look at it.
         static NOW_NS: Cell<u64> = const { Cell::new(0) };
         static SLEEPS: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// What a busy machine does to the real clock would be what these tests measure.
+    /// A clock of slept time. With the real clock these tests would measure the load of a busy machine.
     struct SleptClock;
 
     impl Clock for SleptClock {

@@ -4,20 +4,23 @@
 //! read ──► block was written? ──yes──► scratch file          write ──► scratch file, at the block's place there
 //!                             └──no───► the disk below
 //! ```
-//! Written blocks of all files go to one scratch file, so the work *pays for its I/O*: one write below for one write here, a
-//! read of what was written reads it from there, a sync syncs it. Where each block lies is known in memory alone (about 32 bytes
-//! a block). The scratch file loses its name as soon as it is open, so that a killed process leaves nothing.
+//! Written blocks of all files go to one scratch file, so the work *pays for its I/O*. One write to the overlay is one
+//! write below, a read of written bytes reads the scratch file, and a sync syncs it. The places of the blocks are known
+//! in memory alone (about 32 bytes a block). The scratch file loses its name as soon as it is open, so that a killed
+//! process leaves nothing.
 //!
 //! # Invariants
-//! * The disk below is opened, read and listed, and never changed. Nothing else may change it meanwhile.
-//! * What a file holds behind its end is zeros, in its blocks, too.
-//! * A block's place is its own until the overlay goes.
+//! * The overlay opens, reads and lists the disk below, and never changes it. Nothing else may change it in the
+//!   meantime.
+//! * The bytes of a file's blocks behind its end are zeros.
+//! * A block keeps its place in the scratch file until the overlay is dropped.
 //!
 //! # Differences from a disk
 //! * A write of a part of a block reads the block first.
-//! * Blocks lie in the scratch file in the order in which they were first written, so scattered writes become adjacent ones.
+//! * Blocks lie in the scratch file in the order in which they were first written, so scattered writes become adjacent
+//!   ones.
 //! * Allocation takes no space: a full disk shows when the blocks are written.
-//! * A lock that exists below is taken there, too; one that does not is this overlay's alone.
+//! * A lock that exists below is taken there, too. Any other lock belongs to this overlay alone.
 
 mod blocks;
 
@@ -33,7 +36,8 @@ use self::blocks::{Blocks, OverlayFile, Scratch};
 use crate::path::{check_dir, check_file, name_in, parent};
 use crate::{Access, Disk, File};
 
-/// The name of the scratch file, in the directory that it is made in. The process's number follows: several may work at a time.
+/// The name of the scratch file in its directory. The process's number follows, because several processes may work at a
+/// time.
 const SCRATCH: &str = "overlay.scratch.";
 
 /// A disk over another one that it does not change.
@@ -43,7 +47,7 @@ pub struct OverlayDisk {
     names: Arc<Mutex<Names>>,
 }
 
-/// What differs from the names below.
+/// The differences from the names below.
 #[derive(Default)]
 struct Names {
     /// Files that were made or opened here. They hide those below.
@@ -55,11 +59,11 @@ struct Names {
 }
 
 impl OverlayDisk {
-    /// An overlay over `below`, whose scratch file is made in the directory `dir` of the disk `scratch`. What an earlier
-    /// process with this one's number left there is removed.
+    /// Makes an overlay over `below`, with its scratch file in the directory `dir` of the disk `scratch`. Removes the
+    /// file that an earlier process with this one's number left there.
     ///
     /// # Errors
-    /// That disk's; a missing directory is one.
+    /// The errors of `scratch`. A missing directory is one.
     pub fn new(below: Arc<dyn Disk>, scratch: &dyn Disk, dir: &str) -> Result<OverlayDisk> {
         let name = format!("{SCRATCH}{}", std::process::id());
         let path = match check_dir(dir)? {
@@ -77,7 +81,7 @@ impl OverlayDisk {
         })
     }
 
-    /// The names in a directory below; `None` if there is no such directory.
+    /// Returns the names in a directory below. `None`: the directory does not exist.
     fn names_below(&self, dir: &str) -> Result<Option<Vec<String>>> {
         match self.below.list(dir) {
             Ok(names) => Ok(Some(names)),
@@ -97,7 +101,7 @@ impl OverlayDisk {
         Ok(dir.is_empty() || names.dirs.contains(dir) || self.names_below(dir)?.is_some())
     }
 
-    /// Whether a name is taken, by a file or a directory.
+    /// Returns whether a file or a directory has this name.
     fn has(&self, names: &Names, path: &str) -> Result<bool> {
         if names.files.contains_key(path) || names.dirs.contains(path) {
             return Ok(true);
@@ -109,7 +113,7 @@ impl OverlayDisk {
         Ok(is_below && !names.gone.contains(path))
     }
 
-    /// Fails unless a file can be put at `path`, as far as its directory goes.
+    /// Fails if the directory of `path` does not exist. Checks nothing else.
     fn check_room(&self, names: &Names, op: &'static str, path: &str) -> Result<()> {
         if self.has_dir(names, parent(path))? {
             return Ok(());
@@ -117,7 +121,7 @@ impl OverlayDisk {
         Err(failed(op, path, io::ErrorKind::NotFound))
     }
 
-    /// The file at a name, from here or from below.
+    /// Returns the file at a name, from the overlay or from below.
     fn file(&self, names: &mut Names, op: &'static str, path: &str) -> Result<Arc<Blocks>> {
         if let Some(file) = names.files.get(path) {
             return Ok(Arc::clone(file));
@@ -158,7 +162,7 @@ fn failed(op: &'static str, path: &str, kind: io::ErrorKind) -> Error {
 }
 
 impl Names {
-    /// Moves a file to a name; what was there is replaced.
+    /// Moves a file to a name and replaces any file there.
     fn put(&mut self, from: &str, to: &str, file: Arc<Blocks>) {
         assert!(!self.dirs.contains(to), "{to} is a directory");
         self.take(from);
@@ -293,7 +297,7 @@ impl Disk for OverlayDisk {
     }
 }
 
-/// Gives the lock back when it is dropped.
+/// A guard that releases the lock when it is dropped.
 struct Guard {
     names: Arc<Mutex<Names>>,
     path: String,

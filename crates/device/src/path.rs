@@ -1,5 +1,5 @@
-//! The paths that a disk accepts: relative ones that stay below its root. All disks share the rule, so
-//! a path that passes in the simulator passes on a file system.
+//! The paths that a disk accepts: relative ones that stay below its root. All disks share the rule, so a path that
+//! passes in the simulator passes on a file system.
 
 use perdura_base::{Error, Result};
 
@@ -17,8 +17,7 @@ pub(crate) fn check_file(path: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks the path of a directory; the empty path and `.` both mean the root, which is returned
-/// as the empty path.
+/// Checks the path of a directory. The empty path and `.` both mean the root, which is returned as the empty path.
 pub(crate) fn check_dir(dir: &str) -> Result<&str> {
     if dir.is_empty() || dir == "." {
         return Ok("");
@@ -27,14 +26,14 @@ pub(crate) fn check_dir(dir: &str) -> Result<&str> {
     Ok(dir)
 }
 
-/// The directory that contains a checked path.
+/// Returns the directory that contains a checked path.
 pub(crate) fn parent(path: &str) -> &str {
     let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
     debug_assert!(name_in(dir, path).is_some(), "{path} lies in {dir:?}");
     dir
 }
 
-/// The name of `path` within `dir`, if it lies directly there.
+/// Returns the name of `path` within `dir`, if it lies directly there.
 pub(crate) fn name_in<'a>(dir: &str, path: &'a str) -> Option<&'a str> {
     let name = if dir.is_empty() {
         path
@@ -44,7 +43,7 @@ pub(crate) fn name_in<'a>(dir: &str, path: &'a str) -> Option<&'a str> {
     (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
-/// A length in memory as a length in a file.
+/// Returns a length in memory as a length in a file.
 pub(crate) fn bytes_u64(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }

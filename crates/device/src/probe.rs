@@ -1,11 +1,9 @@
-//! The choice of the way in which the log's writes become durable, by measuring the ways on the log's
-//! directory.
+//! The choice of the way in which the log's writes become durable, by measuring the ways on the log's directory.
 //!
-//! What is quickest depends on kernel, file system, device and container: a memory file system accepts
-//! rings and is many times slower with them, and a container's profile may forbid them. So each way
-//! makes the same few writes to a file that is laid out like a segment. The ring is taken unless it is
-//! slower than the best other way by more than a tenth, because nobody has to wait for its writes; of the
-//! two others the quicker one is.
+//! The quickest way depends on kernel, file system, device and container. A memory file system accepts rings and is
+//! many times slower with them, and a container's profile may forbid them. So each way makes a few equal writes to a
+//! file that is laid out like a segment. The ring is chosen unless it is slower than the best other way by more than a
+//! tenth, because no thread has to wait for its writes. Otherwise the quicker of the two other ways is chosen.
 
 use std::fmt;
 use std::io;
@@ -24,7 +22,7 @@ use crate::{Access, AlignedBuf, Clock, Disk, File, SystemClock, Through, WriteCa
 /// The setting: how the log's writes are to become durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogIo {
-    /// By the way that measures best.
+    /// By the way that is fastest in the measurement.
     #[default]
     Auto,
     /// Through a ring, or the log is not opened.
@@ -34,10 +32,10 @@ pub enum LogIo {
 }
 
 impl LogIo {
-    /// Every value.
+    /// All values.
     pub const ALL: [LogIo; 3] = [LogIo::Auto, LogIo::Ring, LogIo::Sync];
 
-    /// Its name in the settings.
+    /// Returns its name in the settings.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,7 +45,7 @@ impl LogIo {
         }
     }
 
-    /// The value of a name.
+    /// Returns the value with a name.
     #[must_use]
     pub fn named(name: &str) -> Option<LogIo> {
         LogIo::ALL.into_iter().find(|value| value.name() == name)
@@ -57,7 +55,7 @@ impl LogIo {
 /// A way in which a write becomes durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogWay {
-    /// Through a ring (`io_uring`): nobody waits.
+    /// Through a ring (`io_uring`): no thread waits.
     Ring,
     /// By one write with `RWF_DSYNC`, for which a thread waits.
     Dsync,
@@ -66,7 +64,7 @@ pub enum LogWay {
 }
 
 impl LogWay {
-    /// Its name in reports.
+    /// Returns its name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -77,26 +75,26 @@ impl LogWay {
     }
 }
 
-/// The way that was chosen, and why.
+/// The chosen way, and the reason.
 #[derive(Debug, Clone)]
 pub struct LogWayReport {
     /// The way.
     pub way: LogWay,
     /// The median duration of a write in each way that works; empty if nothing was measured.
     pub measured: Vec<(LogWay, Duration)>,
-    /// Why a way does not work.
+    /// The ways that do not work, with the reasons.
     pub refused: Vec<(LogWay, String)>,
-    /// Processor time of a write and its sync by a thread that waits; zero if nothing was measured. A
-    /// device's part in a write through a ring is charged to nobody, and this includes it.
+    /// The processor time of a write and its sync by a thread that waits; zero if nothing was measured. The kernel
+    /// charges a device's part in a write through a ring to no thread; this time includes it.
     pub cost: Duration,
     /// The cache of the disk.
     pub cache: WriteCache,
-    /// The file system in memory that holds the log, where nothing is durable.
+    /// The file system in memory that holds the log, where nothing is durable. `None`: no such file system is known.
     pub in_memory: Option<&'static str>,
 }
 
 impl LogWayReport {
-    /// The way that was asked for, which nothing was measured for.
+    /// Returns the way that the settings ask for, without measurements.
     fn asked(way: LogWay) -> LogWayReport {
         LogWayReport {
             way,
@@ -108,7 +106,7 @@ impl LogWayReport {
         }
     }
 
-    /// How long a write took in the way that was chosen, if it was measured.
+    /// Returns the duration of a write in the chosen way. `None`: nothing was measured.
     #[must_use]
     pub fn latency(&self) -> Option<Duration> {
         let chosen = self.measured.iter().find(|(way, _)| *way == self.way);
@@ -141,16 +139,16 @@ impl fmt::Display for LogWayReport {
     }
 }
 
-/// The file that is written.
+/// The file for the measurement.
 const PATH: &str = "log-io.tmp";
-/// Its size, bytes: each write has a place of its own.
+/// Its size, bytes. Each write has a separate place.
 const FILE_BYTES: u64 = 1 << 20;
-/// Writes of each way, and the bytes of each.
+/// The number of writes of each way, and the bytes of each.
 const WRITES: usize = 20;
 const WRITES_U32: u32 = 20;
 const WRITE_BYTES: usize = 2 * SECTOR_BYTES;
 
-/// Chooses the way for a disk. `locks` are what a ring keeps locked: a container's profile may allow rings
+/// Chooses the way for a disk. `locks` are the files that a ring keeps locked: a container's profile may allow rings
 /// and forbid that.
 ///
 /// # Errors
@@ -163,7 +161,7 @@ pub(crate) fn choose(
     if log_io == LogIo::Sync {
         return Ok(LogWayReport::asked(LogWay::Sync));
     }
-    // What an earlier process left is of no use.
+    // A file that an earlier process left is of no use.
     match disk.remove(PATH) {
         Err(error) if !error.is_not_found() => return Err(error),
         _ => {}
@@ -173,7 +171,7 @@ pub(crate) fn choose(
     drop(file);
     let removed = disk.remove(PATH);
     let report = match (measured, log_io) {
-        // A disk too full to measure on: the way that works everywhere.
+        // The disk is too full to measure on. This way works everywhere.
         (Err(error), LogIo::Auto) if error.is_disk_full() => LogWayReport {
             refused: vec![(LogWay::Ring, error.to_string())],
             ..LogWayReport::asked(LogWay::Sync)
@@ -196,7 +194,7 @@ pub(crate) fn choose(
     }
 }
 
-/// Writes in every way that works, one of each way in turn, so that what disturbs them disturbs all.
+/// Writes in every way that works, one write of each way in turn, so that a disturbance affects all ways.
 fn measure_all(file: &Arc<dyn File>, locks: &[Arc<OwnedFd>]) -> Result<LogWayReport> {
     file.allocate(FILE_BYTES)?;
     file.sync()?;
@@ -219,7 +217,7 @@ fn measure_all(file: &Arc<dyn File>, locks: &[Arc<OwnedFd>]) -> Result<LogWayRep
         while at < trials.len() {
             match trials[at].write(file, bytes_u64(number * WRITE_BYTES), &mut buf) {
                 Ok(()) => at += 1,
-                // Without this way there is none, so what keeps it from working is no detail.
+                // No other way is left, so the caller must see this error.
                 Err(error) if trials[at].way == LogWay::Sync => return Err(error),
                 Err(error) => {
                     let refused = trials.remove(at);
@@ -240,14 +238,14 @@ fn measure_all(file: &Arc<dyn File>, locks: &[Arc<OwnedFd>]) -> Result<LogWayRep
     Ok(report)
 }
 
-/// Processor time of this thread.
+/// Returns the processor time of this thread.
 fn thread_cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     let part = |part: i64| u64::try_from(part).unwrap_or(0);
     Duration::from_secs(part(time.tv_sec)) + Duration::from_nanos(part(time.tv_nsec))
 }
 
-/// The ring unless it is slower than another way by more than a tenth; else the quickest.
+/// Returns the ring unless it is slower than another way by more than a tenth, else the quickest way.
 fn quickest(measured: &[(LogWay, Duration)]) -> LogWay {
     let ring = measured.iter().find(|(way, _)| *way == LogWay::Ring);
     let others = measured.iter().filter(|(way, _)| *way != LogWay::Ring);
@@ -282,12 +280,12 @@ fn queue_of(
     })
 }
 
-/// A way that is measured.
+/// A way that is being measured.
 struct Trial {
     way: LogWay,
     queue: Box<dyn DurableQueue>,
     took: Vec<Duration>,
-    /// Processor time of this thread in all writes.
+    /// The processor time of this thread in all writes.
     cpu: Duration,
 }
 

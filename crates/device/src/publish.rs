@@ -1,16 +1,15 @@
 //! A rename that never replaces an existing file, on a real file system.
 //!
-//! Linux has one: `renameat2` with `RENAME_NOREPLACE`. It is one step, and of several processes that
-//! publish one name exactly one succeeds.
+//! Linux has such a rename: `renameat2` with `RENAME_NOREPLACE`. It is one step, and of several processes that publish
+//! one name exactly one succeeds.
 //!
 //! # Fallback
-//! File systems that do not take the flag (network and FUSE ones, mostly) refuse it with `EINVAL`, and kernels
-//! without the call with `ENOSYS`. There the file gets the new name as a hard link, which fails if the
-//! name exists, and then loses the old name. The decision who publishes is the link's, so it is still one step.
-//! What differs: a crash between the two leaves *both* names, of the same bytes, and so does a failure to
-//! remove the old name, which is returned as an error. A caller that removes temporary files when it starts
-//! loses nothing by that. A file system that has neither the flag nor hard links cannot publish: the
-//! link's error is returned, and nothing is changed.
+//! File systems that do not take the flag (network and FUSE ones, mostly) refuse it with `EINVAL`, and kernels without
+//! the call with `ENOSYS`. There the file gets the new name as a hard link, which fails if the name exists, and then
+//! loses the old name. The link alone decides which process publishes, so it is still one step. One thing differs: a
+//! crash between the two leaves *both* names, of the same bytes. So does a failure to remove the old name, which is
+//! returned as an error. This costs nothing to a caller that removes temporary files when it starts. A file system that
+//! has neither the flag nor hard links cannot publish: the link's error is returned, and nothing is changed.
 
 use std::io;
 use std::path::Path;
@@ -46,7 +45,7 @@ mod tests {
         result.err().map(|error| error.kind())
     }
 
-    /// The fallback keeps the promise of the call that it stands in for.
+    /// Checks that the fallback keeps the promise of the call that it replaces.
     #[test]
     fn both_ways_publish_once_and_replace_nothing() {
         for way in [publish, link_and_unlink] {
@@ -70,7 +69,7 @@ mod tests {
         }
     }
 
-    /// Threads that publish one name: one of them succeeds, and the name has its bytes.
+    /// Lets threads publish one name. One of them succeeds, and the name has its bytes.
     #[test]
     fn one_of_several_publishers_succeeds() {
         for way in [publish, link_and_unlink] {

@@ -10,68 +10,68 @@ use crate::{Access, Disk, File};
 
 /// The operations of a [`Disk`] that change nothing.
 pub trait ReadDir: Send + Sync + 'static {
-    /// Its files.
+    /// The type of its files.
     type File: ReadFile + 'static;
 
-    /// As [`Disk::open`].
+    /// Opens a file, like [`Disk::open`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Disk::open`].
     fn open(&self, path: &str, access: Access) -> Result<Self::File>;
 
-    /// As [`Disk::list`].
+    /// Lists a directory, like [`Disk::list`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Disk::list`].
     fn list(&self, dir: &str) -> Result<Vec<String>>;
 
-    /// As [`Disk::lock`], without creating the file.
+    /// Takes a lock, like [`Disk::lock`], but never creates the file.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Disk::lock`].
     fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>>;
 
-    /// As [`Disk::lock_present`], shared with other readers.
+    /// Takes a lock, like [`Disk::lock_present`], but shared with other readers.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Disk::lock_present`].
     fn lock_present(&self, _path: &str) -> Result<Option<Box<dyn Any + Send + Sync>>> {
         Ok(None)
     }
 
-    /// As [`Disk::name`].
+    /// Returns the root directory, like [`Disk::name`].
     fn name(&self) -> String;
 }
 
 /// The operations of a [`File`] that change nothing.
 pub trait ReadFile: Send + Sync {
-    /// As [`File::len`].
+    /// Returns the file's length, like [`File::len`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`File::len`].
     fn len(&self) -> Result<u64>;
 
-    /// As [`File::is_empty`].
+    /// Returns whether the file is empty, like [`File::is_empty`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`File::is_empty`].
     fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
 
-    /// As [`File::read_at`].
+    /// Reads bytes, like [`File::read_at`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`File::read_at`].
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
 
-    /// As [`File::will_read`].
+    /// Announces a read, like [`File::will_read`].
     fn will_read(&self, _offset: u64, _len: u64) {}
 
-    /// As [`File::path`].
+    /// Returns the file's path, like [`File::path`].
     fn path(&self) -> &str;
 
-    /// As [`File::is_direct`].
+    /// Returns whether I/O bypasses the cache, like [`File::is_direct`].
     fn is_direct(&self) -> bool;
 }
 

@@ -4,16 +4,16 @@
 //! by the thread that submitted, when it next enters the kernel, or by an interrupt that makes it do so.
 //!
 //! # A killed process's writes land late
-//! When a process is killed, the kernel goes on with what is in flight, and its locks are free long
-//! before the last of it has landed. A next life that reused the same segment would be overwritten. So
-//! the files that lock the database are in the ring's file table: the kernel empties that table after
-//! the last write, and only then are the locks free.
+//! After a process is killed, the kernel continues with its writes in flight, and its locks are free long before the
+//! last write has landed. If the next life reused a segment, those writes would overwrite it. So the files that lock
+//! the database are in the ring's file table. The kernel empties that table after the last write, and only then are the
+//! locks free.
 //!
 //! # Unsafe code
-//! This file alone gives the kernel addresses to read from later. They stay valid because a `Flight` owns
-//! the file, the buffers and the list of their addresses from before the submission until the completion
-//! has been read, and dropping the queue waits for all flights. The two halves of the ring are each
-//! behind a lock, because the crate's shared access to them demands that one thread uses a half at a time.
+//! This file alone gives the kernel addresses to read from later. A `Flight` owns the file, the buffers and the list of
+//! their addresses from before the submission until the completion has been read. Dropping the queue waits for all
+//! flights. So the addresses stay valid. The two halves of the ring are each behind a lock, because the crate's shared
+//! access to them demands that one thread uses a half at a time.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -27,22 +27,23 @@ use perdura_base::Error;
 use crate::durable::{Completed, DurableQueue, DurableWrite, PARTS_MAX, Part};
 use crate::{File, Through};
 
-/// Writes in flight: what gains by more is rare, and each takes a share of what may be in flight.
+/// The most writes in flight. Cases that gain by more are rare, and each write takes a share of the bytes that may be
+/// in flight.
 const DEPTH: usize = 4;
-/// Entries of the ring: enough for each write in flight, so that it is never full, whatever the kernel
+/// The entries of the ring. They are enough for each write in flight, so the ring is never full, whatever the kernel
 /// leaves in it.
 const ENTRIES: u32 = 8;
 const _: () = assert!(ENTRIES as usize >= DEPTH, "an entry for each slot");
 
-/// A write that the kernel knows, or will.
+/// A write that the kernel knows, or will know.
 struct Flight {
     token: u64,
-    /// Keeps the descriptor open.
+    /// The file, which keeps the descriptor open.
     file: Arc<dyn File>,
     offset: u64,
     parts: Vec<Part>,
     bytes: usize,
-    /// The addresses of the parts; the kernel reads this list at the submission or later.
+    /// The addresses of the parts. The kernel reads this list at the submission or later.
     vectors: Box<[libc::iovec]>,
 }
 
@@ -51,7 +52,7 @@ struct Flight {
 unsafe impl Send for Flight {}
 
 impl Flight {
-    /// Leaves the first `written` bytes out of what is to be written.
+    /// Removes the first `written` bytes from the bytes to write.
     fn skip(&mut self, written: usize) {
         assert!(written < self.bytes, "something is left to be written");
         self.bytes -= written;
@@ -67,28 +68,28 @@ impl Flight {
     }
 }
 
-/// What is submitted, and what needed no submission.
+/// The submitted writes, and the writes that needed no submission.
 struct Submitting {
     flights: [Option<Flight>; DEPTH],
     /// Writes that ended without the kernel: to files that a ring cannot write, or after `broken`.
     done: Vec<Completed>,
-    /// The kernel refuses the ring for good. What it has not taken stays where it is, because nobody
-    /// knows whether it will read it.
+    /// The error with which the kernel has refused the ring for good. Entries that it has not taken stay in the ring,
+    /// because it may still read them. `None`: the ring works.
     broken: Option<i32>,
 }
 
-/// A queue that is a ring.
+/// A queue that uses a ring.
 pub(crate) struct RingQueue {
     ring: IoUring,
     submitting: Mutex<Submitting>,
     /// Held by the thread that reads completions.
     collecting: Mutex<()>,
-    /// Keeps the locks of the database as long as the ring.
+    /// The locks of the database, kept as long as the ring.
     _locks: Vec<Arc<OwnedFd>>,
 }
 
 impl RingQueue {
-    /// A ring whose file table holds `locks`.
+    /// Makes a ring whose file table holds `locks`.
     pub(crate) fn new(locks: Vec<Arc<OwnedFd>>) -> io::Result<RingQueue> {
         let ring = IoUring::new(ENTRIES)?;
         if !locks.is_empty() {
@@ -107,8 +108,8 @@ impl RingQueue {
         })
     }
 
-    /// Hands entries to the kernel that it has not taken yet. What it refuses for now (`EAGAIN`,
-    /// `EBUSY`, `EINTR`, `ENOMEM`) stays in the ring for the next call.
+    /// Hands entries to the kernel that it has not taken yet. Entries that it refuses for now (`EAGAIN`, `EBUSY`,
+    /// `EINTR`, `ENOMEM`) stay in the ring for the next call.
     fn enter(&self, want: usize) -> io::Result<usize> {
         match self.ring.submitter().submit_and_wait(want) {
             Err(e)
@@ -123,7 +124,7 @@ impl RingQueue {
         }
     }
 
-    /// Writes that the kernel may still read.
+    /// Returns the number of writes that the kernel may still read.
     fn in_flight(&self) -> usize {
         let submitting = self.submitting.lock();
         match submitting.broken {
@@ -161,7 +162,7 @@ impl RingQueue {
         self.hand_over(submitting);
     }
 
-    /// Hands over what is in the ring.
+    /// Hands the entries in the ring to the kernel.
     fn hand_over(&self, submitting: &mut Submitting) {
         let Err(error) = self.enter(0) else {
             return;
@@ -178,7 +179,7 @@ impl RingQueue {
     }
 }
 
-/// What the kernel says of a write of `bytes`.
+/// Converts the kernel's result of a write of `bytes` bytes.
 fn judge(path: &str, bytes: usize, result: i32) -> Result<(), Error> {
     let error = match usize::try_from(result) {
         Ok(written) if written == bytes => return Ok(()),
@@ -256,7 +257,7 @@ impl DurableQueue for RingQueue {
             if let (Some(flight), Ok(written @ 1..)) = (short, usize::try_from(completion.result()))
                 && written < flight.bytes
             {
-                // A full disk or a limit ends a write early. The rest says why: it fails with the error itself.
+                // A full disk or a limit ends a write early. The write of the rest fails with the reason.
                 flight.skip(written);
                 self.push(&mut submitting, slot);
                 continue;
@@ -294,7 +295,7 @@ impl DurableQueue for RingQueue {
 }
 
 impl Drop for RingQueue {
-    /// Waits for what is in flight: only then may its buffers go, and the locks.
+    /// Waits for the writes in flight. Only then may the buffers and the locks be released.
     fn drop(&mut self) {
         let mut done = Vec::new();
         while self.in_flight() > 0 {
@@ -303,12 +304,12 @@ impl Drop for RingQueue {
         }
         let mut submitting = self.submitting.lock();
         if submitting.broken.is_some() {
-            // The kernel may still read the buffers, so they stay.
+            // The kernel may still read the buffers, so they are never freed.
             for flight in submitting.flights.iter_mut().filter_map(Option::take) {
                 std::mem::forget(flight);
             }
         }
-        // The kernel empties the table later than it closes the ring, and the locks are due now.
+        // The kernel would empty the table later than it closes the ring, but the locks must be free now.
         let _no_table = self.ring.submitter().unregister_files();
     }
 }

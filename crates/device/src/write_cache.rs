@@ -1,9 +1,9 @@
-//! What the system says of the cache of the disk below a directory.
+//! The system's report on the cache of the disk below a directory.
 //!
-//! A disk with a write-back cache pays for each durable write with a flush of that cache, unless it takes
-//! writes that go through it (FUA, *force unit access*). Both explain a figure that was measured. The
-//! system tells them for block devices (`/sys/dev/block/MAJOR:MINOR/queue`), not for file systems that lie
-//! in memory, on several devices or on other machines.
+//! A disk with a write-back cache pays for each durable write with a flush of that cache, unless it takes writes that
+//! go through it (FUA, *force unit access*). Both explain a figure that was measured. The system reports them for block
+//! devices (`/sys/dev/block/MAJOR:MINOR/queue`), not for file systems that lie in memory, on several devices or on
+//! other machines.
 
 use std::fmt;
 use std::fs;
@@ -12,20 +12,20 @@ use std::path::Path;
 
 use rustix::fs::{major, minor};
 
-/// Where the system tells of block devices.
+/// The directory in which the system describes block devices.
 const BLOCK_DEVICES: &str = "/sys/dev/block";
 
-/// The cache of a disk. `None`: the system does not say.
+/// The cache of a disk. `None` in a field: the system does not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteCache {
-    /// Whether a write may be complete while it is only in the disk's cache.
+    /// True if a write may be complete while it is only in the disk's cache.
     pub writes_back: Option<bool>,
-    /// Whether the disk takes single writes that go through its cache.
+    /// True if the disk takes single writes that go through its cache.
     pub fua: Option<bool>,
 }
 
 impl WriteCache {
-    /// That of the disk that holds a directory.
+    /// Returns the cache of the disk that holds a directory.
     pub(crate) fn below(dir: &Path) -> WriteCache {
         let Ok(meta) = fs::metadata(dir) else {
             return WriteCache::default();
@@ -34,7 +34,7 @@ impl WriteCache {
         WriteCache::of(&Path::new(BLOCK_DEVICES).join(name))
     }
 
-    /// That of a device, or of the device that it is a partition of.
+    /// Returns the cache of a device, or of the disk if the device is a partition.
     fn of(device: &Path) -> WriteCache {
         debug_assert!(device.parent().is_some(), "{device:?} lies in a directory");
         let own = device.join("queue");
@@ -58,7 +58,7 @@ impl WriteCache {
         }
     }
 
-    /// The word of reports for the cache.
+    /// Returns the word of reports for the cache.
     #[must_use]
     pub fn cache_name(self) -> &'static str {
         match self.writes_back {
@@ -68,7 +68,7 @@ impl WriteCache {
         }
     }
 
-    /// The word of reports for FUA.
+    /// Returns the word of reports for FUA.
     #[must_use]
     pub fn fua_name(self) -> &'static str {
         match self.fua {
@@ -90,7 +90,7 @@ impl fmt::Display for WriteCache {
 mod tests {
     use super::*;
 
-    /// A directory like the system's, with a disk, its partition, and a device that tells nothing.
+    /// Makes a directory like the system's, with a disk, its partition, and a device without any report.
     #[test]
     fn a_partition_has_the_cache_of_its_disk_and_what_is_not_said_is_unknown() {
         let dir = tempfile::tempdir().unwrap();

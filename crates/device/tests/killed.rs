@@ -1,10 +1,10 @@
-//! A process that is killed with 64 MiB of durable writes in flight, and the next one, which takes its lock and
-//! writes to the same file at once.
+//! Kills a process with 64 MiB of durable writes in flight. The next process takes its lock and writes to the same file
+//! at once.
 //!
 //! # The trap
-//! The kernel goes on with what a killed process had in flight, and releases the lock of its file long before: the
-//! next life overwrites what the former is still writing, acknowledges it, and the disk then writes the former's bytes
-//! over it. So the ring keeps the lock.
+//! The kernel continues with the writes that a killed process had in flight, and releases the lock of its file long
+//! before they end. The next life overwrites bytes that the former is still writing, and acknowledges its write. The
+//! disk then writes the former's bytes over it. So the ring keeps the lock.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -18,9 +18,9 @@ use perdura_device::{
     Access, AlignedBuf, Disk, DurableWrite, FileDisk, LogIo, Part, Through, read_exact_at,
 };
 
-/// Tells the test binary that it is the process to be killed, and where.
+/// The variable that makes the test binary the process to be killed, and names its directory.
 const DIR: &str = "PERDURA_TEST_KILLED_DIR";
-/// Whether that process has its writes keep the lock.
+/// The variable that makes that process have its writes keep the lock.
 const KEEPS: &str = "PERDURA_TEST_KILLED_KEEPS";
 
 const MIB: usize = 1 << 20;
@@ -28,20 +28,20 @@ const WRITES: u64 = 4;
 const PARTS: usize = 16;
 const FILE_BYTES: u64 = WRITES * (PARTS * MIB) as u64;
 const SECTOR: usize = 4096;
-/// What the process to be killed may write.
+/// The rate at which the process to be killed may write.
 const BYTES_PER_SECOND: u64 = 256 << 20;
 
 fn disk(dir: &Path) -> FileDisk {
     FileDisk::new(dir).unwrap().with_log_io(LogIo::Ring)
 }
 
-/// The process to be killed: it says when its writes are in flight, and waits for its end.
+/// The process to be killed: it reports when its writes are in flight, and waits for its end.
 #[test]
 fn be_killed() {
     let Some(dir) = std::env::var_os(DIR) else {
         return;
     };
-    // Until it is where it writes slowly.
+    // Waits until the process is in the group in which it writes slowly.
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
     let disk = disk(Path::new(&dir));
     let locks = vec![disk.lock("LOCK").unwrap()];
@@ -67,14 +67,14 @@ fn be_killed() {
     std::thread::sleep(Duration::from_secs(60));
 }
 
-/// A control group whose processes write slowly to a disk, so that much is in flight for long. What others write
-/// to the disk passes it.
+/// A control group whose processes write slowly to a disk, so that many bytes stay in flight for long. The writes of
+/// other processes to the disk pass them.
 struct Slow {
     group: PathBuf,
 }
 
 impl Slow {
-    /// `None` without root or the controller.
+    /// Makes a group. `None`: without root or the controller.
     fn new(dir: &Path) -> Option<Slow> {
         let device = std::fs::metadata(dir).ok()?.dev();
         let of = |dev: u64| format!("/sys/dev/block/{}:{}", dev >> 8 & 0xfff, dev & 0xff);
@@ -119,7 +119,7 @@ impl Drop for Slow {
     }
 }
 
-/// What a round saw.
+/// The observations of a round.
 struct Seen {
     locked_ms: u128,
     overwritten: usize,
@@ -162,7 +162,7 @@ fn round(dir: &Path, slow: Option<&Slow>, keeps: bool) -> Seen {
     let file = disk.open("log", Access::Direct).unwrap();
     let mut sector = AlignedBuf::zeroed(SECTOR);
     sector.fill(b'B');
-    // Those that the former life writes last come first.
+    // The sectors that the former life writes last come first.
     let sectors: Vec<u64> = (0..FILE_BYTES).step_by(MIB).collect();
     for at in sectors.iter().copied().rev() {
         file.write_durable(at, &[&sector], Through::Dsync).unwrap();

@@ -1,4 +1,4 @@
-//! How client and node prove to each other that they have the same key, without sending it.
+//! The proofs by which client and node show each other that they have one key, without sending it.
 
 use hmac::{Hmac, Mac};
 use perdura_base::{Error, Result, Uuid};
@@ -7,9 +7,9 @@ use subtle::ConstantTimeEq;
 
 use crate::ids::NodeInc;
 
-/// Bytes of a nonce.
+/// The size of a nonce, bytes.
 pub const NONCE_BYTES: usize = 32;
-/// Bytes of a proof.
+/// The size of a proof, bytes.
 pub const PROOF_BYTES: usize = 32;
 /// The shortest key, bytes.
 const KEY_BYTES_MIN: usize = 16;
@@ -19,7 +19,7 @@ const KEY_BYTES_MAX: usize = 4096;
 /// A random number that is used once.
 pub type Nonce = [u8; NONCE_BYTES];
 
-/// Who proves that it has the key.
+/// The side that proves that it has the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The node.
@@ -28,7 +28,7 @@ pub enum Side {
     Client,
 }
 
-/// What client and node share, if anything.
+/// The key that client and node share. `None`: no key is set.
 #[derive(Clone, Default)]
 pub struct Key(Option<Vec<u8>>);
 
@@ -56,13 +56,13 @@ pub struct Terms {
 }
 
 impl Key {
-    /// No key: whoever reaches the node may use it.
+    /// Returns no key: any client that reaches the node may use it.
     #[must_use]
     pub fn none() -> Key {
         Key(None)
     }
 
-    /// The key in a key file's bytes, white space at its end left out.
+    /// Returns the key in a key file's bytes, without the white space at the end.
     ///
     /// # Errors
     /// [`Error::Usage`] if it is shorter than 16 bytes or longer than 4,096.
@@ -77,13 +77,13 @@ impl Key {
         Ok(Key(Some(key.to_vec())))
     }
 
-    /// Whether there is one.
+    /// Returns whether a key is set.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.is_some()
     }
 
-    /// The proof of a side; zeros without a key. See docs/formats/logd.md.
+    /// Returns the proof of a side; zeros without a key. See docs/formats/logd.md.
     #[must_use]
     pub fn prove(&self, side: Side, terms: &Terms) -> [u8; PROOF_BYTES] {
         let Some(key) = &self.0 else {
@@ -101,7 +101,7 @@ impl Key {
         mac.finalize().into_bytes().into()
     }
 
-    /// Whether a proof of a side is the one that this key gives.
+    /// Returns whether a side's proof is the one that this key gives.
     #[must_use]
     pub fn accepts(&self, side: Side, terms: &Terms, proof: &[u8; PROOF_BYTES]) -> bool {
         self.prove(side, terms).ct_eq(proof).into()

@@ -1,9 +1,10 @@
-//! Which view should be in force.
+//! The choice of the view that should be in force.
 //!
 //! # Invariants
-//! * A group becomes a mirror when both nodes hold what was acknowledged, and on two machines unless one is allowed.
-//! * A group leaves Mirror when what was acknowledged is synced.
-//! * A stream moves to the group of other nodes only when those hold what was acknowledged.
+//! * A group becomes a mirror when both nodes hold everything that was acknowledged, and on two machines unless one is
+//!   allowed.
+//! * A group leaves Mirror when everything that was acknowledged is synced.
+//! * A stream moves to the group of other nodes only when those hold everything that was acknowledged.
 
 use std::borrow::Cow;
 
@@ -16,21 +17,21 @@ use crate::state::State;
 use crate::view::{GROUPS_MAX, Member, Mode, View};
 use crate::writer::Log;
 
-/// What the choice depends on.
+/// The inputs of the choice.
 pub(crate) struct Choice<'a> {
     pub state: &'a State,
     pub options: &'a MirrorOptions,
     pub log: &'a dyn Log,
-    /// Whether all that was shipped is synced.
+    /// True if all shipped bytes are synced.
     pub is_synced: bool,
     pub now_ns: u64,
 }
 
 impl Choice<'_> {
-    /// The view, if it is another one than that in force.
+    /// Returns the view that should be in force. `None`: it is the present one.
     pub fn view(&self) -> Option<View> {
         let state = self.state;
-        // Most looks find nothing to change.
+        // Most calls find nothing to change.
         let mut next = Cow::Borrowed(&state.view);
         for number in 0..state.groups.len() {
             if let Some(mode) = self.next_mode(number) {
@@ -58,7 +59,7 @@ impl Choice<'_> {
         Some(next)
     }
 
-    /// What was acknowledged is held as the next view says, too.
+    /// Checks that the next view, too, holds everything that was acknowledged.
     fn assert_nothing_is_given_up(&self, next: &View) {
         let state = self.state;
         for (number, raised) in (0u8..).zip(&state.raised) {
@@ -81,7 +82,7 @@ impl Choice<'_> {
         }
     }
 
-    /// The mode that a group should have, if it has another one.
+    /// Returns the mode that a group should have. `None`: it has that mode.
     fn next_mode(&self, number: usize) -> Option<Mode> {
         let state = self.state;
         let links = &state.groups[number];
@@ -128,7 +129,8 @@ impl Choice<'_> {
                     (false, true) => Mode::Solo(members[1].clone()),
                     (false, false) => Mode::Disk,
                 };
-                // A takeover believes the disk alone from the change on: what was acknowledged must be there before it.
+                // From this change on a takeover trusts the disk alone. So everything that was acknowledged must be
+                // there before.
                 self.log.want_copy();
                 let synced = streams()
                     .all(|(stream, raised)| !is_home(stream) || self.log.synced(stream) >= *raised);
@@ -141,8 +143,8 @@ impl Choice<'_> {
     }
 }
 
-/// The groups whose nodes are sent a stream: the one that it belongs to, in the view or in one that may replace it,
-/// and the one to which it should go back.
+/// Returns the groups whose nodes receive a stream. They are the stream's group in the present view or in one that may
+/// replace it, the group to which it should return, and a spare group.
 pub(crate) fn homes(state: &State, stream: StreamId) -> impl Iterator<Item = usize> + use<> {
     let (at, count) = (usize::from(stream.0), state.groups.len());
     let pending = state.pending.as_ref();
@@ -162,7 +164,7 @@ pub(crate) fn homes(state: &State, stream: StreamId) -> impl Iterator<Item = usi
     (0..count).filter(move |group| bits & 1 << group != 0)
 }
 
-/// A group that can take the stream while its own has lost both nodes.
+/// Returns a group that can take the stream while its own is not a mirror.
 fn spare_home(state: &State, stream: StreamId) -> Option<usize> {
     let count = state.groups.len();
     let first = usize::from(stream.0) % count;
@@ -175,7 +177,8 @@ fn spare_home(state: &State, stream: StreamId) -> Option<usize> {
         .find(|group| state.view.groups[*group].is_mirror())
 }
 
-/// The group that a stream should belong to: its own if that is a mirror, else one that is and holds the stream.
+/// Returns the group that a stream should belong to: its own if that is a mirror, else another mirror that holds the
+/// stream.
 fn next_home(state: &State, next: &View, stream: StreamId) -> u8 {
     let at = usize::from(stream.0);
     let raised = state.raised[at];
@@ -184,7 +187,7 @@ fn next_home(state: &State, next: &View, stream: StreamId) -> u8 {
     let takes = |group: usize| {
         let mode = &next.groups[group];
         let links = &state.groups[group];
-        // Of the members, not of whatever node answers at their address now.
+        // Asks the members, not any other node that answers at their address now.
         let holds = |of: &Member| link_of(links, of).is_some_and(|link| link.holds(stream, raised));
         let same = *mode == state.view.groups[group];
         let all_hold = mode.members().iter().all(holds) || armed(Flaw::MovesUnheld);
@@ -193,12 +196,13 @@ fn next_home(state: &State, next: &View, stream: StreamId) -> u8 {
     let home = match usize::from(now) {
         home if home == first || takes(first) => first,
         home if next.groups[home].is_mirror() => home,
-        // A mirror that lacks the end of the stream, whose own group has lost a node: it goes there when it is held.
+        // The stream's own group is a mirror again but lacks the end of the stream. The stream moves there when the
+        // group holds it.
         home if next.groups[first].is_mirror() => home,
         _ => first,
     };
     let home = match (next.groups[home].is_mirror(), spare_home(state, stream)) {
-        // Only from a group whose acknowledgements wait for the disk.
+        // Moves only from a group whose acknowledgements wait for the disk.
         (false, Some(spare))
             if takes(spare) && !state.view.groups[usize::from(now)].is_mirror() =>
         {

@@ -1,31 +1,32 @@
-//! Frames out of a stream of bytes.
+//! The splitting of a stream of bytes into frames.
 
 use perdura_base::num::to_usize;
 
 use crate::message::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, Malformed};
 
-/// Spare room above this is given back once a long frame has been taken, bytes.
+/// The largest spare room that stays after a long frame was taken, bytes. Larger room is freed.
 const KEEP_BYTES_MAX: usize = 512 * 1024;
 
 /// Bytes that have arrived, and the frames in them. A length that no frame has is refused as soon as it has arrived, so
-/// no more than the longest frame is ever kept.
+/// the framer never keeps more than the longest frame.
 #[derive(Debug, Default)]
 pub struct Framer {
     buf: Vec<u8>,
-    /// What lies before was taken.
+    /// The end of the bytes that were taken.
     at: usize,
-    /// What lies behind has not arrived.
+    /// The end of the bytes that have arrived.
     end: usize,
 }
 
 impl Framer {
-    /// Nothing has arrived.
+    /// Returns a framer without bytes.
     #[must_use]
     pub fn new() -> Framer {
         Framer::default()
     }
 
-    /// Room for `len` more bytes: read into it, then say with [`filled`](Self::filled) how many have arrived.
+    /// Returns room for `len` more bytes. The caller reads into it, and then reports with [`filled`](Self::filled) how
+    /// many have arrived.
     pub fn room(&mut self, len: usize) -> &mut [u8] {
         if self.at > 0 {
             self.buf.copy_within(self.at..self.end, 0);
@@ -42,7 +43,7 @@ impl Framer {
         &mut self.buf[self.end..self.end + len]
     }
 
-    /// So many bytes have arrived in the room.
+    /// Notes that `read` bytes have arrived in the room.
     pub fn filled(&mut self, read: usize) {
         self.end += read;
         assert!(
@@ -51,28 +52,28 @@ impl Framer {
         );
     }
 
-    /// Adds bytes that have arrived.
+    /// Appends bytes that have arrived.
     pub fn push(&mut self, bytes: &[u8]) {
         self.room(bytes.len()).copy_from_slice(bytes);
         self.filled(bytes.len());
     }
 
-    /// Bytes that have arrived and are not taken.
+    /// Returns the number of bytes that have arrived and are not taken.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.arrived().len()
     }
 
-    /// Bytes that have arrived and are not taken.
+    /// Returns the bytes that have arrived and are not taken.
     #[must_use]
     pub fn arrived(&self) -> &[u8] {
         &self.buf[self.at..self.end]
     }
 
-    /// The next whole frame, which is taken, if one has arrived.
+    /// Takes the next frame. `None`: it has not arrived whole.
     ///
     /// # Errors
-    /// [`Malformed`] for a length that no frame has. The connection is of no use any more.
+    /// [`Malformed`] for a length that no frame has. The connection is then unusable.
     pub fn take(&mut self) -> Result<Option<&[u8]>, Malformed> {
         let pending = &self.buf[self.at..self.end];
         let Some(len) = pending.first_chunk::<4>() else {

@@ -1,4 +1,4 @@
-//! The beginning of a connection, as its client sees it: hello, greeting, proof, welcome.
+//! The beginning of a connection on the client's side: hello, greeting, proof, welcome.
 
 use perdura_base::Uuid;
 
@@ -6,16 +6,16 @@ use crate::auth::{Key, Nonce, Side, Terms};
 use crate::ids::{Generation, Machine, NodeInc};
 use crate::message::{Greeting, Reply, Request};
 
-/// What a client tells all nodes.
+/// The facts about a client that it sends to all nodes.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// The database.
     pub uuid: Uuid,
     /// The client's generation.
     pub generation: Generation,
-    /// What the node must have, too.
+    /// The key that the node must have, too.
     pub key: Key,
-    /// A node whose rings are smaller is of no use.
+    /// The smallest rings of a useful node, bytes.
     pub ring_bytes_min: u64,
 }
 
@@ -24,7 +24,7 @@ pub struct Caller {
 pub struct Identity {
     /// The node.
     pub inc: NodeInc,
-    /// Where it runs.
+    /// The machine on which it runs.
     pub machine: Machine,
     /// The most bytes of one of its rings.
     pub ring_bytes: u64,
@@ -36,16 +36,16 @@ pub struct Handshake {
     identity: Option<Identity>,
 }
 
-/// What comes next.
+/// The client's next step.
 pub enum Greeted {
-    /// Say this.
+    /// The client sends this request.
     Say(Request<'static>),
-    /// The node serves. It has seen this generation.
+    /// The node serves the client. It has seen this generation.
     Ready(Identity, Generation),
 }
 
 impl Handshake {
-    /// The handshake of a connection, with a random number that no other one had.
+    /// Returns the handshake of a connection. The nonce is a random number that no other connection had.
     #[must_use]
     pub fn new(nonce: Nonce) -> Handshake {
         Handshake {
@@ -54,7 +54,7 @@ impl Handshake {
         }
     }
 
-    /// The first word.
+    /// Returns the client's first request.
     #[must_use]
     pub fn hello(&self, caller: &Caller) -> Request<'static> {
         Request::hello(caller.uuid, self.nonce)
@@ -63,7 +63,7 @@ impl Handshake {
     /// Takes a reply of the node.
     ///
     /// # Errors
-    /// Why the node is of no use.
+    /// The reason why the node is of no use.
     pub fn take(&mut self, reply: &Reply<'_>, caller: &Caller) -> Result<Greeted, String> {
         match (reply, self.identity) {
             (Reply::Greeting(greeting), None) => self.greeted(greeting, caller),

@@ -14,7 +14,7 @@ impl fmt::Display for Generation {
     }
 }
 
-/// A node from its start to its end: a random number, so that a node that lost its memory is another one.
+/// A node from its start to its end. It is a random number, so that a node that lost its memory has another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NodeInc(pub u64);
 
@@ -24,7 +24,7 @@ impl fmt::Display for NodeInc {
     }
 }
 
-/// The machine on which a node runs: what fails together.
+/// The machine on which a node runs. Nodes of one machine fail together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Machine(pub [u8; 16]);
 
@@ -34,7 +34,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// Names a ring: whose it is, and of which stream.
+/// The name of a ring: its database, writer and stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RingName {
     /// The database.

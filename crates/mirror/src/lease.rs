@@ -1,31 +1,31 @@
-//! How long a writer may acknowledge by its disk after it has last asked the arbiter.
+//! The lease: the time for which a writer may acknowledge by its disk after it has last asked the arbiter.
 //!
-//! A node refuses a writer that was replaced, and a disk does not. Where the lock of the data directory reaches every process that could
-//! open it, that is no matter, and there is no lease. Where another machine can reach the same disk without seeing the lock,
-//! a writer asks the arbiter again and again which view is in force, and stops when it has had no answer for the lease's time;
-//! a takeover waits for longer than that before it reads the disk. While both nodes of a mirror acknowledge, no lease is needed: the
-//! takeover seals them.
+//! A node refuses a writer that was replaced, and a disk does not. If the lock of the data directory reaches every
+//! process that could open it, this does not matter, and the lease is not needed. But another machine may reach the
+//! disk without seeing the lock. Then a writer asks the arbiter regularly which view is in force, and stops when it has
+//! had no answer for the lease's time. A takeover waits for longer than that before it reads the disk. While both nodes
+//! of a mirror acknowledge, no lease is needed, because the takeover seals them.
 //!
 //! # Invariants
-//! * Nothing is raised on the word of the disk when the lease is over, nor before the arbiter was asked.
-//! * A lease counts from before the question was sent, and a takeover's wait from after its claim was stored. So the lease is over when
-//!   the wait is, if no clock runs faster than another by an eighth.
+//! * No acknowledgement rises by the disk when the lease is over, nor before the arbiter was asked.
+//! * A lease counts from before the question was sent, and a takeover's wait from after its claim was stored. So the
+//!   lease is over when the wait is, if no clock runs faster than another by an eighth.
 
 use perdura_base::flaw::{Flaw, armed};
 
 use crate::options::MirrorOptions;
 use crate::view::{Mode, View};
 
-/// The writer asks so often within a lease.
+/// The number of times that the writer asks within a lease.
 const ASKS: u64 = 4;
 
-/// What a writer knows of its lease.
+/// The writer's record of its lease.
 pub(crate) struct Lease {
-    /// How long it is, nanoseconds; 0: for ever.
+    /// The length of the lease, nanoseconds; 0: for ever.
     lease_ns: u64,
-    /// When the question was sent whose answer said last that this writer's view is in force.
+    /// The time of the last question whose answer said that this writer's view is in force, nanoseconds.
     asked_ns: Option<u64>,
-    /// When it was last asked, whatever came of it.
+    /// The time of the last question, whatever came of it, nanoseconds.
     tried_ns: Option<u64>,
 }
 
@@ -38,12 +38,12 @@ impl Lease {
         }
     }
 
-    /// Whether there is one at all.
+    /// Returns whether a lease is needed at all.
     pub fn is_needed(&self) -> bool {
         self.lease_ns > 0
     }
 
-    /// Whether it is time to ask; if so, it counts as asked.
+    /// Returns whether it is time to ask. If so, the question counts as sent.
     pub fn take_due(&mut self, now_ns: u64) -> bool {
         let is_early = |tried: u64| now_ns < tried.saturating_add(self.lease_ns / ASKS);
         if !self.is_needed() || self.tried_ns.is_some_and(is_early) {
@@ -53,18 +53,18 @@ impl Lease {
         true
     }
 
-    /// A question that was sent then has been answered: this writer's view is in force.
+    /// Notes that the question sent at `asked_ns` was answered: this writer's view is in force.
     pub fn note_in_force(&mut self, asked_ns: u64) {
         self.asked_ns = self.asked_ns.max(Some(asked_ns));
     }
 
-    /// Whether the disk's word counts.
+    /// Returns whether the writer may acknowledge by the disk.
     pub fn holds(&self, now_ns: u64) -> bool {
         let is_in_time = |asked: u64| now_ns < asked.saturating_add(self.lease_ns);
         !self.is_needed() || self.asked_ns.is_some_and(is_in_time) || armed(Flaw::LeaseIgnored)
     }
 
-    /// For how long the arbiter has not answered, if that is longer than the lease.
+    /// Returns the time for which the arbiter has not answered, nanoseconds. `None`: the lease is not over.
     pub fn over_ns(&self, now_ns: u64) -> Option<u64> {
         let asked_ns = self.asked_ns.filter(|_| !self.holds(now_ns))?;
         assert!(self.is_needed(), "what is for ever is not over");
@@ -72,15 +72,15 @@ impl Lease {
     }
 }
 
-/// Whether acknowledgements of some stream rest on the disk, alone or with one node.
+/// Returns whether acknowledgements of some stream rest on the disk, alone or with one node.
 pub(crate) fn rests_on_disk(view: &View) -> bool {
     let mut homes = view.homes.iter();
     homes.any(|home| !Mode::is_mirror(&view.groups[usize::from(*home)]))
 }
 
 impl MirrorOptions {
-    /// How long a takeover waits before it reads what the last writer has left on the disk, nanoseconds: from when it has claimed the
-    /// database, which has changed the writer in `claimed` and nothing else.
+    /// Returns the time that a takeover waits before it reads the last writer's disk, nanoseconds. It counts from the
+    /// takeover's claim of the database, which has changed the writer in `claimed` and nothing else.
     #[must_use]
     pub fn takeover_wait_ns(&self, claimed: &View) -> u64 {
         let is_first = claimed.generation.0 <= 1;

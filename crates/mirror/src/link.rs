@@ -7,12 +7,13 @@
 //! answered, or since its last answer, whichever is later.
 //!
 //! # Invariants
-//! * What counts as held is what a reply of this incarnation of the node said; it is at most what was sent.
-//! * A link that breaks keeps what is known of the incarnation that it had.
+//! * A position counts as held if a reply of this incarnation of the node said so. It is at most the position that was
+//!   sent.
+//! * A link that breaks keeps its knowledge of the incarnation that it had.
 //!
-//! A node on the writer's machine is reached by a second way, which passes memory ([`Net::local`]): the link moves to it once it
-//! knows who the node is. Blocks are then written into the node's memory, and held when the node has not closed
-//! the ring and its process has not ended: see docs/formats/logd.md.
+//! A node on the writer's machine is reached by a second way, which passes memory ([`Net::local`]). The link moves to
+//! it once it knows the node's identity. Blocks are then written into the node's memory. They are held if the node has
+//! not closed the ring and its process has not ended: see docs/formats/logd.md.
 
 mod home;
 mod sending;
@@ -33,10 +34,10 @@ use crate::net::{Connection, Net, Sent};
 use crate::shared::Shared;
 use home::HomeTry;
 
-/// The connection of a node that owes nothing is looked at so often, nanoseconds: it may have ended.
+/// The interval at which the connection of a node that owes nothing is checked for its end, nanoseconds.
 const LOOK_NS: u64 = 1_000_000;
 
-/// An operator hears of another trouble of a node after so long, nanoseconds.
+/// The least time before an operator hears of another trouble of a node, nanoseconds.
 const NEWS_NS: u64 = 1_000_000_000;
 
 enum Stage {
@@ -45,18 +46,18 @@ enum Stage {
     Ready,
 }
 
-/// How far a stream has got at the node.
+/// The progress of a stream at the node.
 #[derive(Clone, Copy)]
 enum Progress {
-    /// Its ring was not asked for.
+    /// The ring was not asked for.
     Closed,
-    /// It was, and the node has not answered.
+    /// The ring was asked for, and the node has not answered.
     Opening,
-    /// Blocks are sent: these positions were sent, and are held.
+    /// Blocks are sent. The fields are the positions that were sent and that are held.
     Open { sent: Pos, held: Pos },
 }
 
-/// A connection to a node, or the wish for one.
+/// A connection to a node, or the intent to connect.
 pub(crate) struct Link {
     pub address: String,
     connection: Option<Box<dyn Connection>>,
@@ -65,32 +66,32 @@ pub(crate) struct Link {
     streams: Vec<Progress>,
     /// The rings that are written in the node's memory.
     mapped: Vec<Option<Writing>>,
-    /// Whether the connection passes memory.
+    /// True if the connection passes memory.
     is_local: bool,
-    /// The last try to move there.
+    /// The last try to move to the node's memory.
     home_try: Option<HomeTry>,
-    /// What the incarnation in `identity` is known to hold of each stream, across breaks.
+    /// The position of each stream that the incarnation in `identity` is known to hold, across breaks.
     held: Vec<Pos>,
-    /// The streams whose rings at this incarnation are spoiled, each with the number of the damage; 0 is no node's number: the writer
-    /// has found it. Such a ring is not opened before it is made anew.
+    /// The streams whose rings at this incarnation are spoiled, each with the number of the damage. 0 is not a node's
+    /// number: the writer has found that damage. Such a ring is not opened before it is made anew.
     spoiled: Vec<Option<u64>>,
-    /// Whether a view that may be in force counts the incarnation; kept while a ring is spoiled.
+    /// True if a view that may be in force counts the incarnation. Kept up to date while a ring is spoiled.
     pub is_counted: bool,
-    /// Requests that the node has not answered.
+    /// The number of requests that the node has not answered.
     awaited: u32,
-    /// Since when the node is waited for, or was last heard.
+    /// The time since which the node is waited for, or at which it was last heard, nanoseconds.
     since_ns: u64,
-    /// When the connection was last looked at.
+    /// The time at which the connection was last checked, nanoseconds.
     looked_ns: u64,
-    /// Since when there is no connection that is ready.
+    /// The time since which no connection is ready, nanoseconds.
     down_ns: u64,
-    /// When it was last tried to connect.
+    /// The time of the last try to connect, nanoseconds.
     tried_ns: Option<u64>,
-    /// Why there is no connection.
+    /// The reason why the link is not connected.
     pub trouble: Option<String>,
     /// The highest generation that the node has said it has seen.
     pub seen: Generation,
-    /// The trouble that was told last, and when.
+    /// The trouble that was last reported, and the time of the report.
     told: Option<(String, u64)>,
 }
 
@@ -119,7 +120,7 @@ impl Link {
         }
     }
 
-    /// What an operator is to hear of the node: another trouble than the last one, or its end.
+    /// Returns the news of the node for an operator: another trouble than the last one, or the end of a trouble.
     pub fn take_news(&mut self, now_ns: u64) -> Option<String> {
         let told = self.told.as_ref();
         match &self.trouble {
@@ -143,19 +144,19 @@ impl Link {
         matches!(self.stage, Stage::Ready)
     }
 
-    /// What the node is known to hold of a stream.
+    /// Returns the position of a stream that the node is known to hold.
     pub fn held(&self, stream: StreamId) -> Pos {
         self.held[usize::from(stream.0)]
     }
 
-    /// Whether the stream's ring is open, and all that was sent up to `pos` is held.
+    /// Returns whether the stream's ring is open, and everything that was sent up to `pos` is held.
     pub fn holds(&self, stream: StreamId, pos: Pos) -> bool {
         let progress = self.streams[usize::from(stream.0)];
         matches!(progress, Progress::Open { held, .. } if held >= pos)
     }
 
-    /// Since when the node has been silent although it was asked, or there has been no connection; `None` if it
-    /// owes nothing.
+    /// Returns the time since which the node has been silent although it was asked, or has had no connection. `None`:
+    /// it owes nothing.
     pub fn silent_since_ns(&self) -> Option<u64> {
         match self.is_ready() {
             true => (self.awaited > 0).then_some(self.since_ns),
@@ -163,7 +164,7 @@ impl Link {
         }
     }
 
-    /// When it may be tried to connect again, if there is no connection.
+    /// Returns the time of the next try to connect. `None`: the link has a connection.
     pub fn due_ns(&self, retry_ns: u64) -> Option<u64> {
         if self.connection.is_some() {
             return None;
@@ -212,7 +213,7 @@ impl Link {
         self.trouble = Some(why);
     }
 
-    /// Sends a request; whether it is on its way.
+    /// Sends a request. Returns whether it is on its way.
     fn say(&mut self, request: &Request<'_>, now_ns: u64) -> bool {
         let Some(connection) = &mut self.connection else {
             return false;
@@ -233,17 +234,18 @@ impl Link {
         }
     }
 
-    /// Whether something is expected of the connection: a reply; or it is time to see whether it still stands.
+    /// Returns whether the connection is to be checked: a reply is expected, or it is time to see whether it still
+    /// stands.
     pub fn is_looked_at(&self, now_ns: u64) -> bool {
         self.awaited > 0 || now_ns >= self.looked_ns + LOOK_NS
     }
 
-    /// Whether a stream's blocks are written into the node's memory.
+    /// Returns whether a stream's blocks are written into the node's memory.
     pub fn is_written(&self, stream: StreamId) -> bool {
         self.mapped[usize::from(stream.0)].is_some()
     }
 
-    /// Takes what the node has said; the streams were shipped up to `ends`. Returns whether it was something.
+    /// Takes the node's replies; the streams were shipped up to `ends`. Returns whether a reply has arrived.
     pub fn receive(&mut self, caller: &Caller, ends: &[Pos], now_ns: u64) -> bool {
         self.looked_ns = now_ns;
         let mut heard = false;
@@ -286,7 +288,7 @@ impl Link {
         Ok(())
     }
 
-    /// A ring in the node's memory, to be written from now on.
+    /// Takes a ring in the node's memory, to be written from now on.
     fn take_mapped(
         &mut self,
         held: &Held,
@@ -383,7 +385,7 @@ impl Link {
         }
         if matches!(self.streams[at], Progress::Opening) {
             if self.spoiled[at].take().is_some() {
-                // It was made anew, and is opened now as one that holds nothing.
+                // The ring was made anew. It is opened now as one that holds nothing.
                 self.streams[at] = Progress::Closed;
                 if !self.is_spoiled() {
                     self.trouble = None;
@@ -396,7 +398,7 @@ impl Link {
             }
         }
         let sent = match self.streams[at] {
-            // What it has is where sending goes on; see `send`.
+            // Sending continues at the end of the node's ring; see `send`.
             Progress::Opening if ring.end <= ends[at] => ring.end,
             Progress::Opening => {
                 let (holds, end) = (ring.end, ends[at]);
@@ -422,9 +424,9 @@ impl Link {
     fn refused(&mut self, refused: Refused) -> Result<(), String> {
         self.seen = self.seen.max(refused.generation);
         match refused.reason {
-            // The takeover's generation is in the view: the caller looks there.
+            // The takeover's generation is in the view, which the caller reads.
             Reason::Generation => Err(refused.text),
-            // The next send opens the ring again, and learns where it ends.
+            // The next send opens the ring again, and learns its end.
             Reason::Position | Reason::NoRing | Reason::Full => Err(refused.text),
             Reason::Version
             | Reason::Key
@@ -441,7 +443,7 @@ impl Link {
         }
     }
 
-    /// Drops the rings of writers before this one.
+    /// Asks the node to drop the rings of writers before this one. Returns whether the request is on its way.
     pub fn retire(&mut self, caller: &Caller, now_ns: u64) -> bool {
         let generation = caller.generation;
         self.is_ready() && self.say(&Request::Retire { generation }, now_ns)

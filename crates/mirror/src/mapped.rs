@@ -1,13 +1,14 @@
 //! A ring in memory that the node shares with the writer on its machine: see "Mapped rings" in docs/formats/logd.md.
 //!
-//! The writer appends, the node reads; neither waits for the other. [`Writing`] is the writer's side, [`MappedRing`] the
-//! node's. What the node finds in the memory is another process's work: it is checked before it is believed.
+//! The writer appends, the node reads; neither waits for the other. [`Writing`] is the writer's side, [`MappedRing`]
+//! the node's. The contents of the memory are another process's work, so the node checks them before it trusts them.
 //!
 //! # Invariants
-//! * One process writes: the node gives the memory out to the newest writer, and closes it before it takes the ring back.
+//! * One process writes: the node gives the memory out to the newest writer, and closes it before it moves the ring to
+//!   its own memory.
 //! * A byte at `low` or above is not overwritten, nor the entry of an append that ends above it.
-//! * The node sets *closed* before it reads *count*; the writer stores *count* before it reads *closed*. So an append that
-//!   the writer counts is one that the node sees.
+//! * The node sets *closed* before it reads *count*; the writer stores *count* before it reads *closed*. So the node
+//!   sees every append that the writer counts.
 
 use std::sync::Arc;
 
@@ -31,17 +32,17 @@ const LOW: usize = 128;
 const COUNT: usize = 192;
 const ENTRY_BYTES: u64 = 32;
 const ENTRIES_MIN: u64 = 64;
-/// More appends than a writer makes.
+/// A number of appends that no writer reaches.
 const COUNT_MAX: u64 = 1 << 62;
-/// A writer copies at most so many appends of its tail at once, and no more when they have so many bytes: other connections have
-/// their turn then.
+/// The most appends of its tail that a writer copies at once. It also stops once they have [`FOLLOW_BYTES_MAX`] bytes.
+/// Then other connections have their turn.
 const FOLLOW_APPENDS_MAX: usize = 256;
 const FOLLOW_BYTES_MAX: u64 = 1 << 20;
-/// How often a node looks at words that another process changes meanwhile, before it believes that they are damaged.
+/// The number of times that a node reads words that another process is changing, before it considers them damaged.
 const LOOKS_MAX: usize = 8;
-/// A look at the whole memory takes so many bytes at once.
+/// The number of bytes that a check of the whole memory reads at once.
 const CHECK_BYTES: u64 = 1 << 20;
-/// In *closed*: the ring is in this memory no more.
+/// The value of *closed* that says: the ring is no longer in this memory.
 const MOVED: u64 = u64::MAX;
 
 /// One append.
@@ -52,7 +53,7 @@ struct Entry {
     crc: u32,
 }
 
-/// Where things are.
+/// The layout of a ring in a memory.
 #[derive(Clone)]
 struct Layout {
     memory: Arc<dyn Shared>,
@@ -65,7 +66,7 @@ impl Layout {
         (entries * ENTRY_BYTES).next_multiple_of(PAGE)
     }
 
-    /// The length of a memory, bytes.
+    /// Returns the length of a memory, bytes.
     fn bytes(size: u64, entries: u64) -> u64 {
         PAGE + Layout::table_bytes(entries) + size
     }
@@ -95,7 +96,7 @@ impl Layout {
         }
     }
 
-    /// Where the bytes from `from` on lie, in two parts where they go around the ring's end.
+    /// Returns the places of the `len` bytes from `from` on. There are two parts if they go around the ring's end.
     fn places(&self, from: Pos, len: usize) -> [(usize, usize); 2] {
         assert!(to_u64(len) <= self.size, "a ring does not overtake itself");
         let begin = PAGE + Layout::table_bytes(self.entries);
@@ -108,15 +109,15 @@ impl Layout {
     }
 }
 
-/// A ring that another process writes, as the node has it.
+/// A ring that another process writes, on the node's side.
 pub(crate) struct MappedRing {
     layout: Layout,
-    /// Appends that count: those before the ring was sealed.
+    /// The number of appends that count: those before the ring was sealed. `None`: the ring is not sealed.
     sealed: Option<u64>,
 }
 
 impl MappedRing {
-    /// Moves a ring into memory that can be shared; `None` if there is none.
+    /// Moves a ring into memory that can be shared. `None`: no such memory could be had, or the ring does not fit.
     pub fn of(ring: &Ring, memories: &Memories) -> Option<MappedRing> {
         let size = ring.size();
         let entries = ENTRIES_MIN.max(size / PAGE);
@@ -140,7 +141,7 @@ impl MappedRing {
             end: ring.low(),
             count: 0,
         };
-        // What was forgotten of the first append is not there to be moved.
+        // The forgotten part of the first append cannot be moved.
         for (start, end, crc) in ring.appends_from(ring.low()) {
             let moved = writing.append(start, ring.parts(start, end), crc);
             if moved.is_err() {
@@ -151,10 +152,10 @@ impl MappedRing {
         (writing.end == ring.end()).then_some(mapped)
     }
 
-    /// Moves the ring to memory of the node's own, and closes this one.
+    /// Moves the ring to the node's own memory, and closes this one.
     ///
     /// # Errors
-    /// [`RingRefusal::Damaged`]; [`RingRefusal::Full`] if there is no memory.
+    /// [`RingRefusal::Damaged`]; [`RingRefusal::Full`] without memory.
     pub fn take_back(&self) -> Result<Ring, RingRefusal> {
         self.layout.memory.store(CLOSED, MOVED);
         let (low, end) = self.extent()?;
@@ -162,7 +163,7 @@ impl MappedRing {
         let mut at = low;
         while at < end {
             let mut bytes = Vec::new();
-            // A writer that has not looked yet may go on behind the end.
+            // A writer that has not looked yet may continue behind the end.
             self.read(at, (end.0 - at.0).min(PAGE * 16), &mut bytes)?;
             if bytes.is_empty() {
                 return Err(RingRefusal::Damaged(at));
@@ -173,7 +174,7 @@ impl MappedRing {
         Ok(ring)
     }
 
-    /// Whether the memory holds what was appended, from its low to its end.
+    /// Checks that the memory holds the appended bytes, from its low to its end.
     ///
     /// # Errors
     /// [`RingRefusal::Damaged`]
@@ -184,7 +185,7 @@ impl MappedRing {
             bytes.clear();
             match self.read(at, (end.0 - at.0).min(CHECK_BYTES), &mut bytes) {
                 Ok(()) => at = Pos(at.0 + to_u64(bytes.len())),
-                // A writer that goes on has forgotten it meanwhile.
+                // The writer is still active and has forgotten it in the meantime.
                 Err(RingRefusal::Outside { low, .. }) if low > at => at = low,
                 Err(_) => return Err(RingRefusal::Damaged(at)),
             }
@@ -192,7 +193,7 @@ impl MappedRing {
         Ok(())
     }
 
-    /// The ring without a writer: what is appended from now on does not count.
+    /// Closes the ring and returns it without a writer. Later appends do not count.
     pub fn closed(&self) -> MappedRing {
         self.layout.memory.store(CLOSED, MOVED);
         MappedRing {
@@ -214,7 +215,7 @@ impl MappedRing {
         self.sealed.map_or(count, |sealed| sealed.min(count))
     }
 
-    /// Ends the writer's appends: those that it has counted before are seen from now on, and no others.
+    /// Ends the writer's appends. Those that it has counted before stay visible, and no others.
     pub fn seal(&mut self, by: Generation) {
         if self.sealed.is_none() {
             self.layout.memory.store(CLOSED, by.0);
@@ -222,7 +223,7 @@ impl MappedRing {
         }
     }
 
-    /// Empties the ring, which begins at `start` then. The writer waits for the reply meanwhile.
+    /// Empties the ring, which then begins at `start`. The writer waits for the reply during the call.
     pub fn restart(&mut self, start: Pos) {
         let words = [(COUNT, 0), (START, start.0), (LOW, start.0)];
         words
@@ -231,14 +232,14 @@ impl MappedRing {
         assert!(self.sealed.is_none(), "a sealed ring stays as it is");
     }
 
-    /// From where to where the ring reaches.
+    /// Returns the first position of the ring and the position behind its last byte.
     ///
     /// # Errors
-    /// [`RingRefusal::Damaged`] if the memory says what cannot be.
+    /// [`RingRefusal::Damaged`] if the memory's values are impossible.
     pub fn extent(&self) -> Result<(Pos, Pos), RingRefusal> {
         let mut low = self.layout.low();
         for _ in 0..LOOKS_MAX {
-            // `low` may rise between the two, and never above what ends then.
+            // `low` may rise between the two reads, but never above the end of that moment.
             let end = self.layout.end(self.count());
             if is_extent(low, end, self.layout.size) {
                 return Ok((low, end));
@@ -248,7 +249,7 @@ impl MappedRing {
         Err(RingRefusal::Damaged(low))
     }
 
-    /// Copies at most `len` bytes from `from` on to the end of `out`, as [`Ring::read`].
+    /// Copies at most `len` bytes from `from` on to the end of `out`, like [`Ring::read`].
     ///
     /// # Errors
     /// [`RingRefusal::Outside`], [`RingRefusal::Damaged`].
@@ -274,19 +275,19 @@ impl MappedRing {
         }
         let now = self.layout.low();
         if now > from {
-            // The writer went on meanwhile, perhaps over these bytes: its disk has them.
+            // The writer has appended in the meantime, perhaps over these bytes. They are on its disk.
             out.truncate(before);
             return Err(outside(now.min(end)));
         }
         match at == from && from.0 < to {
-            // Perhaps over the head of the append that they belong to.
+            // Perhaps over the head of the append to which they belong.
             true if now != low => Err(outside(now)),
             true => Err(RingRefusal::Damaged(from)),
             false => Ok(()),
         }
     }
 
-    /// The bytes of an append, if it goes on at `at` and they are what was appended.
+    /// Returns the bytes of an append. `None`: it does not continue at `at`, or they are not the appended bytes.
     fn bytes_of(&self, entry: &Entry, at: Pos, low: Pos) -> Option<Vec<u8>> {
         let len = entry.end.0.checked_sub(entry.start.0)?;
         if entry.start > at || entry.end <= at || len > self.layout.size {
@@ -300,8 +301,8 @@ impl MappedRing {
         (entry.start < low || crc32c(&bytes) == entry.crc).then_some(bytes)
     }
 
-    /// The appends that end behind `from`, oldest first, back to one that does not join its next: an entry that the writer
-    /// has replaced meanwhile.
+    /// Returns the appends that end behind `from`, oldest first. It stops at an append that does not join the next one:
+    /// the writer has replaced that entry in the meantime.
     fn entries_from(&self, from: Pos) -> Vec<Entry> {
         let count = self.count();
         let oldest = count.saturating_sub(self.layout.entries);
@@ -319,12 +320,13 @@ impl MappedRing {
     }
 }
 
-/// Whether a ring can reach from `low` to `end`.
+/// Returns whether a ring can reach from `low` to `end`.
 fn is_extent(low: Pos, end: Pos, size: u64) -> bool {
     low <= end && end.0 - low.0 <= size && end.0 <= POS_MAX
 }
 
-/// A ring in a node's memory, as the writer has it. It reads once how far the ring is; then it alone says so.
+/// A ring in a node's memory, on the writer's side. It reads the ring's progress once, and afterwards it alone changes
+/// it.
 pub struct Writing {
     layout: Layout,
     low: Pos,
@@ -333,10 +335,10 @@ pub struct Writing {
 }
 
 impl Writing {
-    /// The ring in a memory that a node has given.
+    /// Opens the ring in a memory that a node has given.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the memory.
     pub fn new(memory: Arc<dyn Shared>) -> Result<Writing, String> {
         let wrong = |why: &str| Err(format!("the node shares memory that {why}"));
         if to_u64(memory.len()) < PAGE || memory.load(0) != MAGIC {
@@ -366,13 +368,13 @@ impl Writing {
         })
     }
 
-    /// Where the ring ends.
+    /// Returns the end of the ring.
     #[must_use]
     pub fn end(&self) -> Pos {
         self.end
     }
 
-    /// Says up to where the stream is synced on the writer's disk.
+    /// Stores the position up to which the stream is synced on the writer's disk.
     pub fn forget(&mut self, low: Pos) {
         if self.low < low && low <= self.end {
             self.low = low;
@@ -424,14 +426,14 @@ impl Writing {
         })
     }
 
-    /// Appends what a tail has behind the ring's end, as far as there is room, and as one call may. Returns whether a further call may
-    /// append more.
+    /// Appends the tail's bytes behind the ring's end, as far as there is room and one call may. Returns whether a
+    /// further call may append more.
     ///
     /// # Errors
-    /// Why the ring takes nothing.
+    /// The reason why the ring takes nothing.
     ///
     /// # Panics
-    /// If the tail has forgotten what the ring lacks.
+    /// If the tail has forgotten bytes that the ring lacks.
     pub fn follow(&mut self, tail: &Ring) -> Result<bool, String> {
         self.forget(tail.low());
         let end = self.end();
@@ -458,7 +460,8 @@ impl Writing {
         Ok(is_more_left)
     }
 
-    /// Whether the node has closed the ring, and by which generation it was sealed, if it was.
+    /// Returns whether the node has closed the ring. The inner value is the generation that has sealed it. Inner
+    /// `None`: the ring was moved.
     #[must_use]
     pub fn closed(&self) -> Option<Option<Generation>> {
         match self.layout.memory.load(CLOSED) {
@@ -474,7 +477,7 @@ pub struct Append<'a> {
     ring: &'a mut Writing,
     at: Pos,
     to: Pos,
-    /// Where `at` lies in the memory, and where the ring's bytes begin and end there.
+    /// The place of `at` in the memory, and the bounds of the ring's bytes there.
     place: usize,
     bounds: (usize, usize),
 }
@@ -483,14 +486,14 @@ impl Append<'_> {
     /// Copies the next bytes of the append into the memory.
     ///
     /// # Panics
-    /// If they are more than are left.
+    /// If more bytes are given than are left.
     pub fn put(&mut self, bytes: &[u8]) {
         assert!(
             to_u64(bytes.len()) <= self.to.0 - self.at.0,
             "an append has the length that it began with"
         );
         let (memory, (begin, end)) = (&self.ring.layout.memory, self.bounds);
-        // Often many short pieces: each is a copy, and a second one only where the ring goes around.
+        // These are often many short pieces. Each is one copy, and a second one only where the ring goes around.
         let (first, second) = bytes.split_at(bytes.len().min(end - self.place));
         memory.write(self.place, first);
         self.place += first.len();
@@ -501,7 +504,7 @@ impl Append<'_> {
         self.at = Pos(self.at.0 + to_u64(bytes.len()));
     }
 
-    /// Has the append count. `crc` is the checksum of its bytes.
+    /// Makes the append count. `crc` is the checksum of its bytes.
     ///
     /// # Panics
     /// If bytes are missing.
@@ -523,8 +526,8 @@ impl Append<'_> {
 }
 
 impl Ring {
-    /// The appends behind `from`, each with where it starts and ends, and the checksum of its bytes; of one that began before, the
-    /// rest.
+    /// Returns the appends behind `from`: start, end, and the checksum of the bytes. Of an append that began before
+    /// `from` it returns the rest.
     pub(crate) fn appends_from(&self, from: Pos) -> impl Iterator<Item = (Pos, Pos, u32)> {
         let whole = self.whole_appends_from(from);
         whole.map(move |(start, end, crc)| {

@@ -1,4 +1,4 @@
-//! What clients and nodes say to each other. The format page below is the only description of it.
+//! The messages between clients and nodes. The format page below is the only description of them.
 #![doc = include_str!("../../../docs/formats/logd.md")]
 
 mod codec;
@@ -10,22 +10,22 @@ use perdura_base::{Pos, StreamId, Uuid};
 use crate::auth::{Nonce, PROOF_BYTES};
 use crate::ids::{Generation, Machine, NodeInc};
 
-/// The longest frame, bytes: the longest block and what is said of it.
+/// The longest frame, bytes: the longest block and its description.
 pub const FRAME_BYTES_MAX: usize = perdura_wal::block::BLOCK_BYTES_MAX + 96;
 /// The shortest frame, bytes: one without a body.
 pub(crate) const FRAME_BYTES_MIN: usize = 12;
 /// The most bytes of a ring that one read returns.
 pub const READ_BYTES_MAX: u32 = 1 << 20;
-/// No log gets farther.
+/// The largest position: a log never reaches it.
 pub(crate) const POS_MAX: u64 = 1 << 62;
 /// The version of the protocol.
 const VERSION: u16 = 1;
 const MAGIC: &[u8; 4] = b"PLGD";
 const TEXT_BYTES_MAX: usize = 1000;
-/// The most rings that a reply names: more than a node keeps of one database.
+/// The most rings that a reply names. A node keeps fewer of one database.
 const RINGS_MAX: usize = 4096;
 
-/// A frame that the page does not allow: what is wrong with it.
+/// A frame that the page does not allow, with its fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed(pub String);
 
@@ -41,95 +41,95 @@ impl Malformed {
     }
 }
 
-/// What a client says.
+/// A client's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// The first word.
+    /// The first request.
     Hello {
-        /// The protocol's version, as the client speaks it.
+        /// The version of the protocol that the client speaks.
         version: u16,
         /// The database.
         uuid: Uuid,
         /// The client's nonce.
         nonce: Nonce,
     },
-    /// That the client has the key.
+    /// The proof that the client has the key.
     Proof([u8; PROOF_BYTES]),
-    /// Make a ring, or go on with it.
+    /// Make a ring, or continue with it.
     Open {
-        /// The writer's.
+        /// The writer's generation.
         generation: Generation,
         /// The stream.
         stream: StreamId,
-        /// All before is on the writer's disk.
+        /// The position up to which the stream is on the writer's disk.
         start: Pos,
     },
-    /// As open, in memory that the client maps.
+    /// Make a ring or continue with it, in memory that the client maps.
     Map {
-        /// The writer's.
+        /// The writer's generation.
         generation: Generation,
         /// The stream.
         stream: StreamId,
-        /// All before is on the writer's disk.
+        /// The position up to which the stream is on the writer's disk.
         start: Pos,
     },
-    /// Make a spoiled ring anew, without what it held.
+    /// Make a spoiled ring anew, without its contents.
     Renew {
-        /// The writer's.
+        /// The writer's generation.
         generation: Generation,
         /// The stream.
         stream: StreamId,
-        /// All before is on the writer's disk.
+        /// The position up to which the stream is on the writer's disk.
         start: Pos,
-        /// The number of the damage, as the node has said it.
+        /// The number of the damage that the node has reported.
         damage: u64,
     },
     /// Keep a block.
     Append {
-        /// The writer's.
+        /// The writer's generation.
         generation: Generation,
         /// The stream.
         stream: StreamId,
-        /// Where the block stands.
+        /// The position of the block.
         pos: Pos,
-        /// All before is synced on the writer's disk.
+        /// The position up to which the stream is synced on the writer's disk.
         low: Pos,
         /// The block without the zeros at its end.
         bytes: &'a [u8],
-        /// How many zeros those are.
+        /// The number of those zeros.
         pad: u32,
     },
-    /// Take nothing more of older generations.
+    /// Take nothing more from older generations.
     Seal {
-        /// The new one.
+        /// The new generation.
         generation: Generation,
     },
     /// Return bytes of a ring.
     Read {
-        /// The ring's.
+        /// The ring's generation.
         generation: Generation,
         /// The stream.
         stream: StreamId,
         /// The first byte's position.
         from: Pos,
-        /// How many, at most [`READ_BYTES_MAX`].
+        /// The number of bytes, at most [`READ_BYTES_MAX`].
         len: u32,
     },
     /// Drop the rings of older generations.
     Retire {
-        /// The one that stays.
+        /// The generation that stays.
         generation: Generation,
     },
-    /// Say that you live.
+    /// Answer if you live.
     Ping,
-    /// Seal, and say what a start of the node that has ended left in its hard copy.
+    /// Seal, and report the hard copy of an ended start of the node.
     Recall {
         /// The new generation.
         generation: Generation,
         /// The start that has ended.
         inc: NodeInc,
     },
-    /// Return bytes that a start of the node that has ended left.
+    /// Return bytes from the hard copy of an ended start of the node.
     Reread {
         /// The start that has ended.
         inc: NodeInc,
@@ -139,17 +139,17 @@ pub enum Request<'a> {
         stream: StreamId,
         /// The first byte's position.
         from: Pos,
-        /// How many, at most [`READ_BYTES_MAX`].
+        /// The number of bytes, at most [`READ_BYTES_MAX`].
         len: u32,
     },
 }
 
-/// What a node says first.
+/// A node's first reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Greeting {
-    /// The protocol's version, as the node speaks it.
+    /// The version of the protocol that the node speaks.
     pub version: u16,
-    /// Whether the node has a key.
+    /// True if the node has a key.
     pub keyed: bool,
     /// The node's incarnation.
     pub inc: NodeInc,
@@ -159,20 +159,20 @@ pub struct Greeting {
     pub ring_bytes: u64,
     /// Its nonce.
     pub nonce: Nonce,
-    /// That it has the key.
+    /// The proof that it has the key.
     pub proof: [u8; PROOF_BYTES],
 }
 
-/// What a node holds of a stream.
+/// The part of a stream that a node holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingState {
-    /// The writer's.
+    /// The writer's generation.
     pub generation: Generation,
     /// The stream.
     pub stream: StreamId,
     /// The position of the first byte.
     pub low: Pos,
-    /// The position behind the last one.
+    /// The position behind the last byte.
     pub end: Pos,
 }
 
@@ -181,7 +181,7 @@ pub struct RingState {
 pub struct Held {
     /// The node's incarnation.
     pub inc: NodeInc,
-    /// What it holds.
+    /// The part of the stream that it holds.
     pub ring: RingState,
 }
 
@@ -190,13 +190,13 @@ pub struct Held {
 pub struct Sealed {
     /// The node's incarnation.
     pub inc: NodeInc,
-    /// The generation from which on it takes blocks.
+    /// The lowest generation from which it still takes blocks.
     pub generation: Generation,
     /// All rings of the database.
     pub rings: Vec<RingState>,
 }
 
-/// Why a node refuses.
+/// The reason why a node refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// It speaks another version.
@@ -205,9 +205,9 @@ pub enum Reason {
     Key,
     /// The node has seen a higher generation.
     Generation,
-    /// The block does not stand at the ring's end.
+    /// The block does not begin at the ring's end.
     Position,
-    /// There is no such ring.
+    /// The ring does not exist.
     NoRing,
     /// The ring has no room for the block.
     Full,
@@ -215,7 +215,7 @@ pub enum Reason {
     Memory,
     /// The frame is not allowed here.
     Malformed,
-    /// The memory does not hold what was appended.
+    /// The memory does not hold the appended bytes.
     Damaged,
 }
 
@@ -250,7 +250,7 @@ impl Reason {
         Reason::ALL.into_iter().find(|reason| reason.code() == code)
     }
 
-    /// Whether the node ends the connection with it.
+    /// Returns whether the node ends the connection with this refusal.
     #[must_use]
     pub fn ends_connection(self) -> bool {
         matches!(self, Reason::Version | Reason::Key | Reason::Malformed)
@@ -260,33 +260,34 @@ impl Reason {
 /// A refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
     /// The highest generation that the node has seen.
     pub generation: Generation,
-    /// The ring's end, if that is the reason; else 0.
+    /// The ring's end if the reason is [`Position`](Reason::Position); else 0.
     pub pos: Pos,
-    /// Why, for an operator.
+    /// An explanation for an operator.
     pub text: String,
 }
 
-/// What a node says.
+/// A node's reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply<'a> {
-    /// Its first word.
+    /// The first reply.
     Greeting(Greeting),
-    /// The client may go on.
+    /// The client may continue.
     Welcome {
         /// The node's incarnation.
         inc: NodeInc,
-        /// The highest generation that it has seen.
+        /// The highest generation that the node has seen.
         generation: Generation,
     },
-    /// What it holds of a stream.
+    /// The part of a stream that the node holds.
     Held(Held),
-    /// The same, in memory of so many bytes that comes with the frame.
+    /// Like [`Reply::Held`], for a ring in memory that comes with the frame. The number is the memory's length in
+    /// bytes.
     Mapped(Held, u64),
-    /// What it had of a stream is damaged: the answer to an open or a map.
+    /// The ring of a stream is damaged: the answer to an open or a map.
     Spoiled {
         /// The node's incarnation.
         inc: NodeInc,
@@ -294,10 +295,10 @@ pub enum Reply<'a> {
         generation: Generation,
         /// The stream.
         stream: StreamId,
-        /// Numbers the damage, from 1.
+        /// The number of the damage, from 1.
         damage: u64,
     },
-    /// What it holds of the database.
+    /// The rings of the database that the node holds.
     Sealed(Sealed),
     /// Bytes of a ring.
     Bytes {
@@ -314,14 +315,14 @@ pub enum Reply<'a> {
     Retired {
         /// The node's incarnation.
         inc: NodeInc,
-        /// The one that stays.
+        /// The generation that stays.
         generation: Generation,
     },
-    /// It lives.
+    /// The node lives.
     Pong {
         /// The node's incarnation.
         inc: NodeInc,
     },
-    /// It does not do it.
+    /// The node refuses the request.
     Refused(Refused),
 }

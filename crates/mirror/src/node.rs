@@ -1,7 +1,7 @@
 //! A node: it keeps rings, and answers frames. See docs/formats/logd.md.
 //!
 //! # Invariants
-//! * What it says that it holds, it returns to a takeover until *retire*, or refuses by name.
+//! * The node returns to a takeover everything that it has reported as held, until *retire*, or refuses it by name.
 //! * The highest generation of a database never falls, and appends of lower ones are refused.
 //! * A frame that the protocol does not allow changes nothing and ends the connection.
 //! * When a database's generation rises, the rings that writers before it map are sealed.
@@ -27,38 +27,38 @@ use crate::ring::RingRefusal;
 use crate::shared::{Memories, Shared};
 use held::NodeRing;
 
-/// The most databases that a node remembers: whoever may use it can name any number.
+/// The most databases that a node remembers. A client that may use the node can name any number.
 const DATABASES_MAX: usize = 4096;
 
-/// What a node is told when it starts.
+/// The options with which a node starts.
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
     /// The most bytes that a ring holds.
     pub ring_bytes: u64,
     /// The most rings, of all databases.
     pub rings_max: usize,
-    /// What clients must have, if anything.
+    /// The key that clients must have. It may be unset.
     pub key: Key,
     /// The machine it runs on.
     pub machine: Machine,
-    /// A random number: what makes this start of the node different from all others.
+    /// A random number that makes this start of the node different from all others.
     pub inc: NodeInc,
-    /// Memory that clients on its machine can map, if there is any.
+    /// Memory that clients on its machine can map. `None`: it offers none.
     pub memories: Option<Memories>,
 }
 
-/// What a node holds.
+/// The figures of a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NodeStats {
-    /// Databases that it knows.
+    /// The number of databases that it knows.
     pub databases: u64,
-    /// Rings.
+    /// The number of rings.
     pub rings: u64,
-    /// Bytes in them.
+    /// The number of bytes in them.
     pub bytes: u64,
-    /// Blocks taken by messages since it started.
+    /// The number of blocks taken by messages since it started.
     pub appends: u64,
-    /// Frames refused since it started.
+    /// The number of frames refused since it started.
     pub refusals: u64,
 }
 
@@ -67,22 +67,22 @@ pub struct NodeStats {
 pub struct Peer {
     nonce: Nonce,
     stage: Stage,
-    /// Whether memory can be passed to it.
+    /// True if memory can be passed to it.
     is_local: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Stage {
-    /// It has said nothing.
+    /// The client has sent nothing.
     New,
-    /// It has to prove that it has the key.
+    /// The client has to prove that it has the key.
     Greeted { uuid: Uuid, nonce: Nonce },
-    /// It is served.
+    /// The client is served.
     Welcome(Uuid),
 }
 
 impl Peer {
-    /// A connection that was just made. The nonce is a random number that no other one had.
+    /// Returns the state of a new connection. The nonce is a random number that no other connection had.
     #[must_use]
     pub fn new(nonce: Nonce) -> Peer {
         Peer {
@@ -92,7 +92,7 @@ impl Peer {
         }
     }
 
-    /// As [`new`](Self::new), over a connection that passes memory: the client is on the node's machine.
+    /// Like [`new`](Self::new), over a connection that passes memory: the client is on the node's machine.
     #[must_use]
     pub fn local(nonce: Nonce) -> Peer {
         Peer {
@@ -101,43 +101,43 @@ impl Peer {
         }
     }
 
-    /// Whether the client has proven itself and is served.
+    /// Returns whether the client has proven itself and is served.
     #[must_use]
     pub fn is_welcome(&self) -> bool {
         matches!(self.stage, Stage::Welcome(_))
     }
 }
 
-/// What a frame came to.
+/// The result of a frame.
 #[derive(Debug)]
 pub struct Outcome {
     /// The frame to send back.
     pub reply: Vec<u8>,
-    /// The memory to send with it.
+    /// The memory to send with it. `None`: the reply has no memory.
     pub memory: Option<Arc<dyn Shared>>,
-    /// Whether the connection then ends.
+    /// True if the connection then ends.
     pub ends: bool,
 }
 
-/// What a node holds, for its hard copy.
+/// The contents of a node, for its hard copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Holdings {
     /// All rings, with their databases.
     pub rings: Vec<(Uuid, RingState)>,
-    /// Generations below these are retired.
+    /// The databases with the generation below which all are retired.
     pub retired: Vec<(Uuid, Generation)>,
 }
 
 #[derive(Default)]
 struct Database {
     generation: Generation,
-    /// Generations below are retired.
+    /// The generation below which all are retired.
     retired: Generation,
     rings: BTreeMap<(Generation, StreamId), NodeRing>,
 }
 
 impl Database {
-    /// Another writer has come: those before it append nothing more.
+    /// Notes that another writer has come. The writers before it append nothing more.
     fn raise(&mut self, generation: Generation) {
         let older = self.rings.range_mut(..(generation, StreamId(0)));
         older.for_each(|(_, ring)| ring.seal(generation));
@@ -150,11 +150,11 @@ impl Database {
 pub struct Node {
     options: NodeOptions,
     databases: HashMap<Uuid, Database>,
-    /// What its earlier starts have left, as its hard copy has it.
+    /// The rings that its earlier starts have left in its hard copy.
     earlier: Vec<Earlier>,
     appends: u64,
     refusals: u64,
-    /// Rings that were found spoiled.
+    /// The number of rings that were found spoiled.
     damages: u64,
 }
 
@@ -185,7 +185,7 @@ impl From<Malformed> for Refusal {
 }
 
 impl Node {
-    /// A node that holds nothing.
+    /// Returns a node without rings.
     #[must_use]
     pub fn new(options: NodeOptions) -> Node {
         assert!(
@@ -202,13 +202,13 @@ impl Node {
         }
     }
 
-    /// Its incarnation.
+    /// Returns its incarnation.
     #[must_use]
     pub fn inc(&self) -> NodeInc {
         self.options.inc
     }
 
-    /// What it holds.
+    /// Returns its figures.
     #[must_use]
     pub fn stats(&self) -> NodeStats {
         let rings = || self.databases.values().flat_map(|one| one.rings.values());
@@ -221,7 +221,7 @@ impl Node {
         }
     }
 
-    /// All rings, and which generations are retired.
+    /// Returns all rings, and the retired generations.
     #[must_use]
     pub fn holdings(&self) -> Holdings {
         let mut holdings = Holdings::default();
@@ -236,8 +236,8 @@ impl Node {
         holdings
     }
 
-    /// Adds at most `len` bytes of a ring to `out`, from `from` on, or from its low if that is higher. Returns where they begin, and
-    /// the low; `None` without such a ring.
+    /// Appends at most `len` bytes of a ring to `out`, from `from` on, or from its low if that is higher. Returns the
+    /// position at which they begin, and the low. `None`: the node does not have this ring.
     ///
     /// # Errors
     /// [`RingRefusal`]
@@ -289,7 +289,7 @@ impl Node {
         }
     }
 
-    /// The last word to a client whose bytes are no frames.
+    /// Returns the last reply to a client whose bytes are not frames.
     pub fn refuse_malformed(&mut self, peer: &Peer, malformed: Malformed) -> Outcome {
         self.refuse(peer, malformed.into())
     }
@@ -383,7 +383,7 @@ impl Node {
         }))
     }
 
-    /// Refuses what a writer asks for that was replaced.
+    /// Refuses a request of a writer that was replaced.
     fn check_generation(&self, uuid: Uuid, generation: Generation) -> Result<(), Refusal> {
         let seen = self.generation(uuid);
         if generation < seen && !armed(Flaw::GenerationUnchecked) {
@@ -409,7 +409,7 @@ impl Node {
         })
     }
 
-    /// What is known of a database, from now on at least.
+    /// Returns the record of a database, which is made if the node does not know the database.
     fn database(&mut self, uuid: Uuid) -> Result<&mut Database, Refusal> {
         let known = self.databases.len();
         match self.databases.entry(uuid) {

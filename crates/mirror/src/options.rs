@@ -1,33 +1,33 @@
-//! How a mirror is set up.
+//! The setup of a mirror.
 
 use perdura_base::{Error, Result};
 
 use crate::auth::Key;
 
-/// How a mirror is set up.
+/// The options of a mirror.
 #[derive(Debug, Clone)]
 pub struct MirrorOptions {
     /// The addresses of the nodes, two for each group.
     pub groups: Vec<[String; 2]>,
-    /// What the nodes must have, if anything.
+    /// The key that the nodes must have. It may be unset.
     pub key: Key,
     /// The most bytes of a stream that are shipped and not synced.
     pub tail_bytes_max: u64,
-    /// Two nodes on one machine count as a mirror, although they fail together.
+    /// True if two nodes on one machine count as a mirror, although they fail together.
     pub one_machine: bool,
-    /// A node that owes an answer for so long is suspected, nanoseconds.
+    /// The time after which a node that owes an answer is suspected, nanoseconds.
     pub suspect_ns: u64,
-    /// An idle node is asked so often whether it lives, nanoseconds.
+    /// The interval at which an idle node is asked whether it lives, nanoseconds.
     pub ping_ns: u64,
-    /// A node without a connection is tried so often, nanoseconds.
+    /// The interval at which the writer tries to connect to a node, nanoseconds.
     pub retry_ns: u64,
-    /// How long the writer may acknowledge by its disk after it has asked the arbiter, nanoseconds. 0: for ever, since no process
-    /// that does not see the lock of the data directory reaches the disk.
+    /// The time for which the writer may acknowledge by its disk after it has asked the arbiter, nanoseconds. 0: for
+    /// ever, because a process that does not see the lock of the data directory cannot reach the disk.
     pub lease_ns: u64,
 }
 
 impl MirrorOptions {
-    /// The usual times, for groups of nodes.
+    /// Returns the options with the usual times, for groups of nodes.
     #[must_use]
     pub fn new(groups: Vec<[String; 2]>, key: Key) -> MirrorOptions {
         MirrorOptions {
@@ -42,6 +42,8 @@ impl MirrorOptions {
         }
     }
 
+    /// Checks the options.
+    ///
     /// # Errors
     /// [`Error::Usage`] if these cannot be the nodes of a mirror.
     pub fn check(&self) -> Result<()> {

@@ -7,24 +7,24 @@ use perdura_device::{Access, Disk};
 
 use crate::view::{VIEW_BYTES_MAX, View};
 
-/// What became of a compare-and-swap.
+/// The result of a compare-and-swap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Swap {
     /// The view is the new one, durably.
     Done,
-    /// Another view with this number, or a higher one, is there.
+    /// Another view with this number, or a higher one, is stored.
     Lost,
 }
 
 /// A register that writer and takeover both reach. Calls may wait.
 ///
 /// # Contract
-/// * Of all that try to store a view with one number, at most one is ever told [`Swap::Done`], and [`read`](Self::read)
-///   returns that view or a later one from then on, after a crash too.
+/// * Of all processes that try to store a view with one number, at most one ever gets [`Swap::Done`]. From then on
+///   [`read`](Self::read) returns that view or a later one, after a crash too.
 /// * An error of [`replace`](Self::replace) says nothing about whether the view was stored: read again.
-/// * What is stored is never lost and never goes back.
+/// * A stored view is never lost, and never replaced by an older one.
 pub trait Register: Send {
-    /// The newest view; `None` if there never was one.
+    /// Reads the newest view. `None`: no view was ever stored.
     ///
     /// # Errors
     /// The medium's; [`Error::Corrupt`] for a damaged view; [`Error::Foreign`] for that of another database.
@@ -40,7 +40,7 @@ pub trait Register: Send {
 const PREFIX: &str = "view-";
 const ONE: &str = "view";
 const LOCK: &str = "view.lock";
-/// Views that are kept.
+/// The number of views that are kept.
 const KEPT: usize = 16;
 
 fn path(v: u64) -> String {
@@ -71,7 +71,7 @@ fn read_view(disk: &dyn Disk, path: &str, uuid: Uuid) -> Result<View> {
     Ok(view)
 }
 
-/// Writes a file that has another name than it will have, and syncs it.
+/// Writes a view to a temporary file, and syncs it.
 fn write_new(disk: &dyn Disk, path: &str, view: &View) -> Result<()> {
     let bytes = view.encode();
     debug_assert_eq!(
@@ -85,7 +85,7 @@ fn write_new(disk: &dyn Disk, path: &str, view: &View) -> Result<()> {
     file.sync()
 }
 
-/// Views as numbered files of a directory; see docs/formats/view.md.
+/// An arbiter that keeps views as numbered files of a directory; see docs/formats/view.md.
 pub struct NumberedFiles {
     disk: Arc<dyn Disk>,
     uuid: Uuid,
@@ -94,13 +94,13 @@ pub struct NumberedFiles {
 }
 
 impl NumberedFiles {
-    /// The views of a database in the root of a disk.
+    /// Returns the arbiter of a database in the root of a disk.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, uuid: Uuid, token: u64) -> NumberedFiles {
         NumberedFiles { disk, uuid, token }
     }
 
-    /// The numbers of the views there, in order.
+    /// Returns the numbers of the stored views, in order.
     fn numbers(&self) -> Result<Vec<u64>> {
         let names = self.disk.list("")?;
         let number = |name: &String| {
@@ -136,7 +136,8 @@ impl NumberedFiles {
 
 impl Register for NumberedFiles {
     fn read(&mut self) -> Result<Option<View>> {
-        // What is read may rest on: another process may have given it its name and not synced that yet.
+        // Decisions may rest on the view that is read. But another process may have given it its name and not synced
+        // that yet.
         let newest = self.newest()?;
         if newest.is_some() {
             self.disk.sync_dir("")?;
@@ -162,12 +163,12 @@ impl Register for NumberedFiles {
             Err(error) => return Err(error),
         }
         self.disk.sync_dir("")?;
-        // A writer that slept since it looked may have stored a view that was removed long ago.
+        // A writer that has slept since its read may have stored a view that was removed long ago.
         if self.numbers()?.last() != Some(&next.v) {
             return Ok(Swap::Lost);
         }
         for old in numbers.iter().rev().skip(KEPT - 1) {
-            // What cannot be removed now is removed by a later change.
+            // A file that cannot be removed now is removed by a later change.
             if self.disk.remove(&path(*old)).is_err() {
                 break;
             }
@@ -176,14 +177,14 @@ impl Register for NumberedFiles {
     }
 }
 
-/// The view as one file under a lock; see docs/formats/view.md.
+/// An arbiter that keeps the view as one file under a lock; see docs/formats/view.md.
 pub struct LockedFile {
     disk: Arc<dyn Disk>,
     uuid: Uuid,
 }
 
 impl LockedFile {
-    /// The view of a database in the root of a disk.
+    /// Returns the arbiter of a database in the root of a disk.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, uuid: Uuid) -> LockedFile {
         LockedFile { disk, uuid }

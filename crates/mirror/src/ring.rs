@@ -1,10 +1,11 @@
 //! The newest bytes of one stream, in memory: those that are not known to be on the writer's disk.
 //!
 //! # Invariants
-//! * Positions are dense: an append stands at the ring's end, or nothing changes.
-//! * `low <= end <= low + size`. The byte at position p is at index p - base modulo the size, where `base` is the position at which
-//!   the ring began.
-//! * The memory grows with the ring's first round: what was never written is not there, and nothing is zeroed in advance.
+//! * Positions are dense: an append begins at the ring's end, or nothing changes.
+//! * `low <= end <= low + size`. The byte at position p is at index p - base modulo the size, where `base` is the
+//!   position at which the ring began.
+//! * The memory grows with the ring's first round: bytes that were never written take no memory, and nothing is zeroed
+//!   in advance.
 //! * Bytes are returned only if the checksum of their append holds.
 
 use std::collections::VecDeque;
@@ -14,21 +15,21 @@ use perdura_base::checksum::crc32c_append;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::{to_u64, to_usize};
 
-/// Why a ring does not take a block, or return bytes.
+/// The reason why a ring does not take a block, or return bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RingRefusal {
-    /// The block does not stand at the end, which is here.
+    /// The block does not begin at the end, which is here.
     Position(Pos),
-    /// There is no room for the block.
+    /// The ring has no room for the block.
     Full,
-    /// The bytes lie outside of what is held, from `low` to `end`.
+    /// The bytes lie outside of the held range, from `low` to `end`.
     Outside {
         /// The first position held.
         low: Pos,
         /// The position behind the last one.
         end: Pos,
     },
-    /// The memory does not hold what was appended here.
+    /// The memory does not hold the bytes that were appended here.
     Damaged(Pos),
 }
 
@@ -41,7 +42,7 @@ struct Append {
 
 /// A ring.
 pub struct Ring {
-    /// At most `size` bytes, for which there is room from the start.
+    /// The bytes, at most `size`, for which there is room from the start.
     memory: Vec<u8>,
     size: u64,
     appends: VecDeque<Append>,
@@ -51,7 +52,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// An empty ring of `size` bytes at `start`; `None` if there is no memory for it.
+    /// Makes an empty ring of `size` bytes at `start`. `None`: memory is exhausted.
     #[must_use]
     pub fn new(start: Pos, size: u64) -> Option<Ring> {
         assert!(size > 0, "a ring has room");
@@ -67,31 +68,31 @@ impl Ring {
         })
     }
 
-    /// The first position held.
+    /// Returns the first position held.
     #[must_use]
     pub fn low(&self) -> Pos {
         self.low
     }
 
-    /// The position behind the last one held.
+    /// Returns the position behind the last one held.
     #[must_use]
     pub fn end(&self) -> Pos {
         self.end
     }
 
-    /// Bytes held.
+    /// Returns the number of bytes held.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.end.0 - self.low.0
     }
 
-    /// Whether nothing is held.
+    /// Returns whether the ring is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.low == self.end
     }
 
-    /// The most bytes that it can hold.
+    /// Returns the most bytes that it can hold.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
@@ -105,7 +106,7 @@ impl Ring {
         self.appends.clear();
     }
 
-    /// Forgets what is below `low`. Nothing happens if it is below already or beyond the end.
+    /// Forgets the bytes below `low`. Does nothing if the ring begins at or above it, or ends before it.
     pub fn forget(&mut self, low: Pos) {
         if low <= self.low || low > self.end {
             return;
@@ -119,13 +120,13 @@ impl Ring {
         assert!(self.appends.len() <= before && (self.is_empty() || !self.appends.is_empty()));
     }
 
-    /// Whether `bytes` more fit.
+    /// Returns whether `bytes` more fit.
     #[must_use]
     pub fn has_room(&self, bytes: u64) -> bool {
         self.len() + bytes <= self.size()
     }
 
-    /// Adds `bytes` and then `pad` zeros at `pos`.
+    /// Appends `bytes` and then `pad` zeros at `pos`.
     ///
     /// # Errors
     /// [`RingRefusal::Position`] and [`RingRefusal::Full`]; nothing has changed.
@@ -159,7 +160,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Writes bytes at a position; returns their checksum.
+    /// Writes bytes at a position, and returns their checksum.
     fn put(&mut self, pos: Pos, bytes: &[u8]) -> u32 {
         assert!(
             to_u64(bytes.len()) <= self.size(),
@@ -176,19 +177,19 @@ impl Ring {
         crc32c_append(0, bytes)
     }
 
-    /// Where the byte at a position is.
+    /// Returns the index of the byte at a position.
     fn index(&self, pos: Pos) -> usize {
         to_usize((pos.0 - self.base.0) % self.size)
     }
 
-    /// Writes bytes over what is at an index, or behind all that is there.
+    /// Overwrites bytes at an index, or appends them if the memory ends there.
     fn put_at(&mut self, at: usize, bytes: &[u8]) {
         let over = bytes.len().min(self.memory.len() - at);
         self.memory[at..at + over].copy_from_slice(&bytes[..over]);
         self.memory.extend_from_slice(&bytes[over..]);
     }
 
-    /// The bytes from `from` to `to`, in two parts where they go around the ring's end.
+    /// Returns the bytes from `from` to `to`, in two parts where they go around the ring's end.
     pub(crate) fn parts(&self, from: Pos, to: Pos) -> [&[u8]; 2] {
         assert!(
             self.low <= from && from <= to && to <= self.end,
@@ -201,15 +202,15 @@ impl Ring {
         [&self.memory[at..at + first], &self.memory[..len - first]]
     }
 
-    /// The appends that end behind `from`: where each starts and ends, and the checksum of its bytes.
+    /// Returns the appends that end behind `from`: start, end, and the checksum of the bytes.
     pub(crate) fn whole_appends_from(&self, from: Pos) -> impl Iterator<Item = (Pos, Pos, u32)> {
         let first = self.appends.partition_point(|append| append.end <= from);
         let appends = self.appends.range(first..);
         appends.map(|append| (append.start, append.end, append.crc))
     }
 
-    /// Copies at most `len` bytes from `from` on to the end of `out`; fewer if the ring ends, or a checksum does not
-    /// hold.
+    /// Copies at most `len` bytes from `from` on to the end of `out`. Copies fewer if the ring ends, or a checksum does
+    /// not hold.
     ///
     /// # Errors
     /// [`RingRefusal::Outside`], [`RingRefusal::Damaged`].
@@ -240,7 +241,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether an append's checksum holds. One of which the beginning was forgotten cannot be checked any more.
+    /// Returns whether an append's checksum holds. An append whose beginning was forgotten can no longer be checked,
+    /// and counts as whole.
     fn holds(&self, append: &Append) -> bool {
         append.start < self.low
             || self

@@ -1,4 +1,4 @@
-//! Memory that two processes have in common, or that a simulator makes as if they had.
+//! Memory that two processes share, or that a simulator makes as if they did.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -9,9 +9,10 @@ use parking_lot::Mutex;
 /// A piece of memory that others may change at any time. Words are little-endian, at offsets that 8 divides.
 ///
 /// # Order
-/// Loads and stores of words are in one order for all (sequentially consistent). Bytes are in order with the words of the same side:
-/// a *write* comes before the stores behind it and after those before it, a *read* after the loads before it and before those
-/// behind it. What the mapped rings (docs/formats/logd.md) need of that, and what gives it on a processor that reorders:
+/// Loads and stores of words have one order for all threads (sequentially consistent). Bytes are ordered with the words
+/// of their side. A *write* comes before the stores behind it and after those before it. A *read* comes after the loads
+/// before it and before those behind it. The table shows the needs of the mapped rings (docs/formats/logd.md), and the
+/// means on a processor that reorders:
 ///
 /// | one side | the other side | what must hold | by |
 /// |---|---|---|---|
@@ -19,19 +20,19 @@ use parking_lot::Mutex;
 /// | store *low*, then write over what is below | read bytes, then load *low* | who reads bytes that were written over sees the higher *low* | a release fence before a write's copy, an acquire fence behind a read's |
 /// | store *count*, load *closed* | store *closed*, load *count* | one of the two sees the other's store | the one order of all words |
 ///
-/// A store alone does not keep later writes behind it, nor a load earlier reads before it: hence the fences of the second row. On x86
-/// they cost nothing but the compiler's freedom.
+/// A store alone does not keep later writes behind it, and a load alone does not keep earlier reads before it. So the
+/// second row needs fences. On x86 they cost nothing but the compiler's freedom.
 ///
 /// # Panics
-/// All methods, for what lies outside.
+/// All methods, for bytes outside of the memory.
 pub trait Shared: Send + Sync {
-    /// Its length, bytes.
+    /// Returns its length, bytes.
     fn len(&self) -> usize;
-    /// Whether it has none.
+    /// Returns whether its length is 0.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// A word.
+    /// Returns a word.
     fn load(&self, at: usize) -> u64;
     /// Changes a word.
     fn store(&self, at: usize, word: u64);
@@ -39,7 +40,7 @@ pub trait Shared: Send + Sync {
     fn read(&self, at: usize, out: &mut [u8]);
     /// Copies bytes in.
     fn write(&self, at: usize, bytes: &[u8]);
-    /// What passes it to another process, if that is possible.
+    /// Returns the descriptor that passes the memory to another process. `None`: it cannot be passed.
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -51,15 +52,15 @@ impl fmt::Debug for dyn Shared + '_ {
     }
 }
 
-/// Makes memory of a length, filled with zeros; `None` if there is none.
+/// A function that makes memory of a length, filled with zeros. `None`: no memory could be had.
 pub type Make = dyn Fn(usize) -> Option<Arc<dyn Shared>> + Send + Sync;
 
-/// Where a node gets memory that it can share.
+/// The source of memory that a node can share.
 #[derive(Clone)]
 pub struct Memories(pub Arc<Make>);
 
 impl Memories {
-    /// Memory of this process alone: for simulators, and what mapped memory is tested against.
+    /// Returns a source of memory of this process alone: for simulators, and for tests of mapped memory.
     #[must_use]
     pub fn on_heap() -> Memories {
         Memories(Arc::new(|len| Some(Arc::new(HeapMemory::new(len)))))
@@ -76,7 +77,7 @@ impl fmt::Debug for Memories {
 pub struct HeapMemory(Mutex<Vec<u8>>);
 
 impl HeapMemory {
-    /// Memory of a length, filled with zeros.
+    /// Makes memory of a length, filled with zeros.
     #[must_use]
     pub fn new(len: usize) -> HeapMemory {
         HeapMemory(Mutex::new(vec![0; len]))

@@ -1,10 +1,10 @@
-//! A network of nodes and an arbiter under a seed, for simulators: the same machines as in production, with all that
-//! a network may do to them.
+//! A network of nodes and an arbiter under a seed, for simulators. They are the machines of production, under
+//! everything that a network may do to them.
 //!
-//! A frame that was sent waits in its connection's queue until the simulator delivers it. So frames of one connection keep
-//! their order, and those of two connections have none. A connection that breaks loses what waits in it, in both
-//! directions. A *cut* between a client and a node holds frames back in one direction or both, without either side
-//! noticing. A node that is killed loses its memory; a paused one answers later.
+//! A frame that was sent waits in its connection's queue until the simulator delivers it. So frames of one connection
+//! keep their order, and frames of two connections have no order. A connection that breaks loses the frames that wait
+//! in it, in both directions. A *cut* between a client and a node holds up frames in one direction or both, and neither
+//! side notices. A node that is killed loses its memory; a paused one answers later.
 
 mod arbiter;
 
@@ -25,10 +25,10 @@ use crate::{Key, Nonce};
 
 pub use arbiter::{Mood, SimRegister};
 
-/// Frames that a connection takes before it says that it is full.
+/// The number of frames that a connection takes before it reports that it is full.
 const QUEUE_MAX: usize = 64;
 
-/// What waits in a connection whose client has found it broken moves at one look in so many.
+/// The odds of frames in a connection whose client has found it broken. They may move at one look in this number.
 const LATE: u64 = 256;
 
 /// A direction of a connection.
@@ -49,7 +49,7 @@ struct Host {
     machine: Machine,
     ring_bytes: u64,
     key: Key,
-    /// What this start has shared with clients.
+    /// The memories that this start has shared with clients.
     memories: Shares,
 }
 
@@ -63,18 +63,18 @@ struct Pipe {
     client: u32,
     address: String,
     peer: Peer,
-    /// Frames to the node, which the node's machine has not seen.
+    /// The frames to the node that the node's machine has not seen.
     up: VecDeque<Vec<u8>>,
-    /// Frames to the client, which have left the node.
+    /// The frames to the client that have left the node.
     down: VecDeque<Reply>,
-    /// What the client may take now.
+    /// The frames that the client may take now.
     arrived: VecDeque<Reply>,
-    /// The memory that came with what the client has taken last.
+    /// The memory that came with the frame that the client took last.
     memory: Option<Arc<dyn Shared>>,
     is_broken: bool,
-    /// The client finds it broken; what it sent may still arrive.
+    /// True if the client finds the connection broken. Frames that it sent may still arrive.
     is_half_open: bool,
-    /// The client has dropped it.
+    /// True if the client has dropped the connection.
     is_left: bool,
 }
 
@@ -82,20 +82,20 @@ struct Pipe {
 struct World {
     hosts: BTreeMap<String, Host>,
     pipes: BTreeMap<u64, Pipe>,
-    /// Directions between clients and nodes in which nothing moves.
+    /// The directions between clients and nodes in which nothing moves.
     cuts: BTreeMap<(u32, String), Vec<Way>>,
-    /// What nodes held when they were killed.
+    /// The contents of nodes when they were killed.
     fallen: BTreeMap<NodeInc, Holdings>,
     /// The machines of clients.
     machines: BTreeMap<u32, Machine>,
     next_pipe: u64,
     next_random: u64,
     frames: u64,
-    /// How often it was asked what may move.
+    /// The number of looks at the possible moves.
     looks: u64,
-    /// The frame with this number is lost, and its connection breaks.
+    /// The number of the frame that is lost. Its connection breaks.
     lost_frame: Option<u64>,
-    /// Room for the moves of a look.
+    /// The buffer for the moves of a look.
     moves: Vec<Move>,
 }
 
@@ -112,7 +112,7 @@ impl World {
         })
     }
 
-    /// Whether a frame of a connection can move in a direction.
+    /// Returns whether a frame of a connection can move in a direction.
     fn can_move(&self, pipe: &Pipe, way: Way) -> bool {
         let is_late = pipe.is_half_open && !self.looks.is_multiple_of(LATE);
         let waits = match way {
@@ -126,7 +126,7 @@ impl World {
         way == Way::Down || host().is_some_and(|host| !host.is_paused)
     }
 
-    /// The moves that are possible now, in place of those of an earlier look.
+    /// Replaces the moves of an earlier look with those that are possible now.
     fn look(&mut self, moves: &mut Vec<Move>) {
         self.looks += 1;
         moves.clear();
@@ -169,18 +169,18 @@ impl World {
     }
 }
 
-/// Nodes, connections and what is between them.
+/// A simulated network: nodes, connections, and everything between them.
 #[derive(Clone, Default)]
 pub struct SimNet(Arc<Mutex<World>>);
 
 impl SimNet {
-    /// A network without nodes.
+    /// Returns a network without nodes.
     #[must_use]
     pub fn new() -> SimNet {
         SimNet::default()
     }
 
-    /// Adds a node, which is started.
+    /// Adds a node and starts it.
     pub fn add(&self, address: &str, machine: Machine, ring_bytes: u64, key: Key) {
         let host = Host {
             node: None,
@@ -235,7 +235,7 @@ impl SimNet {
             .for_each(|pipe| pipe.is_broken = true);
     }
 
-    /// Has a node answer nothing, or go on.
+    /// Pauses a node, so that it answers nothing, or lets it continue.
     pub fn pause(&self, address: &str, is_paused: bool) {
         let mut world = self.0.lock();
         world
@@ -245,7 +245,7 @@ impl SimNet {
             .is_paused = is_paused;
     }
 
-    /// The memories that a node has shared and that are in use, oldest first: for a test that spoils them.
+    /// Returns the memories that a node has shared and that are in use, oldest first. For a test that spoils them.
     #[must_use]
     pub fn memories(&self, address: &str) -> Vec<Arc<dyn Shared>> {
         let world = self.0.lock();
@@ -254,14 +254,15 @@ impl SimNet {
         memories.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The incarnation of a node, if it runs.
+    /// Returns the incarnation of a node. `None`: it does not run.
     #[must_use]
     pub fn inc(&self, address: &str) -> Option<NodeInc> {
         let world = self.0.lock();
         world.hosts.get(address)?.node.as_ref().map(Node::inc)
     }
 
-    /// What a start of a node holds of a ring, and where that begins; `None` without the start or the ring.
+    /// Returns the bytes that a start of a node holds of a ring, and their first position. `None`: the start or the
+    /// ring does not exist.
     ///
     /// # Errors
     /// The first position that its memory does not hold.
@@ -291,7 +292,7 @@ impl SimNet {
         })
     }
 
-    /// What a start of a node held when it was killed.
+    /// Returns the contents of a start of a node when it was killed.
     #[must_use]
     pub fn fallen(&self, inc: NodeInc) -> Option<Holdings> {
         self.0.lock().fallen.get(&inc).cloned()
@@ -314,7 +315,7 @@ impl SimNet {
             .for_each(|host| host.is_paused = false);
     }
 
-    /// Breaks the connections of a client to a node; what waits in them is lost.
+    /// Breaks the connections of a client to a node. Frames that wait in them are lost.
     pub fn break_connections(&self, client: u32, address: &str) {
         let mut world = self.0.lock();
         let pipes = world.pipes.values_mut();
@@ -322,8 +323,8 @@ impl SimNet {
         between.for_each(|pipe| pipe.is_broken = true);
     }
 
-    /// Has a client find its connections to a node broken, while what it sent still arrives: behind what it sends
-    /// by the next one, perhaps.
+    /// Makes a client find its connections to a node broken, while the frames that it sent still arrive. They may
+    /// arrive behind those of its next connection.
     pub fn half_open(&self, client: u32, address: &str) {
         let mut world = self.0.lock();
         let pipes = world.pipes.values_mut();
@@ -331,7 +332,7 @@ impl SimNet {
         between.for_each(|pipe| pipe.is_half_open = true);
     }
 
-    /// Ends a client: what it has sent may still arrive, until the simulator breaks it.
+    /// Ends a client. The frames that it has sent may still arrive, until the simulator breaks the connection.
     pub fn leave(&self, client: u32) {
         let mut world = self.0.lock();
         let pipes = world.pipes.values_mut();
@@ -340,7 +341,7 @@ impl SimNet {
             .for_each(|pipe| pipe.is_left = true);
     }
 
-    /// Has a client run on a machine: it shares memory with the nodes there.
+    /// Sets the machine on which a client runs. The client shares memory with the nodes there.
     pub fn set_machine(&self, client: u32, machine: Machine) {
         self.0.lock().machines.insert(client, machine);
     }
@@ -350,13 +351,13 @@ impl SimNet {
         self.0.lock().lost_frame = Some(number);
     }
 
-    /// Frames that have moved.
+    /// Returns the number of frames that have moved.
     #[must_use]
     pub fn frames(&self) -> u64 {
         self.0.lock().frames
     }
 
-    /// The moves that are possible now.
+    /// Returns the moves that are possible now.
     #[must_use]
     pub fn moves(&self) -> Vec<Move> {
         let mut moves = Vec::new();
@@ -369,8 +370,8 @@ impl SimNet {
         self.0.lock().deliver(to_move);
     }
 
-    /// Looks what may move and moves one frame, of the move whose number `draw` returns for their count. Returns whether there was
-    /// one.
+    /// Moves one frame. `draw` gets the number of possible moves and returns the chosen one. Returns whether a move was
+    /// possible.
     pub fn deliver_one(&self, draw: impl FnOnce(usize) -> usize) -> bool {
         let mut world = self.0.lock();
         let mut moves = std::mem::take(&mut world.moves);
@@ -383,7 +384,7 @@ impl SimNet {
         is_one
     }
 
-    /// The network as one client has it.
+    /// Returns the network as one client has it.
     #[must_use]
     pub fn client(&self, client: u32) -> Arc<dyn Net> {
         Arc::new(Client {

@@ -1,4 +1,4 @@
-//! What the writer's side keeps from one step to the next.
+//! The writer's state, which lasts from one step to the next.
 
 use perdura_base::Pos;
 
@@ -6,18 +6,18 @@ use crate::lease::Lease;
 use crate::link::Link;
 use crate::view::View;
 
-/// Whether the anchor says that acknowledgements may rest on nodes.
+/// The anchor's statement on whether acknowledgements may rest on nodes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Anchored {
     No,
-    /// An update has begun, and perhaps failed: what it has left may be written later, with another update.
+    /// An update has begun, and perhaps failed. Another update may write its record later.
     Perhaps,
-    /// It says so durably.
+    /// The anchor permits it durably.
     Yes,
 }
 
 impl Anchored {
-    /// What the anchor says after an update.
+    /// Returns the anchor's statement after an update.
     pub fn of(mirrored: bool) -> Anchored {
         match mirrored {
             true => Anchored::Yes,
@@ -26,17 +26,17 @@ impl Anchored {
     }
 }
 
-/// The writer's side between two steps.
+/// The state of the writer between two steps.
 pub(crate) struct State {
     pub view: View,
     /// A view that was sent to the arbiter, and whose fate is not known.
     pub pending: Option<View>,
     pub groups: Vec<[Link; 2]>,
-    /// How far acknowledgements may have gone in each stream.
+    /// The position up to which each stream may have been acknowledged.
     pub raised: Vec<Pos>,
     pub anchored: Anchored,
     pub lease: Lease,
-    /// The rings of writers before this one are to be dropped: by node, group by group.
+    /// The nodes that are still to drop the rings of writers before this one, group by group.
     pub unretired: Vec<[bool; 2]>,
     pub is_stopping: bool,
     pub fenced: Option<String>,

@@ -1,4 +1,4 @@
-//! What a mirror shows of itself.
+//! The status of a mirror.
 
 use crate::ids::{Generation, Machine, NodeInc};
 use crate::view::Mode;
@@ -6,26 +6,26 @@ use crate::view::Mode;
 /// A node, as the writer sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeStatus {
-    /// Where it is reached.
+    /// The address at which it is reached.
     pub address: String,
-    /// Whether it is connected and takes blocks.
+    /// True if it is connected and takes blocks.
     pub is_ready: bool,
-    /// Whether blocks are written into its memory, on the writer's machine.
+    /// True if blocks are written into its memory, on the writer's machine.
     pub is_mapped: bool,
-    /// Which start of the node was last seen, on which machine.
+    /// The start of the node that was last seen, and its machine. `None`: no start was seen.
     pub identity: Option<(NodeInc, Machine)>,
-    /// Bytes that were shipped and that it is not known to hold.
+    /// The bytes that were shipped and that it is not known to hold.
     pub lag_bytes: u64,
-    /// For how long it has owed an answer, nanoseconds.
+    /// The time for which it has owed an answer, nanoseconds.
     pub silent_ns: u64,
-    /// Why there is no connection.
+    /// The reason why it is not connected, or cannot be the second node of its group. `None`: it has no trouble.
     pub trouble: Option<String>,
 }
 
 /// A group, as the writer sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupStatus {
-    /// What acknowledgements wait for.
+    /// The nodes and disks that the group's acknowledgements wait for.
     pub mode: Mode,
     /// Its nodes.
     pub nodes: [NodeStatus; 2],
@@ -38,7 +38,7 @@ pub struct Status {
     pub v: u64,
     /// The writer's generation.
     pub generation: Generation,
-    /// Whether a change of view is under way, whose outcome is not known.
+    /// True if a change of view is under way, whose outcome is not known.
     pub is_pending: bool,
     /// The groups.
     pub groups: Vec<GroupStatus>,

@@ -1,16 +1,17 @@
-//! The takeover: it replaces the writer, seals the nodes, and fetches what only they may hold.
+//! The takeover: it replaces the writer, seals the nodes, and fetches the bytes that only they may hold.
 //!
 //! ```text
 //! claim: gen + 1 in the arbiter ──► seal the nodes of each mirror ──► read their rings ──► drain (perdura_wal)
 //! ```
-//! The ordinary restart follows; nothing of it knows nodes. The rings stay until the new writer says *retire*, which it
-//! does when the anchor names the life that was recovered. So a takeover that is interrupted at any point
-//! is begun again, by this process or another one, and finds the same bytes.
+//! The ordinary restart follows and knows nothing of nodes. The rings stay until the new writer sends *retire*, which
+//! it does when the anchor names the life that was recovered. So a takeover that is interrupted at any point is begun
+//! again, by this process or another one, and finds equal bytes.
 //!
 //! # Invariants
-//! * Nothing is read from a node before it is sealed: a writer that was replaced adds nothing to what is read.
-//! * A node counts if its incarnation is the one in the view. One that rebooted holds nothing.
-//! * Each mirror needs one of its nodes, since both hold all that was acknowledged.
+//! * Nothing is read from a node before it is sealed: a writer that was replaced adds nothing to the bytes that are
+//!   read.
+//! * A node counts if its incarnation is the one in the view. A node that rebooted holds nothing.
+//! * Each mirror needs one of its nodes, because both hold everything that was acknowledged.
 
 use std::sync::Arc;
 
@@ -41,21 +42,21 @@ pub struct Claimant {
     pub streams: u8,
 }
 
-/// Raises the generation in the arbiter, one operation at a time.
+/// A machine that raises the generation in the arbiter, one operation at a time.
 pub struct Claim {
     by: Claimant,
     tried: Option<View>,
 }
 
 impl Claim {
-    /// A claim that has not begun.
+    /// Returns a claim that has not begun.
     #[must_use]
     pub fn new(by: Claimant) -> Claim {
         Claim { by, tried: None }
     }
 
-    /// Takes a step. Returns the view that is in force from then on, once it is: the one before with a higher generation,
-    /// or the first one, in which all is on disk.
+    /// Takes a step. Returns the view that is in force from then on, once it is. That is the view before with a higher
+    /// generation, or the first view, in which everything is on disk.
     ///
     /// # Errors
     /// The arbiter's, after which the step may be repeated.
@@ -63,7 +64,7 @@ impl Claim {
         if let Some(tried) = self.tried.clone() {
             match register.replace(&tried) {
                 Ok(Swap::Done) => return Ok(Some(tried)),
-                // By an earlier try whose outcome was not known, or by another process.
+                // An earlier try whose outcome was not known has stored it, or another process has.
                 Ok(Swap::Lost) => {
                     let now = register.read()?;
                     self.tried = None;
@@ -107,7 +108,8 @@ impl Claim {
     }
 }
 
-/// The view with which a writer begins once the anchor names its life: all is on disk, in groups as configured.
+/// Returns the view with which a writer begins once the anchor names its life. Everything is on disk, and the groups
+/// are as configured.
 #[must_use]
 pub fn beginning_view(claimed: &View, by: &Claimant, life: Incarnation, hard: Epoch) -> View {
     assert!(
@@ -137,14 +139,14 @@ pub struct Kept {
     pub bytes: Vec<u8>,
 }
 
-/// How long a takeover waits.
+/// The times for which a takeover waits.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Once one node of a mirror is sealed, the other one has so long, nanoseconds.
+    /// The time for the other node of a mirror once one is sealed, nanoseconds.
     pub other_ns: u64,
-    /// No node of a mirror answers: after so long the takeover fails, nanoseconds.
+    /// The time after which the takeover fails if no node of a mirror answers, nanoseconds.
     pub all_ns: u64,
-    /// A node without a connection is tried so often, nanoseconds.
+    /// The interval of the tries to connect to a node, nanoseconds.
     pub retry_ns: u64,
 }
 
@@ -158,26 +160,26 @@ impl Default for Patience {
     }
 }
 
-/// What a step of [`Fetch`] did.
+/// The result of a step of [`Fetch`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fetched {
     /// It sent or received: another step may follow at once.
     Step,
     /// It waits for nodes.
     Waits,
-    /// This is what the nodes kept, for each stream.
+    /// The bytes that the nodes kept, for each stream.
     All(Vec<Vec<Kept>>),
 }
 
-/// Seals the nodes of a view and reads what they hold.
+/// A machine that seals the nodes of a view and reads the bytes that they hold.
 pub struct Fetch {
     view: View,
     caller: Caller,
     net: Arc<dyn Net>,
     patience: Patience,
-    /// From where on each stream is wanted: the disk holds what is before.
+    /// The position from which each stream is wanted. The disk holds the bytes before.
     from: Vec<Pos>,
-    /// Whether to go on without what no node returns.
+    /// True if the takeover continues without bytes that no node returns.
     accept_loss: bool,
     lacks: Option<Error>,
     groups: Vec<(usize, [Visit; 2])>,
@@ -192,11 +194,11 @@ struct Visit {
     tried_ns: Option<u64>,
     stage: Stage,
     trouble: Option<String>,
-    /// When it was sealed.
+    /// The time at which it was sealed. `None`: it is not sealed.
     sealed_ns: Option<u64>,
-    /// Its memory does not hold all that it took: what it returns helps, and does not suffice.
+    /// True if its memory does not hold everything that it took. Its bytes help, and do not suffice.
     is_damaged: bool,
-    /// What it returns is of its hard copy.
+    /// True if it returns bytes of its hard copy.
     is_recalled: bool,
     kept: Vec<(StreamId, Kept, Pos)>,
 }
@@ -208,12 +210,12 @@ enum Stage {
     /// Reading the ring with this number of `kept`.
     Reading(usize),
     Done,
-    /// It holds nothing of what is wanted: it was started again since.
+    /// It holds nothing that is wanted, because it was started again since.
     Empty,
 }
 
 impl Fetch {
-    /// Fetches what the nodes of a claimed view hold of each stream from `from` on.
+    /// Begins to fetch the bytes of each stream from `from` on that the nodes of a claimed view hold.
     #[must_use]
     pub fn new(
         view: View,
@@ -263,14 +265,15 @@ impl Fetch {
         }
     }
 
-    /// Takes what there is, hard copies of ended starts included, if no node holds all that was acknowledged.
+    /// Sets whether to take the bytes that exist, hard copies of ended starts included, if no node holds everything
+    /// that was acknowledged.
     #[must_use]
     pub fn accepting_loss(mut self, accept_loss: bool) -> Fetch {
         self.accept_loss = accept_loss;
         self
     }
 
-    /// Why what was fetched may lack what was acknowledged; `None` if it has all.
+    /// Takes the reason why the fetched bytes may lack acknowledged ones. `None`: they are complete.
     pub fn take_lacks(&mut self) -> Option<Error> {
         self.lacks.take()
     }
@@ -278,8 +281,8 @@ impl Fetch {
     /// Takes a step, which waits for nothing.
     ///
     /// # Errors
-    /// Unless the loss is accepted, [`Error::Usage`] if no node of a mirror holds what was acknowledged, or none answers in time: what they hold is
-    /// lost unless one comes back.
+    /// [`Error::Usage`] if no node of a mirror holds everything that was acknowledged, or none answers in time. The
+    /// bytes of those nodes are lost unless one comes back. If the loss is accepted, this is not an error.
     pub fn step(&mut self, now_ns: u64) -> Result<Fetched> {
         let begun_ns = *self.begun_ns.get_or_insert(now_ns);
         let mut moved = false;
@@ -369,17 +372,17 @@ impl Visit {
         matches!(self.stage, Stage::Done)
     }
 
-    /// Whether it has returned all that was acknowledged.
+    /// Returns whether it has returned everything that was acknowledged.
     fn suffices(&self) -> bool {
         self.is_done() && !self.is_damaged
     }
 
-    /// Whether nothing more comes from it.
+    /// Returns whether nothing more comes from it.
     fn is_settled(&self) -> bool {
         matches!(self.stage, Stage::Done | Stage::Empty)
     }
 
-    /// Connects if it is due, and takes a frame. Returns whether there was something to do.
+    /// Connects if it is due, and takes a frame. Returns whether it had anything to do.
     fn step(&mut self, context: &mut Context<'_>, random: &mut dyn FnMut() -> u64) -> bool {
         if self.is_settled() {
             return false;
@@ -428,7 +431,7 @@ impl Visit {
         }
     }
 
-    /// What was sealed stays sealed: the next connection goes on from the seal.
+    /// Breaks off the connection. A sealed database stays sealed: the next connection continues from the seal.
     fn break_off(&mut self, why: String) {
         self.connection = None;
         self.stage = Stage::Down;
@@ -441,7 +444,7 @@ impl Visit {
         let connection = self.connection.as_mut().ok_or("there is no connection")?;
         match connection.send(&request.head(), request.tail())? {
             Sent::Yes => Ok(()),
-            // A client that awaits each reply has nothing on the way.
+            // A client that awaits each reply has sent nothing else.
             Sent::Full => Err("the connection takes nothing".into()),
         }
     }
@@ -472,7 +475,7 @@ impl Visit {
                     self.say(&Request::Seal { generation })
                 }
             },
-            // Nothing was left, or it knows no hard copies.
+            // Nothing was left, or the node knows no hard copies.
             (Stage::Sealing, Reply::Refused(_)) if self.is_recalled => {
                 (self.connection, self.stage) = (None, Stage::Empty);
                 Ok(())
@@ -481,7 +484,7 @@ impl Visit {
                 if sealed.inc == self.member.inc || armed(Flaw::EmptyNodeSuffices) =>
             {
                 self.sealed_ns.get_or_insert(context.now_ns);
-                // A hard copy is behind what was acknowledged.
+                // A hard copy lags behind the acknowledgements.
                 self.is_damaged |= self.is_recalled;
                 for (number, home) in (0u8..).zip(&context.view.homes) {
                     if usize::from(*home) == context.group {
@@ -503,7 +506,7 @@ impl Visit {
                 kept.bytes.extend_from_slice(bytes);
                 self.read_on(at, context)
             }
-            // What lies before is whole, and counts.
+            // The bytes before the damage are whole, and count.
             (Stage::Reading(at), Reply::Refused(refused)) if refused.reason == Reason::Damaged => {
                 let at = *at;
                 self.trouble = Some(refused.text.clone());
@@ -517,7 +520,7 @@ impl Visit {
         }
     }
 
-    /// Notes what is to be read of a stream.
+    /// Notes the bytes that are to be read of a stream.
     fn want(&mut self, stream: StreamId, rings: &[RingState], context: &Context<'_>) {
         let of = (context.view.rings, stream);
         let ring = rings

@@ -1,5 +1,5 @@
-//! The view: what acknowledgements rest on, and who may write. The format page below is the only description of its
-//! bytes.
+//! The view: the places on which acknowledgements rest, and the process that may write. The format page below is the
+//! only description of its bytes.
 #![doc = include_str!("../../../docs/formats/view.md")]
 
 use std::fmt;
@@ -25,13 +25,13 @@ pub(crate) const VIEW_BYTES_MAX: usize = 16 * 1024;
 pub struct Member {
     /// The start of the node that holds the log.
     pub inc: NodeInc,
-    /// What fails together with it.
+    /// The machine that fails together with it.
     pub machine: Machine,
-    /// Where it is reached.
+    /// The address at which it is reached.
     pub address: String,
 }
 
-/// What acknowledgements of a group's streams wait for.
+/// The nodes and disks that acknowledgements of a group's streams wait for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
     /// The log's disk.
@@ -43,7 +43,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The nodes of the mode.
+    /// Returns the nodes of the mode.
     #[must_use]
     pub fn members(&self) -> &[Member] {
         match self {
@@ -53,7 +53,7 @@ impl Mode {
         }
     }
 
-    /// Whether acknowledgements may be ahead of the disk.
+    /// Returns whether acknowledgements may be ahead of the disk.
     #[must_use]
     pub fn is_mirror(&self) -> bool {
         matches!(self, Mode::Mirror(_))
@@ -91,39 +91,39 @@ pub struct View {
     pub generation: Generation,
     /// A random number of the process that made it.
     pub writer: u64,
-    /// The generation whose rings the groups speak of.
+    /// The generation of the rings that the groups name.
     pub rings: Generation,
     /// The life of the database that writes them.
     pub life: Incarnation,
     /// A commit epoch that was durable on the log's disks when it was made.
     pub hard: Epoch,
-    /// When it was made, microseconds since 1970.
+    /// The time at which it was made, microseconds since 1970.
     pub wall_us: u64,
-    /// What each group's acknowledgements wait for.
+    /// The nodes and disks that each group's acknowledgements wait for.
     pub groups: Vec<Mode>,
     /// The group of each stream.
     pub homes: Vec<u8>,
 }
 
 impl View {
-    /// The mode of the group that a stream belongs to.
+    /// Returns the mode of the group that a stream belongs to.
     #[must_use]
     pub fn mode_of(&self, stream: StreamId) -> &Mode {
         let home = self.homes[usize::from(stream.0)];
         &self.groups[usize::from(home)]
     }
 
-    /// Whether acknowledgements of some stream may be ahead of the disk.
+    /// Returns whether acknowledgements of some stream may be ahead of the disk.
     #[must_use]
     pub fn is_mirrored(&self) -> bool {
         let mut homes = self.homes.iter();
         homes.any(|home| self.groups[usize::from(*home)].is_mirror())
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     ///
     /// # Panics
-    /// If it is none that [`decode`](Self::decode) would take.
+    /// If [`decode`](Self::decode) would refuse the bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.is_well_formed(), "{self:?} is no view");
@@ -160,7 +160,7 @@ impl View {
     /// Decodes a view.
     ///
     /// # Errors
-    /// What is wrong with the bytes.
+    /// The fault of the bytes.
     pub fn decode(bytes: &[u8]) -> Result<View, String> {
         let Some((covered, crc)) = bytes.split_last_chunk::<4>() else {
             return Err("shorter than a view".into());

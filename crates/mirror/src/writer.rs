@@ -6,25 +6,26 @@
 //!      ▲                               │                           │
 //!      └──────── the other one has caught up ──────────────────────┘
 //! ```
-//! [`Mirror::pump`] moves bytes and replies, and waits for nothing; any thread that waits for an
-//! acknowledgement may call it. [`Mirror::manage`] takes one step that may wait: an operation of the arbiter, an update of
-//! the anchor, the begin of a connection. The thread that owns the mirror calls it.
+//! [`Mirror::pump`] moves bytes and replies, and waits for nothing. Any thread that waits for an acknowledgement may
+//! call it. [`Mirror::manage`] takes one step that may wait: an operation of the arbiter, an update of the anchor, the
+//! start of a connection. The thread that owns the mirror calls it.
 //!
 //! # Acknowledging
-//! A stream is held up to a position if the mode of its group says so: Mirror, both members hold it; Solo, the
-//! member holds it and the disk has synced it; Disk, the disk has. While the outcome of a change is not known, both the old
-//! and the new view must say so. So acknowledgements stop by themselves when a node falls silent, and go on when
-//! the change is known to be stored.
+//! The mode of its group decides up to which position a stream is held. In Mirror, both members hold it. In Solo, the
+//! member holds it and the disk has synced it. In Disk, the disk has synced it. While the outcome of a change is not
+//! known, both the old and the new view must permit the position. So acknowledgements stop by themselves when a node
+//! falls silent, and continue when the change is known to be stored.
 //!
-//! A group leaves Mirror when all that was acknowledged is synced, and not before: the paper's order, and the obvious one
-//! (change the view, then copy), loses the tail if the writer fails between the two, because a takeover reads the disk alone in
-//! the other modes.
+//! A group leaves Mirror only when everything that was acknowledged is synced. The paper's order, which is also the
+//! obvious one, is to change the view and then copy. It loses the tail if the writer fails between the two, because a
+//! takeover reads the disk alone in the other modes.
 //!
 //! # Invariants
-//! * What was raised is held by all members of the stream's mode or synced, in every view that may be in force.
+//! * An acknowledged position is held by all members of the stream's mode or synced, in every view that may be in
+//!   force.
 //! * Acknowledgements rest on nodes only while the anchor says so durably.
-//! * The view says Disk, and then the anchor, only when all that was shipped is synced.
-//! * After it has seen a higher generation the writer raises nothing and changes nothing.
+//! * The view says Disk, and then the anchor, only when all shipped bytes are synced.
+//! * A writer that has seen a higher generation acknowledges nothing and changes nothing.
 
 mod pump;
 
@@ -52,48 +53,49 @@ use crate::view::{Mode, View};
 
 /// The log and the anchor that the mirror serves.
 pub trait Log: Send + Sync {
-    /// The position below which a stream is synced on the log's disk.
+    /// Returns the position below which a stream is synced on the log's disk.
     fn synced(&self, stream: StreamId) -> Pos;
     /// Notes that acknowledgements of a stream may go up to a position.
     fn raise(&self, stream: StreamId, end: Pos);
-    /// Whether acknowledgements rise with the disk by themselves, as they do at first. Only while every group of the view in force, and
-    /// of one that may replace it, is Disk: in the other modes the disk alone acknowledges nothing.
+    /// Sets whether acknowledgements rise with the disk by themselves, as they do at first. They may do so only while
+    /// every group is Disk in the view in force and in a view that may replace it. In the other modes the disk alone
+    /// acknowledges nothing.
     fn follow_disk(&self, follows: bool);
-    /// The time now, nanoseconds, of the clock that the mirror is called with.
+    /// Returns the time now, nanoseconds, of the clock that the mirror is called with.
     fn now_ns(&self) -> u64;
-    /// Makes the copy due: what was shipped is to be synced now.
+    /// Makes the copy due: shipped bytes are to be synced now.
     fn want_copy(&self);
-    /// The commit epoch that is durable on the log's disks.
+    /// Returns the commit epoch that is durable on the log's disks.
     fn durable(&self) -> Epoch;
     /// Stops the log: another writer has replaced this one.
     fn fence(&self, why: &str);
     /// Says in the anchor, durably, whether acknowledgements may rest on nodes.
     ///
     /// # Errors
-    /// The anchor's. What it was to say may be said later then, with another update.
+    /// The anchor's. A later update may then store the failed one's record.
     fn anchor(&self, mirrored: bool) -> Result<()>;
 }
 
-/// What a writer begins with.
+/// The state with which a writer begins.
 pub struct Beginning {
     /// The view in force: this writer's, and all of its groups are Disk.
     pub view: View,
-    /// Where the life starts in each stream.
+    /// The position at which the life starts in each stream.
     pub start: Vec<Pos>,
-    /// Whether the anchor says that acknowledgements may rest on nodes.
+    /// True if the anchor says that acknowledgements may rest on nodes.
     pub anchored: bool,
     /// A source of random numbers, for nonces.
     pub random: Box<dyn FnMut() -> u64 + Send>,
 }
 
-/// What a step of [`Mirror::manage`] did.
+/// The result of a step of [`Mirror::manage`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Managed {
-    /// Something: another step may follow at once.
+    /// It did something. Another step may follow at once.
     Step,
-    /// Nothing: look again when something has changed, or the time has gone on.
+    /// It did nothing. The caller looks again after a change, or after some time.
     Idle,
-    /// The mirror has stopped: all is on disk, and view and anchor say so.
+    /// The mirror has stopped. Everything is on disk, and view and anchor say so.
     Stopped,
 }
 
@@ -105,18 +107,18 @@ pub struct Mirror {
     life: Incarnation,
     net: Arc<dyn Net>,
     register: Mutex<Box<dyn Register>>,
-    /// What was shipped of each stream and is not synced. Locked after `state`.
+    /// The shipped bytes of each stream that are not synced. Locked after `state`.
     tails: Vec<Mutex<Ring>>,
     state: Mutex<State>,
-    /// A thread has found the state taken and left word: see [`pump_soon`](Self::pump_soon).
+    /// True if a thread has found the state taken and left a request to pump: see [`pump_soon`](Self::pump_soon).
     missed: AtomicBool,
 }
 
 impl Mirror {
-    /// The mirror of the writer that made the view in `beginning`.
+    /// Makes the mirror of the writer that made the view in `beginning`.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the options are not possible; [`Error::OutOfMemory`] if there is none for the tails.
+    /// [`Error::Usage`] if the options are not possible; [`Error::OutOfMemory`] without memory for the tails.
     pub fn new(
         options: MirrorOptions,
         net: Arc<dyn Net>,
@@ -184,15 +186,15 @@ impl Mirror {
         })
     }
 
-    /// Begins, when the log can be told: acknowledgements follow the disk, or the lease of the writer.
+    /// Begins, once the log takes calls: acknowledgements follow the disk, or the lease of the writer.
     pub fn begin(&self, log: &dyn Log) {
         if self.state.lock().lease.is_needed() {
             log.follow_disk(false);
         }
     }
 
-    /// Takes a sealed block of the log: the device of [`perdura_wal::Wal::ship_by`]. `synced` is how far its stream is
-    /// synced.
+    /// Takes a sealed block of the log, as the device of [`perdura_wal::Wal::ship_by`]. `synced` is the position up to
+    /// which its stream is synced.
     pub fn ship(&self, block: Sealed<'_>, synced: Pos) {
         let mut tail = self.tails[usize::from(block.stream.0)].lock();
         tail.forget(synced);
@@ -266,13 +268,14 @@ impl Mirror {
         drop(state);
         match self.register.lock().replace(&next)? {
             Swap::Done => self.adopt(&mut self.state.lock(), log, next, now_ns),
-            // Another writer's, or this one's by a try whose outcome was not known: the next step reads it.
+            // Another writer has stored one, or this writer has by a try whose outcome was not known. The next step
+            // reads it.
             Swap::Lost => {}
         }
         Ok(Managed::Step)
     }
 
-    /// All is on disk as the view says: so says the anchor, at last.
+    /// Clears the anchor's mark. The view says that everything is on disk, so the anchor may say so, too.
     fn stop(&self, log: &dyn Log) -> Result<Managed> {
         let anchored = self.state.lock().anchored;
         if anchored != Anchored::No {
@@ -281,7 +284,7 @@ impl Mirror {
         Ok(Managed::Stopped)
     }
 
-    /// Has the anchor say whether acknowledgements may rest on nodes.
+    /// Makes the anchor say whether acknowledgements may rest on nodes.
     fn anchor(&self, log: &dyn Log, mirrored: bool) -> Result<()> {
         self.state.lock().anchored = Anchored::Perhaps;
         log.anchor(mirrored)?;
@@ -301,7 +304,7 @@ impl Mirror {
             (Some(found), Some(pending)) if found == pending => {
                 self.adopt(&mut state, log, pending, now_ns)
             }
-            // It may still arrive, so it is sent again, and nothing else before its fate is known.
+            // It may still arrive. So it is sent again, and no other view before its fate is known.
             (Some(found), Some(_)) if found == state.view && armed(Flaw::PendingViewGivenUp) => {
                 state.pending = None;
             }
@@ -327,7 +330,7 @@ impl Mirror {
                 return self.end(state, log, why);
             }
         }
-        // What a node said of a higher generation was no takeover's of this database's arbiter.
+        // If a node reported a higher generation, it came from no takeover of this database's arbiter.
         let seen = state.view.generation;
         state
             .groups
@@ -345,7 +348,7 @@ impl Mirror {
         Err(Error::Fenced(why))
     }
 
-    /// Takes a view that is in force, as the answer to a question says that was sent then.
+    /// Takes a view that is in force. The question that says so was sent at `asked_ns`.
     fn adopt(&self, state: &mut State, log: &dyn Log, next: View, asked_ns: u64) {
         assert!(
             next.v == state.view.v + 1 && next.generation == self.caller.generation,
@@ -388,7 +391,7 @@ impl Mirror {
         links.any(|link| link.move_home(self.net.as_ref(), &self.caller, &mut nonce, now_ns))
     }
 
-    /// Has one node drop the rings of the writers before: what they held is on disk, and the anchor names this life.
+    /// Makes one node drop the rings of the writers before. Their bytes are on disk, and the anchor names this life.
     fn retire_one(&self, state: &mut State, now_ns: u64) -> bool {
         let links = state.groups.iter_mut().flatten();
         let mut all = links.zip(state.unretired.iter_mut().flatten());
@@ -399,24 +402,24 @@ impl Mirror {
         })
     }
 
-    /// Whether all that was shipped is on the log's disk.
+    /// Returns whether all shipped bytes are on the log's disk.
     fn is_synced(&self, log: &dyn Log) -> bool {
         let mut streams = (0u8..).map(StreamId).zip(&self.tails);
         streams.all(|(stream, tail)| log.synced(stream) >= tail.lock().end())
     }
 
-    /// Has the mirror come to an end: nothing is shipped any more, and once all is synced, view and anchor say so.
-    /// [`manage`](Self::manage) returns [`Managed::Stopped`] then.
+    /// Begins the end of the mirror. Nothing is shipped any more, and once everything is synced, view and anchor say
+    /// so. Then [`manage`](Self::manage) returns [`Managed::Stopped`].
     pub fn begin_stop(&self) {
         self.state.lock().is_stopping = true;
     }
 
-    /// What happened since the last call, a line for each change of view.
+    /// Returns the events since the last call, a line for each change of view.
     pub fn take_events(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().events)
     }
 
-    /// The view in force, the nodes, and how far they are.
+    /// Returns the view in force, and the nodes with their progress.
     pub fn status(&self, now_ns: u64) -> Status {
         let state = self.state.lock();
         let node = |group: usize, link: &Link| {
@@ -455,7 +458,7 @@ impl Mirror {
         }
     }
 
-    /// Why a node is no second one beside the first of its group.
+    /// Returns the reason why a node cannot be the second node of its group beside the first. `None`: it can.
     fn same(&self, [first, second]: &[Link; 2], link: &Link) -> Option<String> {
         let (one, two) = (first.identity()?, second.identity()?);
         let address = &first.address;
@@ -473,7 +476,8 @@ impl Mirror {
         })
     }
 
-    /// Whether acknowledgements of some stream may rest on nodes, in the view in force or one that may replace it.
+    /// Returns whether acknowledgements of some stream may rest on nodes, in the view in force or one that may replace
+    /// it.
     #[must_use]
     pub fn is_mirrored(&self) -> bool {
         let state = self.state.lock();
@@ -482,12 +486,12 @@ impl Mirror {
     }
 }
 
-/// Whether acknowledgements wait for the disk alone, in every group.
+/// Returns whether acknowledgements wait for the disk alone, in every group.
 fn is_all_disk(view: &View) -> bool {
     view.groups.iter().all(|mode| *mode == Mode::Disk)
 }
 
-/// Whether a node has seen a higher generation than the writer's.
+/// Returns whether a node has seen a higher generation than the writer's.
 fn is_deposed(state: &State, generation: Generation) -> bool {
     let mut links = state.groups.iter().flatten();
     links.any(|link| link.seen > generation)

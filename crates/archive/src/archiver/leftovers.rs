@@ -1,4 +1,5 @@
-//! What an archiver that did not end left in the folder: temporary files, and runs that nobody was told of.
+//! The files that an unfinished archiver has left in the folder: temporary files, and runs that were reported to no
+//! caller.
 
 use perdura_base::{Epoch, Result};
 use perdura_device::Disk;
@@ -7,7 +8,7 @@ use crate::name::{RunId, TEMPORARY};
 
 /// Files of runs of level 0 that begin where the archiver does, or behind.
 pub(super) struct Leftovers {
-    /// Above that of each run that was published: no name is used twice.
+    /// A generation above that of each published run, so that no name is used twice.
     pub generation: u32,
     temporaries: Vec<String>,
 }
@@ -35,7 +36,7 @@ impl Leftovers {
         Ok(left)
     }
 
-    /// Removes one temporary file. `false`: there are no more.
+    /// Removes one temporary file. `false`: none is left.
     pub fn remove_one(&mut self, disk: &dyn Disk) -> Result<bool> {
         let Some(path) = self.temporaries.pop() else {
             return Ok(false);

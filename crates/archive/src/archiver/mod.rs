@@ -7,27 +7,29 @@
 //!             └──────────────────── reads on behind the run ◄──────────── ArchivedRun to the caller
 //! ```
 //!
-//! It is a machine of one I/O a step, beside checkpoint and purge. While it reads, a step takes one block of the log; a
-//! run that was cut is laid out in its order, and written by the steps that follow. Then it reads on; row `selection` of
-//! [`Generation`] also reads between the writes. It reads no clock: the caller says what time it is.
+//! It is a machine of one I/O a step, beside checkpoint and purge. While it reads, a step takes one block of the log. A
+//! run that was cut is laid out in its order, and written by the steps that follow. Then the machine continues to read.
+//! Row `selection` of [`Generation`] also reads between the writes. The machine reads no clock: the caller supplies the
+//! time.
 //!
-//! A run is cut when its workspace is full, when its first frame is [`age_ns`](ArchiverOptions::age_ns) old, or when the
-//! caller asks with [`cut_at`](Archiver::cut_at): for a checkpoint, a backup, a log that has to be cut, the end.
+//! A run is cut when its workspace is full, when its first frame is [`age_ns`](ArchiverOptions::age_ns) old, or when
+//! the caller asks with [`cut_at`](Archiver::cut_at). The caller asks for a checkpoint, a backup, a log that has to be
+//! cut, or the end.
 //!
-//! # Which epochs a run covers
-//! Runs tile the line of epochs: each begins with the epoch behind its predecessor's last. Epochs without a record, void
-//! ones among them, belong to the run that is open when they pass; no run is made for them alone. A run may have no
-//! record if the log has other frames only (marks of checkpoints, starts, beacons, ordered frames), for the log is kept
-//! up to where a run ends. When nothing was logged since the last run, time cuts none, so that an idle database writes
-//! nothing.
+//! # The epochs of a run
+//! Runs tile the line of epochs: each begins with the epoch behind its predecessor's last. Epochs without a record,
+//! void ones among them, belong to the run that is open when they pass; no run is made for them alone. The log is kept
+//! up to the end of a run. So a run may have no record if the log has other frames only (marks of checkpoints, starts,
+//! beacons, ordered frames). When nothing was logged since the last run, time cuts none, so that an idle database
+//! writes nothing.
 //!
 //! # Invariants
-//! * A run ends at an epoch's end: its positions are those of [`EpochSource::at`], and an archiver that begins there goes
-//!   on where this one did.
-//! * What the caller is told of exists: file and folder are synced. Only then may the log be cut behind it.
+//! * A run ends at an epoch's end: its positions are those of [`EpochSource::at`], and an archiver that begins there
+//!   continues this one's work.
+//! * A reported run exists: file and folder are synced. Only then may the log be cut behind it.
 //! * The moments' wall clocks do not fall, within a run and from one run to the next.
-//! * After an error the archiver does nothing more. The log has what it had read: the caller begins another one where the
-//!   last run ended.
+//! * After an error the archiver does nothing more. The log still has everything that it had read. The caller begins
+//!   another archiver at the end of the last run.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", 3.1.
@@ -50,30 +52,30 @@ use crate::writer::{Progress, RunSummary, RunTarget, RunWriter, Tail};
 use leftovers::Leftovers;
 use select::Selection;
 
-/// How old the first frame of a run becomes before the run is cut, nanoseconds.
+/// The age of the first frame of a run at which the run is cut, nanoseconds.
 pub const AGE_NS: u64 = 1_000_000_000;
-/// Moments that are collected for a run at most: 2 MiB.
+/// The most moments that are collected for a run: 2 MiB.
 const MOMENTS_HELD_MAX: usize = 1 << 17;
 
-/// What an archiver writes, and when.
+/// The options of an archiver.
 #[derive(Debug, Clone)]
 pub struct ArchiverOptions {
     /// The database.
     pub uuid: Uuid,
-    /// How its pages are divided among the partitions.
+    /// The division of its pages among the partitions.
     pub chunks: Chunks,
-    /// How blocks are packed.
+    /// The codec that packs blocks.
     pub codec: Codec,
-    /// Bytes of the records of a run, about.
+    /// The approximate size of the records of a run, bytes.
     pub workspace_bytes: usize,
-    /// How old the first frame of a run becomes before the run is cut, nanoseconds.
+    /// The age of the first frame of a run at which the run is cut, nanoseconds.
     pub age_ns: u64,
-    /// How records become runs.
+    /// The way in which records become runs.
     pub row: Generation,
 }
 
 impl ArchiverOptions {
-    /// The usual ones for a database.
+    /// Returns the usual options for a database.
     #[must_use]
     pub fn new(uuid: Uuid, chunks: Chunks) -> ArchiverOptions {
         ArchiverOptions {
@@ -92,27 +94,27 @@ impl ArchiverOptions {
 pub struct ArchivedRun {
     /// The run.
     pub summary: RunSummary,
-    /// Its last epoch, and where that ends in each stream: the log up to here is in the archive.
+    /// Its last epoch, and the end of that epoch in each stream. The log up to there is in the archive.
     pub end: EpochEnds,
-    /// The latest moment up to its end, microseconds since 1970; what a later archiver begins with.
+    /// The latest moment up to its end, microseconds since 1970. A later archiver begins with it.
     pub wall_us: u64,
-    /// Ordered frames in its epochs, which it does not have. If there are any, the database cannot be restored from
-    /// runs.
+    /// The number of ordered frames in its epochs, which it does not contain. If it is not 0, the database cannot be
+    /// restored from runs.
     pub ordered: u64,
 }
 
-/// What a step of the archiver did.
+/// The result of a step of the archiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArchiverStep {
-    /// Nothing is to be done before D moves, time passes or a run is asked for.
+    /// It has nothing to do before D moves, time passes or a run is asked for.
     Idle,
-    /// An I/O.
+    /// It made an I/O.
     Working,
-    /// A run exists.
+    /// It has made a run.
     Run(ArchivedRun),
 }
 
-/// What is known of a run beside its records.
+/// The facts of a run beside its records.
 struct Bounds {
     end: EpochEnds,
     moments: Moments,
@@ -120,16 +122,16 @@ struct Bounds {
     ordered: u64,
 }
 
-/// What the next step does.
+/// The work of the next step.
 enum Work {
-    /// Looks for files that another archiver left behind.
+    /// The search for files that another archiver left behind.
     List,
-    /// Removes one of them, or begins to read.
+    /// The removal of one of them, or the first read.
     Clear(Leftovers),
     Read,
     Create(EpochRange, Bounds),
     Write(Box<RunWriter>, Bounds),
-    /// Reads a block of the log while a run is written.
+    /// The read of a block of the log while a run is written.
     ReadAlong(Box<RunWriter>, Bounds),
     End(Box<Tail>, Bounds),
     Copy(Box<CopyTail>, Bounds),
@@ -137,7 +139,7 @@ enum Work {
     Failed,
 }
 
-/// Makes runs of the log of one database.
+/// A machine that makes runs of the log of one database.
 pub struct Archiver {
     options: ArchiverOptions,
     target: RunTarget,
@@ -147,15 +149,15 @@ pub struct Archiver {
     selection: Selection,
     moments: Vec<Moment>,
     wall_us: u64,
-    /// When the first frame of the run was read.
+    /// The time at which the first frame of the run was read. `None`: no frame was read.
     since_ns: Option<u64>,
-    /// A run is asked for that reaches this epoch.
+    /// The epoch up to which the caller has asked for runs.
     wanted: Option<Epoch>,
 }
 
 impl Archiver {
-    /// An archiver that goes on where `source` begins: where the last run ends, whose latest moment was `wall_us`. Its
-    /// runs go to `target`. Nobody else writes runs of level 0 there.
+    /// Returns an archiver that begins with `source`, at the end of the last run. `wall_us` was the latest moment of
+    /// that run. Its runs go to `target`. No other archiver writes runs of level 0 there.
     #[must_use]
     pub fn new(
         source: EpochSource,
@@ -178,38 +180,38 @@ impl Archiver {
         }
     }
 
-    /// The epoch with which the run begins that is being collected.
+    /// Returns the first epoch of the run that is being collected.
     #[must_use]
     pub fn begin(&self) -> Epoch {
         self.selection.player.begin()
     }
 
-    /// Whether something was read that no run has yet.
+    /// Returns whether frames were read that no run contains yet.
     #[must_use]
     pub fn is_collecting(&self) -> bool {
         self.since_ns.is_some()
     }
 
-    /// Whether a run is being written.
+    /// Returns whether a run is being written.
     #[must_use]
     pub fn is_writing(&self) -> bool {
         !matches!(self.work, Work::List | Work::Clear(_) | Work::Read)
     }
 
-    /// Asks for runs up to this epoch: the run that has it is cut as soon as the epoch is durable and read. Those that are
-    /// there or being written may reach it already; then nothing happens.
+    /// Asks for runs up to this epoch. The run that contains it is cut as soon as the epoch is durable and read. Does
+    /// nothing if finished runs and the run that is being written reach the epoch already.
     pub fn cut_at(&mut self, epoch: Epoch) {
         if epoch >= self.begin() {
             self.wanted = self.wanted.max(Some(epoch));
         }
     }
 
-    /// Takes one step towards `durable`, which never goes back. `now_ns` is the time by a clock that does not go back,
+    /// Takes one step towards `durable`, which never decreases. `now_ns` is the time by a clock that never decreases,
     /// either.
     ///
     /// # Errors
-    /// Those of the log ([`EpochSource::step`]) and of the archive's disk; [`Error::Corrupt`] for a group that cannot
-    /// be read; [`Error::Usage`] for a page that the geometry does not have, and for a log of steal mode. After an
+    /// Those of the log ([`EpochSource::step`]) and of the archive's disk. [`Error::Corrupt`] for a group that cannot
+    /// be read. [`Error::Usage`] for a page that the geometry does not have, and for a log of steal mode. After an
     /// error, [`Error::Stopped`].
     pub fn step(&mut self, durable: &Vouched, now_ns: u64) -> Result<ArchiverStep> {
         match std::mem::replace(&mut self.work, Work::Failed) {
@@ -276,7 +278,7 @@ impl Archiver {
         Ok(ArchiverStep::Working)
     }
 
-    /// Reads on in the log: the records that a step returns join the run that is being collected.
+    /// Continues to read the log. The records that a step returns join the run that is being collected.
     fn read_step(&mut self, durable: &Vouched, now_ns: u64) -> Result<SourceStep> {
         let selection = &mut self.selection;
         let step = self
@@ -299,7 +301,7 @@ impl Archiver {
         Ok(step)
     }
 
-    /// Reads on in the log, and cuts the run if that is due.
+    /// Continues to read the log, and cuts the run if that is due.
     fn read(&mut self, durable: &Vouched, now_ns: u64) -> Result<ArchiverStep> {
         let step = self.read_step(durable, now_ns)?;
         self.work = Work::Read;
@@ -334,7 +336,7 @@ impl Archiver {
         Ok(ArchiverStep::Working)
     }
 
-    /// Whether the run is to end, by time or because it was asked for.
+    /// Returns whether the run is to end, by time or because the caller asked for it.
     fn is_due(&self, end: &EpochEnds, now_ns: u64) -> bool {
         let age = self.since_ns.map(|since| now_ns.saturating_sub(since));
         age.is_some_and(|age| age >= self.options.age_ns)
@@ -377,7 +379,7 @@ impl Bounds {
     }
 }
 
-/// The epoch behind one.
+/// Returns the epoch behind one.
 fn next(epoch: Epoch) -> Epoch {
     assert!(epoch < Epoch(u64::MAX), "epochs do not run out");
     Epoch(epoch.0 + 1)

@@ -1,4 +1,4 @@
-//! What of the log goes into a run: the page records of its groups.
+//! The selection of the log's contents for a run: the page records of its groups.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Result};
@@ -12,7 +12,7 @@ use crate::name::EpochRange;
 /// The records of the run that is being collected.
 pub(super) struct Selection {
     pub player: Player,
-    /// Ordered frames that were passed over.
+    /// The number of ordered frames that were skipped.
     pub ordered: u64,
     /// The epoch of the last frame.
     pub epoch: Epoch,
@@ -75,7 +75,7 @@ impl Selection {
         ))
     }
 
-    /// The seeded bug: whether the run is cut in the middle of an epoch.
+    /// Returns whether the seeded bug is to cut the run in the middle of an epoch.
     pub fn is_within(&self, begin: Epoch) -> bool {
         self.player.is_full() && self.epoch >= begin
     }

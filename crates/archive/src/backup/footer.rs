@@ -1,4 +1,4 @@
-//! The footer of a backup: where the table of its sections is.
+//! The footer of a backup, which gives the place of the table of its sections.
 
 use perdura_base::Result;
 use perdura_base::checksum::crc32c;
@@ -15,7 +15,7 @@ const MAGIC: &[u8; 4] = b"PBFT";
 const CRC_AT: usize = FOOTER_BYTES - 4;
 const ROOM_BYTES: usize = 92;
 
-/// What the footer says.
+/// The contents of the footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Footer {
     pub(super) header_crc: u32,

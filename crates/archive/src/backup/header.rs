@@ -1,4 +1,4 @@
-//! The header of a backup: which image it is a copy of, of which database, and what a new database needs to hold it.
+//! The header of a backup: its image, its database, and the setup of a new database that is to hold it.
 
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::{Reader, Writer};
@@ -12,7 +12,7 @@ use crate::sealed::{is_geometry, unseal};
 
 use super::{BackupId, damage};
 
-/// Bytes of the header: the pages behind it are aligned.
+/// The size of the header, bytes. The pages behind it are aligned.
 pub const HEADER_BYTES: usize = 4096;
 
 const MAGIC: &[u8; 4] = b"PBKP";
@@ -20,7 +20,7 @@ const CRC_AT: usize = HEADER_BYTES - 4;
 const ROOM_BYTES: usize = 4000;
 const CONSISTENT: u8 = 1;
 
-/// What the pages hold.
+/// The changes that the pages contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackupKind {
     /// Changes whose tag is below k.
@@ -29,22 +29,22 @@ pub enum BackupKind {
     Cut,
 }
 
-/// What the header says.
+/// The contents of the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupHeader {
     /// The database.
     pub uuid: Uuid,
-    /// Which backup it is: the image's end and its checkpoint epoch.
+    /// The backup's name: the image's end and its checkpoint epoch.
     pub id: BackupId,
-    /// What its pages hold.
+    /// The changes that its pages contain.
     pub kind: BackupKind,
-    /// Whether its pages are all of one instant, with a sequence number for each partition.
+    /// True if its pages are all of one instant, with a sequence number for each partition.
     pub consistent: bool,
-    /// Every record that the image does not reflect has this epoch or a later one.
+    /// The first epoch of the records that the image may lack. Every such record has this epoch or a later one.
     pub begin: Epoch,
     /// Wall clock at the image's end, microseconds since 1970.
     pub wall_us: u64,
-    /// How pages are divided among the partitions.
+    /// The division of pages among the partitions.
     pub chunks: Chunks,
     /// The seed of the hash of keys.
     pub hash_seed: u64,
@@ -59,7 +59,7 @@ pub struct BackupHeader {
 }
 
 impl BackupHeader {
-    /// Returns where the changes of the backup's database are: in runs, or in its backups alone.
+    /// Returns the place of the changes of the backup's database: in runs, or in its backups alone.
     #[must_use]
     pub fn archive(&self) -> Archived {
         match self.families {
@@ -68,10 +68,10 @@ impl BackupHeader {
         }
     }
 
-    /// The header's bytes.
+    /// Returns the header's bytes.
     ///
     /// # Panics
-    /// If the geometry is none that a database can have, or begin and end contradict each other.
+    /// If a database cannot have the geometry, or begin and end contradict each other.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(is_geometry(self.chunks), "{:?} is a geometry", self.chunks);
@@ -116,7 +116,7 @@ impl BackupHeader {
         Ok((header, crc))
     }
 
-    /// Whether begin and end fit each other, and the kind fits both and the number.
+    /// Returns whether begin and end fit each other, and the kind fits both and the number.
     fn is_sound(&self) -> bool {
         let next = self.id.end.0.saturating_add(1);
         match self.kind {

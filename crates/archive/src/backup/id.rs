@@ -2,7 +2,7 @@
 
 use perdura_base::{CkptEpoch, Epoch};
 
-/// Which backup a file is, as its name says.
+/// The identity of a backup, as in its file's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BackupId {
     /// The image's end epoch.
@@ -12,7 +12,7 @@ pub struct BackupId {
 }
 
 impl BackupId {
-    /// The backup that is the state of an epoch.
+    /// Returns the identity of the backup that is the state of an epoch.
     #[must_use]
     pub fn cut(end: Epoch) -> BackupId {
         BackupId {
@@ -21,7 +21,7 @@ impl BackupId {
         }
     }
 
-    /// The file's name.
+    /// Returns the file's name.
     #[must_use]
     pub fn name(&self) -> String {
         let name = format!("backup-{:020}-{:020}", self.end.0, self.k.0);
@@ -33,7 +33,7 @@ impl BackupId {
         name
     }
 
-    /// The inverse of [`name`](Self::name); `None` for any other name, temporary ones included.
+    /// Parses a [`name`](Self::name). `None`: any other name, temporary ones included.
     #[must_use]
     pub fn parse(name: &str) -> Option<BackupId> {
         let (end, k) = name.strip_prefix("backup-")?.split_once('-')?;
@@ -47,7 +47,7 @@ impl BackupId {
         })
     }
 
-    /// The path of a backup's file in a folder of the archive.
+    /// Returns the path of a backup's file in a folder of the archive.
     #[must_use]
     pub fn path(&self, dir: &str) -> String {
         format!("{dir}/{}", self.name())

@@ -23,7 +23,7 @@ pub use reader::{Backup, READ_PAGES};
 pub use section::{PageEntry, Section};
 pub use writer::{BackupSummary, BackupTail, BackupWriter};
 
-/// An error that names file and offset.
+/// Makes an error that names file and offset.
 pub(crate) fn damage(
     file: &str,
     offset: u64,

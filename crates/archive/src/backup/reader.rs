@@ -1,7 +1,7 @@
-//! Reading a backup: opened by header, footer and table; pages by their rank.
+//! The reading of a backup: opened by header, footer and table; pages by their rank.
 //!
 //! Opening reads the two ends of the file and the table. A section is read and checked when its partition is asked for,
-//! and a page is checked against its entry when it is read, so whatever is damaged is found before a restore uses it.
+//! and a page is checked against its entry when it is read. So all damage is found before a restore uses it.
 
 use std::sync::Arc;
 
@@ -104,37 +104,37 @@ impl Backup {
         })
     }
 
-    /// What the header says.
+    /// Returns the contents of the header.
     #[must_use]
     pub fn header(&self) -> &BackupHeader {
         &self.header
     }
 
-    /// The file.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &str {
         self.file.path()
     }
 
-    /// Bytes of the file.
+    /// Returns the size of the file, bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.len
     }
 
-    /// How many pages it has.
+    /// Returns the number of its pages.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.pages
     }
 
-    /// XOR of the digests of a partition's pages, each bound to its page.
+    /// Returns the XOR of the digests of a partition's pages, each bound to its page.
     #[must_use]
     pub fn proof(&self, partition: PartitionId) -> u64 {
         self.table[usize::from(partition.0)].proof
     }
 
-    /// What it lists of a partition.
+    /// Reads the section of a partition.
     ///
     /// # Errors
     /// [`Error::Corrupt`]; the disk's.
@@ -163,10 +163,10 @@ impl Backup {
         })
     }
 
-    /// Reads the pages that the section of a partition lists from its `nth` on, as many as `buf` holds.
+    /// Reads the pages that the section of a partition lists from its `nth` on, and fills `buf` with them.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a page that is not what its entry says; the disk's.
+    /// [`Error::Corrupt`] for a page that does not match its entry; the disk's.
     ///
     /// # Panics
     /// If the partition has fewer pages.
@@ -198,8 +198,8 @@ impl Backup {
     /// Reads and checks everything.
     ///
     /// # Errors
-    /// As [`section`](Self::section) and [`read_pages`](Self::read_pages); [`Error::Corrupt`] if `digest` of a page is not
-    /// what is listed.
+    /// Those of [`section`](Self::section) and [`read_pages`](Self::read_pages); [`Error::Corrupt`] if `digest` of a
+    /// page is not the listed one.
     pub fn verify(&self, digest: impl Fn(&[u8]) -> u64) -> Result<()> {
         let mut buf = AlignedBuf::zeroed(READ_PAGES * PAGE_BYTES);
         for partition in (0..self.header.chunks.partitions).map(PartitionId) {
@@ -219,7 +219,7 @@ impl Backup {
     }
 }
 
-/// The rank of each section's first page; `None` if the sections do not follow the pages and each other.
+/// Returns the rank of each section's first page. `None`: the sections do not follow the pages and each other.
 fn ranks(table: &[TableEntry], footer: &Footer) -> Option<Vec<u64>> {
     let pages_end = footer.pages.checked_mul(to_u64(PAGE_BYTES))?;
     let mut at = pages_end.checked_add(to_u64(HEADER_BYTES))?;

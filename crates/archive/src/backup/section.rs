@@ -1,4 +1,4 @@
-//! What a backup lists: a section for each partition, and the table of the sections.
+//! The lists in a backup: a section for each partition, and the table of the sections.
 
 use perdura_base::Useq;
 use perdura_base::cursor::{Reader, Writer};
@@ -9,7 +9,7 @@ pub(super) const ENTRY_BYTES: usize = 20;
 /// Bytes of a section's entry in the table.
 pub(super) const TABLE_ENTRY_BYTES: usize = 32;
 
-/// What a backup says of one page.
+/// The entry of one page in a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageEntry {
     /// The page's index among those of its partition.
@@ -22,10 +22,10 @@ pub struct PageEntry {
     pub digest: u64,
 }
 
-/// What a backup lists of one partition.
+/// The list of one partition in a backup.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Section {
-    /// The partition's sequence number; of a consistent image only.
+    /// The partition's sequence number. `None`: the image is not consistent.
     pub pseq: Option<u64>,
     /// Its pages, ascending.
     pub pages: Vec<PageEntry>,
@@ -52,7 +52,7 @@ impl Section {
         out
     }
 
-    /// Reads a section; `None` if it is none, or a page is not above the one before it.
+    /// Decodes a section. `None`: the bytes are malformed, or a page is not above the one before it.
     pub(super) fn decode(bytes: &[u8], consistent: bool) -> Option<Section> {
         let mut r = Reader::new(bytes);
         let pseq = if consistent { Some(r.u64()?) } else { None };
@@ -85,7 +85,7 @@ impl Section {
     }
 }
 
-/// Where a section is, and what its pages are together.
+/// The place of a section, and the sum of its pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct TableEntry {
     pub(super) offset: u64,

@@ -1,6 +1,7 @@
-//! Pages that come in the order of a backup become its file.
+//! The writing of a backup: pages in the order of a backup become its file.
 //!
-//! A page that is pushed leads to one write at most. The end is a machine of its own, one I/O a step, as that of a run.
+//! A page that is pushed leads to one write at most. The end is a separate machine of one I/O a step, as the end of a
+//! run is.
 
 use std::sync::Arc;
 
@@ -16,22 +17,22 @@ use super::header::{BackupHeader, HEADER_BYTES};
 use super::section::{PageEntry, Section, TableEntry, encode_table};
 use crate::output::{Ending, Output, Progress, WRITE_BYTES};
 
-/// What a backup that was written is.
+/// The facts of a backup that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupSummary {
-    /// What its header says.
+    /// The contents of its header.
     pub header: BackupHeader,
-    /// Bytes of its file.
+    /// The size of its file, bytes.
     pub bytes: u64,
     /// CRC-32C of the file.
     pub crc: u32,
-    /// Its pages.
+    /// The number of its pages.
     pub pages: u64,
     /// XOR of all pages' digests, each bound to its page.
     pub proof: u64,
 }
 
-/// Writes a backup of pages that come by partition and local page.
+/// A machine that writes a backup of pages that come by partition and local page.
 pub struct BackupWriter {
     header: BackupHeader,
     header_crc: u32,
@@ -61,7 +62,7 @@ impl BackupWriter {
         })
     }
 
-    /// The partition whose pages come next.
+    /// Returns the partition whose pages come next.
     fn partition(&self) -> PartitionId {
         PartitionId(u16::try_from(self.sections.len()).unwrap_or(u16::MAX))
     }
@@ -72,7 +73,7 @@ impl BackupWriter {
     /// The disk's.
     ///
     /// # Panics
-    /// If the page is not behind the one before it, or is not what its entry says.
+    /// If the page is not behind the one before it, or does not match its entry.
     pub fn push(&mut self, entry: PageEntry, bytes: &[u8]) -> Result<()> {
         assert_eq!(bytes.len(), PAGE_BYTES, "a whole page");
         let last = self.pages.last();
@@ -96,7 +97,7 @@ impl BackupWriter {
     /// Ends the partition whose turn it is.
     ///
     /// # Panics
-    /// Beyond the last partition; if a consistent image has no number, or another one has.
+    /// Beyond the last partition; if a consistent image has no sequence number, or another image has one.
     pub fn end_partition(&mut self, pseq: Option<u64>, sidecar: Vec<u8>) {
         assert!(
             self.partition().0 < self.header.chunks.partitions,
@@ -124,7 +125,7 @@ impl BackupWriter {
         Ok(())
     }
 
-    /// Ends the backup. Its sections are written as they are encoded; the machine that is returned makes the last writes.
+    /// Ends the backup. Its sections are written as they are encoded; the returned machine makes the last writes.
     ///
     /// # Errors
     /// The disk's.
@@ -188,12 +189,12 @@ impl BackupWriter {
     }
 }
 
-/// The length of a backup's file whose table ends at `end`.
+/// Returns the length of a backup's file whose table ends at `end`.
 pub(super) fn file_len(end: u64) -> u64 {
     round_up(end + to_u64(FOOTER_BYTES), to_u64(SECTOR_BYTES))
 }
 
-/// The end of writing a backup: one I/O a step.
+/// The end of writing a backup: a machine of one I/O a step.
 pub struct BackupTail {
     summary: BackupSummary,
     ending: Ending,
@@ -203,8 +204,8 @@ impl BackupTail {
     /// Makes the next I/O. The backup exists when this has returned [`Progress::Done`].
     ///
     /// # Errors
-    /// The disk's; after one, [`perdura_base::Error::Stopped`]. [`perdura_base::Error::Usage`] if there is a backup of
-    /// that name.
+    /// The disk's; after one, [`perdura_base::Error::Stopped`]. [`perdura_base::Error::Usage`] if a backup has that
+    /// name already.
     pub fn step(&mut self) -> Result<Progress<BackupSummary>> {
         let Progress::Done((bytes, crc)) = self.ending.step()? else {
             return Ok(Progress::More);
@@ -217,7 +218,7 @@ impl BackupTail {
     /// Takes all steps that are left.
     ///
     /// # Errors
-    /// As [`step`](Self::step).
+    /// Those of [`step`](Self::step).
     pub fn run(mut self) -> Result<BackupSummary> {
         loop {
             if let Progress::Done(summary) = self.step()? {

@@ -1,4 +1,4 @@
-//! Bytes of a manifest, and back.
+//! The encoding and decoding of a manifest.
 
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::{Reader, Writer as _};
@@ -22,10 +22,10 @@ const IS_BUILDING: u8 = 2;
 const IS_WHOLE: u8 = 4;
 
 impl Manifest {
-    /// The file's bytes.
+    /// Returns the file's bytes.
     ///
     /// # Panics
-    /// If the manifest is none that [`decode`](Self::decode) takes.
+    /// If [`decode`](Self::decode) would refuse the manifest.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert_eq!(self.fault(), None, "a manifest is sound when it is written");
@@ -74,7 +74,7 @@ impl Manifest {
         out
     }
 
-    /// Reads and checks a manifest, of whatever number and database. Returns it with its checksum.
+    /// Reads and checks a manifest of any number and database. Returns it with its checksum.
     ///
     /// # Errors
     /// [`Error::Corrupt`]; [`Error::Version`] for a whole file of another version.
@@ -110,7 +110,7 @@ impl Manifest {
         Ok((manifest, crc))
     }
 
-    /// What makes this no manifest.
+    /// Returns the fault that makes this an invalid manifest. `None`: it is valid.
     pub(super) fn fault(&self) -> Option<String> {
         let streams = u8::try_from(self.positions.len()).unwrap_or(u8::MAX);
         if !(1..=STREAMS_MAX).contains(&streams) {

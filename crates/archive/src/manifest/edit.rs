@@ -1,7 +1,7 @@
-//! What makes a manifest of the one before it.
+//! The edits that turn a manifest into the next one.
 //!
-//! An edit is applied to the newest manifest, which another writer may have made since the edit was thought of. So it
-//! says what it needs, and is refused if that is not so any more.
+//! An edit is applied to the newest manifest. Another writer may have made that manifest after the edit was planned. So
+//! the edit states its needs, and is refused if they no longer hold.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Pos, Result};
@@ -15,15 +15,15 @@ use crate::name::{EpochRange, RunId};
 /// A change of the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Edit {
-    /// None but that the writer is another one: it has opened the archive.
+    /// Only the writer changes: it has opened the archive.
     Open,
     /// The database's own images are these now.
     Images(Images),
     /// A run that continues the others.
     AddRun {
-        /// It.
+        /// The run.
         run: Object,
-        /// Where its last epoch ends in each stream.
+        /// The end of its last epoch in each stream.
         ends: Vec<Pos>,
         /// The database's own images; `None`: as before.
         images: Option<Images>,
@@ -32,9 +32,9 @@ pub enum Edit {
     AddBackup(Object),
     /// A backup that is the state of an epoch.
     AddCut {
-        /// It.
+        /// The cut.
         cut: Object,
-        /// The run in whose midst the epoch lies, which has it as a moment; `None`: a run ends with it.
+        /// The run in whose midst the epoch lies, which has it as a moment. `None`: a run ends with it.
         within: Option<RunId>,
     },
     /// Runs are replaced by the one that they were merged into.
@@ -53,8 +53,8 @@ pub enum Edit {
     },
     /// A backup is no longer part of the archive.
     RemoveBackup(ObjectId),
-    /// Runs will begin behind this epoch, which ends at these positions: of an archive without a run, for what follows it is in
-    /// another one.
+    /// Runs will begin behind this epoch, which ends at these positions. Only for an archive without a run: the epochs
+    /// up to it are in another archive.
     Skip(EpochEnds),
 }
 
@@ -63,10 +63,10 @@ fn refused<T>(why: String) -> Result<T> {
 }
 
 impl Edit {
-    /// Changes a manifest's objects and what is said of them; not number, writer and predecessor.
+    /// Changes a manifest's objects and their facts, but not number, writer and predecessor.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the manifest does not have what the edit needs. It may have been changed in part.
+    /// [`Error::Usage`] if the manifest does not meet the edit's needs. It may have been changed in part.
     pub fn apply(&self, manifest: &mut Manifest) -> Result<()> {
         match self {
             Edit::Open => Ok(()),

@@ -4,8 +4,8 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`object`] | the files that a manifest names |
-//! | `codec` | bytes of a manifest, and back |
-//! | [`edit`] | what makes a manifest of the one before it |
+//! | `codec` | the encoding and decoding of a manifest |
+//! | [`edit`] | the edits that turn a manifest into the next one |
 
 mod codec;
 pub mod edit;
@@ -25,17 +25,17 @@ use crate::name::{EpochRange, RunId};
 /// The number of the first manifest.
 pub const FIRST: u64 = 1;
 
-/// Who writes manifests.
+/// The role in which a process writes manifests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The process that has the database open.
     Database,
-    /// One that has the archive's directory alone.
+    /// A process that has the archive's directory alone.
     Agent,
 }
 
 impl Role {
-    /// The role's name in messages, temporary names and the name of its lock.
+    /// Returns the role's name in messages, temporary names and the name of its lock.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -48,20 +48,20 @@ impl Role {
 /// A writer of manifests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Writer {
-    /// As what.
+    /// Its role.
     pub role: Role,
     /// A random number that it drew when it opened the archive.
     pub life: u64,
 }
 
-/// What an archive is, at one number.
+/// The contents of an archive at one number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
     /// Its number.
     pub number: u64,
     /// The database.
     pub uuid: Uuid,
-    /// Who wrote it.
+    /// The process that wrote it.
     pub writer: Writer,
     /// The lowest number that is kept.
     pub oldest: u64,
@@ -69,13 +69,13 @@ pub struct Manifest {
     pub predecessor: u32,
     /// The database's parent.
     pub parent: Option<Parent>,
-    /// The first run began with the first record of a database that was empty before.
+    /// True if the first run began with the first record of a database that was empty before.
     pub is_whole: bool,
     /// The epoch with which the runs begin.
     pub begin: Epoch,
     /// The epoch behind their last.
     pub end: Epoch,
-    /// Where epoch `end - 1` ends in each stream of the log.
+    /// The end of epoch `end - 1` in each stream of the log.
     pub positions: Vec<Pos>,
     /// The database's own images.
     pub images: Images,
@@ -86,27 +86,27 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// The runs, by their epochs.
+    /// Returns the runs, by their epochs.
     pub fn runs(&self) -> impl Iterator<Item = RunId> + '_ {
         self.objects.iter().filter_map(|object| object.id.run())
     }
 
-    /// The backups, by their ends.
+    /// Returns the backups, by their ends.
     pub fn backups(&self) -> impl Iterator<Item = BackupId> + '_ {
         self.objects.iter().filter_map(|object| object.id.backup())
     }
 
-    /// The run in whose midst an epoch lies: it has this one and a later one.
+    /// Returns the run in whose midst an epoch lies: it has this epoch and a later one.
     #[must_use]
     pub fn run_around(&self, epoch: Epoch) -> Option<RunId> {
         let mut runs = self.runs();
         runs.find(|run| run.epochs.contains(epoch) && run.epochs.last() != epoch)
     }
 
-    /// The record of the database's anchor, if the manifest has it.
+    /// Returns the record of the database's anchor. `None`: the manifest does not have it.
     ///
     /// # Errors
-    /// As [`Record::of_copy`]; [`Error::Foreign`] for another database's.
+    /// Those of [`Record::of_copy`]; [`Error::Foreign`] for another database's.
     pub fn anchor(&self) -> Result<Option<Record>> {
         if self.anchor.is_empty() {
             return Ok(None);
@@ -126,34 +126,35 @@ impl Manifest {
         Ok(Some(record))
     }
 
-    /// Whether the runs have all that the database has ever logged, and it began empty: no backup is needed.
+    /// Returns whether the database began empty and the runs have everything that it has ever logged. Then no backup is
+    /// needed.
     #[must_use]
     pub fn has_all(&self) -> bool {
         self.is_whole && self.begin == Epoch(1)
     }
 
-    /// An object, if it is part of the archive.
+    /// Returns an object. `None`: it is not part of the archive.
     #[must_use]
     pub fn object(&self, id: ObjectId) -> Option<&Object> {
         self.objects.iter().find(|object| object.id == id)
     }
 
-    /// The epochs that the runs hold; `None` if there is no run.
+    /// Returns the epochs that the runs hold. `None`: the archive has no run.
     #[must_use]
     pub fn epochs(&self) -> Option<EpochRange> {
         EpochRange::new(self.begin, self.end)
     }
 
-    /// The last epoch that the archive holds, and where it ends in each stream: what the anchor is told.
+    /// Returns the last epoch that the archive holds, and its end in each stream. The anchor records both.
     #[must_use]
     pub fn held(&self) -> (Epoch, &[Pos]) {
         (Epoch(self.end.0.saturating_sub(1)), &self.positions)
     }
 
-    /// The runs that have epochs of a range, by their epochs.
+    /// Returns the runs that have epochs of a range, by their epochs.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the runs do not hold all of the range; it says what they hold.
+    /// [`Error::Usage`] if the runs do not hold all of the range. It names the epochs that they hold.
     pub fn tiling(&self, epochs: EpochRange) -> Result<Vec<RunId>> {
         if epochs.begin < self.begin || self.end < epochs.end {
             return Err(Error::Usage(format!(
@@ -172,7 +173,7 @@ impl Manifest {
         Ok(runs)
     }
 
-    /// Checks that the archive holds the log as far as the anchor says: the log may have been cut up to there.
+    /// Checks that the archive holds the log as far as the anchor says. The log may have been cut up to there.
     ///
     /// # Errors
     /// [`Error::ArchiveBehind`].
@@ -197,7 +198,7 @@ impl Manifest {
     }
 }
 
-/// An error that names file and offset.
+/// Makes an error that names file and offset.
 pub(crate) fn damage(
     file: &str,
     offset: u64,

@@ -18,7 +18,7 @@ const RUN: u8 = 0;
 const SWEEP: u8 = 1;
 const CUT: u8 = 2;
 
-/// Which file it is. Runs come before backups.
+/// The identity of a file. Runs come before backups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectId {
     /// A run.
@@ -30,7 +30,7 @@ pub enum ObjectId {
 }
 
 impl ObjectId {
-    /// The run, if it is one.
+    /// Returns the run. `None`: it is a backup.
     #[must_use]
     pub fn run(self) -> Option<RunId> {
         match self {
@@ -39,7 +39,7 @@ impl ObjectId {
         }
     }
 
-    /// The backup, if it is one.
+    /// Returns the backup. `None`: it is a run.
     #[must_use]
     pub fn backup(self) -> Option<BackupId> {
         match self {
@@ -48,7 +48,7 @@ impl ObjectId {
         }
     }
 
-    /// The path of its file below the folder of the database.
+    /// Returns the path of its file below the folder of the database.
     #[must_use]
     pub fn path(self) -> String {
         match self {
@@ -58,14 +58,14 @@ impl ObjectId {
     }
 }
 
-/// A file, as a manifest names it.
+/// A file in a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Object {
-    /// Which.
+    /// The identity of the file.
     pub id: ObjectId,
-    /// Its bytes.
+    /// Its size, bytes.
     pub bytes: u64,
-    /// CRC-32C of it.
+    /// Its CRC-32C.
     pub crc: u32,
 }
 
@@ -93,7 +93,7 @@ impl Object {
         debug_assert_eq!(out.len() - from, OBJECT_BYTES, "the fields fill the entry");
     }
 
-    /// `None` if a field is out of its range.
+    /// Decodes an object. `None`: a field is out of its range.
     pub(super) fn decode(r: &mut Reader<'_>) -> Option<Object> {
         let from = r.at();
         let (kind, level) = (r.u8()?, r.u8()?);

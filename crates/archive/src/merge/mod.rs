@@ -3,25 +3,26 @@
 //! The merged run covers the epochs of its inputs, which must follow each other without a hole, and has their records
 //! in one order. Fewer runs mean fewer files that a restore reads side by side.
 //!
-//! With a [`Keep`] the records of a page are combined, too: a *net change*. XOR makes the sum exact, and two
-//! rules say which records may be summed:
+//! With a [`Keep`] the records of a page are combined, too: a *net change*. XOR makes the sum exact. Two rules say
+//! which records may be summed:
 //!
-//! * the *tags* of the records must not be parted by an image, retained or being built: then all of them are on the same
-//!   side of each image, and the sum is on that side, with the highest tag;
-//! * the *epochs* must not be parted by a moment that is kept: a restore to that moment takes some and not the others.
+//! * No image, retained or being built, may lie between the *tags* of the records. Then all of them are on one side of
+//!   each image, and the sum is on that side, with the highest tag.
+//! * No kept moment may lie between the *epochs*: a restore to that moment takes some records and not the others.
 //!
-//! An image that begins later has a number above every tag in the archive, so it parts none of them; nothing has to stop
-//! while an image is built or a backup is copied. Tags do not rise along a page's life, because a restart gives pages
-//! the number of the image that it loaded. So a sum is open for each side that records are on, and not only for the
-//! last one's.
+//! An image that begins later has a number above every tag in the archive, so it lies between none of them. So nothing
+//! has to stop while an image is built or a backup is copied. Tags do not rise along a page's life, because a restart
+//! gives pages the number of the image that it loaded. So a sum is open for each side that records are on, and not only
+//! for the side of the last record.
 //!
-//! A net record says how many updates it has, the lowest and the highest number, and a mixed sum of all: what a restart's
-//! check compares. It is kept although its bytes cancel each other out.
+//! A net record has the number of its updates, the lowest and the highest number, and a mixed sum of all: the figures
+//! that a restart's check compares. It is kept although its bytes cancel each other out.
 //!
 //! # Invariants
-//! * A merge proves itself: the records that it wrote account for as many updates as its inputs say and, by side of the
-//!   images and partition, have their digests. A record that was lost, doubled or summed wrongly ends it with an error, and the inputs stay.
-//! * The inputs are not changed and not removed. That is for the caller, when the merged run counts.
+//! * A merge proves itself. The records that it wrote account for the number of updates in its inputs. By side of the
+//!   images and partition they have the digests of the inputs. A record that was lost, doubled or summed wrongly ends
+//!   it with an error, and the inputs stay.
+//! * The inputs are not changed and not removed. The caller removes them when the merged run counts.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", 3.1 (net change), 3.3 (asynchronous merging).
@@ -48,23 +49,23 @@ use crate::run::{Codec, Digests, MOMENTS_MAX, Moment, Moments, RunHeader};
 use crate::writer::{DigestSum, Progress, RunSummary, RunWriter, Tail};
 use net::NetChange;
 
-/// How runs are merged.
+/// The options of a merge.
 #[derive(Debug, Clone, Default)]
 pub struct MergeOptions {
     /// The generation of the merged run.
     pub generation: u32,
     /// The codec of its blocks.
     pub codec: Codec,
-    /// What must stay apart when records are combined. `None`: no records are combined.
+    /// The moments and images that must stay apart when records are combined. `None`: no records are combined.
     pub keep: Option<Keep>,
-    /// If none are, the moments that the run lists, of those of its inputs; `None`: a sample of these.
+    /// The moments that the run lists if no records are combined, from those of its inputs. `None`: a sample of them.
     pub listed: Option<Vec<Moment>>,
-    /// The runs that the merged one is to follow, if they are others than its inputs followed.
+    /// The runs that the merged one is to follow. `None`: those that its inputs followed.
     pub follows: Option<Follows>,
 }
 
-/// Where an archive ends that a merged run is to continue, although it may have the first epochs of the inputs already. Such a
-/// run is of level 0, as those of the archiver are, and no records are combined in it.
+/// The end of an archive that a merged run is to continue, although it may have the first epochs of the inputs already.
+/// Such a run is of level 0, as those of the archiver are, and no records are combined in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Follows {
     /// The epoch behind the archive's last. Records of earlier ones are left out.
@@ -78,7 +79,7 @@ pub struct Merge {
     inputs: Vec<Arc<Run>>,
     keep: Option<Keep>,
     moments: Moments,
-    /// What the inputs have and the merged run does not: the updates, and their digests.
+    /// The updates that the inputs have and the merged run does not, and their digests.
     left_out: (u64, Digests),
     stage: Stage,
 }
@@ -99,7 +100,7 @@ struct Working {
     left_out: (u64, DigestSum),
 }
 
-/// The range of neighbours; an error for runs that are none, or of different databases.
+/// Returns the range of neighbours. Fails for runs that are not neighbours, or are of different databases.
 fn neighbours(inputs: &[Arc<Run>]) -> Result<EpochRange> {
     let (Some(first), Some(last)) = (inputs.first(), inputs.last()) else {
         return Err(Error::Usage("a merge needs a run".into()));
@@ -129,7 +130,7 @@ fn neighbours(inputs: &[Arc<Run>]) -> Result<EpochRange> {
         .ok_or_else(|| Error::Usage(format!("runs of epochs {begin} to {end} are not in order")))
 }
 
-/// The epochs of the merged run, and its level.
+/// Returns the epochs of the merged run, and its level.
 fn place(inputs: &[Arc<Run>], options: &MergeOptions) -> Result<(EpochRange, u8)> {
     let epochs = neighbours(inputs)?;
     let Some(follows) = options.follows else {
@@ -151,7 +152,7 @@ fn place(inputs: &[Arc<Run>], options: &MergeOptions) -> Result<(EpochRange, u8)
     Ok((own, 0))
 }
 
-/// The moments that the merged run lists: what it keeps, if records are combined, else a sample of all.
+/// Returns the moments that the merged run lists: the kept ones if records are combined, else a sample of all.
 fn moments(inputs: &[Arc<Run>], epochs: EpochRange, options: &MergeOptions) -> Result<Moments> {
     let listed = |run: &&Arc<Run>| run.header().only_listed_moments;
     let Some(keep) = &options.keep else {
@@ -201,8 +202,8 @@ impl Merge {
     /// Begins to merge neighbouring runs, given in the order of their epochs, into a run in folder `dir`.
     ///
     /// # Errors
-    /// [`Error::Usage`] for runs that are no neighbours or of different databases, and for moments to keep that the runs
-    /// do not have; the disk's.
+    /// [`Error::Usage`] for runs that are not neighbours or are of different databases, and for moments to keep that
+    /// the runs do not have; the disk's.
     pub fn new(
         disk: Arc<dyn Disk>,
         dir: &str,
@@ -241,11 +242,11 @@ impl Merge {
         })
     }
 
-    /// Goes on until it has made an I/O. The merged run exists when this has returned [`Progress::Done`].
+    /// Continues until it has made an I/O. The merged run exists when this has returned [`Progress::Done`].
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for an input that is damaged, or a merge that does not prove itself; the disk's. After an
-    /// error the merge is over; its temporary file may be left.
+    /// [`Error::Corrupt`] for a damaged input, or a merge that does not prove itself; the disk's. After an error the
+    /// merge is over; its temporary file may be left.
     pub fn step(&mut self) -> Result<Progress<RunSummary>> {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Merge(mut working) => {
@@ -276,7 +277,7 @@ impl Merge {
     /// Takes all steps.
     ///
     /// # Errors
-    /// As [`step`](Self::step).
+    /// Those of [`step`](Self::step).
     pub fn run(mut self) -> Result<RunSummary> {
         loop {
             if let Progress::Done(summary) = self.step()? {
@@ -285,8 +286,8 @@ impl Merge {
         }
     }
 
-    /// Compares what was written with what the inputs say: how many updates, and by side of the images and partition,
-    /// which digests.
+    /// Compares the written records with the inputs: the number of updates, and the digests by side of the images and
+    /// partition.
     fn prove(&self, tail: &Tail) -> Result<()> {
         let differs = |expected: String, found: String| {
             let consequence = "The merged run was not made and its inputs stay. One of them is not what its checksums \
@@ -318,7 +319,8 @@ impl Merge {
         }
     }
 
-    /// Digests by partition and by the side of each image that their records are on; by tag if no records are combined.
+    /// Returns the digests by partition and by the side of each image that their records are on. By tag instead of side
+    /// if no records are combined.
     fn sides(&self, digests: &Digests) -> BTreeMap<(u64, PartitionId), u64> {
         let mut sums = BTreeMap::new();
         for (tag, partition, digest) in digests.sums() {

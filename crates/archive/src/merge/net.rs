@@ -1,4 +1,4 @@
-//! Net change: the records of one page that need not be told apart become one.
+//! Net change: the records of one page that need not stay apart become one.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
@@ -10,7 +10,7 @@ use perdura_page::layout::{META_BYTES, ZERO_PAGE};
 use crate::record::{EpochSpan, FragmentBytes, PageAt, RunRecord, Updates};
 use crate::run::Moment;
 
-/// Bytes of a line: the unit in which a sum notes what was changed.
+/// The size of a line, bytes: the unit in which a sum records its changes.
 const LINE_BYTES: usize = 64;
 /// Lines of a page.
 const LINES: usize = PAGE_BYTES / LINE_BYTES;
@@ -20,7 +20,8 @@ const LINES: usize = PAGE_BYTES / LINE_BYTES;
 pub struct Images {
     /// The checkpoint epochs of all images and backups that are retained.
     pub retained: Vec<CkptEpoch>,
-    /// That of the image that is being built, which counts as well: some of its pages have been visited.
+    /// The checkpoint epoch of the image that is being built. It counts as well, because some of its pages have been
+    /// visited.
     pub building: Option<CkptEpoch>,
 }
 
@@ -29,13 +30,15 @@ impl Images {
         self.retained.iter().copied().chain(self.building)
     }
 
-    /// How many of the images are numbered at most `tag`: it says on which side of each a record of this tag is.
+    /// Returns the number of images that are numbered at most `tag`. It gives the side of each image on which a record
+    /// of this tag is.
     #[must_use]
     pub fn side(&self, tag: CkptEpoch) -> u64 {
         to_u64(self.all().filter(|k| *k <= tag).count())
     }
 
-    /// Whether an image k reflects one of two tags and not the other: a < k <= b for the lower and the higher one.
+    /// Returns whether an image k reflects one of two tags and not the other: a < k <= b for the lower tag a and the
+    /// higher tag b.
     #[must_use]
     pub fn part(&self, first: CkptEpoch, second: CkptEpoch) -> bool {
         let (low, high) = if armed(Flaw::TagsTakenForRising) {
@@ -50,13 +53,13 @@ impl Images {
     }
 }
 
-/// What must stay apart when records are combined.
+/// The moments and images that must stay apart when records are combined.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// The moments that can still be restored, ascending. The last epoch of the merged run is one anyway. A retained image of the
-    /// kind `Cut(e)` needs a moment at e.
+    /// The moments that can still be restored, ascending. The last epoch of the merged run is one in any case. A
+    /// retained image of the kind `Cut(e)` needs a moment at e.
     pub moments: Vec<Moment>,
-    /// The images that can still be restored from.
+    /// The images with which a restore can still begin.
     pub images: Images,
 }
 
@@ -67,9 +70,9 @@ struct Sum {
     tag: CkptEpoch,
     updates: Updates,
     count: u32,
-    /// The encoded fragments: the first record's while there is one, later those of the sum.
+    /// The encoded fragments. While the sum has one record they are its fragments, later those of the sum.
     bytes: Vec<u8>,
-    /// Of several records, the XOR of all: zeros before and after.
+    /// The XOR of several records. It is zeros before the first and after encoding.
     page: Vec<u8>,
     /// The lines of `page` that a record changed, a bit each.
     lines: [u64; LINES / 64],
@@ -102,7 +105,7 @@ impl Sum {
         self.is_several = false;
     }
 
-    /// Adds a record of the same page.
+    /// Joins a record of the same page to the sum.
     fn join(&mut self, record: &RunRecord<'_>) {
         if !self.is_several {
             let first = std::mem::take(&mut self.bytes);
@@ -135,7 +138,7 @@ impl Sum {
         }
     }
 
-    /// The first line from `from` on that was changed, or was not.
+    /// Returns the first line from `from` on that was changed, or was not.
     fn next_line(&self, from: usize, changed: bool) -> usize {
         let is = |line: &usize| (self.lines[line / 64] >> (line % 64) & 1 == 1) == changed;
         (from..LINES).find(is).unwrap_or(LINES)
@@ -175,14 +178,14 @@ impl Sum {
     }
 }
 
-/// Combines the records of pages, which come in the order of runs.
+/// A machine that combines the records of pages, which come in the order of runs.
 pub(crate) struct NetChange {
-    /// Ascending.
+    /// The moments that are kept, ascending.
     moments: Vec<Epoch>,
     images: Images,
-    /// The page and the interval between two moments that `sums` are of.
+    /// The page of `sums`, and their interval between two moments.
     open: Option<(PageAt, usize)>,
-    /// The first `used` are in use, one for each side of the images that records are on.
+    /// The sums, one for each side of the images that records are on. The first `used` are in use.
     sums: Vec<Sum>,
     used: usize,
 }

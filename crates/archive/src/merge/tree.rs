@@ -1,8 +1,8 @@
-//! Many runs read as one: a tree of losers over their cursors.
+//! Several runs read as one: a tree of losers over their cursors.
 //!
-//! Each leaf is a run. An inner node keeps the *loser* of the comparison below it, and the winner goes on upwards; the
-//! overall winner is the next record. When its run goes on to another record, only the nodes on the way from its leaf to
-//! the root are compared again, each once.
+//! Each leaf is a run. An inner node keeps the *loser* of the comparison below it, and the winner continues upwards.
+//! The overall winner is the next record. When its run moves to another record, only the nodes on the way from its leaf
+//! to the root are compared again, each once.
 //!
 //! # Source
 //! D. Knuth, "The Art of Computer Programming", volume 3, 5.4.1.
@@ -50,15 +50,15 @@ pub struct Merged {
     ranks: Vec<Rank>,
     /// The winner, and from 1 on the loser at each inner node.
     losers: Vec<usize>,
-    /// How many cursors stand at their first record.
+    /// The number of cursors that are at their first record.
     primed: usize,
     reads: u64,
-    /// The winner has been handed out.
+    /// True if the winner has been returned.
     is_taken: bool,
 }
 
 impl Merged {
-    /// The records of `scope`, of all these runs.
+    /// Returns the records of `scope`, of all these runs.
     ///
     /// # Panics
     /// Without a run.
@@ -75,7 +75,7 @@ impl Merged {
         }
     }
 
-    /// Begins again, with the records of another scope of the same runs, in the buffers that there are.
+    /// Begins again, with the records of another scope of the same runs, in the present buffers.
     pub fn restart(&mut self, scope: &Scope) {
         for cursor in &mut self.cursors {
             cursor.restart(scope);
@@ -84,17 +84,17 @@ impl Merged {
         (self.primed, self.is_taken) = (0, false);
     }
 
-    /// How many reads it has made.
+    /// Returns the number of reads that it has made.
     #[must_use]
     pub fn reads(&self) -> u64 {
         self.reads
     }
 
     /// Reads the beginning of the next run. A caller that counts I/Os calls this until it is done, before
-    /// [`advance`](Self::advance), which does so otherwise.
+    /// [`advance`](Self::advance). Otherwise `advance` does it.
     ///
     /// # Errors
-    /// As [`RunCursor::advance`].
+    /// Those of [`RunCursor::advance`].
     pub fn prime(&mut self) -> Result<Progress<()>> {
         let Some(cursor) = self.cursors.get_mut(self.primed) else {
             return Ok(Progress::Done(()));
@@ -110,7 +110,7 @@ impl Merged {
         Ok(Progress::More)
     }
 
-    /// Plays all comparisons.
+    /// Makes all comparisons.
     fn build(&mut self) {
         let count = self.cursors.len();
         let mut winners = vec![0; 2 * count];
@@ -125,16 +125,16 @@ impl Merged {
         self.losers[0] = winners[1];
     }
 
-    /// Whether run `a` comes before run `b`: by their records, then by their own order.
+    /// Returns whether run `a` comes before run `b`: by their records, then by their own order.
     #[inline]
     fn is_before(&self, a: usize, b: usize) -> bool {
         (self.ranks[a], a) < (self.ranks[b], b)
     }
 
-    /// Goes on to the next record. `false`: there is none.
+    /// Moves to the next record. `false`: no record is left.
     ///
     /// # Errors
-    /// As [`RunCursor::advance`].
+    /// Those of [`RunCursor::advance`].
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
         while self.primed < self.cursors.len() {
@@ -162,10 +162,10 @@ impl Merged {
         Ok(self.is_taken)
     }
 
-    /// The record that [`advance`](Self::advance) went to.
+    /// Returns the record that [`advance`](Self::advance) has reached.
     ///
     /// # Panics
-    /// If it went to none.
+    /// If it has reached none.
     #[inline]
     #[must_use]
     pub fn record(&self) -> RunRecord<'_> {

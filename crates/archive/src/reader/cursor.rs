@@ -16,12 +16,12 @@ use crate::run::{BlockEntry, damage};
 /// The records of a run, or of some of its pages, one after the other.
 pub struct RunCursor {
     run: Arc<Run>,
-    /// The pages wanted: from the first, to the second.
+    /// The first of the wanted pages.
     from: PageAt,
     to: Option<PageAt>,
     /// The blocks that are left, as indexes into the run's index.
     blocks: std::ops::Range<usize>,
-    /// The block that is open.
+    /// The block that is open. `None`: no block is.
     head: Option<(BlockHead, BlockEntry)>,
     raw: Vec<u8>,
     unpacker: Unpacker,
@@ -30,7 +30,7 @@ pub struct RunCursor {
     current: Option<Decoded>,
     last: Option<(PageAt, Epoch, u32)>,
     buf: AlignedBuf,
-    /// Where the buffer's first byte is in the file, and how many bytes were read.
+    /// The position of the buffer's first byte in the file, and the number of bytes read.
     window: (u64, usize),
     reads: u64,
 }
@@ -73,7 +73,7 @@ impl RunCursor {
         let span = blocks.first().zip(blocks.last());
         let bytes = span.map_or(0, |(first, last)| last.end() - first.offset);
         let wanted = to_usize(round_up(bytes, to_u64(SECTOR_BYTES))).min(READ_BYTES);
-        // A block begins and ends anywhere in a sector.
+        // A block may begin and end anywhere in a sector.
         if self.buf.len() < wanted + 2 * SECTOR_BYTES {
             let spare = (wanted + wanted / 4)
                 .min(READ_BYTES)
@@ -86,13 +86,13 @@ impl RunCursor {
         (self.left, self.next) = (0, 0);
     }
 
-    /// How many reads it has made.
+    /// Returns the number of reads that it has made.
     #[must_use]
     pub fn reads(&self) -> u64 {
         self.reads
     }
 
-    /// Goes on to the next record. `false`: there is none. Makes one read at most, apart from blocks that turn out to
+    /// Moves to the next record. `false`: no record is left. Makes one read at most, apart from blocks that turn out to
     /// have no page of the scope.
     ///
     /// # Errors
@@ -119,10 +119,10 @@ impl RunCursor {
         }
     }
 
-    /// The record that [`advance`](Self::advance) went to.
+    /// Returns the record that [`advance`](Self::advance) has reached.
     ///
     /// # Panics
-    /// If it went to none.
+    /// If it has reached none.
     #[inline]
     #[must_use]
     pub fn record(&self) -> RunRecord<'_> {
@@ -130,7 +130,7 @@ impl RunCursor {
         decoded.record(&self.raw)
     }
 
-    /// The place of the record in the order of runs; `None` at the end.
+    /// Returns the place of the record in the order of runs. `None`: the cursor is at the end.
     #[inline]
     #[must_use]
     pub fn key(&self) -> Option<(PageAt, Epoch, u32)> {
@@ -176,7 +176,8 @@ impl RunCursor {
         Ok(decoded)
     }
 
-    /// The page of the record before the next one of the block: the block's first for the first.
+    /// Returns the page of the record before the next one of the block. For the first record it is the block's first
+    /// page.
     #[inline]
     fn page_before(&self, head: &BlockHead) -> PageAt {
         if self.next == 0 {
@@ -192,7 +193,7 @@ impl RunCursor {
         damage(self.run.file.path(), offset, expected, found)
     }
 
-    /// Reads, checks and opens the next block. `false`: there is none.
+    /// Reads, checks and opens the next block. `false`: no block is left.
     fn open_block(&mut self) -> Result<bool> {
         let Some(i) = self.blocks.next() else {
             return Ok(false);
@@ -225,7 +226,7 @@ impl RunCursor {
         Ok(true)
     }
 
-    /// Has the block in the buffer. Reads ahead, no further than the last block that is wanted.
+    /// Gets the block into the buffer. Reads ahead, but not beyond the last wanted block.
     fn fill(&mut self, entry: &BlockEntry) -> Result<()> {
         let (start, len) = self.window;
         if start <= entry.offset && entry.end() <= start + to_u64(len) {

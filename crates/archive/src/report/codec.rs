@@ -1,4 +1,4 @@
-//! Bytes of a report, and back.
+//! The encoding and decoding of a report.
 
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::{Reader, Writer};
@@ -11,7 +11,7 @@ use crate::sealed::unseal;
 const MAGIC: &[u8; 4] = b"PRPT";
 const HEAD_BYTES: usize = 128;
 const CRC_BYTES: usize = 4;
-/// The longest file.
+/// The size of the longest file, bytes.
 pub(super) const REPORT_BYTES_MAX: usize =
     (HEAD_BYTES + 8 * PARTITIONS_MAX as usize + TEXT_BYTES_MAX + CRC_BYTES)
         .next_multiple_of(SECTOR_BYTES);
@@ -22,7 +22,7 @@ pub(super) fn damage(file: &str, offset: u64, expected: String, found: String) -
 }
 
 impl Report {
-    /// The file's bytes. A text that is too long is cut.
+    /// Returns the file's bytes. A text that is too long is cut.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(

@@ -16,7 +16,7 @@ fn dir_of(uuid: &Uuid) -> String {
     format!("{}/{REPORTS}", folder(uuid))
 }
 
-/// The names of files in the folder of reports; none if there is no such folder.
+/// Returns the names of files in the folder of reports. The list is empty if the folder does not exist.
 fn names(disk: &dyn Disk, dir: &str) -> Result<Vec<String>> {
     match disk.list(dir) {
         Err(error) if error.is_not_found() => Ok(Vec::new()),
@@ -24,7 +24,7 @@ fn names(disk: &dyn Disk, dir: &str) -> Result<Vec<String>> {
     }
 }
 
-/// The reports of a database's archive, ascending: proofs by their images, then drills by their times.
+/// Lists the reports of a database's archive, ascending: proofs by their images, then drills by their times.
 ///
 /// # Errors
 /// The disk's.
@@ -41,7 +41,7 @@ pub fn reports(disk: &dyn Disk, uuid: &Uuid) -> Result<Vec<ReportId>> {
 /// Reads a report.
 ///
 /// # Errors
-/// As [`Report::decode`]; the disk's.
+/// Those of [`Report::decode`]; the disk's.
 pub fn read_report(disk: &dyn Disk, uuid: &Uuid, id: ReportId) -> Result<Report> {
     let path = format!("{}/{}", dir_of(uuid), id.name());
     let file = disk.open(&path, Access::Buffered)?;
@@ -55,7 +55,7 @@ pub fn read_report(disk: &dyn Disk, uuid: &Uuid, id: ReportId) -> Result<Report>
     Report::decode(&path, &bytes, id, uuid)
 }
 
-/// The report of a kind that was made last, of those that can be read; `None` if there is none.
+/// Returns the last report of a kind, of those that can be read. `None`: no report can be read.
 ///
 /// # Errors
 /// The disk's.
@@ -65,7 +65,7 @@ pub fn newest_report(disk: &dyn Disk, uuid: &Uuid, kind: ReportKind) -> Result<O
     for id in ids.into_iter().rev() {
         match read_report(disk, uuid, id) {
             Ok(report) => return Ok(Some(report)),
-            // Another writer has removed it, or it is damaged: the one before says what was known then.
+            // Another writer has removed it, or it is damaged. The one before it shows what was known at its time.
             Err(error) if error.is_not_found() => {}
             Err(Error::Corrupt(_) | Error::Foreign { .. } | Error::Version { .. }) => {}
             Err(error) => return Err(error),
@@ -77,11 +77,11 @@ pub fn newest_report(disk: &dyn Disk, uuid: &Uuid, kind: ReportKind) -> Result<O
 enum Stage {
     Prepare,
     Write(Ending),
-    /// Older reports go.
+    /// The removal of older reports.
     Clear(Vec<String>),
 }
 
-/// Writes a report.
+/// A machine that writes a report.
 pub struct Reporting {
     disk: Arc<dyn Disk>,
     report: Report,
@@ -90,7 +90,7 @@ pub struct Reporting {
 }
 
 impl Reporting {
-    /// Begins to write a report into the archive of its database, which is there.
+    /// Begins to write a report into the archive of its database, which exists.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, report: Report) -> Reporting {
         Reporting {
@@ -104,7 +104,7 @@ impl Reporting {
     /// Makes the next I/O. The report is durable when this has returned [`Progress::Done`].
     ///
     /// # Errors
-    /// The disk's: nothing was written, or all of it was. [`Error::Usage`] if there is a report of this name.
+    /// The disk's: nothing was written, or all of it was. [`Error::Usage`] if a report of this name exists.
     pub fn step(&mut self) -> Result<Progress<()>> {
         match &mut self.stage {
             Stage::Prepare => {
@@ -134,13 +134,13 @@ impl Reporting {
     /// Takes all steps.
     ///
     /// # Errors
-    /// As [`step`](Self::step).
+    /// Those of [`step`](Self::step).
     pub fn run(mut self) -> Result<()> {
         while self.step()? == Progress::More {}
         Ok(())
     }
 
-    /// The files of this kind below those that are kept.
+    /// Returns the files of this kind below those that are kept.
     fn older(&self) -> Result<Vec<String>> {
         let mut names = names(self.disk.as_ref(), &self.dir)?;
         let kind = self.report.kind;

@@ -1,10 +1,10 @@
-//! Reports: what was found when an archive was held against its database. The page below is the only description of
-//! the format.
+//! Reports: the results of comparing an archive with its database. The page below is the only description of the
+//! format.
 #![doc = include_str!("../../../../docs/formats/report.md")]
 //!
 //! | module | one idea |
 //! |---|---|
-//! | `codec` | bytes of a report, and back |
+//! | `codec` | the encoding and decoding of a report |
 //! | `files` | the reports of an archive: listed, read, written one I/O a step |
 
 mod codec;
@@ -14,14 +14,14 @@ use perdura_base::{CkptEpoch, Epoch, Uuid};
 
 pub use files::{Reporting, newest_report, read_report, reports};
 
-/// How many reports of each kind are kept.
+/// The number of reports of each kind that are kept.
 pub const KEPT_REPORTS: usize = 16;
 /// The longest text of a report, bytes; a longer one is cut.
 pub const TEXT_BYTES_MAX: usize = 8192;
 /// The folder of reports, below that of the database.
 pub(crate) const REPORTS: &str = "reports";
 
-/// What was held against the database.
+/// The object that was compared with the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReportKind {
     /// The digests of two images and of the records between them.
@@ -31,7 +31,7 @@ pub enum ReportKind {
 }
 
 impl ReportKind {
-    /// The kind's name, with which the names of its files begin.
+    /// Returns the kind's name, with which the names of its files begin.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -41,19 +41,19 @@ impl ReportKind {
     }
 }
 
-/// What was found.
+/// The result of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing yet: proofs begin with this image.
+    /// Nothing is proven yet: proofs begin with this image.
     Begun,
-    /// All agrees.
+    /// Everything agrees.
     Holds,
-    /// Something does not.
+    /// Something does not agree.
     Fails,
 }
 
 impl Outcome {
-    /// The outcome's name.
+    /// Returns the outcome's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -64,18 +64,18 @@ impl Outcome {
     }
 }
 
-/// Which report a file is, as its name says. They ascend as their names do.
+/// The identity of a report, as in its file's name. Identities ascend as names do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReportId {
     /// The kind.
     pub kind: ReportKind,
-    /// By what reports of the kind ascend: of a proof, the image's checkpoint epoch, then the wall clock; of a drill, the
-    /// wall clock, then the epoch that was restored.
+    /// The rank by which reports of the kind ascend. Of a proof it is the image's checkpoint epoch, then the wall
+    /// clock. Of a drill it is the wall clock, then the epoch that was restored.
     pub rank: (u64, u64),
 }
 
 impl ReportId {
-    /// The file's name.
+    /// Returns the file's name.
     #[must_use]
     pub fn name(&self) -> String {
         let (first, second) = self.rank;
@@ -88,7 +88,7 @@ impl ReportId {
         name
     }
 
-    /// The inverse of [`name`](Self::name); `None` for any other name, temporary ones included.
+    /// Parses a [`name`](Self::name). `None`: any other name, temporary ones included.
     #[must_use]
     pub fn parse(name: &str) -> Option<ReportId> {
         let kinds = [ReportKind::Proof, ReportKind::Drill];
@@ -111,11 +111,11 @@ impl ReportId {
 pub struct Report {
     /// The kind.
     pub kind: ReportKind,
-    /// What was found.
+    /// The result.
     pub outcome: Outcome,
     /// The database.
     pub uuid: Uuid,
-    /// When, microseconds since 1970.
+    /// The time of the report, microseconds since 1970.
     pub wall_us: u64,
     /// The image that was proven before; the image of the backup that was restored.
     pub from: CkptEpoch,
@@ -127,18 +127,18 @@ pub struct Report {
     pub end: Epoch,
     /// The manifest whose runs were read.
     pub manifest: u64,
-    /// Runs that were read.
+    /// The number of runs that were read.
     pub runs: u32,
-    /// How long it took, microseconds.
+    /// The duration, microseconds.
     pub took_us: u64,
     /// Of a proof, the image's digest for each partition, its pages bound.
     pub digests: Vec<u64>,
-    /// What does not hold, or what was compared.
+    /// The disagreement, or a description of the comparison.
     pub text: String,
 }
 
 impl Report {
-    /// Which report it is.
+    /// Returns its identity.
     #[must_use]
     pub fn id(&self) -> ReportId {
         let rank = match self.kind {

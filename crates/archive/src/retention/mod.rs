@@ -1,19 +1,20 @@
-//! Which moments an archive promises, and what no promised moment needs.
+//! The moments that an archive promises, and the files that no promised moment needs.
 //!
-//! A *moment* is an epoch that can be restored to. Each epoch of a run whose records were not combined is one; of a
-//! merged run that was, those that it lists. A [`Retention`] promises some of them, by age: of each interval of the wall
-//! clock the last one. Merges keep these and no others ([`Retention::policy`]); the planner ([`plan`](mod@plan)) names
-//! backups and runs that none of them needs.
+//! A *moment* is an epoch that can be restored to. In a run whose records were not combined each epoch is one. In a
+//! merged run whose records were combined, only the listed epochs are. A [`Retention`] promises some of them, by age:
+//! of each interval of the wall clock the last one. Merges keep these and no others ([`Retention::policy`]). The
+//! planner ([`plan`](mod@plan)) names backups and runs that none of them needs.
 //!
-//! An interval is as long as the grain of its age says, and begins at a multiple of that. Each grain is a multiple of the finer
-//! one before it, so the last moment of a long interval is the last of a short one as well: what is promised later is kept today.
+//! The length of an interval is the grain of its age, and it begins at a multiple of that. Each grain is a multiple of
+//! the finer one before it, so the last moment of a long interval is the last of a short one as well. So every moment
+//! that is promised later is kept today.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`words`] | a retention as people write it: `all 1h, 1s 1d, 1min` |
-//! | [`plan`](mod@plan) | which backups and runs go |
-//! | [`shown`] | the moments that there are, in ranges |
-//! | [`retaining`] | reads what the plan needs, and removes, one I/O a step |
+//! | [`plan`](mod@plan) | the backups and runs to remove |
+//! | [`shown`] | the existing moments, in ranges |
+//! | [`retaining`] | reads the plan's inputs, and removes, one I/O a step |
 //!
 //! # Invariants
 //! * Every promised moment stays restorable, whatever merges and removals come in whatever order.
@@ -32,21 +33,21 @@ use std::sync::Arc;
 use crate::merger::{Policy, Verdict};
 use crate::run::Moment;
 
-/// Of moments younger than some age, how many are promised.
+/// The density of promised moments younger than some age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grain {
-    /// One in so many microseconds; 0: each.
+    /// The interval of which one moment is promised, microseconds; 0: each moment is.
     pub every_us: u64,
-    /// The age, microseconds; `None`: any.
+    /// The age, microseconds. `None`: any age.
     pub until_us: Option<u64>,
 }
 
-/// What is promised. The default: each moment, for ever.
+/// The promised moments. The default: each moment, for ever.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Moments older than this are promised by nothing else, microseconds; `None`: there is no such age.
+    /// The age from which on moments are not promised, microseconds. `None`: no such age is set.
     keep_us: Option<u64>,
-    /// By age: the first whose age a moment is below counts. None: each moment is promised.
+    /// The grains, by age. The first whose age a moment is below counts. Empty: each moment is promised.
     grains: Vec<Grain>,
 }
 
@@ -54,7 +55,7 @@ impl Retention {
     /// Promises by age, up to the age `keep_us`.
     ///
     /// # Errors
-    /// What is wrong with the grains: ages and grains ascend, each grain is a multiple of the one before.
+    /// The fault of the grains: ages and grains must ascend, and each grain must be a multiple of the one before.
     pub fn new(keep_us: Option<u64>, grains: Vec<Grain>) -> Result<Retention, String> {
         for pair in grains.windows(2) {
             let [fine, coarse] = pair else { continue };
@@ -75,19 +76,20 @@ impl Retention {
         Ok(Retention { keep_us, grains })
     }
 
-    /// The age from which on moments may go, microseconds.
+    /// Returns the age from which on moments may be removed, microseconds. `None`: no such age is set.
     #[must_use]
     pub fn keep_us(&self) -> Option<u64> {
         self.keep_us
     }
 
-    /// The grains, by age.
+    /// Returns the grains, by age.
     #[must_use]
     pub fn grains(&self) -> &[Grain] {
         &self.grains
     }
 
-    /// In intervals of how many microseconds a moment of this age is promised, 0 for each moment by itself; `None`: it is not.
+    /// Returns the length of the intervals in which a moment of this age is promised, microseconds. 0: each moment is
+    /// promised. `None`: the moment is not promised.
     #[must_use]
     pub fn grain(&self, age_us: u64) -> Option<u64> {
         if self.keep_us.is_some_and(|keep| age_us >= keep) {
@@ -101,7 +103,8 @@ impl Retention {
         own.map(|grain| grain.every_us)
     }
 
-    /// The promised ones of moments, which ascend. The last of these is the last of its interval as far as is known here.
+    /// Returns the promised moments of `moments`, which ascend. The last of `moments` counts as the last of its
+    /// interval, because no later one is known here.
     pub fn promised<'m>(
         &'m self,
         moments: &'m [Moment],
@@ -117,9 +120,10 @@ impl Retention {
         })
     }
 
-    /// What a merge keeps of moments, which are those that its inputs list.
+    /// Returns the verdict of a merge on the moments that its inputs list.
     ///
-    /// While one of them is promised by itself, no records are combined; listed are then those that a coarser grain will promise.
+    /// While one of them is promised by itself, no records are combined. The run then lists the moments that a coarser
+    /// grain will promise.
     #[must_use]
     pub fn verdict(&self, moments: &[Moment], now_us: u64) -> Verdict {
         let youngest = moments.iter().map(|m| m.wall_us).max();
@@ -141,7 +145,8 @@ impl Retention {
         Verdict::Listing(later.promised(moments, now_us).collect())
     }
 
-    /// The same for a merger. `now_us` is the wall clock, microseconds since 1970.
+    /// Returns [`verdict`](Self::verdict) as the policy of a merger. `now_us` returns the wall clock, microseconds
+    /// since 1970.
     #[must_use]
     pub fn policy(&self, now_us: Arc<dyn Fn() -> u64 + Send + Sync>) -> Policy {
         let own = self.clone();

@@ -1,41 +1,42 @@
-//! Which backups and runs no promised moment needs.
+//! The backups and runs that no promised moment needs.
 //!
-//! A restore begins with a backup and reads the runs from the backup's begin on. So of the backups that end at or before the oldest
-//! promised moment only the newest whole one is needed, the *base*, and of the runs those behind its begin. Backups behind it
-//! make restores quick, and stay.
+//! A restore begins with a backup and reads the runs from the backup's begin on. Of the backups that end at or before
+//! the oldest promised moment only the newest whole one is needed, the *base*. Of the runs only those behind its begin
+//! are needed. Backups behind it make restores quick, and stay.
 
 use perdura_base::Epoch;
 
 use crate::backup::BackupId;
 use crate::manifest::{Manifest, ObjectId};
 
-/// A backup, as far as it can be read.
+/// A backup, and whether it can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known {
     /// The backup.
     pub id: BackupId,
-    /// The first epoch of the runs that a restore from it reads; `None`: it is damaged, so that nothing can rely on it.
+    /// The first epoch of the runs that a restore from it reads. `None`: it is damaged, so that nothing can rely on it.
     pub begin: Option<Epoch>,
 }
 
-/// What goes.
+/// The backups and runs to remove.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Removals {
-    /// Backups.
+    /// The backups.
     pub backups: Vec<ObjectId>,
-    /// Runs that end at or before this epoch.
+    /// The epoch at or before which the runs to remove end. `None`: no run is removed.
     pub runs_before: Option<Epoch>,
 }
 
 impl Removals {
-    /// Whether everything stays.
+    /// Returns whether everything stays.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.backups.is_empty() && self.runs_before.is_none()
     }
 }
 
-/// What goes if moments before epoch `oldest` are not promised: the state as of `oldest` is. `known` are the manifest's backups.
+/// Returns the backups and runs to remove if moments before epoch `oldest` are not promised. The state as of `oldest`
+/// is promised. `known` are the manifest's backups.
 #[must_use]
 pub fn plan(manifest: &Manifest, known: &[Known], oldest: Epoch) -> Removals {
     let whole = known.iter().filter_map(|one| Some((one.id, one.begin?)));

@@ -1,4 +1,4 @@
-//! Reads what the plan needs and removes what no promised moment does, one I/O a step.
+//! A machine that reads the plan's inputs and removes the files that no promised moment needs, one I/O a step.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use crate::name::RunId;
 use crate::output::Progress;
 use crate::store::{Publication, Store};
 
-/// What was removed.
+/// The figures of a removal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// Backups.
+    /// The number of backups that were removed.
     pub backups: usize,
-    /// Runs.
+    /// The number of runs that were removed.
     pub runs: usize,
 }
 
 enum Stage {
-    /// Looks for the last moment that is not promised, in these runs, from the newest on.
+    /// The search for the last moment that is not promised, in these runs, from the newest on.
     Moments(Vec<RunId>),
-    /// Opens these backups.
+    /// The opening of these backups.
     Backups(Epoch, Vec<BackupId>, Vec<Known>),
-    /// Makes these changes, the last one first.
+    /// The making of these changes, the last one first.
     Edits(Vec<Edit>, Option<Box<Publication>>),
 }
 
@@ -59,14 +59,14 @@ impl Retaining {
         })
     }
 
-    /// Goes on by one I/O.
+    /// Makes one I/O.
     ///
     /// # Errors
-    /// Of a run that cannot be read, and as [`Publication::step`]. What was removed before stays removed.
+    /// Those of a run that cannot be read, and of [`Publication::step`]. Files that were removed before stay removed.
     pub fn step(&mut self) -> Result<Progress<Removed>> {
         match &mut self.stage {
             Stage::Moments(runs) => {
-                // Those behind are younger, and no backup may count on a run that is not there.
+                // Moments in later runs are younger, and no backup may count on a run that does not exist.
                 let Some(id) = runs.pop() else {
                     return Ok(Progress::Done(self.removed));
                 };
@@ -121,7 +121,7 @@ impl Retaining {
     /// Takes all steps.
     ///
     /// # Errors
-    /// As [`step`](Self::step).
+    /// Those of [`step`](Self::step).
     pub fn run(mut self) -> Result<Removed> {
         loop {
             if let Progress::Done(removed) = self.step()? {

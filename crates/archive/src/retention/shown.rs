@@ -4,21 +4,21 @@ use perdura_base::{Epoch, Result};
 
 use crate::store::Store;
 
-/// Neighbouring runs that have their moments alike.
+/// Neighbouring runs with one rule for their moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     /// The first epoch.
     pub first: Epoch,
-    /// The last one.
+    /// The last epoch.
     pub last: Epoch,
     /// The wall clock at the first and the last moment that is listed, microseconds since 1970.
     pub wall_us: (u64, u64),
-    /// How many moments there are; `None`: each epoch is one.
+    /// The number of moments. `None`: each epoch is one.
     pub moments: Option<usize>,
 }
 
 impl Range {
-    /// The mean distance of moments, microseconds; 0: each epoch is one.
+    /// Returns the mean distance of moments, microseconds. 0: each epoch is one.
     #[must_use]
     pub fn grain_us(&self) -> u64 {
         let Some(moments) = self.moments else {
@@ -31,10 +31,11 @@ impl Range {
     }
 }
 
-/// The ranges of an archive's moments: runs whose records were not combined are one, and each merged run that was is one of its own.
+/// Returns the ranges of an archive's moments. Neighbouring runs whose records were not combined are one range. Each
+/// merged run whose records were combined is a separate one.
 ///
 /// # Errors
-/// Of a run that cannot be opened.
+/// Those of a run that cannot be opened.
 pub fn ranges(store: &Store) -> Result<Vec<Range>> {
     let mut ranges: Vec<Range> = Vec::new();
     for id in store.manifest().runs() {

@@ -14,10 +14,10 @@ const UNITS: [(&str, u64); 7] = [
     ("us", 1),
 ];
 
-/// Microseconds: a whole number with a unit, as `90s` or `30d`.
+/// Parses an age into microseconds. The text is a whole number with a unit, as `90s` or `30d`.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The fault of the text.
 pub fn parse_age(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let end = text
@@ -32,7 +32,7 @@ pub fn parse_age(text: &str) -> Result<u64, String> {
     us.ok_or_else(|| format!("'{text}' is no duration that can be kept"))
 }
 
-/// A duration in its largest unit.
+/// Returns a duration in its largest unit.
 #[must_use]
 pub fn show_age(us: u64) -> String {
     let whole = UNITS.iter().find(|(_, factor)| us.is_multiple_of(*factor));
@@ -41,11 +41,11 @@ pub fn show_age(us: u64) -> String {
 }
 
 impl Retention {
-    /// Promises up to an age, `None` for any, of grains as in `all 1h, 1s 1d, 1min`: every moment for an hour, one a second for a
-    /// day, one a minute beyond. No grains: every moment.
+    /// Parses a retention. It promises up to an age, `None` for any, with grains as in `all 1h, 1s 1d, 1min`: every
+    /// moment for an hour, one a second for a day, one a minute beyond. No grains: every moment.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The fault of the text.
     pub fn parse(keep: Option<&str>, grains: &str) -> Result<Retention, String> {
         let keep_us = keep.map(parse_age).transpose()?;
         let mut list = Vec::new();
@@ -67,7 +67,7 @@ impl Retention {
 }
 
 impl fmt::Display for Retention {
-    /// The grains, as [`parse`](Retention::parse) reads them.
+    /// Writes the grains in the syntax that [`parse`](Retention::parse) reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, grain) in self.grains().iter().enumerate() {
             let comma = if i > 0 { ", " } else { "" };

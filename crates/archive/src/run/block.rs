@@ -8,7 +8,7 @@ use perdura_base::{CkptEpoch, Epoch, PartitionId, Result};
 use super::{BLOCK_BYTES_MAX, damage};
 use crate::record::PageAt;
 
-/// Bytes of a block's head.
+/// The size of a block's head, bytes.
 pub const HEAD_BYTES: usize = 44;
 /// The most bytes of records in a block.
 pub const RAW_BYTES_MAX: usize = BLOCK_BYTES_MAX - HEAD_BYTES;
@@ -17,10 +17,10 @@ const MAGIC: &[u8; 4] = b"PRBK";
 const CRC_AT: usize = 40;
 const ZSTD_LEVEL: i32 = 1;
 
-/// How the body of a block is stored.
+/// The way in which the body of a block is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Codec {
-    /// As it is.
+    /// Without packing.
     None,
     /// An LZ4 block: fast both ways.
     #[default]
@@ -55,36 +55,37 @@ pub(crate) struct BlockPlace {
     pub(crate) offset: u64,
 }
 
-/// What the head of a block says, without lengths and checksum.
+/// The contents of the head of a block, without lengths and checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockHead {
     /// The page of the first record.
     pub first: PageAt,
-    /// How many records the block has.
+    /// The number of records in the block.
     pub records: u32,
-    /// The lowest tag, to which those of the records are relative.
+    /// The lowest tag. The tags of the records are relative to it.
     pub tag_min: CkptEpoch,
-    /// The lowest epoch, to which those of the records are relative.
+    /// The lowest epoch. The epochs of the records are relative to it.
     pub epoch_min: Epoch,
 }
 
-/// Packing is worth its time, and unpacking again and again, if it saves this part of a block: one in so many bytes.
+/// The least saving that makes packing worth its time, and the time to unpack: one byte in this number of a block's
+/// bytes.
 const WORTH: usize = 8;
-/// The most blocks that are passed over before packing is tried again.
+/// The most blocks that are skipped before packing is tried again.
 const PASSES_MAX: u32 = 15;
 
-/// Compresses, with state that is worth keeping. Records that do not compress are stored as they are, and most blocks behind them
-/// are not tried.
+/// A packer of bodies, with state that is worth keeping. Records that do not compress are stored without packing, and
+/// most blocks behind them are not tried.
 pub(crate) struct Coder {
     codec: Codec,
     packed: Vec<u8>,
     zstd: Option<zstd::bulk::Compressor<'static>>,
-    /// Blocks that are passed over now, and how many were the last time.
+    /// The number of blocks that are still skipped, and the number that were skipped the last time.
     passes: (u32, u32),
 }
 
 impl Coder {
-    /// A coder that stores blocks by this codec.
+    /// Makes a coder that stores blocks by this codec.
     pub(crate) fn new(codec: Codec) -> std::io::Result<Coder> {
         let zstd = (codec == Codec::Zstd)
             .then(|| zstd::bulk::Compressor::new(ZSTD_LEVEL))
@@ -97,7 +98,7 @@ impl Coder {
         })
     }
 
-    /// The body of a block with these records: packed if that saves enough.
+    /// Returns the body of a block with these records, packed if that saves enough.
     fn pack<'a>(&'a mut self, raw: &'a [u8]) -> (Codec, &'a [u8]) {
         let is_passed = self.passes.0 > 0;
         self.passes.0 = self.passes.0.saturating_sub(1);
@@ -125,7 +126,7 @@ impl Coder {
         }
     }
 
-    /// Appends a block to `out`, which stands at the place of the block. Returns its length.
+    /// Appends a block to `out`, which is at the place of the block. Returns its length.
     pub(crate) fn append(
         &mut self,
         out: &mut Vec<u8>,
@@ -162,7 +163,7 @@ impl Coder {
     }
 }
 
-/// The checksum of a block: of its place, its head and its body.
+/// Returns the checksum of a block: of its place, its head and its body.
 fn checksum(at: BlockPlace, head: &[u8], body: &[u8]) -> u32 {
     let mut place = [0; 12];
     place[..4].copy_from_slice(&at.header_crc.to_le_bytes());
@@ -202,8 +203,8 @@ pub(crate) fn open(
     Ok(head)
 }
 
-/// The head, the checksum, the codec, the length of the records and the body; `None` if a field is out of its range or
-/// the lengths contradict each other.
+/// Parses a block into its head, its checksum, its codec, the length of the records and the body. `None`: a field is
+/// out of its range, or the lengths contradict each other.
 fn parse(bytes: &[u8]) -> Option<(BlockHead, u32, Codec, usize, &[u8])> {
     let mut r = Reader::new(bytes);
     if r.array()? != *MAGIC {
@@ -235,14 +236,14 @@ fn parse(bytes: &[u8]) -> Option<(BlockHead, u32, Codec, usize, &[u8])> {
     is_sound.then_some((head, crc, codec, raw_len, body))
 }
 
-/// Unpacks bodies, with state that is worth keeping.
+/// An unpacker of bodies, with state that is worth keeping.
 #[derive(Default)]
 pub(crate) struct Unpacker {
     zstd: Option<zstd::bulk::Decompressor<'static>>,
 }
 
 impl Unpacker {
-    /// Appends the records of a body to `raw`. Whether they have the length that the head says.
+    /// Appends the records of a body to `raw`. Returns whether they have the length in the head.
     fn unpack(&mut self, codec: Codec, body: &[u8], raw_len: usize, raw: &mut Vec<u8>) -> bool {
         debug_assert!(raw_len <= RAW_BYTES_MAX, "the head was checked");
         if codec == Codec::None {

@@ -1,7 +1,8 @@
 //! The records in a block, relative to its lowest page, epoch and tag.
 //!
-//! The lowest epoch and tag are known when the block is full, so the builder keeps records aside, in parts, and writes
-//! them out then. It counts what they can take at most, and is full before that passes what a block holds.
+//! The lowest epoch and tag are known when the block is full. So the builder first keeps the records in parts, and
+//! writes them out at that time. It counts the most bytes that they can take, and is full before that exceeds a block's
+//! room.
 
 use perdura_base::cursor::{Reader, Writer, varint_len};
 use perdura_base::num::to_u32;
@@ -11,7 +12,7 @@ use perdura_page::diff::Fragments;
 use super::block::{BlockHead, RAW_BYTES_MAX};
 use crate::record::{EpochSpan, FragmentBytes, PageAt, RunRecord, Updates};
 
-/// Bytes of the fields that only a net record has, at most, without its epochs.
+/// The most bytes of the fields that only a net record has, without its epochs.
 const NET_BYTES: usize = 10 + 4 + 8;
 
 /// The fields of a record that waits.
@@ -21,24 +22,24 @@ struct Waiting {
     tag: CkptEpoch,
     updates: Updates,
     fragments: u32,
-    /// Where its fragments end.
+    /// The end of its fragments.
     end: usize,
 }
 
-/// Collects the records of a block.
+/// A collector of the records of a block.
 #[derive(Default)]
 pub(crate) struct BodyBuilder {
     waiting: Vec<Waiting>,
     fragments: Vec<u8>,
     first: Option<PageAt>,
     last_local: u32,
-    /// Bytes that the records take at most.
+    /// The most bytes that the records take.
     bytes_max: usize,
     epochs: Option<EpochSpan>,
     tags: (CkptEpoch, CkptEpoch),
 }
 
-/// What a finished block holds.
+/// The contents of a finished block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) head: BlockHead,
@@ -47,13 +48,13 @@ pub(crate) struct Held {
 }
 
 impl BodyBuilder {
-    /// Whether there is no record.
+    /// Returns whether it has no record.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Adds a record, which follows the others in the order of runs; `begin` is the lowest epoch of the run. Returns whether
-    /// it belongs to the block: not if the block has another partition, or no room.
+    /// Adds a record, which follows the others in the order of runs; `begin` is the lowest epoch of the run. Returns
+    /// whether it belongs to the block. It does not if the block has another partition, or no room.
     pub(crate) fn add(&mut self, record: &RunRecord<'_>, begin: Epoch) -> bool {
         let at = record.at;
         let first = *self.first.get_or_insert(at);
@@ -141,7 +142,8 @@ impl BodyBuilder {
     }
 }
 
-/// What a record takes in a block at most: its epoch is relative to no lower one than the run's first, its tag to 0.
+/// Returns the most bytes that a record takes in a block. Its epoch is relative to no lower one than the run's first,
+/// its tag to 0.
 fn upper_bound(record: &RunRecord<'_>, step: u32, begin: Epoch) -> usize {
     debug_assert!(
         begin <= record.epochs.first,
@@ -160,7 +162,7 @@ fn upper_bound(record: &RunRecord<'_>, step: u32, begin: Epoch) -> usize {
     head + net + record.fragment_bytes().len()
 }
 
-/// A decoded record; its fragments are a part of the block's bytes.
+/// A decoded record. Its fragments are a part of the block's bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Decoded {
     at: PageAt,
@@ -169,13 +171,13 @@ pub(crate) struct Decoded {
     updates: Updates,
     fragments: u32,
     from: usize,
-    /// Where the next record begins.
+    /// The beginning of the next record.
     pub(crate) end: usize,
 }
 
 impl Decoded {
-    /// Reads the record at `from` of a block's bytes, behind a record of page `before`; `None` if it is malformed. Its page
-    /// is checked against nothing.
+    /// Reads the record at `from` of a block's bytes, behind a record of page `before`. `None`: it is malformed. Its
+    /// page is not checked.
     #[inline]
     pub(crate) fn read(
         raw: &[u8],
@@ -225,7 +227,7 @@ impl Decoded {
         })
     }
 
-    /// The record, given the bytes that it was read from.
+    /// Returns the record, given the bytes that it was read from.
     #[inline]
     pub(crate) fn record<'a>(&self, raw: &'a [u8]) -> RunRecord<'a> {
         let bytes = &raw[self.from..self.end];
@@ -236,25 +238,25 @@ impl Decoded {
         RunRecord::checked(self.at, self.epochs, self.tag, self.updates, fragments)
     }
 
-    /// Its page.
+    /// Returns its page.
     #[inline]
     pub(crate) fn at(&self) -> PageAt {
         self.at
     }
 
-    /// Its place in the order of runs.
+    /// Returns its place in the order of runs.
     #[inline]
     pub(crate) fn key(&self) -> (PageAt, Epoch, u32) {
         (self.at, self.epochs.first, self.updates.first.0)
     }
 
-    /// Whether it stands for several changes.
+    /// Returns whether it is the sum of several changes.
     #[inline]
     pub(crate) fn is_net(&self) -> bool {
         self.updates.count > 1
     }
 
-    /// Its tag and epochs.
+    /// Returns its tag and epochs.
     #[inline]
     pub(crate) fn bounds(&self) -> (CkptEpoch, EpochSpan) {
         (self.tag, self.epochs)
@@ -262,7 +264,7 @@ impl Decoded {
 }
 
 const _: () = {
-    // Fragments of one byte, side by side, take three bytes for each byte of the page: the most a record can have.
+    // The longest record has fragments of one byte, side by side. They take three bytes for each byte of the page.
     let longest = 3 * perdura_base::limits::PAGE_BYTES + 5 + 5 + 10 + 10 + 4 + NET_BYTES + 10;
     assert!(longest <= RAW_BYTES_MAX, "each record fits a block");
 };

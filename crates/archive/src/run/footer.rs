@@ -1,4 +1,4 @@
-//! The footer of a run: where the parts behind the blocks are.
+//! The footer of a run, which gives the places of the parts behind the blocks.
 
 use perdura_base::Result;
 use perdura_base::checksum::crc32c;
@@ -9,18 +9,18 @@ use perdura_base::num::{round_up, to_u64};
 use super::damage;
 use super::header::HEADER_BYTES;
 
-/// Bytes of the footer.
+/// The size of the footer, bytes.
 pub const FOOTER_BYTES: usize = 128;
 
 const MAGIC: &[u8; 4] = b"PRFT";
 const CRC_AT: usize = 124;
 const ROOM_BYTES: usize = 12;
-/// How many parts there are.
+/// The number of parts.
 pub(crate) const PARTS: usize = 5;
 /// Their names, for messages.
 pub(crate) const PART_NAMES: [&str; PARTS] = ["index", "pages", "digests", "moments", "ends"];
 
-/// Where a part is.
+/// The place of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Part {
     pub(crate) offset: u64,
@@ -34,7 +34,7 @@ impl Part {
     }
 }
 
-/// What the footer says.
+/// The contents of the footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Footer {
     pub(crate) header_crc: u32,
@@ -44,7 +44,7 @@ pub(crate) struct Footer {
     pub(crate) parts: [Part; PARTS],
 }
 
-/// The length of a run's file whose parts end at `end`.
+/// Returns the length of a run's file whose parts end at `end`.
 pub(crate) fn file_len(end: u64) -> u64 {
     round_up(end + to_u64(FOOTER_BYTES), to_u64(SECTOR_BYTES))
 }
@@ -98,7 +98,7 @@ impl Footer {
         Ok(footer)
     }
 
-    /// Whether the parts follow each other up to the zeros before the footer.
+    /// Returns whether the parts follow each other up to the zeros before the footer.
     fn is_sound(&self, len: u64) -> bool {
         let mut end = Some(self.parts[0].offset);
         for part in &self.parts {
@@ -111,7 +111,7 @@ impl Footer {
         self.parts[0].offset >= to_u64(HEADER_BYTES) && end.is_some_and(is_end)
     }
 
-    /// Where the last part ends.
+    /// Returns the end of the last part.
     pub(crate) fn parts_end(&self) -> u64 {
         let last = &self.parts[PARTS - 1];
         debug_assert!(last.end().is_some(), "the footer was checked");

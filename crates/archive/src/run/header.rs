@@ -1,4 +1,4 @@
-//! The header of a run: which run it is, of which database.
+//! The header of a run: its identity and its database.
 
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::{Reader, Writer};
@@ -12,7 +12,7 @@ use crate::sealed::{is_geometry, unseal};
 use super::damage;
 use crate::name::{EpochRange, RunId};
 
-/// Bytes of the header.
+/// The size of the header, bytes.
 pub const HEADER_BYTES: usize = 128;
 
 const MAGIC: &[u8; 4] = b"PRUN";
@@ -21,24 +21,24 @@ const ROOM_BYTES: usize = 71;
 /// The one record family: XOR records of pages.
 const FAMILY_XOR: u8 = 0;
 
-/// What the header says.
+/// The contents of the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunHeader {
     /// The database.
     pub uuid: Uuid,
-    /// Which run it is.
+    /// The run's identity.
     pub id: RunId,
-    /// How pages are divided among the partitions.
+    /// The division of pages among the partitions.
     pub chunks: Chunks,
-    /// Whether only the listed moments, and the run's last epoch, can be restored, because records were combined.
+    /// True if only the listed moments, and the run's last epoch, can be restored, because records were combined.
     pub only_listed_moments: bool,
 }
 
 impl RunHeader {
-    /// The header's bytes.
+    /// Returns the header's bytes.
     ///
     /// # Panics
-    /// If the geometry is none that a database can have.
+    /// If a database cannot have the geometry.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(is_geometry(self.chunks), "{:?} is a geometry", self.chunks);

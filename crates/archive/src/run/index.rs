@@ -12,16 +12,16 @@ use crate::record::PageAt;
 /// Bytes of an entry.
 const ENTRY_BYTES: usize = 54;
 
-/// What the index says of a block.
+/// The entry of a block in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockEntry {
     /// The page of its first record.
     pub first: PageAt,
-    /// Where it begins in the file.
+    /// Its position in the file.
     pub offset: u64,
-    /// Its bytes, the head included.
+    /// Its size, bytes, the head included.
     pub bytes: u32,
-    /// Its records.
+    /// The number of its records.
     pub records: u32,
     /// The lowest tag and the highest.
     pub tags: (CkptEpoch, CkptEpoch),
@@ -30,7 +30,7 @@ pub struct BlockEntry {
 }
 
 impl BlockEntry {
-    /// Where the block ends in the file.
+    /// Returns the end of the block in the file.
     #[must_use]
     pub fn end(&self) -> u64 {
         debug_assert!(
@@ -63,8 +63,8 @@ pub(crate) fn encode(out: &mut Vec<u8>, entries: &[BlockEntry]) {
     );
 }
 
-/// Reads the index of a run whose blocks end at `end`; `None` if it is malformed, or if the blocks do not lie side by
-/// side in the order of their pages.
+/// Reads the index of a run whose blocks end at `end`. `None`: it is malformed, or the blocks do not lie side by side
+/// in the order of their pages.
 pub(crate) fn decode(bytes: &[u8], header: &RunHeader, end: u64) -> Option<Vec<BlockEntry>> {
     let mut r = Reader::new(bytes);
     let count = r.u32()?;

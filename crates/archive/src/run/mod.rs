@@ -1,15 +1,15 @@
 //! The format of a run. The page below is the only description of it.
 #![doc = include_str!("../../../../docs/formats/run.md")]
 //!
-//! | module | what it encodes and decodes |
+//! | module | it encodes and decodes |
 //! |---|---|
-//! | [`header`] | which run this is |
+//! | [`header`] | the run's identity |
 //! | [`block`] | the block's head, its checksum, its codec |
 //! | [`body`] | the records in a block |
-//! | [`index`] | where the blocks are, and what they hold |
+//! | [`index`] | the blocks' places and contents |
 //! | [`pages`] | the exact set of pages |
 //! | [`summary`] | digests, moments and ends |
-//! | [`footer`] | where everything behind the blocks is |
+//! | [`footer`] | the places of the parts behind the blocks |
 
 pub mod block;
 pub mod body;
@@ -32,7 +32,7 @@ pub const BLOCK_BYTES_MAX: usize = 64 * 1024;
 /// The most moments that a run lists.
 pub const MOMENTS_MAX: usize = 1000;
 
-/// An error that names file and offset.
+/// Makes an error that names file and offset.
 pub(crate) fn damage(
     file: &str,
     offset: u64,

@@ -1,7 +1,7 @@
 //! The exact set of pages that have a record in a run.
 //!
-//! A bitmap for each partition, kept as the runs of its bytes that are not zero: a few bytes a page where pages are scattered,
-//! a bit a page where they are dense.
+//! A bitmap for each partition, kept as the runs of its bytes that are not zero. So scattered pages take a few bytes
+//! each, and dense ones a bit each.
 
 use perdura_base::PartitionId;
 use perdura_base::cursor::{Reader, Writer};
@@ -17,13 +17,13 @@ const BITMAP_BYTES_MAX: u64 = 1 << 29;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Bitmap {
     pages: u32,
-    /// For each run of bytes: its first byte's index in the bitmap, and where it begins in `bytes`.
+    /// The start of each run of bytes: its first byte's index in the bitmap, and its index in `bytes`.
     spans: Vec<(u64, usize)>,
     bytes: Vec<u8>,
 }
 
 impl Bitmap {
-    /// The bytes of span `i`.
+    /// Returns the first index and the bytes of span `i`.
     fn span(&self, i: usize) -> (u64, &[u8]) {
         let (index, from) = self.spans[i];
         let end = self
@@ -34,7 +34,7 @@ impl Bitmap {
         (index, &self.bytes[from..end])
     }
 
-    /// The index behind the last byte.
+    /// Returns the index behind the last byte.
     fn end(&self) -> u64 {
         self.spans
             .last()
@@ -85,7 +85,7 @@ impl Bitmap {
         }
     }
 
-    /// `None` if the spans are not those that [`encode`](Self::encode) writes.
+    /// Decodes a bitmap. `None`: the spans are not those that [`encode`](Self::encode) writes.
     fn decode(bytes: &[u8]) -> Option<Bitmap> {
         let mut r = Reader::new(bytes);
         let mut bitmap = Bitmap::default();
@@ -113,25 +113,25 @@ impl Bitmap {
 /// Pages, by partition and local page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PageSet {
-    /// By partition; those without a page may be missing at the end.
+    /// The bitmaps, by partition. Partitions without a page may be missing at the end.
     partitions: Vec<Bitmap>,
 }
 
 impl PageSet {
-    /// Whether a page is in the set.
+    /// Returns whether a page is in the set.
     #[must_use]
     pub fn contains(&self, at: PageAt) -> bool {
         let bitmap = self.partitions.get(usize::from(at.partition.0));
         bitmap.is_some_and(|bitmap| bitmap.byte(u64::from(at.local / 8)) >> (at.local % 8) & 1 == 1)
     }
 
-    /// How many pages are in the set.
+    /// Returns the number of pages in the set.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.partitions.iter().map(|p| u64::from(p.pages)).sum()
     }
 
-    /// The pages of a partition, ascending.
+    /// Returns the pages of a partition, ascending.
     pub fn pages(&self, partition: PartitionId) -> impl Iterator<Item = u32> + '_ {
         let bitmap = self.partitions.get(usize::from(partition.0));
         let spans = bitmap
@@ -168,7 +168,8 @@ impl PageSet {
         }
     }
 
-    /// `None` if the set is not as [`encode`](Self::encode) writes it, or has pages that the geometry does not.
+    /// Decodes a set. `None`: it differs from the bytes that [`encode`](Self::encode) writes, or has pages that the
+    /// geometry does not.
     pub(crate) fn decode(bytes: &[u8], header: &RunHeader) -> Option<PageSet> {
         let mut r = Reader::new(bytes);
         let mut set = PageSet::default();

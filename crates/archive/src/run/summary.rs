@@ -1,4 +1,4 @@
-//! What a run says of itself as a whole: digests, moments and ends.
+//! The summary of a run as a whole: digests, moments and ends.
 
 use std::collections::BTreeMap;
 
@@ -25,13 +25,14 @@ impl Digests {
         *self.sums.entry((tag, partition)).or_default() ^= digest;
     }
 
-    /// The sums that are not zero, ascending by tag, then partition.
+    /// Returns the sums that are not zero, ascending by tag, then partition.
     pub fn sums(&self) -> impl Iterator<Item = (CkptEpoch, PartitionId, u64)> + '_ {
         let sums = self.sums.iter().filter(|(_, digest)| **digest != 0);
         sums.map(|((tag, partition), digest)| (*tag, *partition, *digest))
     }
 
-    /// The XOR of all records with a tag from `from` on and below `to`: what proves an image `to` by an image `from`.
+    /// Returns the XOR of all records with a tag from `from` on and below `to`. It proves an image `to` by an image
+    /// `from`.
     #[must_use]
     pub fn between(&self, from: CkptEpoch, to: CkptEpoch) -> u64 {
         let (low, high) = ((from, PartitionId(0)), (to, PartitionId(0)));
@@ -51,7 +52,7 @@ impl Digests {
         }
     }
 
-    /// `None` if the list is malformed or has partitions from `partitions` on.
+    /// Decodes the digests. `None`: the list is malformed or has partitions from `partitions` on.
     pub(crate) fn decode(bytes: &[u8], partitions: u16) -> Option<Digests> {
         let mut r = Reader::new(bytes);
         let count = u64::from(r.u32()?);
@@ -88,8 +89,8 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// At most 1,000 of these moments, the last one among them: those that are evenly spaced by their number. They
-    /// ascend by epoch; a wall clock that went back is taken to have stood still.
+    /// Takes at most 1,000 of these moments, evenly spaced by their number, with the last one among them. They ascend
+    /// by epoch. A wall clock that was set back counts as one that stood still.
     ///
     /// # Panics
     /// If the epochs do not ascend.
@@ -109,13 +110,13 @@ impl Moments {
         Moments { list }
     }
 
-    /// The moments.
+    /// Returns the moments.
     #[must_use]
     pub fn list(&self) -> &[Moment] {
         &self.list
     }
 
-    /// Whether one of them is at this epoch.
+    /// Returns whether one of them is at this epoch.
     #[must_use]
     pub fn has(&self, epoch: Epoch) -> bool {
         self.list.binary_search_by_key(&epoch, |m| m.epoch).is_ok()
@@ -131,7 +132,7 @@ impl Moments {
         }
     }
 
-    /// `None` if the list is malformed, too long, or has epochs outside the run's.
+    /// Decodes the moments. `None`: the list is malformed, too long, or has epochs outside the run's.
     pub(crate) fn decode(bytes: &[u8], epochs: EpochRange) -> Option<Moments> {
         let mut r = Reader::new(bytes);
         let count = usize::try_from(r.u32()?).ok()?;

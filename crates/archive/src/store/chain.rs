@@ -1,4 +1,4 @@
-//! The manifests in a folder: the newest, and those that it follows.
+//! The manifests in a folder: the newest, and its predecessors.
 
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Result, Uuid};
@@ -6,22 +6,22 @@ use perdura_device::{Access, Disk, read_exact_at};
 
 use crate::manifest::{FIRST, Manifest, damage};
 
-/// A manifest with more bytes than this is none: it would name two million objects.
+/// The size of the largest manifest, bytes. A larger file would name two million objects, and is refused.
 const BYTES_MAX: u64 = 80 * 1024 * 1024;
 
-/// The name of a manifest.
+/// Returns the name of a manifest.
 pub(super) fn name(number: u64) -> String {
     format!("manifest-{number:020}")
 }
 
-/// The inverse of [`name`].
+/// Parses a [`name`].
 fn parse(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("manifest-")?;
     let is_number = digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit());
     is_number.then(|| digits.parse().ok()).flatten()
 }
 
-/// The numbers of the manifests in a folder, ascending.
+/// Lists the numbers of the manifests in a folder, ascending.
 pub(super) fn numbers(disk: &dyn Disk, dir: &str) -> Result<Vec<u64>> {
     let names = disk.list(dir)?;
     let mut numbers: Vec<u64> = names.iter().filter_map(|name| parse(name)).collect();
@@ -31,14 +31,14 @@ pub(super) fn numbers(disk: &dyn Disk, dir: &str) -> Result<Vec<u64>> {
 
 /// The manifests from the oldest that is kept to the newest.
 pub(super) struct Chain {
-    /// Ascending, each with its checksum. Not empty.
+    /// The manifests, ascending, each with its checksum. Not empty.
     pub(super) links: Vec<(Manifest, u32)>,
-    /// Numbers before the oldest, which nothing needs.
+    /// The numbers before the oldest, which nothing needs.
     pub(super) leftovers: Vec<u64>,
 }
 
 impl Chain {
-    /// The newest manifest and its checksum.
+    /// Returns the newest manifest and its checksum.
     pub(super) fn newest(&self) -> &(Manifest, u32) {
         self.links.last().expect("a chain has a link")
     }
@@ -57,7 +57,7 @@ fn read(disk: &dyn Disk, dir: &str, uuid: &Uuid, number: u64) -> Result<(Manifes
     Manifest::decode(&path, &bytes, number, uuid)
 }
 
-/// The chain that ends with manifest `highest`.
+/// Reads the chain that ends with manifest `highest`.
 fn follow(disk: &dyn Disk, dir: &str, uuid: &Uuid, highest: u64) -> Result<Chain> {
     let mut links = vec![read(disk, dir, uuid, highest)?];
     let oldest = links[0].0.oldest;
@@ -90,11 +90,11 @@ fn follow(disk: &dyn Disk, dir: &str, uuid: &Uuid, highest: u64) -> Result<Chain
     })
 }
 
-/// Reads the newest manifest of a folder and those that it follows; `None` if there is none.
+/// Reads the newest manifest of a folder and its predecessors. `None`: the folder has no manifest.
 ///
 /// # Errors
-/// [`Corrupt`](perdura_base::Error::Corrupt) for a number that is missing or whose checksum its successor does not name,
-/// and for one that is damaged; the disk's.
+/// [`Corrupt`](perdura_base::Error::Corrupt) for a number that is missing or whose checksum its successor does not
+/// name, and for a damaged manifest; the disk's.
 pub(super) fn newest(disk: &dyn Disk, dir: &str, uuid: &Uuid) -> Result<Option<Chain>> {
     let mut found = numbers(disk, dir)?;
     loop {
@@ -111,7 +111,7 @@ pub(super) fn newest(disk: &dyn Disk, dir: &str, uuid: &Uuid) -> Result<Option<C
                 Some(chain)
             });
         }
-        // A writer may have removed the oldest ones since the folder was listed: then it has made a newer one.
+        // A writer may have removed the oldest ones since the folder was listed. Then it has made a newer one.
         let again = numbers(disk, dir)?;
         if again.last() <= Some(&highest) {
             let missing = (FIRST..highest).rev().find(|n| !again.contains(n));

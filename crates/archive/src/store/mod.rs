@@ -4,9 +4,9 @@
 //!  newest manifest ── Edit ──► next manifest: create, write, sync, publish, sync the folder ──► remove what went
 //! ```
 //!
-//! A [`Store`] knows the newest manifest and makes the next one with a [`Publication`]. Several machines of one process may
-//! share a store, and an agent in another process may have one of the same archive: whoever loses the race for a number
-//! reads what won and applies its change to that.
+//! A [`Store`] knows the newest manifest and makes the next one with a [`Publication`]. Several machines of one process
+//! may share a store, and an agent in another process may have a store of the same archive. The writer that loses the
+//! race for a number reads the winner's manifest and applies its change to that.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -18,15 +18,15 @@
 //! | [`verify`] | every object is read |
 //!
 //! # Invariants
-//! * The runs of each manifest tile its epochs, and its files are there as long as it is the newest: a file is removed
-//!   only when a manifest without it is durable.
-//! * One process writes in each role, and one merges: locks see to that where the file system has them. A writer that meets
-//!   a manifest of its own role and another life stops.
+//! * The runs of each manifest tile its epochs. Its files exist as long as it is the newest: a file is removed only
+//!   when a manifest without it is durable.
+//! * One process writes in each role, and one merges. Locks ensure that where the file system has them. A writer that
+//!   meets a manifest of its role and of another life stops.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", 3.3 (the archive index is a catalogue of runs).
 //! # Deviations
-//! Readers take no lease: an open file outlives its name on a local directory, and a reader that comes too late reads
+//! Readers take no lease. An open file outlives its name on a local directory, and a reader that comes too late reads
 //! the newest manifest again.
 
 mod chain;
@@ -58,23 +58,23 @@ use crate::name::{EpochRange, RunId};
 use crate::reader::Run;
 use crate::writer::RunSummary;
 
-/// How many manifests are kept.
+/// The number of manifests that are kept.
 pub const KEPT: u64 = 16;
 
 /// The newest manifest that is known.
 struct Known {
     manifest: Arc<Manifest>,
     crc: u32,
-    /// Why this store changes nothing more.
+    /// The reason why this store changes nothing more. `None`: it is not stopped.
     stopped: Option<Stop>,
 }
 
-/// Why a store changes nothing more.
+/// The reason why a store changes nothing more.
 #[derive(Clone)]
 enum Stop {
-    /// Another process has its role; the manifest that says so.
+    /// Another process has its role. The text names the manifest that says so.
     Taken(String),
-    /// The disk failed when it was not known what is durable.
+    /// The disk failed, and it is not known which bytes are durable.
     Failed(String),
 }
 
@@ -84,49 +84,49 @@ pub struct Store {
     uuid: Uuid,
     /// The folder of the database.
     dir: String,
-    /// `None`: it changes nothing.
+    /// The writer. `None`: the store changes nothing.
     writer: Option<Writer>,
     known: Mutex<Known>,
     temporaries: AtomicU64,
-    /// The database's anchor, which its next manifest has.
+    /// The database's anchor, which the next manifest contains.
     anchor: Mutex<Vec<u8>>,
     /// The role's lock.
     _lock: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Store {
-    /// The database.
+    /// Returns the database.
     #[must_use]
     pub fn uuid(&self) -> &Uuid {
         &self.uuid
     }
 
-    /// The disk that the archive is on.
+    /// Returns the disk of the archive.
     #[must_use]
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
     }
 
-    /// The folder of runs.
+    /// Returns the folder of runs.
     #[must_use]
     pub fn runs_dir(&self) -> String {
         self.path(RUNS)
     }
 
-    /// The folder of backups.
+    /// Returns the folder of backups.
     #[must_use]
     pub fn backups_dir(&self) -> String {
         self.path(BACKUPS)
     }
 
-    /// The newest manifest that is known.
+    /// Returns the newest manifest that is known.
     #[must_use]
     pub fn manifest(&self) -> Arc<Manifest> {
         self.newest().0
     }
 
-    /// Makes the manifests that are in the folder durable: a process that was killed may have published the newest one and
-    /// not synced the folder. What cuts the log behind a manifest that was read asks for this first.
+    /// Makes the manifests in the folder durable. A process that was killed may have published the newest one and not
+    /// synced the folder. A caller that cuts the log behind a manifest that it has read calls this first.
     ///
     /// # Errors
     /// The disk's.
@@ -165,7 +165,7 @@ impl Store {
             self.may_write()?;
         }
         if self.writer.is_some() {
-            // Its writer may not have made it durable yet, and what this one publishes follows it.
+            // Its writer may not have made it durable yet, and this store's next manifest follows it.
             self.make_durable()?;
         }
         let (manifest, crc) = chain.newest();
@@ -173,8 +173,7 @@ impl Store {
         Ok(self.manifest())
     }
 
-    /// Says what the anchor of the database is: an encoded record, which each manifest has from now on that this store
-    /// writes.
+    /// Sets the anchor of the database: an encoded record, which each later manifest of this store contains.
     pub fn note_anchor(&self, record: Vec<u8>) {
         *self.anchor.lock() = record;
     }
@@ -185,11 +184,11 @@ impl Store {
         Publication::new(Arc::clone(self), edit)
     }
 
-    /// Adds a run that has been written into [`runs_dir`](Self::runs_dir) and ends at `ends` in the log's streams, with the
-    /// database's images that exist or are being built.
+    /// Adds a run that has been written into [`runs_dir`](Self::runs_dir) and ends at `ends` in the log's streams. The
+    /// change includes the database's images that exist or are being built.
     ///
     /// # Errors
-    /// As [`Publication::step`].
+    /// Those of [`Publication::step`].
     pub fn add_run(
         self: &Arc<Store>,
         run: &RunSummary,
@@ -207,7 +206,7 @@ impl Store {
     /// Adds a backup that has been written into [`backups_dir`](Self::backups_dir).
     ///
     /// # Errors
-    /// As [`Publication::step`].
+    /// Those of [`Publication::step`].
     pub fn add_backup(self: &Arc<Store>, backup: Object) -> Result<Published> {
         self.publish(Edit::AddBackup(backup)).run()
     }
@@ -215,7 +214,7 @@ impl Store {
     /// Opens a run of the archive.
     ///
     /// # Errors
-    /// As [`Run::open`].
+    /// Those of [`Run::open`].
     pub fn open_run(&self, id: RunId) -> Result<Arc<Run>> {
         Run::open(self.disk.as_ref(), &self.runs_dir(), id, &self.uuid).map(Arc::new)
     }
@@ -223,21 +222,21 @@ impl Store {
     /// Opens a backup of the archive.
     ///
     /// # Errors
-    /// As [`Backup::open`].
+    /// Those of [`Backup::open`].
     pub fn open_backup(&self, id: BackupId) -> Result<Arc<Backup>> {
         let dir = self.backups_dir();
         Backup::open(self.disk.as_ref(), &dir, id, &self.uuid).map(Arc::new)
     }
 
-    /// The runs that have epochs of a range; see [`Manifest::tiling`].
+    /// Returns the runs that have epochs of a range; see [`Manifest::tiling`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Manifest::tiling`].
     pub fn tiling(&self, epochs: EpochRange) -> Result<Vec<RunId>> {
         self.manifest().tiling(epochs)
     }
 
-    /// The path of a name below the folder of the database.
+    /// Returns the path of a name below the folder of the database.
     pub(crate) fn path(&self, name: &str) -> String {
         debug_assert!(!name.is_empty(), "a file has a name");
         format!("{}/{name}", self.dir)
@@ -248,7 +247,7 @@ impl Store {
         (Arc::clone(&known.manifest), known.crc)
     }
 
-    /// Takes a manifest that is durable for the newest, unless a newer one is known.
+    /// Sets a durable manifest as the newest, unless a newer one is known.
     fn set_newest(&self, manifest: &Manifest, crc: u32) {
         assert_eq!(manifest.uuid, self.uuid, "it is of this database");
         let mut known = self.known.lock();
@@ -262,7 +261,7 @@ impl Store {
         }
     }
 
-    /// As whom this store writes; an error if it does not.
+    /// Returns the writer. Fails if this store may not write.
     fn may_write(&self) -> Result<Writer> {
         let Some(writer) = self.writer else {
             return Err(Error::Usage(
@@ -288,7 +287,7 @@ impl Store {
         result
     }
 
-    /// A temporary name for a manifest that no other writer uses.
+    /// Returns a temporary name for a manifest that no other writer uses.
     fn temporary(&self, number: u64, writer: Writer) -> String {
         let counter = self.temporaries.fetch_add(1, Ordering::Relaxed);
         let name = open::temporary_name(number, writer, counter);
@@ -297,7 +296,7 @@ impl Store {
 }
 
 impl Object {
-    /// A run that was written.
+    /// Returns the object of a run that was written.
     #[must_use]
     pub fn of(run: &RunSummary) -> Object {
         Object {

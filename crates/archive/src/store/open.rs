@@ -1,4 +1,4 @@
-//! Opening an archive, and making one.
+//! The opening of an archive, and the making of one.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::manifest::{Edit, FIRST, Manifest, Object, ObjectId, Role, Writer, dam
 use crate::merge::Images;
 use crate::name::{RunId, TEMPORARY};
 
-/// What a new archive begins with.
+/// The contents of a new archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Creation {
     /// The database.
@@ -28,19 +28,20 @@ pub struct Creation {
     pub life: u64,
     /// The first epoch that will be archived.
     pub begin: Epoch,
-    /// Where the epoch before it ends in each stream of the log.
+    /// The end of the epoch before it in each stream of the log.
     pub positions: Vec<Pos>,
     /// The database's images.
     pub images: Images,
     /// The database's parent.
     pub parent: Option<Parent>,
-    /// The first epoch's record is the first of a database that was empty before: it has no image and no parent.
+    /// True if the first epoch's record is the first of a database that was empty before: it has no image and no
+    /// parent.
     pub is_whole: bool,
     /// Its anchor, encoded.
     pub anchor: Vec<u8>,
 }
 
-/// What a database says of itself when it opens its archive.
+/// The database's own facts when it opens its archive.
 #[derive(Debug, Clone, Copy)]
 pub struct Own<'a> {
     /// Its images.
@@ -49,30 +50,30 @@ pub struct Own<'a> {
     pub anchor: &'a [u8],
 }
 
-/// What an opening did.
+/// The effects of an opening.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// Runs that no manifest named, and that continue the archive.
+    /// The runs that no manifest named, and that continue the archive.
     pub adopted: Vec<RunId>,
-    /// Files that were removed.
+    /// The files that were removed.
     pub removed: Vec<String>,
-    /// Backups that are missing or of another size, each with what is wrong: no restore can begin with them.
+    /// The backups that are missing or of another size, each with its fault. A restore cannot begin with them.
     pub damaged: Vec<String>,
 }
 
-/// The right to merge, or to make backups, until it is dropped. Nobody else has it.
+/// The right to merge, or to make backups, until it is dropped. Only one process has it.
 pub struct Lease {
-    /// Leftovers of an earlier holder that were removed.
+    /// The leftovers of an earlier holder that were removed.
     pub removed: Vec<String>,
     _lock: Box<dyn Any + Send + Sync>,
 }
 
-/// The folder of a database.
+/// Returns the folder of a database.
 pub(crate) fn folder(uuid: &Uuid) -> String {
     uuid.0.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The databases that have an archive on a disk.
+/// Lists the databases that have an archive on a disk.
 ///
 /// # Errors
 /// The disk's.
@@ -100,7 +101,7 @@ pub fn list_archives(disk: &dyn Disk) -> Result<Vec<Uuid>> {
     Ok(found)
 }
 
-/// Takes a lock of an archive; if another one has it, the error says which.
+/// Takes a lock of an archive. If another process has it, the error names the lock.
 fn lock(disk: &dyn Disk, dir: &str, name: &str) -> Result<Box<dyn Any + Send + Sync>> {
     let path = format!("{dir}/{name}.lock");
     disk.lock(&path).map_err(|error| match error {
@@ -115,7 +116,7 @@ fn temporary_prefix(role: Role) -> String {
     format!("-{}-", role.name())
 }
 
-/// The temporary name of a manifest.
+/// Returns the temporary name of a manifest.
 pub(super) fn temporary_name(number: u64, writer: Writer, counter: u64) -> String {
     let Writer { role, life } = writer;
     let (name, role) = (chain::name(number), temporary_prefix(role));
@@ -141,7 +142,7 @@ impl Store {
         }
     }
 
-    /// Makes the archive of a database that has none here.
+    /// Makes the archive of a database that has none on this disk.
     ///
     /// # Errors
     /// [`Error::Usage`] if it has one; [`Error::Locked`] if another process is making it; the disk's.
@@ -171,7 +172,7 @@ impl Store {
             role: Role::Database,
             life: creation.life,
         };
-        // The change that makes number 1 of it is published as any other.
+        // The change that makes the archive's number 1 is published like any other.
         let before = Manifest {
             number: FIRST - 1,
             uuid: creation.uuid,
@@ -196,23 +197,24 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens the archive of a database to be read. It changes nothing, takes no lock, and looks at no object: a restore
-    /// needs some of them, and finds out which are whole.
+    /// Opens the archive of a database for reading. It changes nothing, takes no lock, and looks at no object: a
+    /// restore needs some of them, and finds out which are whole.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is none; [`Error::Corrupt`], [`Error::Version`]; the disk's.
+    /// [`Error::Usage`] if the database has no archive; [`Error::Corrupt`], [`Error::Version`]; the disk's.
     pub fn read_only(disk: Arc<dyn Disk>, uuid: &Uuid) -> Result<Arc<Store>> {
         let chain = chain_of(disk.as_ref(), uuid)?;
         let (manifest, crc) = chain.newest().clone();
         Ok(Arc::new(Store::new(disk, manifest, crc, None)))
     }
 
-    /// Opens the archive of a database to write it: publishes a manifest of this writer, adopts and removes what
-    /// a crash has left. A database says which images it has, and what its anchor is.
+    /// Opens the archive of a database for writing. Publishes a manifest of this writer, and adopts and removes files
+    /// that a crash has left. A database gives its images and its anchor.
     ///
     /// # Errors
-    /// [`Error::Locked`] if another process has the role; [`Error::Usage`] if there is no archive; [`Error::Corrupt`] for
-    /// a manifest or a run that is missing or damaged, for a hole, a partial overlap; the disk's. Nothing has been changed then.
+    /// The disk's, and [`Error::Locked`] if another process has the role. [`Error::Usage`] if the database has no
+    /// archive. [`Error::Corrupt`] for a manifest or a run that is missing or damaged, for a hole, a partial overlap.
+    /// Nothing has been changed then.
     pub fn open(
         disk: Arc<dyn Disk>,
         uuid: &Uuid,
@@ -231,7 +233,7 @@ impl Store {
             damaged,
             ..Opened::default()
         };
-        // What a killed process has published and not made durable is followed now.
+        // A killed process may have published a manifest and not made it durable. The next manifest follows it.
         store.make_durable()?;
         store.note_anchor(own.map_or_else(Vec::new, |own| own.anchor.to_vec()));
         store
@@ -251,18 +253,18 @@ impl Store {
         Ok((store, opened))
     }
 
-    /// Takes the right to merge, and removes what an earlier holder has left.
+    /// Takes the right to merge, and removes the files that an earlier holder has left.
     ///
     /// # Errors
-    /// [`Error::Locked`] if another one has it; [`Error::Corrupt`] as [`open`](Self::open); the disk's.
+    /// [`Error::Locked`] if another process has it; [`Error::Corrupt`] as [`open`](Self::open); the disk's.
     pub fn lease_merging(&self) -> Result<Lease> {
         self.lease("merging", Duty::Merging)
     }
 
-    /// Takes the right to make backups, and removes what an earlier holder has left.
+    /// Takes the right to make backups, and removes the files that an earlier holder has left.
     ///
     /// # Errors
-    /// As [`lease_merging`](Self::lease_merging).
+    /// Those of [`lease_merging`](Self::lease_merging).
     pub fn lease_backups(&self) -> Result<Lease> {
         self.lease("backups", Duty::BackingUp)
     }
@@ -280,7 +282,8 @@ impl Store {
         })
     }
 
-    /// Judges the files of the archive by the newest manifest. Says also which backups are damaged, as far as names and sizes tell.
+    /// Judges the files of the archive by the newest manifest. Also returns the backups that are damaged by their names
+    /// and sizes.
     fn found(&self) -> Result<(Plan, Vec<String>)> {
         loop {
             let manifest = self.refresh()?;
@@ -300,7 +303,7 @@ impl Store {
         }
     }
 
-    /// Checks the sizes of all objects. Says which backups are missing or of another size.
+    /// Checks the sizes of all objects. Returns the backups that are missing or of another size.
     fn check_sizes(&self, manifest: &Manifest, plan: &Plan) -> Result<Vec<String>> {
         let mut damaged = Vec::new();
         for object in &manifest.objects {
@@ -339,7 +342,7 @@ impl Store {
             if is_whole {
                 opened.adopted.push(*id);
             } else {
-                // The log is cut behind the manifest's runs, so it still has these epochs.
+                // The log is cut at the end of the manifest's runs, so it still has these epochs.
                 self.remove_leftover(&id.path(RUNS), &mut opened.removed)?;
             }
         }
@@ -389,7 +392,7 @@ impl Store {
             .filter(|(by, _)| [duty, Duty::Any].contains(by));
         let own: Vec<&String> = own.map(|(_, path)| path).collect();
         if !own.is_empty() {
-            // The manifest without them may be one that another writer has published and not made durable yet.
+            // Another writer may have published the manifest without them and not made it durable yet.
             self.disk.sync_dir(&self.dir)?;
         }
         for path in own {
@@ -410,7 +413,7 @@ impl Store {
     }
 }
 
-/// The manifests of a database's archive.
+/// Reads the manifests of a database's archive.
 fn chain_of(disk: &dyn Disk, uuid: &Uuid) -> Result<Chain> {
     let dir = folder(uuid);
     let none = || {

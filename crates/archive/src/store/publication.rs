@@ -1,9 +1,9 @@
 //! A change of the archive: the next manifest, one I/O a step.
 //!
 //! The edit is applied to the newest manifest that is known, and the result is published under the next number. If
-//! another writer was faster, its manifest is read and the edit applied to that one. The files that are not part of the archive any more
-//! are removed when the manifest is durable, and not before: whichever manifest a crash leaves as the newest, its files
-//! are there.
+//! another writer was faster, its manifest is read and the edit applied to that one. Files that are no longer part of
+//! the archive are removed only when the manifest is durable. So whichever manifest a crash leaves as the newest, its
+//! files exist.
 
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ use crate::output::Progress;
 /// A change that is durable.
 #[derive(Debug)]
 pub struct Published {
-    /// The manifest that has it.
+    /// The number of the manifest that contains it.
     pub number: u64,
-    /// Files that could not be removed. They are no part of the archive; the next opening removes them.
+    /// The errors of files that could not be removed. They are not part of the archive; the next opening removes them.
     pub left: Vec<Error>,
 }
 
@@ -32,7 +32,7 @@ struct Draft {
     bytes: Vec<u8>,
     temporary: String,
     file: Option<Arc<dyn File>>,
-    /// What this manifest takes out of the archive.
+    /// The files that this manifest removes from the archive.
     goes: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ enum Stage {
     Publish(Draft),
     SyncDir(Draft),
     Remove(Draft),
-    /// It is done, or has failed.
+    /// The publication is done, or has failed.
     Over,
 }
 
@@ -66,12 +66,12 @@ impl Publication {
         }
     }
 
-    /// Makes the next I/O, or reads what another writer has published.
+    /// Makes the next I/O, or reads the manifest that another writer has published.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the archive is not, or not any more, such that the change can be made; [`Error::ArchiveTaken`];
-    /// the disk's. The change is not made, unless the disk failed between the manifest's publication and the sync
-    /// of its folder: then the next opening finds out, and the store changes nothing more.
+    /// [`Error::Usage`] if the archive does not, or no longer, permit the change; [`Error::ArchiveTaken`]; the disk's.
+    /// Then the change is not made, with one exception: the disk failed between the manifest's publication and the sync
+    /// of its folder. In this case the next opening finds out, and the store changes nothing more.
     pub fn step(&mut self) -> Result<Progress<Published>> {
         let stage = std::mem::replace(&mut self.stage, Stage::Over);
         self.stage = match stage {
@@ -119,7 +119,7 @@ impl Publication {
     /// Takes all steps.
     ///
     /// # Errors
-    /// As [`step`](Self::step).
+    /// Those of [`step`](Self::step).
     pub fn run(mut self) -> Result<Published> {
         loop {
             if let Progress::Done(published) = self.step()? {
@@ -184,7 +184,7 @@ impl Publication {
             }
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {
                 self.remove(&draft.temporary);
-                // Another thread of this process may know the winner already.
+                // Another thread of this process may already know the winner.
                 let newest = store.refresh()?.number;
                 assert!(
                     newest >= draft.manifest.number,
@@ -199,8 +199,8 @@ impl Publication {
         }
     }
 
-    /// Whether so many manifests were published meanwhile that the draft's number has been removed, and was free again: what was
-    /// published is not among those that are kept, and no other follows it.
+    /// Returns whether other manifests have overtaken the draft. Its number was removed as too old, and so was free
+    /// again. The published manifest is not among those that are kept, and no other follows it.
     fn is_overtaken(&self, draft: &Draft) -> Result<bool> {
         let store = &self.store;
         let number = draft.manifest.number;
@@ -209,7 +209,7 @@ impl Publication {
         Ok(highest > Some(number) && store.refresh()?.oldest > number)
     }
 
-    /// Removes a draft that could not be written: a disk that is full does not fill up with drafts.
+    /// Removes a draft that could not be written, so that a full disk does not fill up with drafts.
     fn or_remove(&mut self, draft: &Draft, written: Result<()>) -> Result<()> {
         if written.is_err() {
             self.remove(&draft.temporary);
@@ -217,7 +217,7 @@ impl Publication {
         written
     }
 
-    /// Removes a file that is no part of the archive.
+    /// Removes a file that is not part of the archive.
     fn remove(&mut self, path: &str) {
         match self.store.disk.remove(path) {
             Err(error) if !error.is_not_found() => self.left.push(error),

@@ -1,4 +1,4 @@
-//! The runs that a reader of the archive has.
+//! The runs that a reader of the archive can use.
 
 use std::sync::Arc;
 
@@ -12,8 +12,9 @@ use crate::name::RunId;
 use crate::reader::Run;
 
 impl Store {
-    /// Opens all runs: those of the newest manifest, and behind them the whole ones that no manifest names, because a crash
-    /// came between a run and its manifest. The log of such a run may be lost with the database; the run need not be.
+    /// Opens all runs: those of the newest manifest, and behind them the whole ones that no manifest names because of a
+    /// crash between a run and its manifest. The log of such a run may be lost with the database, but the run may still
+    /// exist.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a run that is missing or damaged, a hole or a partial overlap; the disk's.
@@ -21,7 +22,7 @@ impl Store {
         loop {
             let manifest = self.refresh()?;
             let found = self.runs_by(&manifest);
-            // A writer may have taken runs out of the archive since the manifest was read.
+            // A writer may have removed runs from the archive since the manifest was read.
             match found {
                 Err(_) if self.refresh()?.number != manifest.number => {}
                 found => return found,
@@ -51,7 +52,7 @@ impl Store {
         Ok(runs)
     }
 
-    /// The whole runs that continue the archive and that no manifest names.
+    /// Returns the whole runs that continue the archive and that no manifest names.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a hole or a partial overlap; the disk's.

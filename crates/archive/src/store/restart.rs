@@ -1,15 +1,16 @@
-//! What an opening does with the files that it finds.
+//! The treatment of the files that an opening finds.
 //!
-//! A crash leaves temporary files, files that no manifest names yet, and files that none names any more. The manifest
-//! decides: what it names is the archive. A whole run that continues it was published just before the crash, and is
-//! adopted, so that the log need not be read again; everything else that is not named goes, because the log or the
-//! inputs still have it. What no crash leaves is damage, and the opening changes nothing.
+//! A crash leaves temporary files, files that no manifest names yet, and files that no manifest names any more. The
+//! manifest decides: the files that it names are the archive. A whole run that continues it was published just before
+//! the crash. It is adopted, so that the log need not be read again. Every other file without a name in the manifest is
+//! removed, because the log or the inputs still have its contents. Anything that no crash leaves is damage, and the
+//! opening changes nothing.
 //!
 //! | file | judgement |
 //! |---|---|
 //! | temporary | goes |
-//! | a run named by the manifest | stays; missing or of another size: damage |
-//! | a backup named by the manifest | stays; missing or of another size: it is reported, and the opening goes on: another backup serves |
+//! | a run of the manifest | stays; missing or of another size: damage |
+//! | a backup of the manifest | stays; missing or of another size: reported; the opening continues, another serves |
 //! | a run within the epochs of the runs | contained: goes |
 //! | a run that begins where the runs end | adopted if it is whole, else it goes |
 //! | several that begin there | the longest, of equal ranges the one of the higher (level, generation); the others go |
@@ -28,7 +29,7 @@ use crate::manifest::object::{BACKUPS, RUNS};
 use crate::manifest::{Manifest, damage};
 use crate::name::{RunId, TEMPORARY};
 
-/// The work in which a file is made. One process at a time does each, and removes what an earlier one left.
+/// The work in which a file is made. One process at a time does each, and removes the leftovers of an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Duty {
     /// Runs of level 0: the log is archived.
@@ -37,7 +38,8 @@ pub enum Duty {
     Merging,
     /// Backups.
     BackingUp,
-    /// Runs of level 0 within the archive's epochs: nobody makes such ones, and whoever finds one removes it.
+    /// Runs of level 0 within the archive's epochs. No process makes such runs, and the process that finds one removes
+    /// it.
     Any,
 }
 
@@ -51,14 +53,14 @@ impl Duty {
     }
 }
 
-/// What is to be done.
+/// The actions of an opening.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Files to remove, below the folder of the database, each by whom.
+    /// The files to remove, below the folder of the database, each with the work that removes it.
     pub remove: Vec<(Duty, String)>,
-    /// Runs to adopt if they are whole, in this order.
+    /// The runs to adopt if they are whole, in this order.
     pub adopt: Vec<RunId>,
-    /// Backups that the manifest names and that are not there.
+    /// The backups that the manifest names and whose files are missing.
     pub lost: Vec<BackupId>,
 }
 
@@ -84,7 +86,7 @@ pub fn plan(manifest: &Manifest, dir: &str, runs: &[String], backups: &[String])
     Ok(plan)
 }
 
-/// Judges the names in the folder of runs; that those of the manifest are there is not looked at.
+/// Judges the names in the folder of runs. Does not check that the runs of the manifest exist.
 ///
 /// # Errors
 /// [`Corrupt`](perdura_base::Error::Corrupt) for a partial overlap and for a hole.
@@ -134,7 +136,7 @@ pub fn judge_runs(manifest: &Manifest, dir: &str, runs: &[String]) -> Result<Pla
     Ok(plan)
 }
 
-/// Finds a run whose file is not there.
+/// Fails if the file of a run is missing.
 fn check_runs(manifest: &Manifest, dir: &str, runs: &[String]) -> Result<()> {
     let runs: BTreeSet<&str> = runs.iter().map(String::as_str).collect();
     for id in manifest.runs() {
@@ -147,7 +149,7 @@ fn check_runs(manifest: &Manifest, dir: &str, runs: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Finds the backups whose files are not there.
+/// Returns the backups whose files are missing.
 fn lost(manifest: &Manifest, backups: &[String]) -> Vec<BackupId> {
     let backups: BTreeSet<&str> = backups.iter().map(String::as_str).collect();
     let is_lost = |id: &BackupId| !backups.contains(id.name().as_str());

@@ -1,4 +1,4 @@
-//! Reading every object of an archive, and naming what is damaged.
+//! The reading of every object of an archive, which names the damaged ones.
 
 use std::sync::Arc;
 
@@ -12,32 +12,32 @@ use perdura_page::RegionDigest;
 use super::{Store, chain};
 use crate::manifest::{Manifest, Object, ObjectId, damage};
 
-/// How much is read at once, bytes.
+/// The number of bytes that are read at once.
 const READ_BYTES: usize = 1024 * 1024;
 
-/// An object that is not what the manifest says.
+/// An object that differs from the manifest.
 #[derive(Debug)]
 pub struct Fault {
     /// Its path below the folder of the database.
     pub path: String,
-    /// What is wrong with it.
+    /// Its fault.
     pub error: Error,
 }
 
-/// What was read.
+/// The result of a verification.
 #[derive(Debug)]
 pub struct Verified {
     /// The manifest by which it was judged.
     pub manifest: Arc<Manifest>,
-    /// Bytes of the objects that are whole.
+    /// The size of the objects that are whole, bytes.
     pub bytes: u64,
-    /// The objects that are not.
+    /// The objects that are not whole.
     pub faults: Vec<Fault>,
 }
 
 impl Store {
-    /// Reads the manifests and every object: sizes, checksums of files, and of runs each block, each record's place, counts
-    /// and digests. An object that another writer took out of the archive meanwhile counts as none.
+    /// Reads the manifests and every object: sizes, checksums of files, and of runs each block, each record's place,
+    /// counts and digests. An object that another writer removes from the archive in the meantime does not count.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the manifests themselves are damaged; the disk's when it reads those.
@@ -81,7 +81,7 @@ impl Store {
     }
 }
 
-/// Checks that a file is as long as the manifest says.
+/// Checks that a file has the length in the manifest.
 pub(super) fn check_size(store: &Store, object: &Object) -> Result<()> {
     let path = store.path(&object.id.path());
     let len = store.disk.open(&path, Access::Buffered)?.len()?;
@@ -93,7 +93,7 @@ pub(super) fn check_size(store: &Store, object: &Object) -> Result<()> {
     Ok(())
 }
 
-/// The checksum of a file of so many bytes.
+/// Returns the checksum of a file of `bytes` bytes.
 pub(super) fn file_crc(disk: &dyn Disk, path: &str, bytes: u64) -> Result<u32> {
     if !bytes.is_multiple_of(to_u64(SECTOR_BYTES)) {
         let found = format!("{bytes} bytes");

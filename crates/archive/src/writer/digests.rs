@@ -9,14 +9,14 @@ use perdura_page::digest::bound;
 use crate::record::{PageAt, RunRecord};
 use crate::run::{Digests, RunHeader};
 
-/// Sums up the digests of records that come in the order of runs: those of one page and tag are bound together.
+/// A sum of the digests of records that come in the order of runs. Records of one page and tag are bound together.
 pub(crate) struct DigestSum {
     region: Arc<RegionDigest>,
     digests: Digests,
     page: Option<(PageAt, CkptEpoch)>,
-    /// Of the page and tag, not bound yet.
+    /// The digest of the page and tag, not bound yet.
     of_page: u64,
-    /// Of their partition and tag, not yet in `digests`.
+    /// The digest of their partition and tag, not yet in `digests`.
     of_partition: u64,
 }
 
@@ -31,7 +31,7 @@ impl DigestSum {
         }
     }
 
-    /// The digests of all records.
+    /// Returns the digests of all records.
     pub(crate) fn finish(mut self, header: &RunHeader) -> Result<Digests> {
         self.bind(header)?;
         self.settle();

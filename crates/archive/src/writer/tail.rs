@@ -1,4 +1,4 @@
-//! The end of writing a run: what is left of the file, and its publication.
+//! The end of writing a run: the rest of the file, and its publication.
 
 use perdura_base::Result;
 
@@ -6,7 +6,7 @@ use super::RunSummary;
 use crate::output::{Ending, Progress};
 use crate::run::Digests;
 
-/// The end of writing a run: one I/O a step.
+/// The end of writing a run: a machine of one I/O a step.
 pub struct Tail {
     pub(super) summary: RunSummary,
     pub(super) digests: Digests,
@@ -14,19 +14,19 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// The digests of the run's records.
+    /// Returns the digests of the run's records.
     #[must_use]
     pub fn digests(&self) -> &Digests {
         &self.digests
     }
 
-    /// The update numbers that the run's records account for.
+    /// Returns the number of update numbers that the run's records account for.
     #[must_use]
     pub fn updates(&self) -> u64 {
         self.summary.updates
     }
 
-    /// The path of the file as long as the run does not exist.
+    /// Returns the path of the file as long as the run does not exist.
     #[must_use]
     pub fn temporary(&self) -> &str {
         self.ending.temporary()
@@ -35,8 +35,8 @@ impl Tail {
     /// Makes the next I/O. The run exists when this has returned [`Progress::Done`].
     ///
     /// # Errors
-    /// The disk's; after one, [`perdura_base::Error::Stopped`]. [`perdura_base::Error::Usage`] if there is a run of that
-    /// name.
+    /// The disk's; after one, [`perdura_base::Error::Stopped`]. [`perdura_base::Error::Usage`] if a run of that name
+    /// exists.
     pub fn step(&mut self) -> Result<Progress<RunSummary>> {
         let Progress::Done((bytes, crc)) = self.ending.step()? else {
             return Ok(Progress::More);
@@ -49,7 +49,7 @@ impl Tail {
     /// Takes all steps that are left.
     ///
     /// # Errors
-    /// As [`step`](Self::step).
+    /// Those of [`step`](Self::step).
     pub fn run(mut self) -> Result<RunSummary> {
         loop {
             if let Progress::Done(summary) = self.step()? {

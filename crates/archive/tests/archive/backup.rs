@@ -37,7 +37,7 @@ fn header(consistent: bool) -> BackupHeader {
     }
 }
 
-/// A page of random bytes, as a backup lists it.
+/// Returns a page of random bytes, and its entry in a backup.
 fn page(rng: &mut fastrand::Rng, partition: u16, local: u32) -> (PageEntry, Vec<u8>) {
     let id = CHUNKS
         .page_id(PartitionId(partition), local)
@@ -153,7 +153,7 @@ fn every_flipped_bit_and_every_truncation_is_refused() {
         Ok(()) => panic!("{what} was not noticed"),
     };
     for (offset, byte) in (0u64..).zip(&bytes) {
-        // Of the page's bytes one bit each: its checksum treats all alike.
+        // One bit of each of the page's bytes: its checksum treats all alike.
         let in_page = (4096..4096 + 16384).contains(&offset);
         let bits = if in_page {
             offset % 8..offset % 8 + 1

@@ -1,4 +1,4 @@
-//! Records, runs of them, and what a restore would make of them.
+//! Records, runs of them, and the result of a restore from them.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub struct Owned {
 }
 
 impl Owned {
-    /// One update: bytes to XOR at an offset.
+    /// Returns one update: bytes to XOR at an offset.
     pub fn one(
         at: (u16, u32),
         epoch: u64,
@@ -134,7 +134,7 @@ pub fn open(disk: &Arc<dyn Disk>, id: RunId) -> Result<Arc<Run>> {
     Run::open(disk.as_ref(), DIR, id, &UUID).map(Arc::new)
 }
 
-/// All records of a scope.
+/// Reads all records of a scope.
 pub fn records(run: &Arc<Run>, scope: &Scope) -> Result<Vec<Owned>> {
     let mut cursor = run.cursor(scope);
     let mut records = Vec::new();
@@ -144,8 +144,8 @@ pub fn records(run: &Arc<Run>, scope: &Scope) -> Result<Vec<Owned>> {
     Ok(records)
 }
 
-/// Random records with epochs from `epochs`, sorted. Update numbers of a page count up with the epochs, and tags do so
-/// but for restarts, after which they fall.
+/// Makes random records with epochs from `epochs`, sorted. Update numbers of a page count up with the epochs. Tags do
+/// so, too, but fall after restarts.
 pub fn random(rng: &mut fastrand::Rng, epochs: std::ops::Range<u64>, count: usize) -> Vec<Owned> {
     let mut records = Vec::new();
     for i in 0..count {

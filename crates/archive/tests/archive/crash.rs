@@ -1,4 +1,4 @@
-//! Crashes of an archive at any I/O: the runs tile, and have the log's records.
+//! Crashes of an archive at any I/O. The runs must tile, and have the log's records.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use perdura_page::RegionDigest;
 use crate::common::{Owned, UUID, id};
 use crate::store::{HOME, agent, archive, contents, create, database, log, of_log, open, write};
 
-/// Epochs of a run, but for the last.
+/// The number of epochs of a run, but for the last.
 const STEP: u64 = 5;
 
-/// What was acknowledged: the archive holds the log up to here, and from there on no more.
+/// The acknowledged range: the archive holds the log from the first to the second epoch.
 #[derive(Debug, Default, Clone, Copy)]
 struct Acknowledged {
     end: u64,
@@ -50,7 +50,7 @@ fn work(disk: &Arc<dyn Disk>, log: &[Owned], done: &mut Acknowledged) -> Result<
     Ok(())
 }
 
-/// Opens what a crash has left and says what is wrong with it.
+/// Opens the archive after a crash, and returns its fault.
 fn wrong(disk: &Arc<dyn Disk>, log: &[Owned], done: &Acknowledged) -> Option<String> {
     let store = match open(disk, database(3)) {
         Ok((store, _)) => store,
@@ -85,7 +85,7 @@ fn wrong(disk: &Arc<dyn Disk>, log: &[Owned], done: &Acknowledged) -> Option<Str
     }
 }
 
-/// The first thing that is wrong after a crash at any I/O, and how many crashes there were.
+/// Returns the first fault after a crash at any I/O, and the number of crashes.
 fn first_wrong(log: &[Owned]) -> (Option<String>, u64) {
     let mut crashes = 0;
     for profile in CrashProfile::ALL {
@@ -107,7 +107,7 @@ fn first_wrong(log: &[Owned]) -> (Option<String>, u64) {
             if is_done {
                 break;
             }
-            // The archive goes on from where it is, and holds all of the log in the end.
+            // The archive continues from its present state, and holds all of the log in the end.
             let after: Arc<dyn Disk> = sim.life();
             let rest = work(&after, log, &mut done);
             if let Some(wrong) = rest.err().map(|e| e.to_string()).or_else(|| {
@@ -141,8 +141,8 @@ fn the_seeded_bug_of_removing_inputs_early_is_caught() {
     assert!(wrong.is_some());
 }
 
-/// A crash between the publication of a run that was merged from one and its manifest: two runs of equal ranges are
-/// there. Says how many went, and whether what is read is the log.
+/// Crashes between the publication of a run that was merged from one and its manifest. Then two runs of equal ranges
+/// exist. Returns the number of removed runs, and whether the archive still reads as the log.
 fn twins(log: &[Owned]) -> Result<(usize, bool)> {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     let store = create(&disk)?;
@@ -172,8 +172,8 @@ fn the_seeded_bug_of_equal_ranges_is_caught() {
     assert_eq!(why, "a run that is adopted continues the archive");
 }
 
-/// A merger dies between the publication of its manifest and the sync of the folder, another one takes the lease and
-/// cleans up, and then power fails: the manifest that names the inputs is not the newest again.
+/// A merger dies between the publication of its manifest and the sync of the folder. Another merger takes the lease and
+/// cleans up, and then power fails. The manifest that names the inputs must not become the newest again.
 #[test]
 fn inputs_outlive_a_manifest_that_is_not_durable() {
     let log = log();

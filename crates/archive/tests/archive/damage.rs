@@ -56,7 +56,7 @@ fn sweep(disk: &Arc<dyn Disk>, id: RunId, written: &[Owned], region: &RegionDige
     }
 }
 
-/// Twenty records, and one that can be packed.
+/// Returns twenty records, and one that can be packed.
 fn some() -> Vec<Owned> {
     let mut rng = fastrand::Rng::with_seed(7);
     let mut records = random(&mut rng, 10..20, 20);
@@ -79,7 +79,7 @@ fn every_flipped_bit_and_every_truncation_is_refused() {
 fn every_flipped_bit_of_a_run_with_net_records_is_refused() {
     let region = Arc::new(RegionDigest::new());
     let disk = disk();
-    // Twice the same records: each page has several of a tag.
+    // The records occur twice, so that each page has several of a tag.
     let twice: Vec<Owned> = some().iter().flat_map(|r| [r.clone(), r.clone()]).collect();
     let id = id(10, 20, 0, 0);
     let run = write(&disk, header(id), Codec::None, &twice, &Moments::default());

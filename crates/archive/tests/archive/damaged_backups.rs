@@ -1,4 +1,4 @@
-//! Backups of an archive that are not what they were.
+//! Backups of an archive that have changed.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use perdura_device::{Access, Disk, MemDisk};
 
 use crate::store::{archive, create, database, log, open};
 
-/// Archiving and merging go on without a backup that is not what it was, and say which it is.
+/// Archiving and merging continue without a backup that has changed, and name it.
 #[test]
 fn a_backup_that_is_missing_or_short_is_named_and_stops_nothing() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());

@@ -1,4 +1,5 @@
-//! A backlog becomes part of the archive, each record once, whatever the archive has of it already and at whichever I/O either disk fails.
+//! Drains of a backlog into the archive. Each record comes once, whatever part the archive already has, and at
+//! whichever I/O either disk fails.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ use crate::store::{archive, contents, create, create_from, database, log, of_log
 /// The epoch behind the log's last.
 const END: u64 = 46;
 
-/// A backlog that begins with an epoch and has the log up to its end in runs of five epochs, of which some are merged.
+/// Makes a backlog that begins with an epoch and has the log up to its end in runs of five epochs, of which some are
+/// merged.
 fn backlog(disk: &Arc<dyn Disk>, log: &[Owned], begin: u64) -> Result<Arc<Store>> {
     let store = create_from(disk, begin)?;
     while store.manifest().end.0 < END {
@@ -32,7 +34,7 @@ fn backlog(disk: &Arc<dyn Disk>, log: &[Owned], begin: u64) -> Result<Arc<Store>
     Ok(store)
 }
 
-/// Moves everything that waits.
+/// Moves all waiting runs.
 fn drain(waiting: &Arc<Store>, into: &Arc<Store>) -> Result<Vec<RunId>> {
     let region = Arc::new(RegionDigest::new());
     let mut drain = Drain::new(Arc::clone(waiting), Arc::clone(into), region, 0)?;
@@ -162,7 +164,7 @@ impl Disks {
     }
 }
 
-/// Drains with one disk failing at its nth I/O, crashes both, and drains the rest. Returns whether the I/O came.
+/// Drains with one disk failing at its nth I/O, crashes both, and drains the rest. Returns whether the I/O was reached.
 fn crash_at(
     n: u64,
     of_archive: bool,
@@ -204,7 +206,7 @@ fn crash_at(
     }
 }
 
-/// The first thing that is wrong after a crash at any I/O of either disk, and how many crashes there were.
+/// Returns the first fault after a crash at any I/O of either disk, and the number of crashes.
 fn first_wrong() -> (Option<String>, u64) {
     let (log, mut crashes) = (log(), 0);
     for profile in CrashProfile::ALL {

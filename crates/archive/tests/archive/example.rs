@@ -9,7 +9,7 @@ use crate::common::{Owned, disk, header, id, records, write};
 
 const PAGE: &str = include_str!("../../../../docs/formats/run.md");
 
-/// The bytes of a page's blocks of hex.
+/// Returns the bytes of a page's blocks of hex.
 pub fn examples(page: &str) -> Vec<Vec<u8>> {
     let blocks = page.split("```text hex").skip(1);
     let hex = blocks.map(|rest| rest.split("```").next().unwrap_or_default());
@@ -40,7 +40,7 @@ fn at_1003() -> Moments {
     }])
 }
 
-/// Bytes as digits.
+/// Returns bytes as digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -13,7 +13,7 @@ use perdura_wal::{EpochEnds, EpochSource, Vouched};
 use crate::common::{CHUNKS, DIR, UUID, disk, open, records};
 use crate::log;
 
-/// Page, epoch, update number, fragments.
+/// A page, an epoch, an update number, and fragments.
 type Record = (u32, u64, u32, Vec<u8>);
 
 struct Log {
@@ -24,7 +24,7 @@ struct Log {
 }
 
 impl Log {
-    /// A log that fills several workspaces of so many bytes.
+    /// Makes a log that fills several workspaces of `workspace_bytes` bytes.
     fn new(records: usize, bytes: usize, workspace_bytes: usize) -> Log {
         let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
         let history = log::history(UUID, 1 << 20);
@@ -64,7 +64,7 @@ impl Log {
         Archiver::new(source, target, options, 0)
     }
 
-    /// Archives all of it. Returns what was made.
+    /// Archives all of it. Returns the runs.
     fn archived(&self, archive: &Arc<dyn Disk>, row: Generation) -> Vec<ArchivedRun> {
         let mut archiver = self.archiver(archive, row);
         archiver.cut_at(self.durable.epoch);
@@ -78,7 +78,7 @@ impl Log {
         }
     }
 
-    /// The records of what was made, in the files' order.
+    /// Returns the records of the runs, in the files' order.
     fn read(&self, archive: &Arc<dyn Disk>, row: Generation, run: &ArchivedRun) -> Vec<Record> {
         let id = run.summary.id;
         if row.makes_runs() {
@@ -138,7 +138,7 @@ fn every_row_archives_each_record_once_and_its_files_tile_the_log() {
 
 #[test]
 fn the_selection_tree_reads_on_while_a_run_is_written_and_the_others_do_not() {
-    // A run takes several writes, between which there is something to do.
+    // A run takes several writes, between which the archiver has work.
     let log = Log::new(100_000, 60, 3 << 20);
     let mut along = Vec::new();
     for row in Generation::ALL {

@@ -1,8 +1,8 @@
-//! Files of each format version, as they were written once: they are read, and writing gives the same bytes.
+//! Files of each format version, as they were once written. They are read, and writing gives equal bytes.
 //!
-//! They are in `tests/golden/<version>/`. A test that writes something else leaves it below `CARGO_TARGET_TMPDIR`, in
-//! `golden/`: a new format version begins with a folder of these. What a codec makes of a block may change with its crate, so
-//! compressed runs are only read.
+//! They are in `tests/golden/<version>/`. A test that writes other bytes leaves them below `CARGO_TARGET_TMPDIR`, in
+//! `golden/`: a new format version begins with a folder of these. A codec's output for a block may change with its
+//! crate, so compressed runs are only read.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ fn files_of_the_newest_version_are_written_as_ever() {
     assert!(others.is_empty(), "{others:?} differ; see {dir}");
 }
 
-/// A disk with a golden file under a name.
+/// Returns a disk with a golden file under a name.
 fn disk_with(name: &str, path: &str) -> Arc<dyn Disk> {
     let disk = disk();
     let file = disk.create(path, Access::Buffered).expect("memory");
@@ -92,7 +92,7 @@ fn log() -> Vec<Owned> {
         Owned::one((1, 3), 1003, 6, 10, 64, &[0x55]),
         Owned::one((3, 7), 1002, 6, u32::MAX, PAGE_BYTES - 1, &[9]),
     ];
-    // Enough that a codec makes the block smaller.
+    // Enough records that a codec makes the block smaller.
     log.extend((0..20).map(|i| Owned::one((3, 8), 1003, 6, i, 100, &[7; 64])));
     log
 }
@@ -123,7 +123,7 @@ fn runs_of_each_version_are_read() {
     }
 }
 
-/// The records of a merged run, and its moments.
+/// Returns the records of a merged run, and its moments.
 fn merged() -> ([Owned; 2], Moments) {
     let [plain, first, last, ..] = <[Owned; 24]>::try_from(log()).expect("24");
     let net = Owned {
@@ -182,7 +182,7 @@ fn backup_header(kind: BackupKind, consistent: bool) -> BackupHeader {
     }
 }
 
-/// The one page of the backups: partition 2, local page 1.
+/// Returns the one page of the backups: partition 2, local page 1.
 fn page(tag: CkptEpoch) -> (PageEntry, Vec<u8>) {
     let id = CHUNKS.page_id(PartitionId(2), 1).expect("a page");
     let mut bytes = vec![0; PAGE_BYTES];
@@ -245,7 +245,7 @@ fn backups_of_each_version_are_read() {
     }
 }
 
-/// An anchor of two streams with the sections that every database has: geometry, and no image yet.
+/// Returns an anchor of two streams with the sections that every database has: geometry, and no image yet.
 fn anchor() -> Vec<u8> {
     let sizes = SegmentSizes {
         first: 4 << 20,

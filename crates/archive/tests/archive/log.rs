@@ -14,23 +14,23 @@ use perdura_wal::{
     WalStart,
 };
 
-/// Records in a group.
+/// The number of records in a group.
 pub const GROUP: usize = 2;
 
-/// What a log is made of.
+/// The shape of a log.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
-    /// Records, each of one fragment.
+    /// The number of records, each of one fragment.
     pub records: usize,
-    /// Bytes of each.
+    /// The size of each, bytes.
     pub bytes: usize,
-    /// Pages, from which they are drawn.
+    /// The number of pages, from which they are drawn.
     pub pages: u32,
-    /// Groups in an epoch.
+    /// The number of groups in an epoch.
     pub groups: usize,
 }
 
-/// The history of a database whose log has one stream.
+/// Returns the history of a database whose log has one stream.
 pub fn history(uuid: Uuid, segment_bytes: u64) -> History {
     let sizes = SegmentSizes::fixed(segment_bytes);
     History {
@@ -73,7 +73,7 @@ pub fn write_log(disk: &Arc<dyn Disk>, history: &History, shape: Shape) -> Resul
     Ok(wal.durable_end(Rung::Disk))
 }
 
-/// A group of records as the log has it.
+/// Returns a group of records as the log has it.
 fn group(rng: &mut fastrand::Rng, pages: u32, bytes: usize) -> Vec<u8> {
     let mut payload = Vec::new();
     encode_group_head(&mut payload, CkptEpoch(9), GROUP);

@@ -1,5 +1,5 @@
-//! Runs on simulated disks: backups, the format's example, damage of every bit, generation and merging.
-//! Runs and archives on simulated disks: examples of the formats, damage of every bit, generation, merging, crashes.
+//! Runs and archives on simulated disks: backups, examples of the formats, damage of every bit, generation, merging,
+//! crashes.
 
 mod backup;
 mod common;

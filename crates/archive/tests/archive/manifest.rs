@@ -38,7 +38,7 @@ fn run(begin: u64, end: u64, level: u8) -> Object {
     object(ObjectId::Run(id(begin, end, level, 7)))
 }
 
-/// That of the page.
+/// Returns the manifest of the page.
 fn example() -> Manifest {
     Manifest {
         number: 2,
@@ -109,7 +109,7 @@ fn every_flipped_bit_and_every_truncation_is_refused() {
     assert!(matches!(foreign, Error::Foreign { .. }), "{foreign}");
 }
 
-/// Any bytes, with a checksum that holds: what is read is either refused or what would be written.
+/// Reads arbitrary bytes with a right checksum. They are either refused, or writing gives the same bytes again.
 #[test]
 fn forged_bytes_are_read_without_a_panic() {
     let good = example().encode();
@@ -155,7 +155,7 @@ fn runs_that_do_not_tile_are_no_manifest() {
     let good = at(vec![run(1000, 1002, 0), run(1002, 1009, 0)], 1009);
     let bytes = good.encode();
     assert_eq!(decode(&bytes).expect("a manifest"), good);
-    // The same file with another field at the place of the second run's begin, of its end, of the first one's begin.
+    // The same file, but another field is at the place of the second run's begin, of its end, of the first one's begin.
     let objects_at = bytes.len() - 4 - good.anchor.len() - 2 * 40;
     for (object, field) in [(1, 8), (1, 16), (0, 8)] {
         let mut bad = bytes[..bytes.len() - 4].to_vec();

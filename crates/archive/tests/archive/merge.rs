@@ -1,5 +1,5 @@
-//! Merging: whatever is merged and combined, a restore to every moment that is kept, from every image that is retained, finds
-//! the same bytes and the same update numbers.
+//! Merging, in every combination. A restore to every kept moment, from every retained image, finds the same bytes and
+//! the same update numbers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use proptest::prelude::*;
 
 use crate::common::{DIR, Owned, disk, header, id, open, records, write};
 
-/// The log of some pages, cut into runs: tags rise along each page's life but for restarts, which take them back.
+/// The log of some pages, cut into runs. Tags rise along each page's life, but restarts lower them.
 struct History {
     records: Vec<Owned>,
     /// The ends of the runs; they begin with epoch 1.
@@ -50,7 +50,7 @@ impl History {
                 }
                 for _ in 0..rng.usize(0..3) {
                     useq = useq.wrapping_add(1);
-                    // Few places, so that changes meet and cancel each other out.
+                    // The places are few, so that changes meet and cancel each other out.
                     let offset = *rng.choice(&[16, 40, 64, 127, 16_380]).expect("some");
                     let len = rng.usize(1..=4);
                     let xor: Vec<u8> = (0..len).map(|_| rng.u8(1..3)).collect();
@@ -63,7 +63,7 @@ impl History {
         History { records, ends }
     }
 
-    /// The runs, each with its records.
+    /// Returns the runs, each with its records.
     fn runs(&self, disk: &Arc<dyn Disk>) -> Vec<Arc<Run>> {
         let mut begin = 1;
         let run = |end: &u64| {
@@ -98,10 +98,11 @@ fn merge(disk: &Arc<dyn Disk>, inputs: &[Arc<Run>], keep: Option<Keep>) -> Resul
     open(disk, merge.run()?.id)
 }
 
-/// What is XORed to each page of image `k` for a restore to epoch `to`, and which updates that accounts for.
+/// The bytes that are XORed to each page of image `k` for a restore to epoch `to`, and the updates that they account
+/// for.
 type Restored = BTreeMap<PageAt, (Vec<u8>, Option<Updates>, Option<Updates>)>;
 
-/// The rule: what the image lacks is put in, and what it has of later epochs is taken out.
+/// Restores by the rule: adds the changes that the image lacks, and undoes its changes of later epochs.
 fn restore(records: &[Owned], k: u64, to: u64) -> Restored {
     let mut pages = Restored::new();
     for record in records {
@@ -118,7 +119,7 @@ fn restore(records: &[Owned], k: u64, to: u64) -> Restored {
     pages
 }
 
-/// Merges the runs of a history in some way that is allowed. Says what is wrong with the result.
+/// Merges the runs of a history in a permitted way. Returns the fault of the result.
 fn fault(seed: u64) -> Option<String> {
     let history = History::random(seed);
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed);
@@ -141,7 +142,7 @@ fn fault(seed: u64) -> Option<String> {
     let merged = if rng.bool() {
         merge(&disk, &runs, keep(&moments))
     } else {
-        // In two levels; the second one keeps fewer moments.
+        // The merge has two levels; the second one keeps fewer moments.
         let split = rng.usize(1..runs.len());
         let lower = |part: &[Arc<Run>]| merge(&disk, part, keep(&moments));
         match (lower(&runs[..split]), lower(&runs[split..])) {
@@ -161,7 +162,7 @@ fn fault(seed: u64) -> Option<String> {
     }
     let found = records(&merged, &Scope::All).expect("whole");
     moments.push(end - 1);
-    // Also to the moment before the run: everything is taken out.
+    // This includes the moment before the run: all changes are undone.
     for to in moments.iter().copied().chain([0]) {
         let retained = images.retained.iter().copied().chain(images.building);
         for k in retained.map(|k| k.0).chain([0, 100]) {
@@ -206,7 +207,8 @@ fn seeded_bugs_of_net_changes_are_caught() {
     }
 }
 
-/// The first and the last run of a history are merged, and then the runs that the merged one covers are removed, as a restart does.
+/// Merges the first and the last run of a history, and then removes the runs that the merged one covers, as a restart
+/// does.
 fn strangers(seed: u64) -> Result<Option<String>> {
     let history = History::random(seed);
     let disk = disk();
@@ -246,7 +248,7 @@ fn the_seeded_bug_of_strangers_is_caught() {
     assert!(lost);
 }
 
-/// The traps one by one, as small as they are.
+/// The traps one by one, each in its smallest form.
 #[test]
 fn records_on_two_sides_of_an_image_stay_apart() {
     let images = |retained: &[u64], building: Option<u64>| Images {
@@ -343,7 +345,7 @@ fn a_moment_that_is_gone_cannot_be_kept() {
             "{gone}: {refused:?}"
         );
     }
-    // Between combined runs each record cannot keep its epoch.
+    // Between combined runs the records cannot each keep their epoch.
     assert!(matches!(
         merge(&disk, &both, None).err(),
         Some(Error::Usage(_))
@@ -372,7 +374,7 @@ fn a_merge_without_a_keep_has_all_records_and_all_moments() {
         );
         assert!(merged.has_moment(Epoch(1)) && merged.id().level == 1);
         assert_eq!(merged.moments().list().len(), runs.len());
-        // The same order without a file, of some pages.
+        // The same order without a file, for some pages.
         for p in (0..4).map(PartitionId) {
             let scope = Scope::Pages(p, 2..7);
             let mut side_by_side = Merged::new(&runs, &scope);
@@ -446,7 +448,7 @@ fn a_damaged_input_is_not_merged() {
     );
 }
 
-/// Bytes to XOR, as places and values.
+/// Returns bytes to XOR, as places and values.
 fn changes() -> impl Strategy<Value = Vec<(usize, Vec<u8>)>> {
     let change = (
         16usize..PAGE_BYTES,

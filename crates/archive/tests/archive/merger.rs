@@ -1,4 +1,4 @@
-//! The merge daemon: which runs it takes, what it keeps, and that it goes on by one I/O a step.
+//! The merge daemon: its choice of runs, the moments that it keeps, and its progress by one I/O a step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn merger(store: &Arc<Store>, options: MergerOptions) -> Merger {
     Merger::new(Arc::clone(store), options, Arc::new(RegionDigest::new())).expect("the lease")
 }
 
-/// Four runs become one, and no record keeps its epoch but where a moment is.
+/// Returns options by which four runs become one, and only records at a moment keep their epoch.
 fn combining() -> MergerOptions {
     MergerOptions {
         fan_in: 4,
@@ -89,7 +89,7 @@ fn tiers_have_fewer_runs_than_become_one_and_descend() {
         assert!(levels.is_sorted_by(|a, b| a >= b), "{levels:?}");
         let largest = levels.chunk_by(|a, b| a == b).map(<[u8]>::len).max();
         assert!(largest < Some(10), "{levels:?}");
-        // The digits of the number of runs, each a tier.
+        // The sum of the digits of the number of runs; each digit is a tier.
         let digits: u64 = i.to_string().bytes().map(|b| u64::from(b - b'0')).sum();
         assert_eq!(u64::try_from(levels.len()), Ok(digits));
     }
@@ -114,7 +114,7 @@ fn merged_files_are_bounded() {
     assert!(count < total / 400, "{count} files of {total} bytes");
 }
 
-/// What a page is after all records on one side of the images, and how many updates these are.
+/// Returns the page after all records on one side of the images, and the number of these updates.
 fn by_side(records: &[Owned], store: &Store) -> BTreeMap<(PageAt, u64), (Vec<u8>, u64)> {
     let manifest = store.manifest();
     let mut sums = BTreeMap::new();
@@ -161,7 +161,7 @@ fn records_are_combined_on_each_side_of_the_images_of_the_manifest() {
     );
 }
 
-/// Adds a cut: the merger does not look into its file.
+/// Adds a cut. The merger does not read its file.
 fn add_cut(store: &Arc<Store>, end: u64) {
     let id = BackupId::cut(Epoch(end));
     let path = id.path(&store.backups_dir());

@@ -1,4 +1,4 @@
-//! Runs made from the log: the runs of a history have its records, each once, sorted, whatever comes in which order.
+//! Runs made from the log: the runs of a history have its records, each once, sorted, in whatever order they come.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use perdura_page::{RegionDigest, for_each_record};
 
 use crate::common::{CHUNKS, DIR, Owned, UUID, disk, open, records};
 
-/// A transaction of one epoch: a group payload, as the log has it, and its records as a run should have them.
+/// Makes a transaction of one epoch: a group payload, as the log has it, and its records as a run should have them.
 fn transaction(rng: &mut fastrand::Rng, epoch: u64, useq: &mut u32) -> (Vec<u8>, Vec<Owned>) {
     let (mut payload, mut owned) = (Vec::new(), Vec::new());
     let count = rng.usize(1..6);

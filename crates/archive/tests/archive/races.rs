@@ -8,7 +8,7 @@ use perdura_device::{CrashProfile, Disk, FaultPlan, SimDisk};
 use crate::common::UUID;
 use crate::store::{HOME, agent, create, open};
 
-/// The manifests that have their names.
+/// Returns the number of manifests that have their names.
 fn named(disk: &SimDisk) -> usize {
     let names = disk.life().list(HOME).expect("the archive");
     let is_whole = |name: &&String| name.starts_with("manifest-") && !name.ends_with(".tmp");
@@ -24,7 +24,8 @@ fn publish_name(disk: &SimDisk, store: &Arc<Store>) {
     }
 }
 
-/// After a power cut that keeps any subset of what is pending, the archive is whole. Returns how many there are.
+/// Checks that the archive is whole after a power cut that keeps any subset of the pending operations. Returns the
+/// number of subsets.
 fn whole_after_any_cut(disk: &Arc<SimDisk>) -> u64 {
     let (before, pending) = (disk.snapshot(), disk.pending_ops());
     assert!(pending <= 12, "{pending} operations");
@@ -38,8 +39,8 @@ fn whole_after_any_cut(disk: &Arc<SimDisk>) -> u64 {
     1 << pending
 }
 
-/// The simulator found an archive whose newest manifest followed one that was not there: a writer had published it behind
-/// one that another writer had published and not made durable.
+/// The simulator found an archive whose newest manifest followed a missing one. A writer had published it behind a
+/// manifest that another writer had published and not made durable.
 #[test]
 fn a_manifest_follows_only_what_is_durable() {
     let disk = SimDisk::new(1);

@@ -1,4 +1,5 @@
-//! Promised moments stay restorable whatever merges and removals come, and what none of them needs goes.
+//! Checks that promised moments stay restorable whatever merges and removals come, and that files which none of them
+//! needs are removed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +25,7 @@ struct World {
     retention: Retention,
     now_us: Arc<AtomicU64>,
     merger: Merger,
-    /// Every moment that there was.
+    /// All moments that ever existed.
     moments: Vec<Moment>,
     /// The backups that are whole.
     backups: Vec<BackupId>,
@@ -150,7 +151,7 @@ impl World {
         };
         self.store.add_backup(object).expect("a new one");
         if self.rng.u8(0..4) == 0 {
-            // Its disk forgets it; no plan may rely on it from now on.
+            // Its disk loses it, and no plan may rely on it from now on.
             let path = own.path(&self.store.backups_dir());
             let file = self.store.disk().open(&path, Access::Buffered);
             file.and_then(|file| file.write_at(0, &[0; 64]))
@@ -176,7 +177,7 @@ impl World {
         self.seen.runs_gone += removed.runs;
     }
 
-    /// The moments of the archive that can be restored, from the backup with which a restore begins.
+    /// Returns whether a moment can be restored, from the backup with which a restore begins.
     fn is_restorable(&self, moment: Epoch) -> bool {
         let manifest = self.store.manifest();
         let whole = |id: &BackupId| self.backups.contains(id) && id.end <= moment;
@@ -234,7 +235,7 @@ fn history(seed: u64, retention: &str, keep: Option<&str>) -> Result<Seen, Strin
         }
         world.judge()?;
     }
-    // In the end everything is old: one whole backup and what follows it are enough.
+    // In the end everything is old: one whole backup and the runs behind it are enough.
     if world.retention.keep_us().is_some() && !world.backups.is_empty() {
         world.now_us.fetch_add(1 << 50, Ordering::SeqCst);
         world.retain();

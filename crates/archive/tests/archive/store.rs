@@ -1,4 +1,4 @@
-//! Archives: who may write them, and what an opening makes of any folder.
+//! Archives: the processes that may write them, and the result of opening any folder.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ pub fn open(disk: &Arc<dyn Disk>, writer: Writer) -> Result<(Arc<Store>, Opened)
     Store::open(Arc::clone(disk), &UUID, writer, Some(own))
 }
 
-/// A log of 45 epochs: nine runs.
+/// Returns a log of 45 epochs: nine runs.
 pub fn log() -> Vec<Owned> {
     random(&mut fastrand::Rng::with_seed(21), 1..46, 200)
 }
@@ -87,7 +87,7 @@ pub fn write(store: &Store, log: &[Owned], id: RunId) -> Result<perdura_archive:
     writer.finish(&moments, &[position(id)])?.run()
 }
 
-/// Where a run ends in the log.
+/// Returns the end of a run in the log.
 fn position(id: RunId) -> Pos {
     Pos(100 * id.epochs.end.0)
 }
@@ -100,7 +100,7 @@ pub fn archive(store: &Arc<Store>, log: &[Owned], end: u64) -> Result<()> {
     Ok(())
 }
 
-/// All records of the archive, sorted; each run is verified.
+/// Reads all records of the archive, sorted; each run is verified.
 pub fn contents(store: &Store) -> Result<Vec<Owned>> {
     let mut all = Vec::new();
     let manifest = store.manifest();
@@ -135,7 +135,7 @@ fn threads_share_a_store() {
     store.verify(&RegionDigest::new()).expect("a chain");
 }
 
-/// The log's records of the archive's epochs, sorted as [`contents`] does.
+/// Returns the log's records of the archive's epochs, sorted as [`contents`] does.
 pub fn of_log(log: &[Owned], store: &Store) -> Vec<Owned> {
     let manifest = store.manifest();
     let is_in = |r: &&Owned| manifest.begin <= r.epochs.first && r.epochs.first < manifest.end;
@@ -203,7 +203,7 @@ fn an_archive_on_a_real_disk_is_merged_and_opened_again() {
     assert_eq!(verified.faults.len(), 0);
 }
 
-/// A disk that is full or fails once leaves the archive as it was, without drafts, and the change can be made later.
+/// A disk that is full or fails once leaves the archive unchanged, without drafts, and the change can be made later.
 #[test]
 fn a_change_that_fails_is_made_later() {
     let sim = SimDisk::new(3);
@@ -235,7 +235,7 @@ fn a_change_that_fails_is_made_later() {
         assert_eq!(store.manifest().number, number);
     }
     store.publish(Edit::Open).run().expect("the disk works");
-    // A folder that is not synced: nobody knows which manifest is the newest, so this store changes nothing more.
+    // A folder is not synced. It is not known which manifest is the newest, so this store changes nothing more.
     sim.set_plan(FaultPlan {
         fail_name_at: Some(1),
         ..FaultPlan::default()
@@ -247,7 +247,7 @@ fn a_change_that_fails_is_made_later() {
     open(&disk, database(2)).expect("an opening finds out");
 }
 
-/// A disk on which locks exclude nobody, as on some network file systems.
+/// A disk on which locks exclude no process, as on some network file systems.
 struct Lockless(MemDisk);
 
 #[rustfmt::skip]
@@ -302,7 +302,8 @@ fn a_lost_race_is_repeated_and_a_second_writer_of_a_role_stops_the_first() {
     ));
 }
 
-/// Its number was taken, and then removed as too old: it is free again, and no manifest follows what is published under it.
+/// Its number was taken, and then removed as too old. So it is free again, and no manifest follows one that is
+/// published under it.
 #[test]
 fn a_change_that_more_manifests_overtake_than_are_kept_is_made_in_the_newest_one() {
     for steps in 0..5 {
@@ -353,7 +354,7 @@ fn old_manifests_go_and_a_missing_or_replaced_one_is_named() {
     assert_eq!(u64::try_from(kept.len()), Ok(KEPT));
     assert!(kept[0].ends_with("26") && kept[15].ends_with("41"));
     let path = |name: &str| format!("{HOME}/{name}");
-    // A manifest of a number that is not kept is what a crash has left of a removal.
+    // A manifest of a number that is not kept is left of a removal by a crash.
     let left = format!("manifest-{:020}", 9);
     disk.create(&path(&left), Access::Buffered).expect("memory");
     let (store, opened) = open(&disk, database(2)).expect("an archive");
@@ -367,7 +368,7 @@ fn old_manifests_go_and_a_missing_or_replaced_one_is_named() {
     for name in &kept[..15] {
         disk.rename(&path(name), "aside").expect("memory");
         refused(name);
-        // Another one in its place, whole as well, is not the one that its successor names.
+        // Another whole manifest in its place is not the one that its successor names.
         let mut bytes = vec![0; 4096];
         let file = disk.open("aside", Access::Buffered).expect("memory");
         let len = file.read_at(0, &mut bytes).expect("memory");
@@ -412,7 +413,7 @@ fn a_whole_run_that_continues_the_archive_is_adopted_and_a_damaged_one_goes() {
             file.read_at(300, &mut byte).expect("memory");
             file.write_at(300, &[byte[0] ^ 1]).expect("memory");
         }
-        // A reader has what an opening would adopt, and changes nothing.
+        // A reader uses the files that an opening would adopt, and changes nothing.
         let reader = Store::read_only(Arc::clone(&disk), &UUID).expect("an archive");
         let before = disk.list(&runs).expect("memory");
         let readable = reader.readable_runs().expect("runs");

@@ -1,4 +1,4 @@
-//! What every [`DurableQueue`](crate::DurableQueue) promises.
+//! Checks of the promises of every [`DurableQueue`](crate::DurableQueue).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub fn durable_queue(make: impl Fn() -> Arc<dyn Disk>) {
     a_queue_that_is_dropped_leaves_nothing_in_flight(&*make());
 }
 
-/// A file of zeros.
+/// Makes a file of zeros.
 fn zeros(disk: &dyn Disk, path: &str, sectors: usize) -> Arc<dyn File> {
     let file = disk.create(path, Access::Direct).unwrap();
     file.allocate(bytes_u64(sectors * SECTOR_BYTES)).unwrap();
@@ -32,7 +32,7 @@ fn zeros(disk: &dyn Disk, path: &str, sectors: usize) -> Arc<dyn File> {
     file
 }
 
-/// A part of whole sectors, in a buffer that is longer.
+/// Returns a part of `sectors` whole sectors, in a buffer that is longer.
 fn part(fill: u8, sectors: usize) -> Part {
     let mut buf = AlignedBuf::zeroed((sectors + 1) * SECTOR_BYTES);
     buf.fill(fill);
@@ -51,7 +51,7 @@ fn write(file: &Arc<dyn File>, token: u64, sector: usize, parts: Vec<Part>) -> D
     }
 }
 
-/// Collects until this many writes have completed.
+/// Collects until `count` writes have completed.
 fn completed(queue: &dyn DurableQueue, count: usize) -> BTreeMap<u64, Completed> {
     let (mut all, mut done) = (BTreeMap::new(), Vec::new());
     while all.len() < count {
@@ -73,7 +73,7 @@ fn completed(queue: &dyn DurableQueue, count: usize) -> BTreeMap<u64, Completed>
     all
 }
 
-/// The first byte of each sector; all bytes of a sector are alike.
+/// Returns the first byte of each sector. All bytes of a sector are equal.
 fn fills(file: &dyn File) -> Vec<u8> {
     let bytes = super::all(file);
     let sectors = bytes.chunks(SECTOR_BYTES);
@@ -165,7 +165,7 @@ fn nothing_in_flight_is_nothing_to_wait_for(disk: &dyn Disk) {
     completed(&*queue, 0);
 }
 
-/// What a thread has submitted completes though the thread has ended.
+/// A thread's writes complete even after the thread has ended.
 fn threads_that_end_at_once_submit(disk: &dyn Disk) {
     let queue = disk.durable_queue().unwrap();
     let file = zeros(disk, "f", queue.depth());

@@ -1,7 +1,7 @@
 //! Directories that a disk keeps open.
 //!
-//! The log makes a new segment's name durable by a sync of its directory. A process without a free
-//! descriptor could not open the directory, and would count as one whose sync failed.
+//! The log makes a new segment's name durable by a sync of its directory. A process without a free descriptor could not
+//! open the directory, and its sync would count as failed.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -15,10 +15,10 @@ use perdura_base::{Error, Result};
 
 use super::locks::id_of;
 
-/// Directories that a disk keeps open; a database has fewer on each of its disks.
+/// The most directories that a disk keeps open. A database has fewer on each of its disks.
 const DIRS_MAX: usize = 8;
 
-/// Open directories, the one that was opened last at the end.
+/// Open directories. The one that was opened last is at the end.
 #[derive(Debug, Default)]
 pub(super) struct OpenDirs(Mutex<VecDeque<(PathBuf, Arc<File>)>>);
 
@@ -36,7 +36,7 @@ impl OpenDirs {
             .map_err(|error| named("sync directory", error))
     }
 
-    /// The open directory that has this path now.
+    /// Returns an open handle of the directory that has this path now.
     fn handle(&self, dir: &Path) -> io::Result<Arc<File>> {
         let mut open = self.0.lock();
         let named = id_of(&fs::metadata(dir)?);
@@ -45,7 +45,7 @@ impl OpenDirs {
             if id_of(&known.metadata()?) == named {
                 return Ok(known);
             }
-            // Another directory has the path by now.
+            // Another directory has the path now.
             open.remove(at);
         }
         debug_assert!(

@@ -1,8 +1,8 @@
 //! Locks of a directory's files, and of the directory itself, by `flock`.
 //!
-//! A lock belongs to an inode. A lock file that is removed while a process holds it locks nothing any more:
-//! the next process makes another one. So a path is compared with what was locked, and a database locks
-//! its directory and its anchor as well.
+//! A lock belongs to an inode. A lock file that is removed while a process holds it no longer locks anything: the next
+//! process makes another one. So a path is compared with the locked file, and a database locks its directory and its
+//! anchor as well.
 
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use super::regular::open_regular;
 use crate::FileId;
 
-/// Attempts to lock a file while other processes replace it.
+/// The number of attempts to lock a file while other processes replace it.
 const ATTEMPTS: usize = 8;
 
-/// The number of a file.
+/// Returns the number of a file.
 pub(super) fn id_of(found: &Metadata) -> FileId {
     FileId {
         device: found.dev(),
@@ -55,9 +55,9 @@ fn is_of(file: &File, named: &Metadata) -> bool {
         .is_ok_and(|held| id_of(&held) == id_of(named))
 }
 
-/// The lock of something that is there.
+/// The result of locking something that exists.
 pub(super) enum Present {
-    /// It is this process's now.
+    /// This process has locked it.
     Taken(Arc<OwnedFd>),
     /// Another process holds it.
     Held,
@@ -65,7 +65,7 @@ pub(super) enum Present {
     Unsupported,
 }
 
-/// Locks a file or a directory that is there.
+/// Locks a file or a directory that exists.
 pub(super) fn lock_present(path: &Path) -> io::Result<Present> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -76,7 +76,7 @@ pub(super) fn lock_present(path: &Path) -> io::Result<Present> {
     match file.try_lock() {
         Ok(()) => Ok(Present::Taken(Arc::new(OwnedFd::from(file)))),
         Err(TryLockError::WouldBlock) => Ok(Present::Held),
-        // NFS locks only what is open for writing, and no directory is.
+        // NFS locks only files that are open for writing, and a directory never is.
         Err(TryLockError::Error(error)) => match error.raw_os_error() {
             Some(libc::EBADF | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS) => {
                 Ok(Present::Unsupported)

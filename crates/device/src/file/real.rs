@@ -17,12 +17,12 @@ use crate::path::bytes_u64;
 use super::locks::id_of;
 use crate::{AlignedBuf, File, FileId, Through};
 
-/// Zeros are written from a buffer of this many bytes.
+/// The size of the buffer from which zeros are written, bytes.
 pub(super) const ZEROS_BYTES: usize = 64 << 10;
 /// The most buffers of zeros in one write, which ends at a multiple of their bytes.
 pub(super) const ZEROS_PER_WRITE: u64 = 16;
 
-/// Returns whether direct I/O alone is refused, so that the cache serves.
+/// Returns whether the error refuses only direct I/O, so that the access can go through the cache.
 pub(super) fn refuses_direct(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP))
 }
@@ -45,7 +45,7 @@ pub(super) struct RealFile {
 }
 
 impl RealFile {
-    /// A file, open for buffered access and perhaps for direct access. `path` is below its disk's root.
+    /// Wraps a file that is open for buffered access and perhaps for direct access. `path` is below its disk's root.
     pub(super) fn new(
         path: &str,
         full: String,
@@ -65,7 +65,7 @@ impl RealFile {
         Error::io(op, self.full.as_str(), source)
     }
 
-    /// The descriptor for one access, and whether it is the direct one.
+    /// Returns the descriptor for one access, and whether it is the direct one.
     fn route(&self, offset: u64, buf: &[u8]) -> (&fs::File, bool) {
         let sector = bytes_u64(SECTOR_BYTES);
         let aligned = offset.is_multiple_of(sector)
@@ -81,7 +81,7 @@ impl RealFile {
         }
     }
 
-    /// Returns whether the access is to be tried again: interrupted, or refused by direct I/O alone.
+    /// Returns whether the caller is to retry the access: it was interrupted, or only direct I/O was refused.
     fn try_again(&self, direct: bool, e: &io::Error) -> bool {
         if direct && refuses_direct(e) {
             assert!(
@@ -129,8 +129,8 @@ impl RealFile {
         Ok(())
     }
 
-    /// Writes and returns when all of it is durable. A full disk or a limit ends a write early; the write of the
-    /// rest then fails with the reason.
+    /// Writes and returns when all of it is durable. A full disk or a limit ends a write early. The write of the rest
+    /// then fails with the reason.
     fn write_through(
         &self,
         direct: BorrowedFd<'_>,
@@ -164,7 +164,8 @@ impl RealFile {
         Ok(())
     }
 
-    /// Writes one small buffer many times over: what a process allocates to make a segment it may keep.
+    /// Writes one small buffer many times. The process may keep the memory that it allocates to make a segment, so a
+    /// large buffer would stay.
     fn write_zeros(&self, from: u64, to: u64) -> io::Result<()> {
         let zeros = AlignedBuf::zeroed(ZEROS_BYTES);
         let piece = bytes_u64(ZEROS_BYTES) * ZEROS_PER_WRITE;

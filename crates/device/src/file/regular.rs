@@ -1,9 +1,9 @@
-//! Opening files that others named, without ever waiting for a peer.
+//! The opening of files that others named, which never waits for a peer.
 //!
-//! A FIFO waits at its opening for a process at the other end, and a device may do anything. So files of
-//! a database are opened without waiting, and what is not a regular file is refused. Input that an
-//! operator names may come from a pipe (`<(command)` in a shell): [`read_input`] reads a pipe as well,
-//! and waits for its writer only for a bounded time.
+//! The opening of a FIFO waits for a process at the other end, and a device may do anything. So files of a database are
+//! opened without waiting, and anything but a regular file is refused. Input that an operator names may come from a
+//! pipe (`<(command)` in a shell). [`read_input`] reads a pipe as well, and waits for its writer only for a bounded
+//! time.
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read};
@@ -24,7 +24,7 @@ const WRITER_PATIENCE: Duration = Duration::from_secs(2);
 /// Opens a regular file, with `flags` added to those of `options`. Symbolic links are followed.
 ///
 /// # Errors
-/// The system's; for what is not a regular file, an error that holds [`NotRegular`], or that of a directory.
+/// The system's. Anything but a regular file gives an error that holds [`NotRegular`], and a directory its own error.
 pub fn open_regular(options: &OpenOptions, flags: i32, path: &Path) -> io::Result<File> {
     let file = open_at_once(options, flags, path)?;
     match kind_of(file.metadata()?.file_type()) {
@@ -41,7 +41,7 @@ fn open_at_once(options: &OpenOptions, flags: i32, path: &Path) -> io::Result<Fi
         .custom_flags(flags | libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path);
     let file = opened.map_err(|error| match error.raw_os_error() {
-        // A socket, or a device that has no driver.
+        // The file is a socket, or a device that has no driver.
         Some(libc::ENXIO) => io::Error::other(NotRegular {
             kind: "a socket or a device",
         }),
@@ -53,7 +53,7 @@ fn open_at_once(options: &OpenOptions, flags: i32, path: &Path) -> io::Result<Fi
     Ok(file)
 }
 
-/// The kind of what is not a regular file, for people.
+/// Returns the name of a file's kind for people. `None`: it is a regular file.
 fn kind_of(found: FileType) -> Option<&'static str> {
     match () {
         () if found.is_file() => None,
@@ -67,8 +67,8 @@ fn kind_of(found: FileType) -> Option<&'static str> {
 /// Reads all of a file or pipe that an operator named: settings, certificates, keys.
 ///
 /// # Errors
-/// The system's; an error for a directory or a socket, for a pipe that has no writer within two
-/// seconds, and for more than `bytes_max`.
+/// The system's. Also an error for a directory or a socket, for a pipe that has no writer within two seconds, and for
+/// more than `bytes_max` bytes.
 pub fn read_input(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut file = open_at_once(OpenOptions::new().read(true), 0, path)?;
     let kind = file.metadata()?.file_type();

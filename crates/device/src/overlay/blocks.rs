@@ -1,4 +1,4 @@
-//! The files of an overlay: which of their blocks lie in the scratch file, and where.
+//! The files of an overlay, and the places of their blocks in the scratch file.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,19 +12,19 @@ use perdura_base::{Error, Result};
 
 use crate::{Access, AlignedBuf, Disk, File, read_exact_at};
 
-/// Bytes of a block.
+/// The size of a block, bytes.
 const BLOCK: u64 = to_u64(SECTOR_BYTES);
 
-/// The file that all written blocks are in.
+/// The file that contains all written blocks.
 pub(super) struct Scratch {
     buffered: Arc<dyn File>,
     direct: Arc<dyn File>,
-    /// Blocks that are somebody's.
+    /// The number of blocks that a file has taken.
     blocks: AtomicU64,
 }
 
 impl Scratch {
-    /// Makes the file, and takes its name away: it goes when it is closed.
+    /// Makes the file and removes its name. The file disappears when it is closed.
     pub(super) fn make(disk: &dyn Disk, path: &str) -> Result<Scratch> {
         let buffered = disk.create(path, Access::Buffered)?;
         let direct = disk.open(path, Access::Direct)?;
@@ -47,18 +47,18 @@ impl Scratch {
         self.file(access).sync()
     }
 
-    /// So many blocks side by side: the first one.
+    /// Takes `blocks` adjacent blocks and returns the first.
     fn take(&self, blocks: u64) -> u64 {
         assert!(blocks > 0, "a run has a block");
         self.blocks.fetch_add(blocks, Ordering::Relaxed)
     }
 }
 
-/// What a file has here, whatever its names.
+/// The contents of a file in the overlay, whatever its names.
 pub(super) struct Blocks {
-    /// The file below, if it began as that.
+    /// The path of the file below. `None`: the file did not begin as one.
     below: Option<String>,
-    /// Held shared by writers of whole blocks, and exclusively by those who keep a part of a block or cut the file.
+    /// Held shared by writers of whole blocks, and exclusively by writers that keep a part of a block or cut the file.
     writers: RwLock<()>,
     map: RwLock<Map>,
 }
@@ -66,15 +66,15 @@ pub(super) struct Blocks {
 #[derive(Default)]
 struct Map {
     len: u64,
-    /// So many of the bytes below count.
+    /// The number of bytes of the file below that are still valid.
     below: u64,
-    /// Where blocks lie in the scratch file, by their numbers.
+    /// The places of blocks in the scratch file, by the blocks' numbers.
     places: HashMap<u64, u64>,
 }
 
 impl Map {
-    /// The blocks from `first` on, before `end`, that lie side by side in the scratch file or are all not in it: where the
-    /// first one lies there, and how many they are.
+    /// Finds the blocks from `first` on, before `end`, that lie side by side in the scratch file or are all not in it.
+    /// Returns the place of the first one there, and the number of blocks.
     fn run(&self, first: u64, end: u64) -> (Option<u64>, u64) {
         assert!(first < end, "blocks {first}..{end}");
         let place = self.places.get(&first).copied();
@@ -86,7 +86,7 @@ impl Map {
         (place, 1 + to_u64(more))
     }
 
-    /// The bytes from `from` on, before `end`, that lie in one place.
+    /// Finds the bytes from `from` on, before `end`, that lie in one place. Returns the place and the number of bytes.
     fn part(&self, from: u64, end: u64) -> (Source, usize) {
         assert!(
             from < end && end <= self.len,
@@ -105,14 +105,14 @@ impl Map {
     }
 }
 
-/// Where bytes of a file lie.
+/// The place of bytes of a file.
 enum Source {
     Scratch(u64),
     Below,
     Zeros,
 }
 
-/// The length of a part of a buffer.
+/// Returns the length of a part of a buffer.
 fn in_memory(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
@@ -126,7 +126,7 @@ impl Blocks {
         }
     }
 
-    /// A file of so many bytes below.
+    /// Returns a file that begins as the `len` bytes of the file below at `path`.
     pub(super) fn over(path: &str, len: u64) -> Blocks {
         let map = Map {
             len,
@@ -140,7 +140,7 @@ impl Blocks {
         }
     }
 
-    /// The path below, if it began as a file there.
+    /// Returns the path below. `None`: the file did not begin as a file there.
     pub(super) fn path_below(&self) -> Option<&str> {
         self.below.as_deref()
     }
@@ -177,8 +177,8 @@ impl OverlayFile {
         self.scratch.file(self.access)
     }
 
-    /// Writes whole blocks in as few writes as there are places, and says then where they are. The file's bytes end at `end`,
-    /// or behind it.
+    /// Writes whole blocks, one write for each run of adjacent places, and then records the places. The file's bytes
+    /// end at `end`, or behind it.
     fn write_blocks(&self, first: u64, data: &[u8], end: u64) -> Result<()> {
         assert!(data.len().is_multiple_of(SECTOR_BYTES), "whole blocks");
         let (mut block, mut rest) = (first, data);
@@ -200,7 +200,7 @@ impl OverlayFile {
         Ok(())
     }
 
-    /// Sets the length; the caller holds the writers' lock exclusively.
+    /// Sets the length. The caller holds the writers' lock exclusively.
     fn cut(&self, len: u64) -> Result<()> {
         let block = len / BLOCK;
         let is_parted =

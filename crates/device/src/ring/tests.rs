@@ -1,5 +1,5 @@
-//! What the kernel answers to writes that cannot be made whole: its own short writes and errors, by
-//! descriptors that give them.
+//! Checks of the kernel's answers to writes that it cannot make whole: its short writes and errors, from descriptors
+//! that cause them.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read};
@@ -10,7 +10,7 @@ use perdura_base::Result;
 use super::*;
 use crate::AlignedBuf;
 
-/// A file that is nothing but a descriptor to write to.
+/// A file with a descriptor to write to, and nothing else.
 struct Raw(OwnedFd);
 
 impl File for Raw {
@@ -72,7 +72,7 @@ fn write(token: u64, file: &Arc<dyn File>) -> DurableWrite {
     }
 }
 
-/// Submits the writes at once, and returns what became of each.
+/// Submits the writes at once, and returns their results.
 fn fates(writes: Vec<DurableWrite>) -> Option<Vec<Result<()>>> {
     let queue = match RingQueue::new(Vec::new()) {
         Ok(queue) => queue,

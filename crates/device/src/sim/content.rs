@@ -1,9 +1,9 @@
-//! The bytes of a simulated file, in chunks that files, snapshots and the two views of one file
-//! share until one of them changes.
+//! The bytes of a simulated file, in chunks. Files, snapshots and the two views of one file share a chunk until one of
+//! them changes it.
 //!
-//! Most of a file is zeros that were never written, and most crashes and syncs touch little of it:
-//! a chunk of zeros takes no memory, and making a chunk durable copies only a reference. A
-//! write's bytes are kept as the chunks that the write left.
+//! Most of a file is zeros that were never written, and most crashes and syncs touch little of it. So a chunk of zeros
+//! takes no memory, and making a chunk durable copies only a reference. A write's bytes are kept as the chunks that the
+//! write left.
 //!
 //! # Invariants
 //!
@@ -12,17 +12,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of a chunk.
+/// The size of a chunk, bytes.
 const CHUNK_BYTES: usize = 4096;
 
 #[derive(Clone, Default)]
 pub(super) struct Content {
     len: usize,
-    /// `None` for zeros.
+    /// The chunks. `None`: a chunk of zeros.
     chunks: Vec<Option<Arc<[u8]>>>,
 }
 
-/// The parts of a range, chunk by chunk: the chunk's number, and the range within it.
+/// Splits a range into its parts, chunk by chunk: the chunk's number, and the range within it.
 fn parts(range: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
     let mut at = range.start;
     std::iter::from_fn(move || {
@@ -58,13 +58,13 @@ impl Content {
         out
     }
 
-    /// A chunk that only this file has.
+    /// Returns a chunk that only this file has.
     fn own(&mut self, chunk: usize) -> &mut [u8] {
         let bytes = &mut self.chunks[chunk];
         Arc::make_mut(bytes.get_or_insert_with(|| Arc::from(&[0; CHUNK_BYTES][..])))
     }
 
-    /// Writes over what is there, and makes the file longer if it ends before.
+    /// Overwrites bytes, and makes the file longer if it ends before the write does.
     pub(super) fn write(&mut self, offset: usize, mut data: &[u8]) {
         let end = offset + data.len();
         if end > self.len {
@@ -137,7 +137,7 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// The bytes of a range that has just been written to `file`.
+    /// Returns the bytes of a range that has just been written to `file`.
     pub(super) fn of(file: &Content, range: Range<usize>) -> Written {
         let first = range.start / CHUNK_BYTES;
         let chunks = file.chunks[first..range.end.div_ceil(CHUNK_BYTES)].to_vec();
@@ -153,17 +153,17 @@ impl Written {
         }
     }
 
-    /// Where the write lies in its file.
+    /// Returns the range of the write in its file.
     pub(super) fn range(&self) -> &Range<usize> {
         &self.range
     }
 
-    /// The byte of the file with which the chunks begin.
+    /// Returns the byte of the file with which the chunks begin.
     fn base(&self) -> usize {
         self.range.start / CHUNK_BYTES * CHUNK_BYTES
     }
 
-    /// Writes a part of it into the same place of another file.
+    /// Writes a part of it to its place in another file.
     pub(super) fn put(&self, part: Range<usize>, file: &mut Content) {
         assert!(
             self.range.start <= part.start && part.end <= self.range.end,
@@ -189,14 +189,14 @@ impl Written {
         }
     }
 
-    /// Flips bits of a byte of the file, if the write holds it.
+    /// Flips bits of a byte of the file, if the write contains it.
     pub(super) fn flip(&mut self, byte: usize, mask: u8) {
         if self.range.contains(&byte) {
             self.chunks.flip(byte - self.base(), mask);
         }
     }
 
-    /// Zeroes what lies at `at` of the file or behind it.
+    /// Zeroes the bytes of the file from `at` on.
     pub(super) fn zero_from(&mut self, at: usize) {
         self.chunks.zero_from(at.saturating_sub(self.base()));
     }
@@ -222,7 +222,7 @@ mod tests {
 
     use super::*;
 
-    /// A range within `len` and a little beyond, short or as long as some chunks.
+    /// Returns a range within `len` and a little beyond, short or as long as some chunks.
     fn range(rng: &mut Rng, len: usize) -> Range<usize> {
         let start = rng.usize(0..=len);
         let most = [5, CHUNK_BYTES, 3 * CHUNK_BYTES][rng.usize(0..3)];

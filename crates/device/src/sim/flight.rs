@@ -1,4 +1,4 @@
-//! What the simulated machine does with durable writes in flight.
+//! The effects of the simulated machine on durable writes in flight.
 
 use std::io;
 use std::sync::Arc;
@@ -11,12 +11,13 @@ use super::queue::Flying;
 use super::state::{State, eio, is_nth};
 use crate::path::bytes_u64;
 
-/// A write of a killed life lands with one of so many operations: soon, or when its file may serve another purpose.
+/// The odds with which a write of a killed life lands: once in the given number of operations. It lands soon, or only
+/// when its file may serve another purpose.
 const STRAY_ODDS: [u16; 3] = [8, 64, 512];
 
 impl State {
-    /// Takes a durable write and returns its number. What is wrong with a write shows here, what is wrong
-    /// with a sync when it completes.
+    /// Takes a durable write and returns its number. The errors of a write show here, those of a sync when the write
+    /// completes.
     pub(super) fn begin_durable(
         &mut self,
         path: &str,
@@ -59,7 +60,7 @@ impl State {
             number,
         });
         if refused {
-            // It ends now, and what it wrote is not durable.
+            // The write ends now, and its bytes are not durable.
             self.land(number);
             self.meters.add("write_refused", 1);
             let full = io::Error::from_raw_os_error(libc::ENOSPC);
@@ -101,8 +102,8 @@ impl State {
         Err(Error::io("write", path, eio()))
     }
 
-    /// Puts a write in flight into its file, as a change that is not durable. `None` if it has landed
-    /// before.
+    /// Puts a write in flight into its file, as a change that is not durable. `None`: it has landed before, it has no
+    /// bytes, or its file is gone.
     fn land(&mut self, number: u64) -> Option<Ino> {
         let at = self
             .storage
@@ -119,7 +120,7 @@ impl State {
         Some(one.ino)
     }
 
-    /// Puts all that is in flight into its files, in the order of its submission: none of it is durable.
+    /// Puts all writes in flight into their files, in the order of submission. None of them is durable.
     pub(super) fn land_all(&mut self) {
         let mut numbers: Vec<u64> = self.storage.flying.iter().map(|one| one.number).collect();
         numbers.sort_unstable();
@@ -141,7 +142,7 @@ impl State {
         }
     }
 
-    /// Lands, now and then, a write of a killed life that no lock waited for.
+    /// Occasionally lands a write of a killed life for which no lock waits.
     pub(super) fn land_late(&mut self) {
         let stray = self.storage.strays.last().copied();
         if let Some(number) = stray
@@ -153,7 +154,8 @@ impl State {
         }
     }
 
-    /// What a process that is killed leaves in flight: it lands before its locks are free, or at any time.
+    /// Abandons the writes in flight of a killed process. If its locks wait for them, they land now. Otherwise they
+    /// land at any time.
     pub(super) fn abandon_flights(&mut self) {
         if self.keeps_locked {
             return self.land_all();

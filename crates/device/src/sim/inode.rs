@@ -1,11 +1,10 @@
-//! The bytes of one simulated file: what readers see, what the disk holds, and the changes
-//! between the two.
+//! The bytes of one simulated file: those that readers see, those that the disk holds, and the changes between the two.
 //!
 //! # Invariants
 //!
-//! `live` and `durable` differ only inside the `dirty` ranges of pending changes and inside
-//! `stale` ranges. A sync or a crash therefore costs what was changed, not what the file holds:
-//! that is what makes a thousand crashes a second possible.
+//! `live` and `durable` differ only inside the `dirty` ranges of pending changes and inside `stale` ranges. So the cost
+//! of a sync or a crash depends on the changed bytes, not on the size of the file. This makes a thousand crashes a
+//! second possible.
 
 use std::mem;
 use std::ops::Range;
@@ -26,7 +25,7 @@ pub(super) struct Pending {
     /// Its place among all pending operations of the disk.
     pub(super) seq: u64,
     change: Change,
-    /// Where it made `live` differ from `durable`.
+    /// The range in which it made `live` differ from `durable`.
     dirty: Range<usize>,
 }
 
@@ -36,7 +35,7 @@ enum Change {
     Resize { len: usize },
 }
 
-/// What a crash does with a pending change.
+/// The effect of a crash on a pending change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Kept,
@@ -54,9 +53,9 @@ pub(super) struct Inode {
     pub(super) live: Content,
     durable: Content,
     pub(super) pending: Vec<Pending>,
-    /// Where `live` shows bytes that a failed sync dropped.
+    /// The ranges in which `live` shows bytes that a failed sync dropped.
     stale: Vec<Range<usize>>,
-    /// Handles that are open in this life of the machine.
+    /// The number of handles that are open in this life of the machine.
     pub(super) handles: usize,
 }
 
@@ -89,8 +88,8 @@ impl Inode {
         self.pending.push(Pending { seq, change, dirty });
     }
 
-    /// Makes all pending changes durable. Where no failed sync has left readers with bytes that the
-    /// disk does not hold, the disk shares what readers see.
+    /// Makes all pending changes durable. Where no failed sync has left readers with bytes that the disk does not hold,
+    /// the disk shares the bytes that readers see.
     pub(super) fn sync(&mut self) {
         let Inode {
             live,
@@ -117,8 +116,8 @@ impl Inode {
         );
     }
 
-    /// Makes the write that was made last durable, and no other change than those that it overwrites: a
-    /// device never brings an older write back.
+    /// Makes the last write durable, and of the other changes only those that it overwrites. A device never restores an
+    /// older write.
     pub(super) fn sync_last(&mut self) {
         let last = self.pop_write();
         let range = last.dirty.clone();
@@ -149,8 +148,8 @@ impl Inode {
         );
     }
 
-    /// A durable write that failed: some of its sectors are durable. Reads show all of it, or what is
-    /// durable.
+    /// Fails the last write, which was a durable one. Some of its sectors are durable. Reads show all of it if `keeps`
+    /// is set, else only what is durable.
     pub(super) fn fail_last(&mut self, keeps: bool, rng: &mut Rng, meters: &mut Meters) {
         let last = self.pop_write();
         assert!(
@@ -180,8 +179,7 @@ impl Inode {
         last
     }
 
-    /// A failed sync after which reads still show the new bytes: some sectors are durable, and
-    /// the others never will be.
+    /// Fails a sync after which reads still show the new bytes. Some sectors are durable, and the others never will be.
     pub(super) fn fail_sync_keeping(&mut self, rng: &mut Rng, meters: &mut Meters) {
         let pending = mem::take(&mut self.pending);
         for one in &pending {
@@ -201,7 +199,7 @@ impl Inode {
         self.forget_changes();
     }
 
-    /// A crash, which decides for each pending change on its own.
+    /// Crashes the file. Decides for each pending change separately.
     pub(super) fn crash(
         &mut self,
         mut fate: impl FnMut(&Pending, &mut Rng) -> Fate,
@@ -273,7 +271,7 @@ impl Inode {
         }
     }
 
-    /// Flips a bit wherever the byte is held. Returns whether the file is that long.
+    /// Flips a bit in all copies of the byte. Returns whether the file is that long.
     pub(super) fn flip(&mut self, byte: usize, mask: u8) -> bool {
         let mut found = false;
         for bytes in [&mut self.live, &mut self.durable] {
@@ -287,7 +285,7 @@ impl Inode {
         found
     }
 
-    /// Zeroes all bytes from `at` on wherever they are held.
+    /// Zeroes all bytes from `at` on in all copies.
     pub(super) fn zero_from(&mut self, at: usize) {
         for bytes in [&mut self.live, &mut self.durable] {
             bytes.zero_from(at);
@@ -299,7 +297,7 @@ impl Inode {
         }
     }
 
-    /// Cuts the file to `len` bytes wherever they are held.
+    /// Cuts all copies to `len` bytes.
     pub(super) fn truncate(&mut self, len: usize) {
         for bytes in [&mut self.live, &mut self.durable] {
             bytes.resize(len.min(bytes.len()));
@@ -317,8 +315,8 @@ impl Inode {
     }
 }
 
-/// Writes the sectors of a write that `keep` chooses by their number in the file. Returns how
-/// many it did not choose.
+/// Writes the sectors of a write that `keep` chooses by their number in the file. Returns the number of sectors that it
+/// did not choose.
 fn tear(bytes: &mut Content, written: &Written, mut keep: impl FnMut(usize) -> bool) -> usize {
     let (mut at, end, mut lost) = (written.range().start, written.range().end, 0);
     while at < end {

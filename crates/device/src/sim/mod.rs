@@ -1,23 +1,21 @@
 //! A simulated disk that fails: memory that distinguishes synced from unsynced changes, and loses the
 //! unsynced ones in every way a real disk may.
 //!
-//! Each file has the bytes programs see, the bytes the platter holds, and the writes between the
-//! two; each name likewise. [`SimDisk::crash`] chooses which of the writes and names survive,
-//! by a [`CrashProfile`] and a seed, and starts the machine's next life: the disk refuses handles and
-//! locks of earlier lives, so a stale engine cannot write to it. A [`FaultPlan`] makes
-//! single operations fail. `docs/fault-model.md` lists every fault.
+//! Each file has the bytes programs see, the bytes the platter holds, and the writes between the two. Each name has the
+//! same. [`SimDisk::crash`] chooses which of the writes and names survive, by a [`CrashProfile`] and a seed, and starts
+//! the machine's next life. The disk refuses handles and locks of earlier lives, so a stale engine cannot write to it.
+//! A [`FaultPlan`] makes single operations fail. `docs/fault-model.md` lists every fault.
 //!
 //! # Why this way
 //!
-//! The simulator runs over a thousand crashes and recoveries a second, so no operation copies a
-//! file: a sync applies the writes since the last one, a crash changes only the bytes that differ, and
-//! [`SimDisk::snapshot`] shares the chunks of every file (`content`) and copies a chunk when it changes.
+//! The simulator runs over a thousand crashes and recoveries a second, so no operation copies a file. A sync applies
+//! the writes since the last one, and a crash changes only the bytes that differ. [`SimDisk::snapshot`] shares the
+//! chunks of every file (`content`), and a change copies a chunk.
 //!
 //! # Invariants
 //!
-//! * The same seed, operations, plans and crashes give the same bytes, errors and counts.
-//! * Bytes survive every crash once a sync of their file returned `Ok`, and names once a sync of their
-//!   directory did.
+//! * Equal seeds, operations, plans and crashes give equal bytes, errors and counts.
+//! * Bytes survive every crash once a sync of their file returned `Ok`, and names once a sync of their directory did.
 
 mod content;
 mod file;
@@ -49,16 +47,15 @@ use crate::{Access, Disk, DurableQueue, File, FileId, Locks};
 use file::{Handle, SimFile};
 use queue::SimQueue;
 
-/// A simulated disk. Clones of the `Arc` are the same disk; so are the views of
-/// [`SimDisk::life`].
+/// A simulated disk. Clones of the `Arc` are the same disk; so are the views of [`SimDisk::life`].
 pub struct SimDisk {
     /// One lock over everything: the simulator has one thread, so the lock is never contended.
     state: Arc<Mutex<State>>,
-    /// The life this view belongs to; the disk itself belongs to all.
+    /// The life this view belongs to. `None`: the disk itself, which belongs to all lives.
     life: Option<u64>,
 }
 
-/// All that a simulated disk holds at one moment, unsynced changes included.
+/// The complete state of a simulated disk at one moment, unsynced changes included.
 #[derive(Clone)]
 pub struct SimSnapshot {
     storage: Storage,
@@ -81,7 +78,7 @@ impl fmt::Debug for SimSnapshot {
 }
 
 impl SimDisk {
-    /// An empty disk. `seed` decides what its failed syncs lose.
+    /// Returns an empty disk. `seed` decides which changes its failed syncs lose.
     #[must_use]
     pub fn new(seed: u64) -> Arc<SimDisk> {
         Arc::new(SimDisk {
@@ -90,7 +87,7 @@ impl SimDisk {
         })
     }
 
-    /// A view of the disk that dies with the next crash, as the engine that holds it does.
+    /// Returns a view of the disk that dies with the next crash, as the engine that holds it does.
     #[must_use]
     pub fn life(&self) -> Arc<SimDisk> {
         let life = self.state.lock().life;
@@ -100,7 +97,7 @@ impl SimDisk {
         })
     }
 
-    /// Plans the faults to come; their counts start at the next operation.
+    /// Plans the faults to come. Their counts start at the next operation.
     pub fn set_plan(&self, plan: FaultPlan) {
         self.state.lock().set_plan(plan);
     }
@@ -111,52 +108,52 @@ impl SimDisk {
         self.state.lock().crash(profile, seed);
     }
 
-    /// As [`crash`](Self::crash), but bit i of `keep` says whether the i-th of the
-    /// [`pending_ops`](Self::pending_ops) survives; none beyond the 64th does. For exhaustive tests.
+    /// Crashes the machine like [`crash`](Self::crash), but bit i of `keep` says whether the i-th of the
+    /// [`pending_ops`](Self::pending_ops) survives. None beyond the 64th does. For exhaustive tests.
     pub fn crash_keeping(&self, keep: u64) {
         self.state.lock().crash_keeping(keep);
     }
 
-    /// Ends all processes of former lives: what they left in flight has landed.
+    /// Ends all processes of former lives and lands their writes in flight.
     pub fn end_former_lives(&self) {
         self.state.lock().land_strays();
     }
 
-    /// Whether the machine has power: no planned power cut has struck in this life.
+    /// Returns whether the machine has power: no planned power cut has struck in this life.
     #[must_use]
     pub fn has_power(&self) -> bool {
         !self.state.lock().power_is_cut
     }
 
-    /// The number of writes, resizes and operations on names that are not durable, those in flight
-    /// included.
+    /// Returns the number of writes, resizes and operations on names that are not durable, including the writes in
+    /// flight.
     #[must_use]
     pub fn pending_ops(&self) -> usize {
         let state = self.state.lock();
         state.storage.pending_seqs().len() + state.storage.flying.len()
     }
 
-    /// Mutating operations (create, rename, remove, write, allocate, `set_len`, sync,
-    /// `sync_dir`) since the disk was made, over all lives.
+    /// Returns the number of mutating operations (create, rename, remove, write, allocate, `set_len`, sync, `sync_dir`)
+    /// since the disk was made, over all lives.
     #[must_use]
     pub fn ops(&self) -> u64 {
         self.state.lock().ops
     }
 
-    /// How many faults of each kind were injected since the disk was made.
+    /// Returns the number of faults of each kind that were injected since the disk was made.
     #[must_use]
     pub fn faults(&self) -> BTreeMap<&'static str, u64> {
         self.state.lock().meters.0.clone()
     }
 
-    /// How many faults were injected since the disk was made.
+    /// Returns the number of faults that were injected since the disk was made.
     #[must_use]
     pub fn faults_struck(&self) -> u64 {
         self.state.lock().meters.0.values().sum()
     }
 
-    /// Bit rot: flips bit `bit` (0 to 7) of a byte, on the disk and in all caches. Returns
-    /// whether the file exists and is that long.
+    /// Flips bit `bit` (0 to 7) of a byte, on the disk and in all caches, as bit rot does. Returns whether the file
+    /// exists and is that long.
     pub fn flip(&self, path: &str, byte: u64, bit: u8) -> bool {
         let mut state = self.state.lock();
         let Some(&ino) = state.storage.names.live.get(path) else {
@@ -170,7 +167,7 @@ impl SimDisk {
         flipped
     }
 
-    /// All files and their lengths in bytes, sorted by path.
+    /// Returns all files and their lengths in bytes, sorted by path.
     #[must_use]
     pub fn files(&self) -> Vec<(String, u64)> {
         let state = self.state.lock();
@@ -183,7 +180,7 @@ impl SimDisk {
             .collect()
     }
 
-    /// The bytes of a file as programs see them; works without power and counts as no operation.
+    /// Returns the bytes of a file as programs see them. Works without power and counts as no operation.
     pub fn read_all(&self, path: &str) -> Result<Vec<u8>> {
         let mut state = self.state.lock();
         let ino = state.storage.names.live.get(path).copied();
@@ -213,7 +210,7 @@ impl SimDisk {
         }
     }
 
-    /// All files, names and pending changes as they are now.
+    /// Returns all files, names and pending changes as they are now.
     #[must_use]
     pub fn snapshot(&self) -> SimSnapshot {
         let mut storage = self.state.lock().storage.clone();
@@ -408,7 +405,7 @@ impl Disk for SimDisk {
     }
 }
 
-/// Gives a lock of this life back when it is dropped.
+/// A guard that releases a lock of this life when it is dropped.
 struct Guard {
     state: Arc<Mutex<State>>,
     life: u64,

@@ -1,12 +1,12 @@
 //! Fault plans, and the profiles by which a crash chooses what survives.
 
-/// How a failed sync leaves the file.
+/// The state in which a failed sync leaves the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncFailure {
-    /// As ext4 and XFS do: the error is reported once, reads keep showing the new bytes, some
-    /// sectors reached the disk, and the next sync returns `Ok` without the lost ones.
+    /// The behaviour of ext4 and XFS. The error is reported once, and reads keep showing the new bytes. Some sectors
+    /// reached the disk, and the next sync returns `Ok` without the lost ones.
     KeepsNew,
-    /// As btrfs does: the error is reported and the file reads as it did at its last good sync.
+    /// The behaviour of btrfs: the error is reported and the file reads as it did at its last good sync.
     Reverts,
 }
 
@@ -19,15 +19,15 @@ pub struct FaultPlan {
     pub cut_after_ops: Option<u64>,
     /// The n-th sync of a file fails, in this way.
     pub fail_sync_at: Option<(u64, SyncFailure)>,
-    /// The disk is full from the n-th operation on that makes a file longer, for so many of them.
+    /// From the n-th operation on that makes a file longer, the disk is full for the second number of such operations.
     pub enospc_at: Option<(u64, u64)>,
     /// The lengths of all files together may not grow beyond this many bytes. Unlike the rest
     /// of the plan it stays in force after a crash.
     pub capacity_bytes: Option<u64>,
     /// The n-th write fails once with `EIO` and writes nothing.
     pub fail_write_at: Option<u64>,
-    /// From the n-th write on so many are refused for want of space although the file does not
-    /// grow, as on copy-on-write file systems. Some of the bytes may have been written.
+    /// From the n-th write on, the second number of writes are refused for want of space, as on copy-on-write file
+    /// systems. The file does not grow by them. Some of the bytes may have been written.
     pub refuse_write_at: Option<(u64, u64)>,
     /// From the n-th write on every write and sync fails because another process owns the disk.
     pub fence_write_at: Option<u64>,
@@ -37,18 +37,18 @@ pub struct FaultPlan {
     pub fail_read_at: Option<u64>,
 }
 
-/// Which of the operations that are not durable survive a crash.
+/// The choice of the operations that survive a crash, of those that are not durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashProfile {
-    /// None.
+    /// No operation.
     Nothing,
-    /// All: the kindest crash.
+    /// All operations: the kindest crash.
     Everything,
     /// The process dies and the machine keeps running: programs see everything, nothing more becomes
     /// durable, and a later crash decides what survives.
     Killed,
-    /// Those before some moment, over all files and names. The last write may be torn: a prefix
-    /// of its 512-byte sectors.
+    /// The operations before some moment, over all files and names. The last write may be torn: a prefix of its
+    /// 512-byte sectors survives.
     Ordered,
     /// Any subset, each write torn to any subset of its 512-byte sectors. A file may be longer
     /// without the data that made it so, with zeros or garbage there. Operations on one name
@@ -57,7 +57,7 @@ pub enum CrashProfile {
 }
 
 impl CrashProfile {
-    /// Every profile.
+    /// All profiles.
     pub const ALL: [CrashProfile; 5] = [
         CrashProfile::Nothing,
         CrashProfile::Worst,

@@ -1,10 +1,9 @@
-//! Durable writes of the simulated disk: they complete late, in any order, and may fail while others do
-//! not.
+//! Durable writes of the simulated disk. They complete late and in any order, and one may fail while others do not.
 //!
-//! What is in flight is not in the file yet. A completion makes its range durable, and no other. A power
-//! cut turns what is in flight into changes that are not durable, any part of which may survive. When a
-//! process is killed, what it had in flight lands all the same: before the next life gets the lock, if
-//! [`Disk::keep_locked`](crate::Disk::keep_locked) has said which, and else at any time in that life.
+//! A write in flight is not in the file yet. A completion makes its range durable, and no other range. A power cut
+//! turns the writes in flight into changes that are not durable, and any part of them may survive. When a process is
+//! killed, its writes in flight land all the same. If [`Disk::keep_locked`](crate::Disk::keep_locked) has named locks
+//! for them, they land before the next life gets the lock, else at any time in that life.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ pub(super) struct Flying {
     pub(super) ino: Ino,
     pub(super) offset: u64,
     pub(super) data: Arc<[u8]>,
-    /// What ends it: its number among all writes in flight.
+    /// Its number among all writes in flight, by which it is ended.
     pub(super) number: u64,
 }
 
@@ -40,11 +39,11 @@ pub(super) struct SimQueue {
 /// The writes of one queue.
 #[derive(Default)]
 pub(super) struct Own {
-    /// Those in flight, each with its number.
+    /// The writes in flight, each with its number.
     flying: Vec<(u64, DurableWrite)>,
-    /// Those that have ended.
+    /// The writes that have ended.
     done: Vec<Completed>,
-    /// Their files. The last handle of a file takes the machine's lock when it is dropped.
+    /// The files of the ended writes. The last handle of a file takes the machine's lock when it is dropped.
     files: Vec<Arc<dyn File>>,
 }
 
@@ -60,7 +59,7 @@ impl Own {
 
     /// Ends one write that the seed chooses.
     fn land_one(&mut self, state: &mut State, life: u64) {
-        // A process that outlives a crash, asleep, finds that all it had in flight has failed.
+        // A process that sleeps through a crash finds that all its writes in flight have failed.
         let is_known = state.life != life || state.storage.flying.len() >= self.flying.len();
         assert!(
             self.flying.len() <= DEPTH && is_known,
@@ -74,7 +73,7 @@ impl Own {
 }
 
 impl SimQueue {
-    /// Works on the queue while the machine stands still.
+    /// Works on the queue while both it and the machine are locked.
     fn with<T>(&self, work: impl FnOnce(&mut Own, &mut State) -> T) -> T {
         let (result, files) = {
             let (mut state, mut own) = (self.state.lock(), self.own.lock());
@@ -131,14 +130,14 @@ impl DurableQueue for SimQueue {
 }
 
 impl Drop for SimQueue {
-    /// A queue that is dropped in its life waits for what is in flight.
+    /// Waits for the writes in flight, if the queue is dropped in its own life.
     fn drop(&mut self) {
         self.with(|own, state| {
             while state.life == self.life && !own.flying.is_empty() {
                 own.land_one(state, self.life);
             }
         });
-        // After a crash the machine has decided about the rest.
+        // After a crash the machine has already decided about the rest.
         let mut own = self.own.lock();
         let (flying, done) = (
             std::mem::take(&mut own.flying),

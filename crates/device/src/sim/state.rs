@@ -13,7 +13,7 @@ use super::queue::Flying;
 use super::{CrashProfile, FaultPlan, SyncFailure};
 use crate::path::{bytes_u64, parent};
 
-/// The longest simulated file, bytes: a wild offset is an error and not an exhausted machine.
+/// The size of the longest simulated file, bytes. A wild offset then gives an error instead of an exhausted machine.
 const FILE_BYTES_MAX: u64 = 1 << 32;
 
 /// Counts of injected faults by kind.
@@ -28,21 +28,21 @@ impl Meters {
     }
 }
 
-/// Files, names and the random state: all that a snapshot holds.
+/// Files, names and the random state: the contents of a snapshot.
 #[derive(Clone)]
 pub(super) struct Storage {
     pub(super) inodes: BTreeMap<Ino, Inode>,
     pub(super) names: Names,
     next_ino: Ino,
-    /// The order of pending operations over all files and names.
+    /// The number of the last pending operation over all files and names.
     seq: u64,
     pub(super) rng: Rng,
-    /// Durable writes in flight, and how many there have been.
+    /// Durable writes in flight, and the number of them so far.
     pub(super) flying: Vec<Flying>,
     pub(super) flights: u64,
-    /// Those that a killed process left in flight and that land in a later life.
+    /// The writes that a killed process left in flight and that land in a later life.
     pub(super) strays: Vec<u64>,
-    /// One of them lands with one of so many operations.
+    /// The odds with which one of them lands: once in this number of operations.
     pub(super) stray_odds: u16,
 }
 
@@ -61,13 +61,13 @@ pub(super) struct State {
     pub(super) storage: Storage,
     pub(super) plan: FaultPlan,
     pub(super) since: Since,
-    /// Mutating operations done, over all lives.
+    /// The number of mutating operations over all lives.
     pub(super) ops: u64,
-    /// The life of the machine. Handles of an earlier one are refused.
+    /// The life of the machine. Handles of an earlier life are refused.
     pub(super) life: u64,
     pub(super) power_is_cut: bool,
     pub(super) locks: BTreeSet<String>,
-    /// The locks of this life are kept until its last write has landed.
+    /// True if the locks of this life are kept until its last write has landed.
     pub(super) keeps_locked: bool,
     pub(super) meters: Meters,
 }
@@ -76,7 +76,7 @@ pub(super) fn eio() -> io::Error {
     io::Error::from_raw_os_error(libc::EIO)
 }
 
-/// The n-th operation of a kind is the one the plan names.
+/// Counts an operation. Returns whether it is the one that the plan names.
 pub(super) fn is_nth(count: &mut u64, planned: Option<u64>) -> bool {
     *count += 1;
     planned == Some(*count)
@@ -112,7 +112,7 @@ impl State {
         self.since = Since::default();
     }
 
-    /// Refuses what a machine without power or of an earlier life asks for.
+    /// Refuses operations of a machine without power or of an earlier life.
     pub(super) fn alive(&self, op: &'static str, path: &str, life: u64) -> Result<()> {
         if life != self.life {
             let source = io::Error::other("the machine has restarted since this was opened");
@@ -124,7 +124,7 @@ impl State {
         Ok(())
     }
 
-    /// As [`alive`](Self::alive), for an operation that changes the disk.
+    /// Like [`alive`](Self::alive), for an operation that changes the disk.
     pub(super) fn mutating(&mut self, op: &'static str, path: &str, life: u64) -> Result<()> {
         self.alive(op, path, life)?;
         if self
@@ -151,7 +151,7 @@ impl State {
         self.storage.seq
     }
 
-    /// An open file of this life.
+    /// Returns an open file of this life.
     pub(super) fn inode(&mut self, ino: Ino) -> &mut Inode {
         self.storage
             .inodes
@@ -192,8 +192,8 @@ impl State {
         Ok(())
     }
 
-    /// A rename that is refused if the target exists. What waits in the journal is a rename: an older file of
-    /// that name can only be one whose removal waits before it.
+    /// Renames a file, or refuses if the target exists. The pending operation is a rename. An older file of that name
+    /// can only be one whose removal is pending before it.
     pub(super) fn publish(&mut self, from: &str, to: &str, life: u64) -> Result<()> {
         self.mutating("publish", from, life)?;
         self.strike_name("publish", from)?;
@@ -293,12 +293,12 @@ impl State {
         Ok(())
     }
 
-    /// What a refused write has written.
+    /// Returns the part of the data that a refused write has written.
     pub(super) fn some_sectors<'a>(&mut self, data: &'a [u8]) -> &'a [u8] {
         &data[..self.storage.rng.usize(0..=data.len() / TORN_BYTES) * TORN_BYTES]
     }
 
-    /// Changes the length; an allocation never makes a file shorter.
+    /// Changes the length. An allocation never makes a file shorter.
     pub(super) fn resize(&mut self, op: &'static str, file: &Handle, len: u64) -> Result<()> {
         self.mutating(op, &file.path, file.life)?;
         let len = self.admit(op, file.ino, &file.path, len)?;
@@ -341,7 +341,7 @@ impl State {
         Err(Error::io("sync", &*file.path, eio()))
     }
 
-    /// Whether a file may reach to `end`; returns it as an index.
+    /// Checks that a file may reach to `end`, and returns `end` as an index.
     pub(super) fn admit(
         &mut self,
         op: &'static str,
@@ -412,8 +412,8 @@ impl State {
                 self.end_life(&mut rng, |seq, _| seq <= last, fate);
             }
             CrashProfile::Worst => {
-                // The odds differ from crash to crash, so that nearly all and nearly nothing
-                // surviving are as common as half.
+                // The odds differ from crash to crash. So the survival of nearly all or of nearly nothing is as common
+                // as that of half.
                 let (kept, torn) = (rng.u8(0..=100), rng.u8(0..=50));
                 let fate = move |_: &Pending, rng: &mut Rng| {
                     if rng.u8(0..100) < torn {
@@ -431,8 +431,8 @@ impl State {
         }
     }
 
-    /// A crash that keeps exactly the pending operations whose bit is set, in their order, and
-    /// the names those depend on.
+    /// Crashes the machine. Keeps exactly the pending operations whose bit is set, in their order, and the names those
+    /// depend on.
     pub(super) fn crash_keeping(&mut self, mask: u64) {
         self.land_all();
         let seqs = self.storage.pending_seqs();
@@ -499,7 +499,7 @@ impl State {
 }
 
 impl Storage {
-    /// The places of all pending operations, sorted.
+    /// Returns the places of all pending operations, sorted.
     pub(super) fn pending_seqs(&self) -> Vec<u64> {
         let mut seqs: Vec<u64> = self.names.pending_seqs().collect();
         for inode in self.inodes.values() {

@@ -1,4 +1,4 @@
-//! Each fault does what `docs/fault-model.md` says, and nothing synced is ever lost.
+//! Checks that each fault does what `docs/fault-model.md` says, and that nothing synced is ever lost.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ fn new_file(disk: &SimDisk, path: &str) -> Arc<dyn File> {
     disk.create(path, Access::Buffered).unwrap()
 }
 
-/// A file with durable name and content.
+/// Makes a file with durable name and content.
 fn durable_file(disk: &SimDisk, path: &str, data: &[u8]) -> Arc<dyn File> {
     let file = new_file(disk, path);
     file.write_at(0, data).unwrap();
@@ -23,7 +23,7 @@ fn contents(disk: &SimDisk, path: &str) -> Option<Vec<u8>> {
     disk.read_all(path).ok()
 }
 
-/// Every outcome of crashing after `act`, over many seeds of one profile.
+/// Returns every outcome of crashing after `act`, over many seeds of one profile.
 fn outcomes<T: Ord>(
     profile: CrashProfile,
     act: impl Fn(&SimDisk),
@@ -259,7 +259,7 @@ fn a_published_file_has_the_old_name_or_the_new_one_and_replaces_nothing() {
     let may_vanish = all(["f= f.tmp=new", "f.tmp=new"]);
     assert_eq!(seen_in(CrashProfile::Worst, &lost), may_vanish);
 
-    // A name whose removal is not durable is free, and its file goes before the new one comes.
+    // A name whose removal is not durable is free, and the removal of its file becomes durable before the new one.
     let again = |disk: &SimDisk| {
         durable_file(disk, "f.tmp", b"new");
         durable_file(disk, "f", b"old");
@@ -492,7 +492,7 @@ fn every_subset_of_pending_operations_can_be_chosen() {
     assert_eq!(seen.len(), 8);
 }
 
-/// A random history with faults and crashes; what it did to the disk, as text.
+/// Returns a random history with faults and crashes, and its effects on the disk, as text.
 fn history(seed: u64) -> String {
     let mut rng = Rng::with_seed(seed);
     let disk = SimDisk::new(seed);
@@ -548,7 +548,7 @@ fn history(seed: u64) -> String {
 fn the_same_seed_gives_the_same_history() {
     let mut traces = BTreeSet::new();
     for seed in 0..300 {
-        // Each crash also asserts that what is live and what is durable became equal.
+        // Each crash also asserts that the live and the durable bytes became equal.
         let trace = history(seed);
         assert_eq!(trace, history(seed), "seed {seed}");
         traces.insert(trace);

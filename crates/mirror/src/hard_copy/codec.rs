@@ -34,13 +34,13 @@ pub(super) struct Piece<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Whether a name is one of a hard copy's files.
+/// Returns whether a name is one of a hard copy's files.
 pub(super) fn is_name(name: &str) -> bool {
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }
 
 impl Head {
-    /// Returns whose ring it is: what forgetting and retiring go by.
+    /// Returns the ring's name, by which rings are forgotten and retired.
     pub fn ring(&self) -> RingName {
         RingName {
             uuid: self.uuid,
@@ -49,14 +49,14 @@ impl Head {
         }
     }
 
-    /// The file's name.
+    /// Returns the file's name.
     pub fn name(&self) -> String {
         let (uuid, generation, start) = (self.uuid, self.generation.0, self.start.0);
         let (stream, inc) = (self.stream.0, self.inc);
         format!("{PREFIX}{uuid}-g{generation:020}-s{stream:02}-p{start:020}-{inc}{SUFFIX}")
     }
 
-    /// The head's bytes and their checksum.
+    /// Returns the head's bytes and their checksum.
     pub fn encode(&self) -> (Vec<u8>, u32) {
         let mut out = Vec::with_capacity(HEAD_BYTES);
         out.put(MAGIC);
@@ -74,10 +74,10 @@ impl Head {
         (out, crc)
     }
 
-    /// The head at the begin of a file, and its checksum.
+    /// Returns the head at the start of a file, and its checksum.
     ///
     /// # Errors
-    /// Why it is none.
+    /// The reason why the bytes are not a head.
     pub fn decode(bytes: &[u8]) -> Result<(Head, u32), String> {
         let Some(head) = bytes.first_chunk::<HEAD_BYTES>() else {
             return Err(format!(
@@ -113,7 +113,7 @@ impl Head {
 }
 
 impl<'a> Piece<'a> {
-    /// Adds the piece to `out`. `file` is the checksum of its file's head.
+    /// Appends the piece to `out`. `file` is the checksum of its file's head.
     pub fn encode(&self, file: u32, out: &mut Vec<u8>) {
         assert!(
             (1..=PIECE_BYTES_MAX).contains(&self.bytes.len()),
@@ -131,7 +131,7 @@ impl<'a> Piece<'a> {
         out.put(self.bytes);
     }
 
-    /// The piece at the begin of `bytes`, if there is one.
+    /// Returns the piece at the start of `bytes`. `None`: the bytes do not start with a piece of this file.
     pub fn decode(file: u32, bytes: &'a [u8]) -> Option<Piece<'a>> {
         let head = bytes.first_chunk::<PIECE_HEAD_BYTES>()?;
         let mut r = Reader::new(head);
@@ -147,7 +147,7 @@ impl<'a> Piece<'a> {
         Some(Piece { pos, low, bytes })
     }
 
-    /// The position behind it.
+    /// Returns the position behind the piece.
     pub fn end(&self) -> Pos {
         Pos(self.pos.0 + to_u64(self.bytes.len()))
     }

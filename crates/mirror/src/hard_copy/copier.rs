@@ -3,7 +3,7 @@
 //! # Invariants
 //! * A file has no gap: a piece begins where the one before it ends.
 //! * A file is removed only if its ring has forgotten all of it, or its generation is retired.
-//! * After an error nothing more is written or removed: what is there may be all that is left.
+//! * After an error nothing more is written or removed, because these files may be the only copy left.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use crate::ring::RingRefusal;
 /// A hard copy's figures.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HardCopyStats {
-    /// Files, those of earlier lives included.
+    /// The number of files, those of earlier lives included.
     pub files: u64,
-    /// Bytes of rings that were copied and synced in this life.
+    /// The bytes of rings that were copied and synced in this life.
     pub copied_bytes: u64,
-    /// Rings whose memory does not hold what was appended: they are copied up to there.
+    /// The number of rings whose memory is damaged. They are copied up to the damage.
     pub damaged_rings: u64,
 }
 
@@ -38,7 +38,7 @@ struct Full {
     end: Pos,
 }
 
-/// A file that does.
+/// A file that still gets pieces.
 struct Filling {
     file: Arc<dyn File>,
     name: String,
@@ -54,34 +54,34 @@ struct Filling {
 /// A ring's state.
 #[derive(Default)]
 struct Copying {
-    /// The position behind what was copied.
+    /// The position behind the bytes that were copied.
     end: Pos,
     /// The file that is filled.
     filling: Option<Filling>,
-    /// Whether the ring's memory is damaged where copying goes on.
+    /// True if the ring's memory is damaged at the position where copying continues.
     damaged: bool,
 }
 
-/// Copies a node's rings to files in the root of a disk.
+/// A machine that copies a node's rings to files in the root of a disk.
 pub struct HardCopier {
     disk: Arc<dyn Disk>,
     full: Vec<Full>,
     rings: HashMap<RingName, Copying>,
     stats: HardCopyStats,
-    /// Names that are not durable yet.
+    /// True if the names of new files are not durable yet.
     new_names: bool,
     bytes: Vec<u8>,
     piece: Vec<u8>,
-    /// The number of the directory that was locked.
+    /// The number of the directory that was locked. `None`: the disk does not number its files.
     root: Option<FileId>,
     _locks: Locks,
 }
 
 impl HardCopier {
-    /// Takes the directory, and lists what earlier lives of the node have left there.
+    /// Takes the directory, and lists the files that earlier lives of the node have left there.
     ///
     /// # Errors
-    /// The disk's; that another node has the directory.
+    /// The disk's. Also if another node has the directory.
     pub fn new(disk: Arc<dyn Disk>) -> Result<(HardCopier, Vec<Found>)> {
         // A lock file can be removed, so the directory is locked as well.
         let mut locks: Locks = vec![disk.lock(LOCK)?];
@@ -114,7 +114,7 @@ impl HardCopier {
         Ok((copier, found))
     }
 
-    /// Its figures.
+    /// Returns its figures.
     #[must_use]
     pub fn stats(&self) -> HardCopyStats {
         let filling = self.rings.values().filter(|ring| ring.filling.is_some());
@@ -124,11 +124,11 @@ impl HardCopier {
         }
     }
 
-    /// Copies what the rings hold now, syncs it, and removes what is of no use any more. Returns how many bytes were
-    /// copied. The node is locked for one piece at a time.
+    /// Copies the present bytes of the rings, syncs them, and removes files that are no longer needed. Returns the
+    /// number of bytes copied. The node is locked for one piece at a time.
     ///
     /// # Errors
-    /// The disk's; [`Error::Displaced`] if the directory has lost its name. The machine is not to be stepped again.
+    /// The disk's; [`Error::Displaced`] if the directory has lost its name. The machine must not be stepped again.
     pub fn step(&mut self, node: &Mutex<Node>) -> Result<u64> {
         self.check_root()?;
         let (holdings, inc) = {
@@ -152,7 +152,7 @@ impl HardCopier {
         Ok(copied)
     }
 
-    /// Fails if the path of the directory leads to another one or to none.
+    /// Fails if the directory's path leads to another directory or to nothing.
     fn check_root(&self) -> Result<()> {
         let what = match self.disk.identity("") {
             Ok(found) if found != self.root => "another directory has its name",
@@ -182,13 +182,13 @@ impl HardCopier {
                     ring.damaged = true;
                     return Ok(copied);
                 }
-                // It was retired meanwhile.
+                // The ring was retired in the meantime.
                 _ => return Ok(copied),
             };
             if self.bytes.is_empty() {
                 return Ok(copied);
             }
-            // A ring that was damaged may have been made anew.
+            // A damaged ring may have been made anew.
             ring.damaged = false;
             assert!(from >= ring.end, "a ring is copied forward");
             copied += to_u64(self.bytes.len());
@@ -209,7 +209,7 @@ impl HardCopier {
         let full = |file: &Filling| file.end != from || file.len >= FILE_BYTES;
         if ring.filling.as_ref().is_some_and(full) {
             let file = ring.filling.take().expect("it was asked");
-            // It gets no more syncs.
+            // The file gets no more syncs.
             if !file.synced {
                 file.file.sync()?;
             }
@@ -267,7 +267,7 @@ impl HardCopier {
         Ok(())
     }
 
-    /// Removes files that are of no use any more.
+    /// Removes files that are no longer needed.
     fn remove(&mut self, holdings: &Holdings) -> Result<()> {
         let retired = |ring: &RingName| {
             let mut of = holdings

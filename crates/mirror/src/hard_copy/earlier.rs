@@ -1,4 +1,4 @@
-//! What ended starts of a node have left of their rings, read back whole.
+//! The rings that ended starts of a node have left, read into memory.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use super::found::{Found, FoundRing, read_back};
 use crate::ids::{Generation, NodeInc};
 use crate::message::RingState;
 
-/// What an ended start of a node has left of a ring: bytes without a gap.
+/// The bytes that an ended start of a node has left of a ring, without a gap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Earlier {
     /// The start that has ended.
     pub inc: NodeInc,
     /// The database.
     pub uuid: Uuid,
-    /// The writer's.
+    /// The writer's generation.
     pub generation: Generation,
     /// The stream.
     pub stream: StreamId,
@@ -28,7 +28,7 @@ pub struct Earlier {
 }
 
 impl Earlier {
-    /// What it holds.
+    /// Returns the name of the ring, and the range of its bytes.
     #[must_use]
     pub fn state(&self) -> RingState {
         RingState {
@@ -39,7 +39,7 @@ impl Earlier {
         }
     }
 
-    /// At most `len` bytes from a position on; `None` if that is outside.
+    /// Returns at most `len` bytes from a position on. `None`: the position is outside.
     #[must_use]
     pub fn read(&self, from: Pos, len: u32) -> Option<&[u8]> {
         let at = to_usize(from.0.checked_sub(self.low.0)?);
@@ -48,8 +48,8 @@ impl Earlier {
     }
 }
 
-/// Reads the files of a hard copy that are valid. Of each ring it returns what lies behind its last gap: what was forgotten before
-/// it was copied is on the writer's disk. Behind damage nothing is returned.
+/// Reads the valid files of a hard copy. Returns the bytes of each ring behind its last gap: bytes that were forgotten
+/// before they were copied are on the writer's disk. Returns nothing behind damage.
 ///
 /// # Errors
 /// The disk's.
@@ -69,7 +69,7 @@ pub fn earlier(disk: &dyn Disk, found: &[Found]) -> Result<Vec<Earlier>> {
     Ok(all)
 }
 
-/// The files of one ring, in order.
+/// Reads the files of one ring, in order.
 fn run(disk: &dyn Disk, files: &[(FoundRing, &str)]) -> Result<Option<Earlier>> {
     let mut run: Option<Earlier> = None;
     let (mut low, mut is_torn) = (Pos(0), false);
@@ -96,7 +96,7 @@ fn run(disk: &dyn Disk, files: &[(FoundRing, &str)]) -> Result<Option<Earlier>> 
         (low, is_torn) = (low.max(ring.low), ring.torn > 0);
     }
     let Some(mut run) = run else { return Ok(None) };
-    // What is synced on the writer's disk ends where a block does; a file may begin in the middle of one.
+    // The bytes that are synced on the writer's disk end with a block. A file may begin in the middle of one.
     let RingState {
         low: first, end, ..
     } = run.state();

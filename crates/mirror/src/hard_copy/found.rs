@@ -1,4 +1,4 @@
-//! What a directory holds of rings.
+//! The rings in a directory.
 
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Pos, Result, StreamId, Uuid};
@@ -8,7 +8,7 @@ use super::codec::{HEAD_BYTES, Head, PIECE_HEAD_BYTES, Piece, is_name};
 use super::{FILE_BYTES, PIECE_BYTES_MAX};
 use crate::ids::{Generation, NodeInc};
 
-/// A longer file is none of a hard copy: one piece may go beyond what makes a file full.
+/// The largest size of a hard copy's file, bytes. One piece may exceed the size at which a file is full.
 const LEN_MAX: u64 = FILE_BYTES + (1 << 20);
 
 /// A file of a hard copy.
@@ -16,18 +16,18 @@ const LEN_MAX: u64 = FILE_BYTES + (1 << 20);
 pub struct Found {
     /// Its name.
     pub name: String,
-    /// Its bytes on disk.
+    /// Its size on disk, bytes.
     pub bytes: u64,
-    /// What it holds, or why it is no file of a hard copy.
+    /// The ring in the file, or the reason why it is no file of a hard copy.
     pub ring: std::result::Result<FoundRing, String>,
 }
 
-/// What a file holds of a ring.
+/// The part of a ring that a file contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoundRing {
     /// The database.
     pub uuid: Uuid,
-    /// The writer's.
+    /// The writer's generation.
     pub generation: Generation,
     /// The stream.
     pub stream: StreamId,
@@ -37,9 +37,9 @@ pub struct FoundRing {
     pub start: Pos,
     /// The position behind the last valid piece.
     pub end: Pos,
-    /// All before is on the writer's disk.
+    /// The position up to which the stream is on the writer's disk.
     pub low: Pos,
-    /// Bytes behind the last valid piece: a write that was under way, or damage.
+    /// The number of bytes behind the last valid piece, from an unfinished write or from damage.
     pub torn: u64,
 }
 
@@ -58,11 +58,10 @@ impl FoundRing {
     }
 }
 
-/// Lists and verifies the files of a hard copy in the root of a disk, by name: the files of one ring follow each
-/// other.
+/// Lists and verifies the files of a hard copy in the root of a disk, by name. The files of one ring follow each other.
 ///
 /// # Errors
-/// The disk's. Damage is in what is found.
+/// The disk's. The result reports damage.
 pub fn list(disk: &dyn Disk) -> Result<Vec<Found>> {
     let names = disk.list("")?;
     let copies = names.into_iter().filter(|name| is_name(name));
@@ -71,10 +70,10 @@ pub fn list(disk: &dyn Disk) -> Result<Vec<Found>> {
         .collect()
 }
 
-/// Reads a file of a hard copy: what it is, and the bytes from `start` to `end`.
+/// Reads a file of a hard copy. Returns its description, and its bytes from `start` to `end`.
 ///
 /// # Errors
-/// The disk's. Damage is in what is found.
+/// The disk's. The result reports damage.
 pub fn read_back(disk: &dyn Disk, name: &str) -> Result<(Found, Vec<u8>)> {
     let file = disk.open(name, Access::Buffered)?;
     let len = file.len()?;

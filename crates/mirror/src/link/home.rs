@@ -1,4 +1,4 @@
-//! The way to a node on the writer's machine that passes memory: when it is tried, and whether it is had.
+//! The way to a node on the writer's machine that passes memory: its tries, and whether the link uses it.
 
 use super::{Link, Progress};
 use crate::auth::Nonce;
@@ -6,23 +6,24 @@ use crate::handshake::Caller;
 use crate::ids::NodeInc;
 use crate::net::Net;
 
-/// A start of a node on this machine whose memory could not be had, or was left, is tried again after so long, nanoseconds; twice as
-/// long each time, up to [`HOME_MAX_NS`]: a move breaks a connection that serves.
+/// The pause before the memory of a node on this machine is tried again, nanoseconds, for one start of the node. It
+/// could not be had, or the link has left it. The pause doubles each time, up to [`HOME_MAX_NS`], because a move breaks
+/// a connection that serves.
 const HOME_NS: u64 = 2_000_000_000;
 const HOME_MAX_NS: u64 = 64_000_000_000;
 
-/// The try to reach a node by the memory that it offers on its machine.
+/// A try to reach a node by the memory that it offers on its machine.
 #[derive(Clone, Copy)]
 pub(super) struct HomeTry {
     inc: NodeInc,
     at_ns: u64,
-    /// How long the next one waits.
+    /// The pause before the next try, nanoseconds.
     pause_ns: u64,
 }
 
 impl Link {
-    /// Moves to the connection that a node on this machine offers: at once after a start of the node, and from time to time if it has
-    /// left it. Returns whether it did.
+    /// Moves to the connection that a node on this machine offers. It does so at once after a start of the node, and
+    /// from time to time if it has left that connection. Returns whether it has moved.
     pub fn move_home(
         &mut self,
         net: &dyn Net,
@@ -45,7 +46,7 @@ impl Link {
         true
     }
 
-    /// Whether the node's own memory is to be tried now; the next try is later then.
+    /// Returns whether the node's own memory is to be tried now. If so, the next try is later.
     fn is_home_try_due(&mut self, inc: NodeInc, now_ns: u64) -> bool {
         let before = self.home_try.filter(|before| before.inc == inc);
         let pause_ns = before.map_or(HOME_NS / 2, |before| before.pause_ns);
@@ -65,7 +66,7 @@ impl Link {
         true
     }
 
-    /// Whether blocks are written into the node's memory, in each stream that is open.
+    /// Returns whether blocks are written into the node's memory, in each stream that is open.
     pub fn is_mapped(&self) -> bool {
         let mut open = self.streams.iter().zip(&self.mapped);
         self.is_ready()

@@ -1,4 +1,4 @@
-//! What goes out over a link: rings are opened, and blocks follow.
+//! The requests that leave over a link: rings are opened, and blocks follow.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
@@ -10,14 +10,14 @@ use crate::ids::Generation;
 use crate::message::Request;
 use crate::ring::Ring;
 
-/// The longest part of a stream that one append carries, bytes.
+/// The longest part of a stream in one append, bytes.
 const CHUNK_BYTES_MAX: u64 = 1 << 20;
-/// Bytes of padding that are looked at together.
+/// The number of padding bytes that are compared at once.
 const ZEROS_AT_ONCE: usize = 64;
 
 impl Link {
-    /// Sends of a stream's tail what was not sent, as far as the connection takes it, and one call may. Returns whether a further call
-    /// may send more.
+    /// Sends the unsent part of a stream's tail, as far as the connection takes it and one call may. Returns whether a
+    /// further call may send more.
     pub fn send(&mut self, caller: &Caller, stream: StreamId, tail: &Ring, now_ns: u64) -> bool {
         let at = usize::from(stream.0);
         if let Progress::Open { sent, .. } = self.streams[at] {
@@ -40,7 +40,7 @@ impl Link {
                         return false;
                     }
                 }
-                // The node's ring is spoiled, or ends before the tail: it begins again with the tail's begin.
+                // The node's ring is spoiled, or ends before the tail. It begins again at the tail's start.
                 Progress::Closed | Progress::Open { .. } => {
                     if !self.ask_for_ring(caller.generation, stream, tail.low(), now_ns) {
                         return false;
@@ -51,7 +51,8 @@ impl Link {
         false
     }
 
-    /// Sends the next bytes of a tail, of which the node's ring holds what is before. Returns whether the connection took them.
+    /// Sends the next bytes of a tail, behind those that the node's ring holds. Returns whether the connection took
+    /// them.
     fn append(
         &mut self,
         generation: Generation,
@@ -89,7 +90,8 @@ impl Link {
         true
     }
 
-    /// Asks for a ring that begins at `start`, in place of a spoiled one unless a view counts that. Returns whether it has asked.
+    /// Asks for a ring that begins at `start`. The ring replaces a spoiled one, unless a view counts that one. Returns
+    /// whether it has asked.
     fn ask_for_ring(
         &mut self,
         generation: Generation,
@@ -128,7 +130,7 @@ impl Link {
         true
     }
 
-    /// Writes what the tail of a stream has into the node's memory. It is held if the node, which lives, has not closed the
+    /// Writes the tail of a stream into the node's memory. The node holds it if the node lives and has not closed the
     /// ring. Returns whether more is left.
     fn write(&mut self, at: usize, tail: &Ring) -> Result<bool, String> {
         let (Some(ring), Some(connection)) = (&mut self.mapped[at], &mut self.connection) else {
@@ -158,7 +160,7 @@ impl Link {
     }
 }
 
-/// The next bytes of a tail to be sent, and the zeros behind them.
+/// Returns the next bytes of a tail to be sent, and the number of zeros behind them.
 fn chunk(tail: &Ring, from: Pos) -> (&[u8], u32) {
     assert!(
         tail.low() <= from && from < tail.end(),
@@ -170,7 +172,8 @@ fn chunk(tail: &Ring, from: Pos) -> (&[u8], u32) {
     (bytes, u32::try_from(zeros.len()).expect("a chunk is short"))
 }
 
-/// How many zeros are at the end. A short block is mostly padding, so they are looked at many at once.
+/// Returns the number of zeros at the end. A short block is mostly padding, so [`ZEROS_AT_ONCE`] bytes are compared at
+/// once.
 fn zeros_at_end(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     while let Some((before, last)) = rest.split_last_chunk::<ZEROS_AT_ONCE>()

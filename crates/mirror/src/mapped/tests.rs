@@ -1,4 +1,4 @@
-//! A mapped ring beside a ring of the node's own: the same appends, the same answers.
+//! Checks of a mapped ring beside a ring in the node's own memory: equal appends, equal answers.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn a_mapped_ring_answers_as_one_of_the_nodes_own() {
             assert!(!is_more_left && writing.end() <= tail.end());
         }
         if round % 500 == 499 {
-            // Home and back again, as when the writer changes its way to the node.
+            // The ring moves to the node's own memory and back, as when the writer changes its way to the node.
             let home = mapped.take_back().unwrap();
             assert_eq!(writing.closed(), Some(None));
             mapped = MappedRing::of(&home, &Memories::on_heap()).unwrap();
@@ -118,7 +118,7 @@ fn a_sealed_ring_stays_as_the_takeover_found_it() {
     assert_eq!(writing.closed(), Some(Some(Generation(9))));
 }
 
-/// Whatever the memory says, the node answers, and returns nothing whose checksum does not hold.
+/// The node answers whatever the memory says, and returns no bytes with a wrong checksum.
 #[test]
 fn memory_that_says_what_cannot_be_is_refused() {
     let mut random = fastrand::Rng::with_seed(8);

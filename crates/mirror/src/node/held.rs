@@ -1,4 +1,4 @@
-//! What a node has of one stream: a ring of its own, or one that it shares with the writer on its machine.
+//! A node's ring of one stream, either its own or one that it shares with the writer on its machine.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ pub(super) enum NodeRing {
     Own(Ring),
     /// In memory that the writer maps.
     Mapped(MappedRing),
-    /// In memory that was mapped and does not hold what was appended. The number names the damage.
+    /// In memory that was mapped and does not hold the appended bytes. The number names the damage.
     Spoiled(MappedRing, u64),
 }
 
 impl NodeRing {
-    /// From where to where it reaches.
+    /// Returns the first position of the ring and the position behind its last byte.
     ///
     /// # Errors
     /// [`RingRefusal::Damaged`]
@@ -40,12 +40,12 @@ impl NodeRing {
         }
     }
 
-    /// Bytes held.
+    /// Returns the number of bytes held.
     pub fn len(&self) -> u64 {
         self.extent().map_or(0, |(low, end)| end.0 - low.0)
     }
 
-    /// As [`Ring::read`].
+    /// Copies bytes of the ring, like [`Ring::read`].
     ///
     /// # Errors
     /// [`RingRefusal::Outside`], [`RingRefusal::Damaged`].
@@ -56,15 +56,17 @@ impl NodeRing {
         }
     }
 
-    /// Takes no append any more: `by` has replaced the writer. Messages are refused by their generation.
+    /// Seals the ring, which takes no more appends: `by` has replaced the writer. Messages are refused by their
+    /// generation.
     pub fn seal(&mut self, by: Generation) {
         if let NodeRing::Mapped(ring) = self {
             ring.seal(by);
         }
     }
 
-    /// The number of the ring's damage, if it has one. Mapped memory is looked at: if it does not hold what was appended, the ring is
-    /// spoiled from now on, by the damage `next`, and its writer appends nothing more.
+    /// Returns the number of the ring's damage. Mapped memory is checked first. If it does not hold the appended bytes,
+    /// the ring is spoiled from now on, by the damage `next`, and its writer appends nothing more. `None`: the ring is
+    /// in order.
     pub fn damage(&mut self, next: u64) -> Option<u64> {
         match self {
             NodeRing::Own(_) => None,
@@ -77,10 +79,11 @@ impl NodeRing {
         }
     }
 
-    /// The ring in the node's own memory, where its writer goes on by messages; it begins at `start` if it ended before.
+    /// Moves the ring to the node's own memory, where its writer continues by messages. A ring that ended before
+    /// `start` begins again there.
     ///
     /// # Errors
-    /// Why it cannot be taken back from memory that is shared.
+    /// The reason why it cannot be moved from memory that is shared.
     pub fn own(&mut self, start: Pos) -> Result<(), RingRefusal> {
         if let NodeRing::Mapped(ring) = self {
             *self = NodeRing::Own(ring.take_back()?);
@@ -94,7 +97,8 @@ impl NodeRing {
         Ok(())
     }
 
-    /// The ring in memory that can be shared, which begins at `start` if it ended before; `None` if there is no such memory.
+    /// Moves the ring to memory that can be shared. A ring that ended before `start` begins again there. `None`: no
+    /// such memory could be had.
     pub fn share(&mut self, start: Pos, memories: &Memories) -> Option<Arc<dyn Shared>> {
         if let NodeRing::Own(ring) = self {
             *self = NodeRing::Mapped(MappedRing::of(ring, memories)?);
@@ -108,7 +112,7 @@ impl NodeRing {
         Some(ring.memory())
     }
 
-    /// What a reply says of it.
+    /// Returns the ring's state for a reply.
     ///
     /// # Errors
     /// [`RingRefusal::Damaged`]

@@ -1,4 +1,4 @@
-//! How a writer comes to a ring: it is made, found, moved to shared memory and back, or made anew.
+//! The ways in which a writer gets a ring: it is made, found, moved to shared memory and back, or made anew.
 
 use std::collections::btree_map;
 
@@ -14,7 +14,8 @@ use crate::ring::Ring;
 use crate::shared::Memories;
 
 impl Node {
-    /// Drops a ring that is spoiled by this damage. One that is in order stays, and one of another damage: the word may be late.
+    /// Drops a ring that is spoiled by this damage. A ring that is in order or has another damage stays, because the
+    /// request may be late.
     pub(super) fn renew(&mut self, ring: RingName, damage: u64) -> Result<(), Refusal> {
         self.check_generation(ring.uuid, ring.generation)?;
         let rings = &mut self.database(ring.uuid)?.rings;

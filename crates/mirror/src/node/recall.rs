@@ -1,4 +1,4 @@
-//! What earlier starts of a node have left in its hard copy, for a takeover that asks.
+//! The rings that earlier starts of a node have left in its hard copy, for a takeover that asks.
 
 use perdura_base::Uuid;
 
@@ -8,7 +8,7 @@ use crate::ids::{Generation, NodeInc};
 use crate::message::{READ_BYTES_MAX, Reason, Reply, Request, RingState, Sealed};
 
 impl Node {
-    /// Takes what its earlier starts have left, to return it to a takeover that asks.
+    /// Takes the rings that its earlier starts have left, to return them to a takeover that asks.
     pub fn remember(&mut self, earlier: Vec<Earlier>) {
         let inc = self.options.inc;
         assert!(
@@ -18,7 +18,7 @@ impl Node {
         self.earlier = earlier;
     }
 
-    /// Seals, and says what is left of an earlier start.
+    /// Seals the database, and returns the rings that are left of an earlier start.
     pub(super) fn recall(
         &mut self,
         uuid: Uuid,
@@ -42,7 +42,7 @@ impl Node {
         }))
     }
 
-    /// Bytes that an earlier start has left.
+    /// Returns bytes that an earlier start has left.
     pub(super) fn reread<'a>(
         &self,
         uuid: Uuid,

@@ -1,4 +1,4 @@
-//! The requests of a client that is welcome, and the answers of a node.
+//! The requests of a welcome client, and the answers of a node.
 
 use perdura_base::Uuid;
 use perdura_base::flaw::{Flaw, armed};
@@ -63,7 +63,7 @@ impl Node {
         }
     }
 
-    /// Takes a block into a ring that is the node's own.
+    /// Takes a block into a ring in the node's own memory.
     fn append(&mut self, uuid: Uuid, append: &Request<'_>) -> Result<Reply<'static>, Refusal> {
         let Request::Append {
             generation,
@@ -148,7 +148,7 @@ impl Node {
         })
     }
 
-    /// Takes nothing more of older generations, and says what it holds.
+    /// Takes nothing more from older generations, and returns the rings that it holds.
     fn seal(&mut self, uuid: Uuid, generation: Generation) -> Result<Reply<'static>, Refusal> {
         let inc = self.options.inc;
         self.check_generation(uuid, generation)?;
@@ -156,7 +156,7 @@ impl Node {
         if !armed(Flaw::SealForgotten) {
             database.raise(generation);
         }
-        // One whose memory says what cannot be is none.
+        // A ring whose memory has impossible values is left out.
         let rings = database.rings.iter();
         let rings = rings.filter_map(|(name, ring)| ring.state(name.0, name.1).ok());
         Ok(Reply::Sealed(Sealed {
@@ -175,7 +175,7 @@ impl Node {
             database.generation <= generation,
             "a writer that was replaced retires nothing"
         );
-        // Also what a writer maps that is dropped here.
+        // This also closes the mapped rings that are dropped here.
         database.raise(generation);
         database.retired = database.retired.max(generation);
         database.rings.retain(|(of, _), _| *of >= generation);

@@ -9,16 +9,16 @@ use perdura_base::{Error, Result};
 use crate::register::{Register, Swap};
 use crate::view::View;
 
-/// What an arbiter does with the next operation.
+/// The behaviour of an arbiter at the next operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mood {
-    /// It does it and says so.
+    /// It does it and reports it.
     Answers,
     /// It does nothing and fails.
     Fails,
     /// It does it and fails.
     DoesAndFails,
-    /// It fails, and does it later: when the simulator says so ([`SimRegister::land`]).
+    /// It fails, and does it later, when the simulator says so ([`SimRegister::land`]).
     DoesLater,
 }
 
@@ -26,7 +26,7 @@ pub enum Mood {
 struct Arbiter {
     view: Option<Vec<u8>>,
     mood: Option<Mood>,
-    /// Swaps that were asked for and are still under way.
+    /// The swaps that were asked for and are still under way.
     late: VecDeque<View>,
     swaps: u64,
 }
@@ -49,34 +49,34 @@ impl Arbiter {
 pub struct SimRegister(Arc<Mutex<Arbiter>>);
 
 impl SimRegister {
-    /// An arbiter without a view.
+    /// Returns an arbiter without a view.
     #[must_use]
     pub fn new() -> SimRegister {
         SimRegister::default()
     }
 
-    /// What it does from now on.
+    /// Sets its behaviour from now on.
     pub fn set_mood(&self, mood: Mood) {
         self.0.lock().mood = Some(mood);
     }
 
-    /// The view in force.
+    /// Returns the view in force.
     ///
     /// # Panics
-    /// If its bytes are none.
+    /// If its bytes are not a view.
     #[must_use]
     pub fn view(&self) -> Option<View> {
         let bytes = self.0.lock().view.clone();
         bytes.map(|bytes| View::decode(&bytes).expect("what was stored"))
     }
 
-    /// Changes of view so far.
+    /// Returns the number of changes of view.
     #[must_use]
     pub fn swaps(&self) -> u64 {
         self.0.lock().swaps
     }
 
-    /// Does the first of the swaps that are under way, if it still can be done.
+    /// Does the first of the swaps that are under way, if it is still possible.
     pub fn land(&self) {
         let mut arbiter = self.0.lock();
         if let Some(late) = arbiter.late.pop_front() {

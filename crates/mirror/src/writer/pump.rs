@@ -1,7 +1,8 @@
-//! Moving bytes and replies, by whichever thread comes first.
+//! The moving of bytes and replies, by the thread that comes first.
 //!
-//! One thread at a time moves them. One that finds the state taken must not wait, and what it has shipped must not lie until another
-//! one happens to come: it leaves word ([`Mirror::pump_soon`]), and who has the state looks for that after it has let go of it.
+//! One thread at a time moves them. A thread that finds the state taken must not wait. But its shipped blocks must not
+//! lie until another thread happens to come. So it leaves a request ([`Mirror::pump_soon`]), and the thread that has
+//! the state looks for requests after it has released the state.
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -15,12 +16,12 @@ use crate::ids::NodeInc;
 use crate::state::{Anchored, State};
 use crate::view::{Member, Mode, View};
 
-/// A thread pumps so often at most for others that have left word, one after the other.
+/// The most rounds in a row in which a thread pumps for others that have left a request.
 const PUMPS_MAX: usize = 64;
 
 impl Mirror {
-    /// Moves what can be moved: replies in, blocks out, and how far acknowledgements may go. Returns whether that rose;
-    /// `None` if another thread has the state, and nothing is moved: for a thread that will come again at once.
+    /// Moves what can be moved: replies in, blocks out, and acknowledgements up. Returns whether acknowledgements rose.
+    /// `None`: another thread has the state, and nothing was moved. For a thread that will come again at once.
     pub fn try_pump(&self, log: &dyn Log, now_ns: u64) -> Option<bool> {
         let mut state = self.state.try_lock()?;
         let rose = self.pump_locked(&mut state, log, now_ns);
@@ -28,26 +29,27 @@ impl Mirror {
         Some(self.pump_missed(log, now_ns) || rose)
     }
 
-    /// As [`try_pump`](Self::try_pump), but what this thread has shipped moves in any case: if another thread has the state, that one
-    /// pumps once more when it lets go.
+    /// Like [`try_pump`](Self::try_pump), but this thread's shipped blocks move in any case. If another thread has the
+    /// state, that thread pumps once more when it releases the state.
     pub fn pump_soon(&self, log: &dyn Log, now_ns: u64) -> Option<bool> {
         if let Some(rose) = self.try_pump(log, now_ns) {
             return Some(rose);
         }
         self.missed.store(true, Ordering::SeqCst);
-        // With the one in `is_missed`: either the other thread sees the word, or this one finds the state free.
+        // Pairs with the fence in `is_missed`: either the other thread sees the request, or this one finds the state
+        // free.
         fence(Ordering::SeqCst);
         self.try_pump(log, now_ns)
     }
 
-    /// As [`try_pump`](Self::try_pump), behind other threads.
+    /// Like [`try_pump`](Self::try_pump), but waits for the state.
     pub fn pump(&self, log: &dyn Log, now_ns: u64) -> bool {
         let rose = self.pump_locked(&mut self.state.lock(), log, now_ns);
         self.pump_missed(log, now_ns) || rose
     }
 
-    /// Whether a thread has found the state taken, and its blocks may wait. Who has had the state for something else than pumping, and
-    /// does not pump next, looks.
+    /// Returns whether a thread has found the state taken, so that its blocks may wait. A thread must call this after
+    /// it has had the state for another purpose than pumping, unless it pumps next.
     #[must_use]
     pub fn is_missed(&self) -> bool {
         fence(Ordering::SeqCst);
@@ -61,7 +63,7 @@ impl Mirror {
             if !self.is_missed() {
                 break;
             }
-            // Who has it now looks after that.
+            // The thread that has the state now checks for requests afterwards.
             let Some(mut state) = self.state.try_lock() else {
                 break;
             };
@@ -71,7 +73,7 @@ impl Mirror {
     }
 
     fn pump_locked(&self, state: &mut State, log: &dyn Log, now_ns: u64) -> bool {
-        // What was shipped before the word was left is in the tails.
+        // Blocks that were shipped before the request are in the tails.
         self.missed.store(false, Ordering::SeqCst);
         if state.fenced.is_some() {
             return false;
@@ -91,7 +93,7 @@ impl Mirror {
         self.raise(state, log)
     }
 
-    /// Sends what the nodes lack. Those that are far get it first: they work while it is written into the memory of the others.
+    /// Sends blocks that the nodes lack. Remote nodes get them first: they work while the others' memory is written.
     /// Returns whether a node is to get the rest in the next round.
     fn send(&self, state: &mut State, log: &dyn Log, now_ns: u64) -> bool {
         let mut is_more_left = false;
@@ -111,7 +113,7 @@ impl Mirror {
         is_more_left
     }
 
-    /// Takes what the nodes have said; whether it was something.
+    /// Takes the nodes' replies. Returns whether a reply has arrived.
     fn receive(&self, state: &mut State, now_ns: u64) -> bool {
         let mut links = state.groups.iter_mut().flatten();
         if !links.any(|link| link.is_looked_at(now_ns)) {
@@ -128,7 +130,7 @@ impl Mirror {
         heard
     }
 
-    /// Waits until a node has said something, or for so long. What was said is still to be taken.
+    /// Waits until a reply has arrived, or the time is over. The replies are not taken.
     pub fn wait(&self, timeout: Duration) {
         self.net.wait(timeout);
     }
@@ -156,13 +158,14 @@ impl Mirror {
         rose
     }
 
-    /// How far a stream is held as a view says.
+    /// Returns the position up to which a stream is held by the rules of a view.
     fn reached(&self, state: &State, view: &View, stream: StreamId, log: &dyn Log) -> Pos {
         let home = usize::from(view.homes[usize::from(stream.0)]);
         let held = |member: &Member| held_by(&state.groups[home], member, stream);
         let by_disk = || {
             let synced = log.synced(stream);
-            // The clock is read behind: what was synced when the lease was not over is there when the takeover reads the disk.
+            // The clock is read after the synced position. If the lease was not over then, a takeover that reads the
+            // disk finds the synced bytes.
             let holds = !state.lease.is_needed() || state.lease.holds(log.now_ns());
             if holds { synced } else { Pos(0) }
         };
@@ -185,7 +188,7 @@ impl Mirror {
     }
 }
 
-/// Notes of links with spoiled rings whether a view that may be in force counts what their nodes hold.
+/// Records for links with spoiled rings whether a view that may be in force counts the bytes of their nodes.
 fn mark_counted(state: &mut State) {
     let State {
         view,

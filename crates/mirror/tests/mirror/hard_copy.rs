@@ -55,7 +55,7 @@ impl Life {
     }
 }
 
-/// What stands at positions.
+/// Returns the bytes at positions.
 fn content(from: u64, to: u64) -> Vec<u8> {
     (from..to)
         .map(|at| (at * 7 + at / 256).to_le_bytes()[0] | 1)
@@ -68,7 +68,7 @@ fn rings(disk: &dyn Disk) -> Vec<(String, FoundRing)> {
     found.into_iter().map(ring).collect()
 }
 
-/// The positions that files hold, in the order of their names.
+/// Returns the positions that files hold, in the order of their names.
 fn held(disk: &dyn Disk) -> Vec<(u64, u64)> {
     rings(disk)
         .iter()
@@ -115,7 +115,7 @@ fn what_was_appended_is_read_back_and_removed_in_whole_files() {
     assert_eq!(copier.stats().files, 3);
     assert_eq!(copier.stats().copied_bytes, 40 * BLOCK);
 
-    // One position short of the first file's end nothing goes, then the file does.
+    // One position before the first file's end nothing is removed. At the end the file is.
     life.append(1, 10, files[0] - 1);
     copier.step(&life.node).unwrap();
     assert_eq!(held(disk.as_ref()).len(), 3);
@@ -149,7 +149,7 @@ fn bytes_that_were_forgotten_before_they_were_copied_are_a_gap_between_files() {
     copier.step(&life.node).unwrap();
     life.append(1, 499, 1500);
     copier.step(&life.node).unwrap();
-    // The first file was full with it, and its bytes are forgotten.
+    // The first file was full with that piece, and its bytes are forgotten.
     assert_eq!(held(disk.as_ref()), [(1500, 3500)]);
     // A ring that begins again behind its end.
     life.open(1, 8192);
@@ -188,7 +188,7 @@ fn another_life_of_the_node_keeps_what_the_one_before_left_until_it_is_of_no_use
     copier.step(&life.node).unwrap();
     assert_eq!(rings(disk.as_ref())[0].1.inc, NodeInc(6));
 
-    // A node that holds nothing of a generation is told that it is retired.
+    // A node without rings of a generation learns that it is retired.
     drop(copier);
     let (mut copier, _) = HardCopier::new(Arc::clone(&disk)).unwrap();
     let mut life = Life::new(7, 64 << 10);
@@ -218,7 +218,7 @@ fn a_power_cut_leaves_all_that_a_step_has_synced_and_a_valid_begin_of_the_rest()
         copier.step(&life.node).unwrap();
         let synced = life.end;
         life.append(1, 5000, 0);
-        // The next step does not come to its end.
+        // The next step fails before its end.
         disk.set_plan(FaultPlan {
             cut_after_ops: Some(rng.u64(1..4)),
             ..FaultPlan::default()
@@ -301,7 +301,8 @@ fn left(disk: &dyn Disk) -> Vec<Earlier> {
     earlier(disk, &list(disk).unwrap()).unwrap()
 }
 
-/// What ended starts have left is read behind the last gap, from where the writer's disk ends on, and up to damage.
+/// The bytes that ended starts have left are read behind the last gap, from the end of the writer's disk on, and up to
+/// damage.
 #[test]
 fn what_an_ended_start_has_left_is_one_run_of_bytes() {
     let disk = SimDisk::new(4);
@@ -351,7 +352,8 @@ fn what_an_ended_start_has_left_is_one_run_of_bytes() {
     let run = of_second(&disk);
     assert_eq!((run.low, run.state().end), (Pos(6096), Pos(7096)));
 
-    // The first file comes back, as one whose removal was not durable, and is damaged: what lies behind the gap may not follow.
+    // The first file returns, as one whose removal was not durable, and is damaged. The bytes behind the gap may not
+    // follow.
     let life_disk = disk.life();
     let file = life_disk.create(&name, Access::Buffered).unwrap();
     file.write_at(0, &before).unwrap();

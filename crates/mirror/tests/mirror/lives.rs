@@ -58,11 +58,13 @@ fn every_message_may_be_lost_once() {
     );
 }
 
-/// Within so many seeds each mistake is found. A count, not a time: the same seeds are tried on a slow machine.
+/// The number of seeds within which each mistake is found. It is a count, not a time, so a slow machine tries the same
+/// seeds.
 #[cfg(feature = "flaws")]
 const HUNT_SEEDS: u64 = 40_000;
 
-/// What each mistake needs to be seen is a property of this simulation: losing the ability to see one fails here.
+/// This simulation finds each mistake under the conditions that the mistake needs. If it can no longer find one, this
+/// fails.
 #[cfg(feature = "flaws")]
 #[test]
 fn seeded_bugs_are_found() {

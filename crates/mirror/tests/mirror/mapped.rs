@@ -1,4 +1,4 @@
-//! A node that shares a ring with the writer on its machine: who may do what, and when.
+//! A node that shares a ring with the writer on its machine: the permissions of both sides at each moment.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ fn a_ring_is_moved_to_shared_memory_and_back_with_what_it_holds() {
     ask(&mut node, &mut far, &append(1, 0, (4096, 4096), b"abc"));
     let held = mapped(&ask(&mut node, &mut near, &map(1, 4096)));
     assert_eq!((held.ring.low, held.ring.end), (Pos(4096), Pos(4100)));
-    // What the connection before had sent arrives late: the ring has one writer.
+    // A frame that the connection before had sent arrives late: the ring has one writer.
     let late = ask(&mut node, &mut far, &append(1, 0, (4100, 4096), b"late"));
     assert_eq!(reason(&late), Reason::NoRing);
     let again = mapped(&ask(&mut node, &mut near, &map(1, 4096)));
@@ -107,7 +107,7 @@ fn memory_is_for_clients_on_the_machine_and_for_the_newest_writer() {
     assert!(refused.ends && refused.memory.is_none());
 }
 
-/// Not the takeover's seal alone: whatever tells the node of a newer writer.
+/// A ring is closed not only by the takeover's seal, but by every request that shows the node a newer writer.
 #[test]
 fn a_mapped_ring_is_closed_when_the_generation_rises() {
     let seal = Request::Seal {
@@ -153,7 +153,7 @@ fn renew(damage: u64) -> Request<'static> {
     }
 }
 
-/// A ring with an append of 300 bytes at 4,096 in its memory, written as the page says.
+/// Returns the memory of a ring with an append of 300 bytes at 4,096, written as the page says.
 fn with_an_append(node: &mut Node, near: &mut Peer) -> Arc<dyn Shared> {
     let memory = ask(node, near, &map(1, 4096)).memory.unwrap();
     // Its table has 64 entries, so the bytes begin behind two pages; 4,096 of 65,536 is their index.
@@ -166,8 +166,8 @@ fn with_an_append(node: &mut Node, near: &mut Peer) -> Arc<dyn Shared> {
     memory
 }
 
-/// Whatever bit has flipped, and by whichever way the writer asks: what the node has said that it holds is not counted again, and not
-/// mistaken for a ring that was never there.
+/// This holds for every flipped bit, and for every way in which the writer asks. The bytes that the node has reported
+/// as held are not counted again, and the ring is not mistaken for one that never existed.
 #[test]
 fn a_ring_whose_memory_is_damaged_is_spoiled_until_its_writer_renews_it() {
     let flips: [(usize, u8); 4] = [
@@ -202,7 +202,7 @@ fn a_ring_whose_memory_is_damaged_is_spoiled_until_its_writer_renews_it() {
     }
 }
 
-/// A *renew* that a broken connection delivers late would drop what was acknowledged since.
+/// A *renew* that a broken connection delivers late would drop bytes that were acknowledged since.
 #[test]
 fn a_late_renew_drops_no_ring_that_is_in_order_and_none_of_another_damage() {
     let mut node = node();
@@ -233,7 +233,7 @@ fn a_ring_that_is_retired_is_closed_too() {
     assert_eq!(memory.load(64), 6);
 }
 
-/// A writer that was replaced can write all of its memory: what was sealed stays so, and the rings beside it are sealed.
+/// A writer that was replaced can write all of its memory. The sealed bytes stay, and the rings beside it are sealed.
 #[test]
 fn a_writer_that_opens_a_sealed_ring_again_changes_nothing() {
     let mut node = node();

@@ -1,4 +1,4 @@
-//! What a node keeps, returns and refuses.
+//! The bytes that a node keeps, returns and refuses.
 
 use perdura_base::{Pos, StreamId, Uuid};
 use perdura_mirror::hard_copy::Earlier;
@@ -248,7 +248,7 @@ fn a_node_remembers_a_bounded_number_of_databases_and_serves_those_it_knows() {
     }
 }
 
-/// What its hard copy has of an earlier start is returned by that start's name, until it is retired.
+/// The bytes of an earlier start in the node's hard copy are returned by that start's name, until they are retired.
 #[test]
 fn a_node_returns_what_an_earlier_start_has_left_and_seals_by_that() {
     let mut node = Node::new(options());
@@ -311,7 +311,7 @@ fn a_node_returns_what_an_earlier_start_has_left_and_seals_by_that() {
     assert_eq!(refused(&outcome).reason, Reason::NoRing);
 }
 
-/// A writer's block at the last position that there is was taken, and the reply was none of the page.
+/// A block of a writer at the largest position was taken, and the page did not allow the reply.
 #[test]
 fn no_ring_goes_behind_the_last_position() {
     let mut node = Node::new(options());

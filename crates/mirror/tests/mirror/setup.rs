@@ -20,12 +20,12 @@ pub fn options() -> NodeOptions {
     }
 }
 
-/// A connection that has been welcomed.
+/// Makes a connection that has been welcomed.
 pub fn welcomed(node: &mut Node, uuid: Uuid, key: &Key) -> Peer {
     welcome(node, Peer::new([2; 32]), uuid, key)
 }
 
-/// Has a connection that was just made be welcomed.
+/// Makes the node welcome a new connection.
 pub fn welcome(node: &mut Node, mut peer: Peer, uuid: Uuid, key: &Key) -> Peer {
     let hello = node.handle(&mut peer, &Request::hello(uuid, NONCE).frame());
     let Reply::Greeting(greeting) = Reply::decode(&hello.reply).unwrap() else {

@@ -1,4 +1,4 @@
-//! What went wrong once, step by step.
+//! Errors of the past, step by step.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -9,8 +9,8 @@ use perdura_mirror::{Log, Managed, Mode, RingName};
 
 use crate::world::{ModelLog, Rig};
 
-/// The view went to Solo while the disk lacked what both nodes had acknowledged. The writer crashed before the copy, and the
-/// takeover, which in Solo believes the disk alone, began the next life without it.
+/// The view became Solo while the disk lacked bytes that both nodes had acknowledged. The writer crashed before the
+/// copy. The takeover trusts the disk alone in Solo, and began the next life without these bytes.
 #[test]
 fn a_group_leaves_mirror_only_when_what_was_acknowledged_is_on_disk() {
     let mut rig = Rig::new(1, 1);
@@ -34,8 +34,8 @@ fn a_group_leaves_mirror_only_when_what_was_acknowledged_is_on_disk() {
     );
 }
 
-/// A stream whose group had lost both nodes moved to the other group, whose view named a node that had rebooted meanwhile.
-/// Its successor at that address held the stream, but no member did.
+/// A stream whose group had lost both nodes moved to the other group. That group's view named a node that had rebooted
+/// in the meantime. Its successor at that address held the stream, but no member did.
 #[test]
 fn a_stream_moves_to_the_members_of_a_mirror_and_not_to_who_answers_at_their_addresses() {
     let mut rig = Rig::new(2, 2);
@@ -72,7 +72,7 @@ fn a_stream_moves_to_the_members_of_a_mirror_and_not_to_who_answers_at_their_add
     assert_eq!(rig.raised(1), 64);
 }
 
-/// Nodes of one machine fail together: they are no mirror, unless the operator says that this is what is wanted.
+/// Nodes of one machine fail together. They are not a mirror, unless the operator allows it.
 #[test]
 fn two_nodes_on_one_machine_are_no_mirror() {
     for one_machine in [false, true] {
@@ -82,7 +82,7 @@ fn two_nodes_on_one_machine_are_no_mirror() {
     }
 }
 
-/// Without an arbiter a mirror goes on; a change of view waits, and acknowledgements with it.
+/// Without an arbiter a mirror continues; a change of view waits, and acknowledgements with it.
 #[test]
 fn without_an_arbiter_a_mirror_goes_on_and_changes_wait() {
     use perdura_mirror::sim::Mood;
@@ -103,8 +103,9 @@ fn without_an_arbiter_a_mirror_goes_on_and_changes_wait() {
     assert!(matches!(rig.view().groups[0], Mode::Solo(_)));
 }
 
-/// A stream that was a guest of another group went home when that one lost a node. At home a member, which had just come back,
-/// lacked the end of the stream: an assertion ended the writer. All was on disk, but a mirror is one of what its members hold.
+/// A stream was a guest of another group and returned home when that group lost a node. At home a member, which had
+/// just come back, lacked the end of the stream: an assertion ended the writer. Everything was on disk, but a mirror is
+/// one by the bytes of its members.
 #[test]
 fn a_stream_goes_home_to_a_mirror_when_its_members_hold_it() {
     let mut rig = Rig::new(2, 2);
@@ -137,9 +138,10 @@ fn a_stream_goes_home_to_a_mirror_when_its_members_hold_it() {
     assert_eq!(rig.view().homes[0], 0, "it holds the stream now");
 }
 
-/// A disk without space refused the anchor's update with which a mirror begins, and had the record ready for the next one. The writer
-/// ended cleanly before a mirror came about, with nothing to take back as it believed; the record was written with another
-/// update, and the database would not start without its nodes. Found by a run of the simulator among a million: seed 30712169.
+/// A disk without space refused the anchor's update with which a mirror begins, and kept the record ready for the next
+/// update. The writer ended cleanly before a mirror began, and believed that it had nothing to undo. The record was
+/// written with another update, and the database refused to start without its nodes. Found by one run in a million of
+/// the simulator: seed 30712169.
 #[test]
 fn a_clean_end_takes_back_what_a_failed_update_of_the_anchor_may_have_left() {
     let mut rig = Rig::new(1, 1);
@@ -152,8 +154,8 @@ fn a_clean_end_takes_back_what_a_failed_update_of_the_anchor_may_have_left() {
     assert!(ended.is_some() && !rig.log.is_anchored());
 }
 
-/// While a disk is full the anchor's update may fail again and again. A writer that believed the first of them acknowledged on two
-/// nodes, and a restart from its disk alone would not have known that something is missing.
+/// While a disk is full the anchor's update may fail again and again. A writer that trusted the first update
+/// acknowledged on two nodes. A restart from its disk alone would not have known that bytes are missing.
 #[test]
 fn no_mirror_begins_before_an_update_of_the_anchor_is_done() {
     let mut rig = Rig::new(1, 1);
@@ -167,7 +169,8 @@ fn no_mirror_begins_before_an_update_of_the_anchor_is_done() {
     rig.step_until(|rig| rig.view().is_mirrored());
 }
 
-/// A log that is told of an acknowledgement, and does something once before it returns: the thread that pumps has the nodes.
+/// A log that takes an acknowledgement, and runs a given action once before it returns. During the action the pumping
+/// thread has the nodes.
 struct Meanwhile<'a>(&'a ModelLog, Mutex<Option<Box<dyn FnOnce() + Send + 'a>>>);
 
 impl Log for Meanwhile<'_> {
@@ -207,8 +210,8 @@ impl Log for Meanwhile<'_> {
     }
 }
 
-/// A thread shipped a block and found the nodes taken by another one, which had looked at the tails already. The block lay until
-/// the mirror's thread came by, up to a millisecond later.
+/// A thread shipped a block and found the nodes taken by another thread, which had already looked at the tails. The
+/// block waited until the mirror's thread came, up to a millisecond later.
 #[test]
 fn a_block_that_was_shipped_while_another_thread_had_the_nodes_goes_out_when_it_lets_go() {
     let mut rig = Rig::new(1, 1);
@@ -239,7 +242,7 @@ fn a_block_that_was_shipped_while_another_thread_had_the_nodes_goes_out_when_it_
     assert_eq!(rig.raised(0), 128, "both nodes have the second one");
 }
 
-/// A link that had left the memory of a node on its machine stayed on TCP for as long as that start of the node lived.
+/// A link that had left the memory of a node on its machine stayed on TCP as long as that start of the node lived.
 #[test]
 fn a_link_goes_back_to_the_memory_of_a_node_that_it_has_left() {
     let mut rig = Rig::new(1, 1);
@@ -256,7 +259,7 @@ fn a_link_goes_back_to_the_memory_of_a_node_that_it_has_left() {
     rig.settle();
     assert_eq!(rig.raised(0), 256);
     assert!(rig.view().groups[0].is_mirror(), "{:?}", rig.view());
-    // A node that breaks it again and again is left alone for longer and longer.
+    // If a node breaks the link again and again, the pauses grow longer and longer.
     let mut left = 0;
     for _ in 0..400 {
         rig.pass_ms(100);
@@ -278,7 +281,7 @@ fn flip(rig: &Rig) {
     rig.net.break_connections(1, "node-0-0");
 }
 
-/// The first node is told to be damaged, and nothing counts that it has held.
+/// Checks that the first node is reported as damaged, and that none of its bytes count.
 fn assert_is_out(rig: &Rig, lag_bytes: u64) {
     let status = rig.mirror.status(rig.now_ns);
     let node = &status.groups[0].nodes[0];
@@ -287,7 +290,7 @@ fn assert_is_out(rig: &Rig, lag_bytes: u64) {
     assert_eq!(node.lag_bytes, lag_bytes);
 }
 
-/// What the first node holds.
+/// Returns the bytes that the first node holds.
 fn held_of_first(rig: &Rig) -> Option<Result<(Pos, Vec<u8>), Pos>> {
     let inc = rig.net.inc("node-0-0")?;
     let ring = RingName {
@@ -298,14 +301,14 @@ fn held_of_first(rig: &Rig) -> Option<Result<(Pos, Vec<u8>), Pos>> {
     rig.net.held("node-0-0", inc, ring)
 }
 
-/// Whether the first node still has the ring whose checksums do not hold.
+/// Returns whether the first node still has the ring whose checksums do not hold.
 fn holds_damage(rig: &Rig) -> bool {
     matches!(held_of_first(rig), Some(Err(_)))
 }
 
-/// A bit of a mapped ring flipped. The node refused the ring, the writer asked again and again, and both stayed so until the next
-/// takeover. It returns now as a node that has rebooted does; and while the view may count it, its ring is not made anew: a
-/// takeover would take that for all that was acknowledged.
+/// A bit of a mapped ring flipped. The node refused the ring, the writer asked again and again, and both stayed in this
+/// state until the next takeover. Now the node returns as one that has rebooted does. While the view may count it, its
+/// ring is not made anew, because a takeover would mistake that ring for everything that was acknowledged.
 #[test]
 fn a_node_with_a_damaged_ring_leaves_the_view_and_returns_empty() {
     let mut rig = Rig::new(1, 1);
@@ -335,7 +338,7 @@ fn a_node_with_a_damaged_ring_leaves_the_view_and_returns_empty() {
     assert_eq!((rig.raised(0), rig.is_mapped(0, 0)), (320, true));
 }
 
-/// As above, and the damage looks like a ring that has less: the node cannot know that it had more.
+/// Like the story above, but the damage looks like a ring with fewer bytes: the node cannot know that it had more.
 #[test]
 fn a_node_that_holds_less_than_it_has_said_leaves_the_view_too() {
     let mut rig = Rig::new(1, 1);
@@ -359,7 +362,8 @@ fn a_node_that_holds_less_than_it_has_said_leaves_the_view_too() {
     assert_eq!(rig.raised(0), 256);
 }
 
-/// As above, and the arbiter is away: whether the view counts the node is not known, so it stays out.
+/// Like the story above, but the arbiter is away. It is not known whether the view counts the node, so the node stays
+/// out.
 #[test]
 fn a_damaged_ring_is_not_made_anew_while_a_view_may_count_it() {
     use perdura_mirror::sim::Mood;

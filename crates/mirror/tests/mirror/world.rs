@@ -1,8 +1,9 @@
-//! Writers, nodes and an arbiter under a seed, over a log that is a model: bytes, and how much of them is synced.
+//! Writers, nodes and an arbiter under a seed, over a model of a log: its bytes, and the synced part of them.
 //!
-//! The oracle: what was acknowledged of a stream is in what the next life begins with, byte for byte, unless both nodes of
-//! its mirror were lost with the writer; then the takeover says so. A writer that was replaced acknowledges nothing more
-//! that the next life does not have. And at each step a member that lives holds what was acknowledged on its word.
+//! The oracle: the next life begins with the acknowledged bytes of each stream, byte for byte. If both nodes of the
+//! stream's mirror were lost with the writer, the takeover reports the loss instead. A writer that was replaced
+//! acknowledges only bytes that the next life has. And at each step a living member holds the bytes that were
+//! acknowledged on its word.
 
 mod damage;
 mod members;
@@ -25,14 +26,14 @@ const BLOCK: usize = 64;
 const TAIL: u64 = 16 * 64;
 const LEASE: u64 = 300 * MS;
 
-/// What a writer has of its log's disk and of the anchor.
+/// The writer's state of its log's disk and of the anchor.
 #[derive(Default)]
 struct Disk {
-    /// Per stream: how much is written, and synced.
+    /// The number of bytes written and synced, per stream.
     written: Vec<u64>,
     synced: Vec<u64>,
     raised: Vec<u64>,
-    /// How far the disk alone has acknowledged, while it did.
+    /// The positions up to which the disk alone has acknowledged, while it did.
     followed: Vec<u64>,
     follows: bool,
     wants_copy: bool,
@@ -48,7 +49,7 @@ impl Disk {
         }
     }
 
-    /// How far clients were told that a stream is held.
+    /// Returns the positions up to which clients know that a stream is held.
     fn acked(&self) -> Vec<u64> {
         let both = self.raised.iter().zip(&self.followed);
         both.map(|(raised, followed)| *raised.max(followed))
@@ -61,7 +62,7 @@ pub struct ModelLog {
     /// The clock that the mirror reads.
     now_ns: AtomicU64,
     anchor: Arc<Mutex<Anchor>>,
-    /// So many of the next updates of the anchor fail, and have been done.
+    /// The number of coming updates of the anchor that fail although they were done.
     pub anchor_failures: AtomicU32,
     life: u32,
 }
@@ -74,7 +75,7 @@ struct Anchor {
 }
 
 impl ModelLog {
-    /// The log of a life whose streams begin at `lens`, all of it on disk.
+    /// Makes the log of a life whose streams begin at `lens`, all of it on disk.
     fn new(lens: Vec<u64>, anchor: Arc<Mutex<Anchor>>, life: u32) -> ModelLog {
         ModelLog {
             disk: Mutex::new(Disk {
@@ -95,7 +96,7 @@ impl ModelLog {
 }
 
 impl ModelLog {
-    /// Whether the anchor says that acknowledgements may rest on nodes.
+    /// Returns whether the anchor says that acknowledgements may rest on nodes.
     pub fn is_anchored(&self) -> bool {
         self.anchor.lock().mirrored
     }
@@ -153,13 +154,13 @@ impl Log for ModelLog {
     }
 }
 
-/// What a crash leaves behind.
+/// The remains of a crash.
 struct Fallen {
-    /// How much of each stream is on disk.
+    /// The number of bytes on disk, per stream.
     on_disk: Vec<usize>,
-    /// How much was acknowledged.
+    /// The number of bytes acknowledged, per stream.
     raised: Vec<u64>,
-    /// All that was ever shipped.
+    /// All bytes that were ever shipped, per stream.
     shipped: Vec<Vec<u8>>,
 }
 
@@ -168,7 +169,7 @@ struct Writer {
     id: u32,
     mirror: Mirror,
     log: Arc<ModelLog>,
-    /// All that was shipped of each stream, from position 0 on.
+    /// All shipped bytes of each stream, from position 0 on.
     shipped: Vec<Vec<u8>>,
     is_stopping: bool,
 }
@@ -182,7 +183,7 @@ impl Writer {
 
 pub use rig::Rig;
 
-/// What was seen in a run.
+/// The observations of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Seen {
     pub lives: u64,
@@ -223,7 +224,7 @@ pub struct World {
     now_ns: u64,
     clients: u32,
     anchor: Arc<Mutex<Anchor>>,
-    /// What the log is, as recovered: the beginning of the newest life.
+    /// The log as recovered: the beginning of the newest life.
     history: Vec<Vec<u8>>,
     writer: Option<Writer>,
     fallen: Option<Fallen>,
@@ -231,11 +232,12 @@ pub struct World {
     asleep: Option<(Writer, Vec<u64>)>,
     pub seen: Seen,
     faults: bool,
-    /// Whether writers run on a machine of nodes, and share memory with them.
+    /// True if writers run on a machine of nodes, and share memory with them.
     shares: bool,
-    /// Whether another machine may reach the disk without seeing that it is in use: then there is a lease.
+    /// True if another machine may reach the disk without seeing that it is in use. Then the writer has a lease.
     leases: bool,
-    /// Starts of nodes of whose memory a bit has flipped while a view counted them, as long as it does.
+    /// The starts of nodes in whose memory a bit has flipped while a view counted them. Kept as long as a view counts
+    /// them.
     damaged: Vec<NodeInc>,
 }
 
@@ -283,12 +285,12 @@ impl World {
         self.random.borrow_mut().usize(0..end)
     }
 
-    /// Loses the frame with this number, and with it its connection.
+    /// Loses the frame with this number, which breaks its connection.
     pub fn lose_frame(&self, number: u64) {
         self.net.lose_frame(number);
     }
 
-    /// Runs for some steps; ends with a life that has all that was acknowledged.
+    /// Runs for some steps. Ends with a life that has everything that was acknowledged.
     pub fn run(&mut self, steps: usize) -> Result<(), String> {
         self.start()?;
         for _ in 0..steps {
@@ -408,7 +410,7 @@ impl World {
         }
     }
 
-    /// The disk takes what was shipped, and syncs some of it.
+    /// Copies shipped bytes to the disk, and syncs some of them.
     fn copy(&mut self) {
         let random = &mut *self.random.borrow_mut();
         let Some(writer) = &self.writer else {
@@ -481,7 +483,7 @@ impl World {
         Ok(())
     }
 
-    /// The writer's process ends, and a prefix of what was written and not synced reaches the disk.
+    /// Ends the writer's process. A prefix of the bytes that were written and not synced reaches the disk.
     fn crash(&mut self) {
         if let Some(writer) = self.writer.take() {
             self.net.leave(writer.id);
@@ -509,7 +511,8 @@ impl World {
         }
     }
 
-    /// A writer falls asleep whose acknowledgements all rest on mirrors, or that has a lease, and another one takes over.
+    /// Makes a writer fall asleep, and another one take over. The sleeper's acknowledgements all rest on mirrors, or it
+    /// has a lease.
     fn sleep_and_take_over(&mut self) -> Result<(), String> {
         let view = self.register.view().expect("a writer has one");
         let all = (0u8..)
@@ -528,7 +531,8 @@ impl World {
         self.fallen = Some(fallen);
         self.start()?;
         let has = |(stream, before): (usize, u64)| {
-            // What a takeover gives up begins where the log ends: that has no end yet while the writer lives.
+            // The part that a takeover gives up begins at the end of the log, which is not known yet while the writer
+            // lives.
             let given_up = self.seen.losses > losses;
             let has = u64::try_from(self.history[stream].len()).unwrap();
             if given_up { u64::MAX } else { before.max(has) }
@@ -538,7 +542,7 @@ impl World {
         Ok(())
     }
 
-    /// A writer that was replaced goes on where it was, as far as it can.
+    /// Wakes a writer that was replaced. It continues at its old place, as far as it can.
     fn wake(&mut self) -> Result<(), String> {
         if self.asleep.is_none() || !self.chance(10) {
             return Ok(());
@@ -549,7 +553,7 @@ impl World {
             self.now_ns += MS;
             self.deliver();
             writer.pump(self.now_ns);
-            // The disk is another one's; what it had written may still land.
+            // The disk belongs to another writer. Bytes that this one had written may still land.
             let mut disk = writer.log.disk.lock();
             for stream in 0..self.streams {
                 let written = disk.written[stream];

@@ -1,4 +1,4 @@
-//! Views and hard copies of any bytes.
+//! Views and hard copies with arbitrary bytes.
 
 use std::sync::Arc;
 

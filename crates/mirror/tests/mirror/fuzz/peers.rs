@@ -60,7 +60,7 @@ struct Liar {
     replies: VecDeque<Vec<u8>>,
     said: u32,
     near: Pos,
-    /// One of so many replies is not what the node said.
+    /// The odds of a false reply: one in this number.
     lies: u8,
 }
 
@@ -77,7 +77,7 @@ impl Connection for Liar {
         if let Ok(Reply::Held(held)) = Reply::decode(&outcome.reply) {
             self.near = held.ring.end;
         }
-        // The greeting is true, mostly: what follows it is of interest, too.
+        // The greeting is mostly true, because the replies behind it are of interest, too.
         self.said += 1;
         let lies = if self.said <= 2 { 60 } else { self.lies };
         match self.rng.u8(..lies) {
@@ -123,7 +123,7 @@ impl Log for Lagging {
     }
 }
 
-/// A writer of two streams and one group.
+/// Makes a writer of two streams and one group.
 fn writer(net: Arc<dyn Net>, mut random: Rng) -> Mirror {
     let mut register: Box<dyn perdura_mirror::Register> = Box::new(SimRegister::new());
     let first = view(vec![Mode::Disk]);
@@ -141,7 +141,7 @@ fn writer(net: Arc<dyn Net>, mut random: Rng) -> Mirror {
     Mirror::new(options, net, register, beginning).unwrap()
 }
 
-/// A network of nodes that find each ring spoiled that they open or make anew, by another damage each time.
+/// A network whose nodes find each ring spoiled that they open or make anew, by another damage each time.
 struct Spoilt;
 
 impl Net for Spoilt {
@@ -231,7 +231,7 @@ fn a_writer_under_any_nodes() {
                 log.0.lock()[at] = rng.u64(synced..=ends[at]);
             }
             raised += u64::from(mirror.pump(&log, now_ns));
-            // A node that says that it has seen a later generation has the arbiter asked, and no more.
+            // If a node reports a later generation, the writer asks the arbiter, and nothing more happens.
             mirror.manage(&log, now_ns).unwrap();
             mirrored += u64::from(mirror.is_mirrored());
             for node in mirror

@@ -1,12 +1,13 @@
-//! A bit that flips in a mapped ring. Its node may lose what it held; it must not count again as one that holds it.
+//! A bit that flips in a mapped ring. Its node may lose the bytes that it held, and must not count again as a holder of
+//! them.
 
 use perdura_mirror::{NodeInc, Shared};
 
 use super::World;
 
 impl World {
-    /// Flips a bit of what the newest mapped ring of a group's first node holds, and breaks its connection: the writer asks for its rings
-    /// again. Nothing happens if no view counts the node.
+    /// Flips a bit in the held bytes of the newest mapped ring of a group's first node, and breaks its connection. So
+    /// the writer asks for its rings again. Does nothing if no view counts the node.
     pub(super) fn damage(&mut self, group: usize, client: u32) {
         let address = self.addresses[group][0].clone();
         let inc = self.net.inc(&address).filter(|inc| self.is_counted(*inc));
@@ -25,7 +26,7 @@ impl World {
         self.seen.damaged += 1;
     }
 
-    /// Where some byte of a ring lies that its checksums cover, as docs/formats/logd.md lays it out.
+    /// Returns the place of a byte of a ring that its checksums cover, by the layout in docs/formats/logd.md.
     fn held_byte(&self, memory: &dyn Shared) -> Option<usize> {
         let (size, entries) = (memory.load(8), memory.load(16));
         let (low, count) = (memory.load(128), memory.load(192));
@@ -33,7 +34,7 @@ impl World {
         let entry = |number_of: u64, word: usize| {
             memory.load(4096 + number(number_of % entries) * 32 + 8 * word)
         };
-        // Of an append whose begin was forgotten no checksum is left.
+        // An append whose beginning was forgotten has no checksum any more.
         let all = count.saturating_sub(entries)..count;
         let whole: Vec<u64> = all.filter(|number| entry(*number, 0) >= low).collect();
         let chosen = *whole.get(self.below(whole.len().max(1)))?;
@@ -43,7 +44,7 @@ impl World {
         Some(number(begin + pos % size))
     }
 
-    /// Nodes that no view counts any more have left; from now on what they hold must be in order again.
+    /// Forgets the damage of nodes that no view counts any more. From now on their bytes must be in order again.
     pub(super) fn forget_damages(&mut self) {
         let damaged = std::mem::take(&mut self.damaged);
         let still = damaged.into_iter().filter(|inc| self.is_counted(*inc));

@@ -1,4 +1,5 @@
-//! What a takeover could find now, at each step: a bug that spoils a node's ring is seen before a crash has to meet it.
+//! Checks at each step of the bytes that a takeover could find now. A bug that spoils a node's ring is seen before a
+//! crash meets it.
 
 use perdura_base::{StreamId, Uuid};
 use perdura_mirror::{Generation, Member, RingName};
@@ -6,8 +7,9 @@ use perdura_mirror::{Generation, Member, RingName};
 use super::{UUID, World};
 
 impl World {
-    /// What was acknowledged and is not on disk rests on a mirror. Each member of a mirror has the stream's ring up to what was
-    /// acknowledged, or had it when it was killed, and in it the bytes that are not on disk.
+    /// Checks the mirrors on which acknowledged bytes rest that are not on disk. Each member of a mirror has the
+    /// stream's ring up to the acknowledged position, or had it when it was killed. The ring contains the bytes that
+    /// are not on disk.
     pub(super) fn check_members(&self) -> Result<(), String> {
         let (Some(writer), Some(view)) = (&self.writer, self.register.view()) else {
             return Ok(());
@@ -37,7 +39,8 @@ impl World {
         Ok(())
     }
 
-    /// What a member holds instead of what was acknowledged of a stream; of one that was killed, what it held then.
+    /// Returns a description of the bytes that a member holds. For a killed member, of those that it held when it was
+    /// killed. `None`: they are the acknowledged ones of the stream.
     fn lacks(
         &self,
         member: &Member,
@@ -61,16 +64,16 @@ impl World {
             stream,
         };
         let held = match self.net.held(&member.address, member.inc, ring) {
-            // A takeover that reads it is told so.
+            // A takeover that reads it gets this error.
             Some(Err(_)) if is_damaged => return None,
             Some(Err(at)) => return Some(format!("its memory does not hold what is at {at}")),
-            // Also one that was damaged: what is in order is taken for all that it held.
+            // This includes a damaged member: its bytes in order would be mistaken for everything that it held.
             Some(Ok(held)) => Some(held),
             None => None,
         };
         let at = |pos: u64| usize::try_from(pos).unwrap();
         let holds = held.as_ref().is_some_and(|(low, bytes)| {
-            // What is on disk the node may have forgotten.
+            // The node may have forgotten bytes that are on disk.
             let from = if raised > synced {
                 synced
             } else {

@@ -83,7 +83,7 @@ impl Rig {
         }
     }
 
-    /// Has the writer run on the machine of the first nodes, whose memory it can have.
+    /// Moves the writer to the machine of the first nodes, whose memory it can use.
     pub fn come_home(&self) {
         self.net.set_machine(1, Machine([1; 16]));
     }
@@ -105,7 +105,7 @@ impl Rig {
         }
     }
 
-    /// Ships a block that stands at a position, without the rig.
+    /// Ships a block at a position, without the rig.
     pub fn ship_at(mirror: &Mirror, stream: u8, pos: u64) {
         let sealed = Sealed {
             stream: StreamId(stream),
@@ -129,7 +129,7 @@ impl Rig {
         self.pass_ms(40);
     }
 
-    /// Takes the smallest steps, one frame at a time, until something is so.
+    /// Takes the smallest steps, one frame at a time, until a condition holds.
     pub fn step_until(&mut self, is_so: impl Fn(&Rig) -> bool) {
         for step in 0..10_000 {
             if is_so(self) {
