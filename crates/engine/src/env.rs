@@ -18,6 +18,7 @@ pub struct Env {
     pub seed: u64,
     /// The nodes that hold the newest part of the log, if there are some.
     pub nodes: Option<Nodes>,
-    /// Go on without what only nodes may hold of the log, if they do not return it or none are given.
+    /// True if a restart may continue without the part of the log that only nodes may hold, if they do not return it or
+    /// none are given.
     pub accept_loss: bool,
 }

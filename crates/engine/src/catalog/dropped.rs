@@ -23,7 +23,7 @@ use super::{CATALOG, Entry, damaged};
 /// A table that was dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dropped {
-    /// The checkpoint epoch in which it was.
+    /// The checkpoint epoch in which it was dropped.
     pub tag: CkptEpoch,
     /// The name that it had.
     pub name: String,
@@ -37,7 +37,7 @@ impl Dropped {
         self.tag >= k
     }
 
-    /// Its row of the catalog: key and value.
+    /// Returns its row of the catalog: key and value.
     fn encode(&self) -> (Vec<u8>, Vec<u8>) {
         let mut value = Vec::new();
         value.put_varint(self.tag.0);
@@ -64,7 +64,7 @@ pub(crate) fn dropped_key(id: TableId) -> Vec<u8> {
     key
 }
 
-/// The dropped tables of a heap whose table 0 is indexed.
+/// Returns the dropped tables of a heap whose table 0 is indexed.
 pub(crate) fn dropped_of(heap: &Heap) -> Result<BTreeMap<TableId, Dropped>> {
     let mut tables = BTreeMap::new();
     for id in (0..heap.geometry().partitions).map(PartitionId) {
