@@ -50,26 +50,25 @@
 //! ```
 //!
 //! # What to know
-//! * **Reading and writing.** [`Db::write`] waits until the transaction is durable, [`Db::write_later`]
-//!   returns a ticket instead, [`Db::read`] reads. [`Tx`] has the verbs for keys; [`types`] has
-//!   hashes, lists, sets and sorted sets. [`Db::keys`] iterates, [`Db::range`] asks for an interval.
-//! * **A closure may run several times.** A key belongs to a partition, and a transaction that
-//!   touches one whose latch it does not hold is undone and starts over with it. So a closure has no
-//!   effect outside the database but on what it sets anew in each run.
-//! * **Errors.** A closure fails with any type that is `From<`[`Error`]`>`, and so does the call.
-//!   Where Rust cannot infer the type, `Ok::<_, perdura::Error>(value)` names it.
-//! * **Panics.** A panic in a closure undoes its transaction and reaches the caller alone. A panic
-//!   inside the engine stops the database: calls fail with [`Error::Stopped`] until it is opened anew.
-//! * **Keep closures short.** Others wait for the latches that a closure holds. A transaction inside
-//!   a transaction of the same database is refused.
-//! * **Databases.** 0 to 15, as in Redis. Call [`Db::database`] inside the closure: a flush gives a
-//!   database another table. The server in this repository is such a program: it opens the same
-//!   directory, one process at a time.
-//! * **Threads.** A [`Db`] is a handle; clone it for each thread. Dropping the last one ends the
-//!   background threads and loses nothing; [`Db::close`] also takes a checkpoint.
+//! * **Reading and writing.** [`Db::write`] waits until the transaction is durable. [`Db::write_later`] returns a
+//!   ticket instead. [`Db::read`] reads. [`Tx`] has the verbs for keys. [`types`] has hashes, lists, sets and sorted
+//!   sets. [`Db::keys`] iterates, [`Db::range`] asks for an interval.
+//! * **A closure may run several times.** A key belongs to a partition. A transaction that touches a partition whose
+//!   latch it does not hold is undone and starts over with that latch. So a closure must have no effect outside the
+//!   database, except on values that it sets anew in each run.
+//! * **Errors.** A closure fails with any type that is `From<`[`Error`]`>`, and so does the call. Where Rust cannot
+//!   infer the type, `Ok::<_, perdura::Error>(value)` names it.
+//! * **Panics.** A panic in a closure undoes its transaction and reaches the caller alone. A panic inside the engine
+//!   stops the database: calls fail with [`Error::Stopped`] until it is opened anew.
+//! * **Keep closures short.** Other transactions wait for the latches that a closure holds. A transaction inside a
+//!   transaction of the same database is refused.
+//! * **Databases.** 0 to 15, as in Redis. Call [`Db::database`] inside the closure: a flush gives a database another
+//!   table. The server in this repository is such a program: it opens the same directory, one process at a time.
+//! * **Threads.** A [`Db`] is a handle; clone it for each thread. Dropping the last one ends the background threads and
+//!   loses nothing. [`Db::close`] also takes a checkpoint.
 //!
-//! `examples/` holds a bank (transfers from many threads), a queue (producers and workers) and a store
-//! of sessions that expire: `cargo run --release -p perdura --example bank`.
+//! `examples/` holds a bank (transfers from many threads), a queue (producers and workers) and a store of sessions that
+//! expire: `cargo run --release -p perdura --example bank`.
 //!
 //! # Inside
 //! | module | one idea |
@@ -102,8 +101,7 @@
 //! | [`options`] | settings |
 //! | [`stats`] | figures |
 //!
-//! The simulator drives [`core::Core`] from a seed; [`Db`] drives it from threads. There is no
-//! second implementation of anything.
+//! The simulator drives [`core::Core`] from a seed. [`Db`] drives it from threads. Both run the same implementation.
 
 pub mod archive;
 mod archive_figures;

@@ -1,4 +1,4 @@
-//! Typed tables and procedures of a database: what a program declares, and what the catalog has.
+//! Typed tables and procedures of a database: the program's declarations, and the catalog's entries.
 //!
 //! | module | one idea |
 //! |---|---|

@@ -11,7 +11,7 @@ std::thread_local! {
     static PLAYED: RefCell<Vec<Vec<Part>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A replay begins.
+/// Notes that a replay begins.
 pub(super) fn begin() {
     PLAYED.take();
 }
