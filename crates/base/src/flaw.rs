@@ -292,8 +292,8 @@ pub enum Flaw {
     StructureInTwoRecords,
     /// A page of a tree fills up, and a restart that has cut it under a longer fence finds no room.
     NoRoomForFence,
-    /// A page of a tree that is being read ahead counts as not in memory: its copy is put over one that was read beside it
-    /// and changed.
+    /// A page of a tree that is being read ahead counts as not in memory: its copy is put over one that was read beside
+    /// it and changed.
     AheadOverNewer,
     /// An append takes its number before it reads the epoch that it joins.
     NumberBeforeEpoch,

@@ -105,8 +105,8 @@ impl Archiving {
         self
     }
 
-    /// Sets the row of run generation. [`Generation::Unsorted`] is for measuring only: the archive does not get its output.
-    /// Records that a cut then removes from the log are lost.
+    /// Sets the row of run generation. [`Generation::Unsorted`] is for measuring only: the archive does not get its
+    /// output. Records that a cut then removes from the log are lost.
     #[must_use]
     pub fn by(self, row: Generation) -> Archiving {
         Archiving { row, ..self }

@@ -186,8 +186,8 @@ impl Backer {
         self.book.lock().state.clone()
     }
 
-    /// Takes a checkpoint and copies its image to the archive, which then has a backup and all of the log up to the image's
-    /// end.
+    /// Takes a checkpoint and copies its image to the archive, which then has a backup and all of the log up to the
+    /// image's end.
     fn make_backup(&self) -> Result<BackupSummary> {
         let store = self.archive.open()?;
         let _alone = store.lease_backups()?;

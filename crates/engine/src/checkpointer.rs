@@ -197,8 +197,8 @@ impl Checkpointer {
         }
     }
 
-    /// Before a checkpoint: waits as long as the image that it would overwrite is being copied. Without room in the log, and
-    /// when the database is closed, the copy is given up.
+    /// Before a checkpoint: waits as long as the image that it would overwrite is being copied. Without room in the
+    /// log, and when the database is closed, the copy is given up.
     fn wait_for_copy(&self) -> Result<()> {
         while self.ground.core.checkpoint_is_held() {
             if self.ground.is_stopping() {

@@ -114,7 +114,8 @@ impl Db {
     /// Checks that the database acknowledges writes.
     ///
     /// # Errors
-    /// [`Error::Stopped`](perdura_base::Error::Stopped) after a failure, [`Error::Fenced`](perdura_base::Error::Fenced) if another process owns the log.
+    /// [`Error::Stopped`](perdura_base::Error::Stopped) after a failure, [`Error::Fenced`](perdura_base::Error::Fenced)
+    /// if another process owns the log.
     pub fn check(&self) -> Result<()> {
         self.shared.core().wal().check()
     }
@@ -132,7 +133,8 @@ impl Db {
         self.shared.core().on_expired(f);
     }
 
-    /// Stops the purge or lets it continue; see [`Core::hold_purge`](crate::Core::hold_purge). Expired keys stay hidden.
+    /// Stops the purge or lets it continue; see [`Core::hold_purge`](crate::Core::hold_purge). Expired keys stay
+    /// hidden.
     pub fn hold_purge(&self, held: bool) {
         self.shared.core().hold_purge(held);
     }

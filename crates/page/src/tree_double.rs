@@ -34,8 +34,8 @@ pub struct BatchHead {
     pub pages: Vec<(Pid, u32)>,
 }
 
-/// The highest number in any page that was written: it is told by the first sector alone, which is old or new where the head is
-/// torn. Nothing: no batch was written yet, the sector is damaged, or the file is of another database.
+/// The highest number in any page that was written: it is told by the first sector alone, which is old or new where the
+/// head is torn. Nothing: no batch was written yet, the sector is damaged, or the file is of another database.
 #[must_use]
 pub fn newest_number(bytes: &[u8], database: [u8; 8]) -> Option<Gsn> {
     let (covered, rest) = bytes.split_at_checked(NEWEST_CRC)?;

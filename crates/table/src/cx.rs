@@ -85,7 +85,8 @@ impl<'x, 't> Cx<'x, 't> {
     /// transaction's number in its first partition.
     ///
     /// # Errors
-    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on, if the transaction has no partition yet.
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on, if the transaction has no
+    /// partition yet.
     pub fn random(&mut self) -> Result<u64> {
         let state = match self.random {
             Some(state) => state,

@@ -18,7 +18,8 @@ impl Db {
     /// backup durably, and the log up to the backup's end.
     ///
     /// # Errors
-    /// [`Error::Usage`](perdura_base::Error::Usage) if the database has no archive or it cannot be written; damage of the image; the disks'.
+    /// [`Error::Usage`](perdura_base::Error::Usage) if the database has no archive or it cannot be written; damage of
+    /// the image; the disks'.
     pub fn back_up(&self) -> Result<BackupSummary> {
         self.shared.backups.back_up()
     }

@@ -192,8 +192,8 @@ fn check_archivable(disks: &Disks) -> Result<()> {
     anchor.map_or(Ok(()), |anchor| anchor.check_archivable())
 }
 
-/// Returns the end of a database's archive, as far as the archive can be read. If it cannot be read, the archiver reports that and
-/// tries again.
+/// Returns the end of a database's archive, as far as the archive can be read. If it cannot be read, the archiver
+/// reports that and tries again.
 fn archived_end(archiving: &Archiving, disks: &Disks) -> Result<Option<EpochEnds>> {
     let anchor = read_anchor(disks.data.as_ref())?;
     let archived = anchor.filter(|anchor| anchor.archived.is_some());

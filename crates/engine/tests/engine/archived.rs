@@ -1,5 +1,5 @@
-//! A database with an archive: everything durable gets there, once, and an archive that fails costs nothing but room in the
-//! log.
+//! A database with an archive: everything durable gets there, once, and an archive that fails costs nothing but room in
+//! the log.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use crate::with_threads::set;
 
 const LIFE: u64 = 1;
 
-/// A database, its archive on a disk of its own, and what the log has had.
+/// A database, its archive on a separate disk, and the records that the log has had.
 struct World {
     rng: fastrand::Rng,
     streams: usize,
@@ -31,7 +31,7 @@ struct World {
     core: Core,
     archiving: Archiving,
     merging: Merging,
-    /// How far the log was read, and its records.
+    /// The end of the part of the log that was read, and its records.
     at: EpochEnds,
     records: Vec<Record>,
     fails: bool,
@@ -166,7 +166,8 @@ impl World {
         }
     }
 
-    /// If the archive's machine has lost its power: its next life. A proof that a power cut ends is put off, and is no error.
+    /// If the archive's machine has lost its power: its next life. A proof that a power cut ends is put off, and is no
+    /// error.
     fn repower(&mut self) {
         if !self.store.has_power() {
             self.seen.power_cuts += 1;
@@ -413,8 +414,8 @@ fn an_archive_that_is_gone_is_not_begun_again_and_the_log_is_kept() {
     assert_eq!(elsewhere.end_of(&Uuid([9; 16]), &logs(&log)).unwrap(), None);
 }
 
-/// The simulator found an archive that was behind the anchor: the next life believed a manifest that a killed process had
-/// published and not made durable, cut the log behind it, and then the archive's machine lost power.
+/// The simulator found an archive that was behind the anchor. A killed process had published a manifest and not made it
+/// durable. The next life believed it and cut the log behind it. Then the archive's machine lost power.
 #[test]
 fn the_log_is_cut_behind_what_a_killed_process_left_only_when_that_is_durable() {
     for steps in 1.. {

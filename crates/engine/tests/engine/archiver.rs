@@ -94,7 +94,7 @@ fn runs(core: &Core, store: &Arc<SimDisk>) -> Vec<Arc<Run>> {
     tiling
 }
 
-/// Where the runs end, and the latest moment.
+/// Returns the end of the runs, and the latest moment.
 fn end_of(runs: &[Arc<Run>], streams: usize) -> (EpochEnds, u64) {
     let moments = runs.iter().flat_map(|run| run.moments().list());
     let wall_us = moments.map(|moment| moment.wall_us).max().unwrap_or(0);
@@ -115,7 +115,7 @@ fn store(seed: u64) -> Arc<SimDisk> {
     disk
 }
 
-/// An archiver that goes on behind `end`.
+/// Returns an archiver that continues behind `end`.
 fn archiver(core: &Core, store: &Arc<SimDisk>, (end, wall_us): &(EpochEnds, u64)) -> Archiver {
     let source = core.log_source(end).unwrap();
     let options = ArchiverOptions {
@@ -135,7 +135,7 @@ fn archiver(core: &Core, store: &Arc<SimDisk>, (end, wall_us): &(EpochEnds, u64)
     Archiver::new(source, target, options, *wall_us)
 }
 
-/// A log, and an archive of it on a disk of its own.
+/// A log, and an archive of it on a separate disk.
 struct World {
     rng: fastrand::Rng,
     streams: usize,
@@ -143,7 +143,7 @@ struct World {
     store: Arc<SimDisk>,
     core: Core,
     archiver: Archiver,
-    /// Where the last run ends that the archiver told of.
+    /// The end of the last run that the archiver reported.
     told: (EpochEnds, u64),
     now_ns: u64,
     /// The store is to fail.
@@ -422,7 +422,7 @@ fn a_run_is_cut_by_age_by_size_and_when_asked_for_and_none_is_while_the_database
         "moments do not go back"
     );
 
-    // Nothing is logged: nothing is written, whatever time passes and whoever asks.
+    // Nothing is logged, so nothing is written, whatever time passes and whatever is asked for.
     let before = store.ops();
     archiver.cut_at(durable.epoch);
     assert_eq!(drain(&core, &mut archiver, 99 * SECOND_NS), []);

@@ -11,7 +11,7 @@ use perdura_heap::MemoryUse;
 
 use crate::core_steps::{env, small};
 
-/// What a key holds: fields, members and scores by name; items in their order.
+/// The contents of a key: fields, members and scores by name; items in their order.
 #[derive(Debug, Clone, PartialEq)]
 enum Value {
     String(Vec<u8>),

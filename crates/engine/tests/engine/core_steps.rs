@@ -77,8 +77,8 @@ fn what_is_durable_survives_a_power_cut_and_what_is_not_is_gone_whole() {
     }
 }
 
-/// A verb that the log refuses may have changed half of what it was to change: RENAME removes the old
-/// name and asks for more room before it writes the new one.
+/// A verb that the log refuses may have made half of its changes. RENAME removes the old name and asks for more room
+/// before it writes the new one.
 #[test]
 fn nothing_of_a_transaction_is_kept_whose_closure_dropped_a_refused_write() {
     let options = CoreOptions {
@@ -462,9 +462,8 @@ fn damage_that_nothing_can_repair_is_reported_and_changes_nothing() {
     assert_eq!(disk.read_all("anchor").unwrap(), before);
 }
 
-/// Found in review: in a database's first life, before any checkpoint, log directories given in
-/// another order left no stream a segment of its own. It opened empty, and the anchor then voided
-/// what was there.
+/// Found in review: in a database's first life, before any checkpoint, log directories were given in another order. No
+/// stream found its own segment. The database opened empty, and the anchor then voided the log.
 #[test]
 fn log_directories_in_another_order_are_refused_and_nothing_is_lost() {
     let (data, logs) = (SimDisk::new(1), [SimDisk::new(2), SimDisk::new(3)]);

@@ -17,7 +17,7 @@ use crate::core_steps::{env, small};
 
 const LIVES: u32 = 6;
 const KEYS: u64 = 120;
-/// Rows from small ones to those that take pages of their own.
+/// Sizes of rows, from small ones to those that take separate pages.
 const ROW_BYTES: [usize; 5] = [10, 100, 700, 3000, 40_000];
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -71,7 +71,7 @@ fn rows(core: &Core) -> Rows {
     rows
 }
 
-/// What the seeds came across: a test that damages nothing proves nothing.
+/// The damage that the seeds met: a test that damages nothing proves nothing.
 #[derive(Default, Debug)]
 struct Seen {
     damaged: u32,

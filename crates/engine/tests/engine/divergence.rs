@@ -1,4 +1,4 @@
-//! Replays that do something else than the log says: they stop the restart, and `accept_divergence` goes on.
+//! Replays that differ from the log: they stop the restart, and with `accept_divergence` it continues.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -152,7 +152,8 @@ fn crashed(path: &Path) {
     db.abandon();
 }
 
-/// What an accepted restart leaves: the next ones need no flag, whatever program opens it, and it goes on.
+/// Checks the database that an accepted restart leaves: later restarts need no flag, whatever program opens it, and
+/// work continues.
 fn holds_without_the_flag(db: Db, path: &Path) {
     let notes = db.report().notes.join("\n");
     assert!(notes.contains("checkpoint"), "{notes}");

@@ -12,7 +12,7 @@ table! {
 }
 
 table! {
-    /// What is known beside it.
+    /// A table beside it, whose contents are known.
     pub struct Total in "totals", addressing = key { key(id: u64), sum: i64 }
 }
 
@@ -103,7 +103,7 @@ fn commands_before_the_drop_of_their_table_are_played_with_its_rows() {
             let before = totals(&db);
             db.abandon();
 
-            // The restart makes a new table of the name, which commands of its own fill.
+            // The restart makes a new table of the name, which new commands fill.
             let db = builder(dir.path(), log).open().unwrap();
             assert_eq!(totals(&db), before, "{log:?} {checkpoint}");
             assert_eq!(stocks(&db), 0, "the new table has nothing of the old one");

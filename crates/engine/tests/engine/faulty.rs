@@ -1,5 +1,5 @@
-//! The database with threads on a disk whose log writes are delayed, reordered, refused, torn and failed by
-//! seed: whatever happens, each client finds a prefix of what it did, and in it all that was acknowledged.
+//! The database with threads on a disk whose log writes are delayed, reordered, refused, torn and failed by seed. Each
+//! client must find a prefix of its operations, and in it all that was acknowledged.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::faulty_disk::{Faults, FaultyDisk};
 const CLIENTS: u8 = 4;
 const KEYS: u32 = 24;
 
-/// What one client did: its n-th operation puts n under the key n modulo [`KEYS`].
+/// The operations of one client: its n-th operation puts n under the key n modulo [`KEYS`].
 #[derive(Default, Clone, Copy)]
 struct Done {
     /// Operations that were run, from the first life on.

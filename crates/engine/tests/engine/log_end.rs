@@ -1,6 +1,5 @@
-//! The end of the log cannot vanish without a word, even with one stream and no checkpoint: found
-//! from outside, where a segment cut to any length, zeroed, replaced or deleted gave a database that
-//! started empty.
+//! The end of the log cannot vanish unnoticed, even with one stream and no checkpoint. The bug was found from outside:
+//! a segment that was cut to any length, zeroed, replaced or deleted gave a database that started empty.
 
 use std::sync::Arc;
 

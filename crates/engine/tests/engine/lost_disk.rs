@@ -40,7 +40,7 @@ pub struct World {
     pub uuid: Uuid,
     seed: u64,
     pub changes: Vec<Change>,
-    /// What the changes begin with.
+    /// The state at the beginning of the changes.
     state: BTreeMap<usize, Vec<u8>>,
 }
 
@@ -265,7 +265,8 @@ impl World {
         }
     }
 
-    /// The end of the process, somewhere within its work: killed, or by a power cut that the disks of log and archive see.
+    /// The end of the process, somewhere within its work: killed, or by a power cut that the disks of log and archive
+    /// see.
     pub fn end(&mut self, rng: &mut fastrand::Rng) {
         self.flush_some(rng);
         self.kill();

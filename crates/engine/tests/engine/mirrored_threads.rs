@@ -133,8 +133,8 @@ fn a_database_with_threads_commits_in_memory_and_comes_back() {
     drop(Db::open(alone).expect("a clean end needs no nodes"));
 }
 
-/// A writer that is faster than its disk had 4 to 8 MiB on the way to it before their age slowed it down, and the disk needed up to
-/// 100 ms for them.
+/// A writer was faster than its disk. It had 4 to 8 MiB on the way to the disk before their age slowed it down. The
+/// disk needed up to 100 ms for them.
 #[test]
 fn what_the_disk_lacks_slows_a_writer_down_before_it_is_old() {
     let moving = Moving::new();

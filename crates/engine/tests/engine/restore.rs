@@ -24,7 +24,7 @@ pub const STREAMS: usize = 2;
 pub const KEYS: usize = 40;
 pub const DIR: &str = "archive";
 
-/// Which value a key got in which epoch; `None`: it was removed.
+/// The epoch, the key and the value of each change. `None`: the key was removed.
 type Changes = Vec<(Epoch, usize, Option<Vec<u8>>)>;
 
 fn key(number: usize) -> String {
@@ -92,7 +92,7 @@ pub struct History {
     pub backups: Vec<BackupId>,
     pub changes: Changes,
     region: Arc<RegionDigest>,
-    /// How often the older image was all that was left.
+    /// The number of times that only the older image was left.
     older: usize,
 }
 
@@ -164,8 +164,8 @@ impl History {
         }
     }
 
-    /// A power cut, and the next life. If both images are whole, the newest one may be damaged meanwhile: then the next
-    /// life goes on from the older one, and the backups of the newest stay.
+    /// Makes a power cut, and begins the next life. If both images are whole, the newest one may be damaged meanwhile.
+    /// Then the next life continues from the older one, and the backups of the newest remain.
     fn crash(&mut self, seed: u64) {
         let anchor = self.core().anchor().get();
         self.core = None;
@@ -286,9 +286,9 @@ pub fn values(core: &Core) -> BTreeMap<usize, Vec<u8>> {
     all.collect()
 }
 
-/// Restores moments of a history, each from each backup that reaches it. Returns how many, and how many of them lie
-/// before the end of their backup's sweep, and how many lives went on from the older image; the first that is wrong
-/// is an error.
+/// Restores moments of a history, each from each backup that reaches it. Returns the number of moments, the number of
+/// those that are before the end of their backup's sweep, and the number of lives that continued from the older image.
+/// The first wrong moment is an error.
 fn check(seed: u64, steps: usize, every: bool) -> Result<(usize, usize, usize), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut history = History::new(seed);
@@ -410,14 +410,14 @@ procedure! {
     }
 }
 
-/// How many accounts there are, and the value of a row that is page-addressed.
+/// Returns the number of accounts, and the value of a row that is page-addressed.
 fn seen(core: &Core) -> (usize, Option<Vec<u8>>) {
     let again = |id: &u64| core.call::<open_account>(&(*id,)).is_err();
     ((1..3).filter(again).count(), get(core, &key(0)))
 }
 
-/// A database in which a key-addressed and a page-addressed row are written before and behind the image of its backup, and
-/// that backup's epoch.
+/// A database in which a key-addressed and a page-addressed row are written before and behind the image of its backup,
+/// and that backup's epoch.
 pub fn typed_history() -> Result<(History, Epoch), Error> {
     let disk = SimDisk::new(1);
     let core = open_typed(&disk)?;

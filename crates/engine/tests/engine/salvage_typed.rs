@@ -142,7 +142,7 @@ fn a_damaged_log_is_played_up_to_its_last_whole_epoch() {
                 assert_eq!(missing.numbers.len(), 4, "{what}");
                 cut += usize::from(found < CALLS - 1);
                 met.insert(found, what);
-                // It goes on, with numbers that follow.
+                // It continues, with numbers that follow.
                 let _flushed_below = core.call::<transfer>(&(1, 2, 1)).unwrap();
                 core.flush_all().unwrap();
             }

@@ -111,7 +111,7 @@ fn the_seeded_bug_of_later_lives_that_are_not_read_is_caught() {
     assert!(caught.is_some());
 }
 
-/// A world whose log goes on behind its archive over several segments.
+/// Returns a world whose log continues behind its archive over several segments.
 fn ahead(seed: u64) -> World {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut world = World::new(seed);

@@ -85,7 +85,7 @@ impl Window {
         proof.and_then(Proof::run).expect("a verdict")
     }
 
-    /// Whether the proof counts a record.
+    /// Returns whether the proof counts a record.
     fn counts(&self, tag: CkptEpoch) -> bool {
         self.base.k <= tag && tag < self.target.k
     }
@@ -158,7 +158,7 @@ impl Window {
         tail.and_then(|tail| tail.run()).expect("a run");
     }
 
-    /// How many of the swaps of two pages' records a proof finds, and how many there are.
+    /// Returns the number of swaps of two pages' records that a proof finds, and the number of all swaps.
     fn swaps_found(&self) -> (usize, usize) {
         let (mut found, mut all) = (0, 0);
         for run in &self.runs {

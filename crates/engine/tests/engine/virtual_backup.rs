@@ -207,7 +207,8 @@ fn a_virtual_backup_has_the_pages_of_the_paused_database_whatever_it_was_made_of
             assert_eq!(made.base, backup);
             cuts.push((store, made.backup.header.id));
         }
-        // Nothing has been written since. A checkpoint may be under way; the image of the next one is the paused database.
+        // Nothing has been written since. A checkpoint may be under way; the image of the next one is the paused
+        // database.
         for _ in 0..2 {
             history.core().checkpoint_now().expect("an image");
         }

@@ -36,8 +36,8 @@ pub struct NodeSpec<'a> {
 /// A new page, all of whose room is free.
 ///
 /// # Panics
-/// If there is no such page: of another size, with fences that are too long or in the wrong order, or with a level that does not go
-/// with its kind.
+/// If there is no such page: of another size, with fences that are too long or in the wrong order, or with a level that
+/// does not go with its kind.
 #[must_use]
 pub fn format(page_bytes: usize, spec: &NodeSpec<'_>) -> Box<[u8]> {
     assert!(page_bytes.is_power_of_two() && SIZES.contains(&page_bytes));

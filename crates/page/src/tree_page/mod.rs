@@ -441,8 +441,8 @@ impl<'a> Node<'a> {
         self.child(at)
     }
 
-    /// Bytes that a new cell and its slot may take, after the cells have been moved together. The rest of the longest high fence
-    /// is not among them.
+    /// Bytes that a new cell and its slot may take, after the cells have been moved together. The rest of the longest
+    /// high fence is not among them.
     #[must_use]
     pub fn room(&self) -> usize {
         let high = self.high().map_or(0, <[u8]>::len);
