@@ -250,7 +250,7 @@ impl World {
         let mut archived = found.iter().peekable();
         for record in &self.records {
             if archived.next_if_eq(&record).is_none() {
-                // It stands before the begin of the image with which the archive begins.
+                // It stands before the start of the image with which the archive begins.
                 let (epoch, tag) = (record.2, record.4);
                 assert!(epoch == manifest.begin && Some(tag) < self.first_image);
             }
