@@ -1,4 +1,4 @@
-//! What the verbs note for the log.
+//! The effects that the verbs note for the log.
 
 use perdura_base::Error;
 use perdura_txn::ValueForm;
