@@ -11,7 +11,7 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`backlog`] | runs wait on the log's disk while the archive is away |
-//! | `of_core` | what an archive's writer asks of a database |
+//! | `of_core` | the questions that an archive's writer asks a database |
 
 pub mod backlog;
 mod of_core;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | one flusher a stream | closes epochs (the first of them), writes, syncs, wakes waiting callers |
 //! | checkpointer | begins a checkpoint when the log has grown or a caller asks; paces its writes |
-//! | voucher | tells the anchor every second how far the log is durable |
+//! | voucher | reports to the anchor every second how far the log is durable |
 //! | two of the archiver | write runs of the log into the archive, if one is configured: one of them while a core is idle, the other while none is |
 //! | backup | copies images into the archive when it is asked to, the first one by itself |
 //! | two of the merger | merge them in the same way, unless that is left to an archive agent |

@@ -1,6 +1,6 @@
 //! The ladder of durability: the rungs that a caller can wait for before it relies on a commit.
 //!
-//! | | waits until the commit is | what may take it back |
+//! | | waits until the commit is | what may undo it |
 //! |---|---|---|
 //! | [`Durability::Mem`] | visible, and no write that waits is older than 10 ms | losing this process: the last 10 ms |
 //! | [`Durability::Mirror`] | in the memories of the nodes that mirror the log; on the log's disks if there are none | losing them and this machine, before the log is on the disks |

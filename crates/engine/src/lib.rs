@@ -74,30 +74,30 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`core`] | the database without a thread: every bit of background work is a step |
-//! | `env` | what comes from outside |
-//! | `opening` | the restart before it |
+//! | `env` | the environment of a database: disks, time, randomness, nodes |
+//! | `opening` | the steps of an open before the core exists |
 //! | [`catalog`], `named` | table 0; the table of each name |
 //! | [`databases`] | Redis's sixteen databases over the named tables |
-//! | [`digest`] | what a database holds, in one number |
+//! | [`digest`] | the contents of a database, in one number |
 //! | [`typed`], [`builder`] | typed tables and procedures: declared, made, replayed |
-//! | `calls` | how procedures are called |
+//! | `calls` | calls of procedures |
 //! | [`snapshot`] | all rows as of one instant |
 //! | [`archive`] | the archive of an open database, step by step |
 //! | `archiver`, `lent` | the archiver's threads; the archive lent to others |
-//! | `backing_up` | images are copied into the archive |
-//! | `archive_figures` | what is shown of an archive |
-//! | `proving` | each checkpoint's image is held against the archive |
-//! | [`merging`] | the upkeep of its archive |
-//! | `purge` | what is removed in the background |
+//! | `backing_up` | backups: images are copied into the archive |
+//! | `archive_figures` | figures of an archive |
+//! | `proving` | each checkpoint's image is compared with the archive |
+//! | [`merging`] | the upkeep of an archive |
+//! | `purge` | invisible data is removed in the background |
 //! | [`map`] | ordered maps of bytes |
-//! | [`db`], `transact`, `keys` | the same with threads: what users open, and how they use it |
-//! | `ground`, `wishes` | what all threads stand on; who wants the log flushed |
-//! | `flusher`, `mirroring`, `checkpointer`, `background` | those threads |
+//! | [`db`], `transact`, `keys` | the database with threads: its handle, and the calls of a program |
+//! | `ground`, `wishes` | the state that all threads share; wishes for a flush of the log |
+//! | `flusher`, `mirroring`, `checkpointer`, `background` | the threads |
 //! | `shared` | the parts of an open database together |
-//! | `behind` | how far the log's disks are behind |
-//! | `durability` | what a caller waits for before it relies on a commit |
-//! | `receipt` | what a client keeps of a write |
-//! | [`pace`] | when to flush, and how fast to write an image |
+//! | `behind` | the distance by which the log's disks are behind |
+//! | `durability` | the rungs that a caller can wait for before it relies on a commit |
+//! | `receipt` | the receipt that a client keeps of a write |
+//! | [`pace`] | the times of flushes, and the rate at which an image is written |
 //! | [`options`] | settings |
 //! | [`stats`] | figures |
 //!

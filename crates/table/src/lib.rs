@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`types`], `column` | the types of columns, as data and in Rust |
 //! | [`key`], [`prefix`] | keys whose byte order is that of their columns; prefixes of keys, typed |
-//! | [`layout`] | where the columns of a value lie |
+//! | [`layout`] | the layout of the columns in a value |
 //! | [`schema`], `derive`, `patch` | a table as data; index keys and column patches from it |
 //! | [`declare`], `macros`, `table`, [`view`] | a table in a program; its rows, whole, viewed and edited |
 //! | [`args`], `procedure` | procedures, their arguments, the partitions that they declare |

@@ -69,8 +69,8 @@ impl Cx<'_, '_> {
         Ok(row.is_some())
     }
 
-    /// Fetches rows that later verbs will read or write from memory, all together. A row that is found alone waits for
-    /// memory twice. This is a hint, which changes nothing. Only the first [`AHEAD_KEYS`] keys count.
+    /// Fetches from memory, all together, the rows that later verbs will read or write. A row that is found alone waits
+    /// for memory twice. This is a hint, which changes nothing. Only the first [`AHEAD_KEYS`] keys count.
     pub fn look_ahead<T: Table>(&self, keys: impl IntoIterator<Item = impl WholeKey<T::Key>>) {
         let Ok(entry) = self.entry::<T>() else {
             return;
