@@ -46,7 +46,7 @@ pub(crate) struct Checkpointer {
 }
 
 impl Checkpointer {
-    /// Returns one that was not asked for a checkpoint yet.
+    /// Returns a checkpointer without requests.
     pub fn new(ground: &Arc<Ground>, archive: &Arc<AtArchive>) -> Checkpointer {
         Checkpointer {
             ground: Arc::clone(ground),
@@ -126,7 +126,7 @@ impl Checkpointer {
     /// Has a checkpoint taken that begins now or later, and waits for its end.
     pub fn checkpoint(&self) -> Result<()> {
         let mut book = self.book.lock();
-        // One that is running began before this call: wait for the next.
+        // A checkpoint that is running began before this call, so wait for the next one.
         assert!(book.ended <= book.started, "what ended was begun");
         let number = book.started + 1;
         book.wanted = true;

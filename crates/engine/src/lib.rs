@@ -1,7 +1,7 @@
 //! Perdura: a transactional database whose product is recovery.
 //!
-//! Data lives in memory and in a log; a transaction that [`Db::write`] has acknowledged survives a
-//! power cut, and opening the directory again brings it back in seconds.
+//! Data lives in memory and in a log. A transaction that [`Db::write`] has acknowledged survives a power cut. Opening
+//! the directory again brings it back in seconds.
 //!
 //! ```
 //! use perdura::types::hash;
@@ -63,7 +63,7 @@
 //! * **Keep closures short.** Other transactions wait for the latches that a closure holds. A transaction inside a
 //!   transaction of the same database is refused.
 //! * **Databases.** 0 to 15, as in Redis. Call [`Db::database`] inside the closure: a flush gives a database another
-//!   table. The server in this repository is such a program: it opens the same directory, one process at a time.
+//!   table. The server in this repository opens the same directory, one process at a time.
 //! * **Threads.** A [`Db`] is a handle; clone it for each thread. Dropping the last one ends the background threads and
 //!   loses nothing. [`Db::close`] also takes a checkpoint.
 //!

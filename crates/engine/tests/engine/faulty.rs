@@ -137,7 +137,7 @@ fn lives(log_io: LogIo, streams: u8, seed: u64, count: u64) {
                 scope.spawn(move || work(db, client, done, rng));
             }
         });
-        // What is in flight is left as it is.
+        // Writes in flight are left alone.
         db.abandon();
         for (sum, count) in struck.iter_mut().zip(&faults.struck) {
             *sum += count.load(Ordering::SeqCst);

@@ -15,7 +15,7 @@ use crate::faulty;
 use crate::faulty_disk::Faults;
 use crate::mirrored::deliver;
 
-/// For so long a writer is watched whose disk lacks much.
+/// The time for which a writer is watched whose disk lacks much.
 const WATCHED_MIN: Duration = Duration::from_millis(15);
 /// So many bytes that the disk lacks slow a writer down.
 const MUCH: u64 = 7 << 18;

@@ -547,7 +547,7 @@ fn a_record_that_is_missing_or_doubled_ends_the_restore_and_names_the_page() {
         let record = cursor.record();
         records.push((record.at, record.updates.last, record.tag >= backup.k));
     }
-    // That a page's last update is missing is for the digests of a later image to tell.
+    // The digests of a later image show that a page's last update is missing.
     let is_followed = |nth: usize| {
         let (at, useq, _) = records[nth];
         let mut later = records.iter();
