@@ -52,7 +52,7 @@ fn open(path: &std::path::Path) -> Result<Db, Error> {
         .open()
 }
 
-/// One thread's transfers: how many were made, and how many refused.
+/// Makes one thread's transfers. Returns the number of transfers made, and the number refused.
 fn customer(db: &Db, thread: u64) -> Result<(u64, u64), Abort> {
     let (mut made, mut refused, mut last) = (0, 0, None);
     for i in 0..TRANSFERS_EACH {

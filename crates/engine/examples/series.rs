@@ -15,7 +15,7 @@ const SENSORS: u16 = 20;
 const MINUTES: u64 = 120;
 const KEPT_MINUTES: u64 = 60;
 
-/// Big-endian numbers sort by their bytes as by their values.
+/// Returns the key of a minute of a sensor. Big-endian numbers sort by their bytes as by their values.
 fn key(sensor: u16, minute: u64) -> Vec<u8> {
     [&sensor.to_be_bytes()[..], &minute.to_be_bytes()[..]].concat()
 }

@@ -47,8 +47,8 @@ impl Store {
         })
     }
 
-    /// The user of a session, which lives on from now. A later expiry need not be durable at once:
-    /// a crash may cost a few seconds of it.
+    /// Extends a session's life from now, and returns its user. A later expiry need not be durable at once: a crash may
+    /// cost a few seconds of it.
     fn touch(&self, id: usize) -> Result<Option<String>, Error> {
         let (db, key) = (&self.db, Store::key(id));
         let (user, _durable_soon) = db.write_later(|tx| {

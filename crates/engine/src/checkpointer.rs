@@ -123,7 +123,7 @@ impl Checkpointer {
         }
     }
 
-    /// Has a checkpoint taken that begins now or later, and waits for its end.
+    /// Asks for a checkpoint that begins now or later, and waits for its end.
     pub fn checkpoint(&self) -> Result<()> {
         let mut book = self.book.lock();
         // A checkpoint that is running began before this call, so wait for the next one.
@@ -197,7 +197,7 @@ impl Checkpointer {
         }
     }
 
-    /// Before a checkpoint: waits as long as the image that it would overwrite is being copied. Without room in the
+    /// Waits, before a checkpoint, as long as the image that it would overwrite is being copied. Without room in the
     /// log, and when the database is closed, the copy is given up.
     fn wait_for_copy(&self) -> Result<()> {
         while self.ground.core.checkpoint_is_held() {

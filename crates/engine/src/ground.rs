@@ -69,7 +69,7 @@ impl Ground {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    /// Has the threads end.
+    /// Makes the threads end.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.wishes.wake_all();

@@ -359,8 +359,8 @@ mod tests {
     const COST_NS: u64 = 40_000;
 
     impl Model {
-        /// The mean spacing of the flushes of the second half of two seconds, and the share of that time in which
-        /// the worker ran, in thousandths. A flush that costs nothing is never held back.
+        /// Returns the mean spacing of the flushes of the second half of two seconds. Also returns the share of that
+        /// time in which the worker ran, in thousandths. A flush that costs nothing is never delayed.
         fn run(&self, cost_ns: u64) -> (u64, u64) {
             let mut pacer = FlushPacer::new(cost_ns, Duration::ZERO);
             let workers = Workers::default();

@@ -59,7 +59,7 @@ impl Purge {
         PartitionId(u16::try_from(turn).expect("at most 256 partitions"))
     }
 
-    /// Has every partition searched for pages to free.
+    /// Starts a search of every partition for pages to free.
     pub fn start_reclaim(&self, partitions: u32) {
         assert!(partitions > 0, "there are partitions to search");
         self.reclaim_left.store(partitions, Ordering::Relaxed);

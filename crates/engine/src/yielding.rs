@@ -153,7 +153,7 @@ mod tests {
         assert!((1..1000).all(|now| yielding.pause_ns(now, 1_000_000, 0) == 0));
     }
 
-    /// The share of the time that steps of 0.3 ms take, in thousandths.
+    /// Returns the share of the time that steps of 0.3 ms take, in thousandths.
     fn share(urgency: u64) -> u64 {
         let mut yielding = Yielding {
             gauge: IdleGauge::fixed(true),
@@ -174,7 +174,8 @@ mod tests {
         assert!(share(1000) >= 999, "{}", share(1000));
     }
 
-    /// A log that needs `permille` of a core to be archived, while every core is busy: the longest lag of a minute.
+    /// Returns the longest lag in a minute of a log that needs `permille` of a core to be archived, while every core is
+    /// busy.
     fn longest_lag_ns(permille: u64) -> u64 {
         let mut yielding = Yielding {
             gauge: IdleGauge::fixed(true),

@@ -50,7 +50,7 @@ struct Seen {
     truncated: usize,
 }
 
-/// Merging that begins as soon as there are two runs.
+/// Returns merging that begins as soon as the archive has two runs.
 fn merging(archiving: &Archiving) -> Merging {
     let options = MergerOptions {
         fan_in: 2,
@@ -166,8 +166,8 @@ impl World {
         }
     }
 
-    /// If the archive's machine has lost its power: its next life. A proof that a power cut ends is put off, and is no
-    /// error.
+    /// Begins the next life of the archive's machine, if it has lost its power. A proof that a power cut ends is
+    /// deferred, and is no error.
     fn repower(&mut self) {
         if !self.store.has_power() {
             self.seen.power_cuts += 1;
@@ -187,7 +187,7 @@ impl World {
         self.store.set_plan(any_fault(&mut self.rng, 25, 6));
     }
 
-    /// The database's machine crashes; sometimes the archive's does, too.
+    /// Crashes the database's machine; sometimes the archive's, too.
     fn next_life(&mut self) {
         self.seen.lives += 1;
         self.log.crash(CrashProfile::Worst, self.rng.u64(..));

@@ -26,7 +26,7 @@ pub fn begin(streams: usize) -> EpochEnds {
     }
 }
 
-/// The page records of the durable epochs behind `from`, which moves to D.
+/// Reads the page records of the durable epochs behind `from`, which moves to D.
 pub fn read_log(core: &Core, from: &mut EpochEnds) -> Result<Vec<Record>, Error> {
     let chunks = core.heap().geometry().chunks();
     let durable = core.wal().durable_end(Rung::Disk);
@@ -57,7 +57,7 @@ pub fn read_log(core: &Core, from: &mut EpochEnds) -> Result<Vec<Record>, Error>
     }
 }
 
-/// The records of a run.
+/// Reads the records of a run.
 pub fn read_run(run: &Arc<Run>, records: &mut Vec<Record>) -> Result<(), Error> {
     let mut cursor = run.cursor(&Scope::All);
     while cursor.advance()? {
@@ -74,8 +74,8 @@ pub fn read_run(run: &Arc<Run>, records: &mut Vec<Record>) -> Result<(), Error> 
     Ok(())
 }
 
-/// The runs that a restart of the archive finds, one behind the other. Of runs that begin with the same epoch the
-/// newest counts.
+/// Returns the runs that a restart of the archive finds, one behind the other. Of runs that begin with the same epoch
+/// the newest counts.
 fn runs(core: &Core, store: &Arc<SimDisk>) -> Vec<Arc<Run>> {
     let uuid = core.anchor().get().uuid;
     let disk = store.life();
@@ -479,7 +479,7 @@ fn ordered_frames_are_counted_and_what_no_archive_can_hold_is_refused() {
     }
 }
 
-/// An error or a power cut at one of the next I/Os; of names and syncs, at one of the next few.
+/// Draws an error or a power cut at one of the next I/Os; of names and syncs, at one of the next few.
 pub fn any_fault(rng: &mut fastrand::Rng, ios: u64, few: u64) -> FaultPlan {
     let (at, plan) = (rng.u64(1..ios), FaultPlan::default());
     match rng.u8(0..6) {

@@ -53,7 +53,7 @@ fn copied_under_checkpoints(log: &Arc<SimDisk>, core: &Core) -> (Result<u64, Err
     (ended, held)
 }
 
-/// A database with an image of some hundred pages.
+/// Returns a database with an image of some hundred pages.
 fn with_an_image() -> (Arc<SimDisk>, Core) {
     let log = SimDisk::new(1);
     let core = open(&log, 1);

@@ -125,7 +125,7 @@ fn name(rng: &mut fastrand::Rng) -> Vec<u8> {
     }
 }
 
-/// Also keys that leave a header no room in a slot, always or with an expiry.
+/// Draws a key. Some keys leave a header no room in a slot, always or with an expiry.
 fn key(rng: &mut fastrand::Rng) -> Vec<u8> {
     match rng.u8(0..40) {
         0 => vec![b'k'; 20_000],
@@ -152,7 +152,7 @@ fn score(rng: &mut fastrand::Rng) -> Vec<u8> {
     score.to_le_bytes().to_vec()
 }
 
-/// One random change of one element, or a few hundred of them.
+/// Makes one random change of one element, or a few hundred of them.
 fn change(
     tx: &mut Tx<'_>,
     rng: &mut fastrand::Rng,

@@ -53,7 +53,7 @@ pub fn get(core: &Core, key: &str) -> Option<Vec<u8>> {
     read.expect("a get").0
 }
 
-/// A write that the test does not wait for by its ticket.
+/// Makes a write without waiting for its ticket.
 pub fn put(core: &Core, key: &str, value: &[u8]) {
     let _waited_for_by_flush_all = set(core, key, value);
 }
@@ -350,7 +350,7 @@ fn a_flush_leaves_the_indexes_of_its_tables_to_the_purge() {
     assert!(core.purge_step().unwrap() < 16);
 }
 
-/// Two images and a log behind each; returns the digest.
+/// Makes two images and a log behind each. Returns the digest.
 pub fn two_images(disk: &Arc<SimDisk>) -> u64 {
     let core = open(disk, 1);
     for round in 0..3u8 {

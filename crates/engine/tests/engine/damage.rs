@@ -52,7 +52,7 @@ fn open(disk: &Arc<SimDisk>, streams: usize, options: &CoreOptions) -> Result<Co
     core.map_err(|error| format!("{how:?}: {error}"))
 }
 
-/// Every row.
+/// Returns every row.
 fn rows(core: &Core) -> Rows {
     let mut rows = Rows::new();
     for key in (0..KEYS).map(key) {

@@ -108,7 +108,7 @@ fn options(path: &Path) -> Options {
         .into_options()
 }
 
-/// The options of a program in which `P` has the name, types and hash of the procedure called `name`.
+/// Returns the options of a program in which `P` has the name, types and hash of the procedure called `name`.
 fn in_its_stead<P: perdura::tables::Procedure>(path: &Path, name: &str) -> Options {
     let mut options = options(path);
     let mut procedures = options.typed.procedures.to_vec();
@@ -142,8 +142,8 @@ fn refusal(options: Options) -> String {
     Db::open(options).err().unwrap().to_string()
 }
 
-/// A crashed database in which one transfer of 5 from account 1 to 2 was the last call but one, and which has
-/// another call behind it.
+/// Makes a crashed database. Its last call but one is a transfer of 5 from account 1 to 2, and another call is behind
+/// it.
 fn crashed(path: &Path) {
     let db = Db::open(options(path)).unwrap();
     fill(&db).unwrap();

@@ -41,7 +41,7 @@ fn get(db: &Db, key: &str) -> Option<Vec<u8>> {
     read.unwrap()
 }
 
-/// Nothing latched stays so: a transaction over every partition runs.
+/// Checks that every latch is free: a transaction over every partition runs.
 fn every_latch_is_free(db: &Db) {
     let partitions = db.all_partitions();
     let ran = db.transact(&partitions, |tx| tx.len(db.database(0)));

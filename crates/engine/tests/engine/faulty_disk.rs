@@ -51,7 +51,7 @@ impl Faults {
         })
     }
 
-    /// From now on writes are at risk.
+    /// Puts writes at risk from now on.
     pub fn arm(&self) {
         self.armed.store(true, Ordering::SeqCst);
     }
@@ -66,7 +66,7 @@ impl Faults {
         self.rng.lock().unwrap().usize(0..below)
     }
 
-    /// The fault of a write that may be held back, or may not.
+    /// Draws the fault of a write. `may_wait`: the write may be delayed.
     fn of_write(&self, may_wait: bool) -> Fault {
         if !self.armed.load(Ordering::SeqCst) {
             return Fault::None;
@@ -290,7 +290,7 @@ impl File for FaultyFile {
         self.inner.sync()
     }
 
-    /// The write of a thread that waits, also of a segment's header.
+    /// Makes the write of a waiting thread, also of a segment's header.
     fn write_durable(&self, offset: u64, parts: &[&[u8]], through: Through) -> Result<()> {
         let delay_ms = self.faults.delay_ms.load(Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(delay_ms));

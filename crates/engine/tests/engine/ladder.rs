@@ -6,7 +6,7 @@ use perdura::{Db, Durability, Options, Ticket};
 
 use crate::with_threads::set;
 
-/// A database whose log is written at most once a second.
+/// Returns a database whose log is written at most once a second.
 fn slow(dir: &std::path::Path, durability: Durability) -> Db {
     let mut options = Options::new(dir);
     options.segment_bytes = 4 << 20;
@@ -15,7 +15,7 @@ fn slow(dir: &std::path::Path, durability: Durability) -> Db {
     Db::open(options).unwrap()
 }
 
-/// A write that was made when the log had just been written, so that it will not be for a while.
+/// Makes a write when the log has just been written, so that the write is not durable for a while.
 fn written(db: &Db) -> Ticket {
     let begun = Instant::now();
     loop {

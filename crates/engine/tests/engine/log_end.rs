@@ -9,7 +9,7 @@ use perdura_device::{Access, CrashProfile, Disk, SimDisk};
 
 use crate::core_steps::{env, get, open, put, small};
 
-/// A database of one stream that was written, vouched for and killed, and the disk when it held half.
+/// Returns a database of one stream that was written, vouched for and killed, and the disk when it held half.
 fn vouched() -> (Arc<SimDisk>, Arc<SimDisk>) {
     let disk = SimDisk::new(1);
     let core = open(&disk, 1);

@@ -88,7 +88,7 @@ fn ids(core: &Core) -> impl Iterator<Item = PartitionId> {
     (0..core.heap().geometry().partitions).map(PartitionId)
 }
 
-/// Has the purge free three pages of a chain at a time, and a longer chain wait for it.
+/// Makes the purge free three pages of a chain at a time, and defer longer chains.
 fn few_pages(core: &Core) {
     let limits = perdura::OrphanLimits {
         chain_pages: 3,

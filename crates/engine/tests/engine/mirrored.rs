@@ -333,7 +333,8 @@ fn a_takeover_waits_for_the_lease_of_the_last_writer_and_reads_what_it_did_meanw
     assert!(old.wal().reached().at(Rung::Disk) < late.epoch);
 }
 
-/// A writer that slept while the disk went to another process, which has what the first had acknowledged.
+/// Returns a writer that slept while the disk went to another process, and that process, which has all that the first
+/// had acknowledged.
 fn replaced() -> (World, Core, Core) {
     let world = World::new();
     let old = world.mirrored();

@@ -17,7 +17,7 @@ use crate::mirrored::deliver;
 
 /// The time for which a writer is watched whose disk lacks much.
 const WATCHED_MIN: Duration = Duration::from_millis(15);
-/// So many bytes that the disk lacks slow a writer down.
+/// Bytes that the disk lacks from which a writer is slowed down.
 const MUCH: u64 = 7 << 18;
 /// Data of this age slow a writer down in any case, microseconds.
 const OLD_US: u64 = 33_000;
@@ -58,7 +58,7 @@ impl Moving {
         }
     }
 
-    /// The settings of the process of that name.
+    /// Returns the settings of the process of the client's name.
     fn options(&self, client: u32) -> Options {
         let (random, token) = (Arc::clone(&self.random), u64::from(client));
         let views = Arc::clone(&self.views);

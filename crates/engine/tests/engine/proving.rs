@@ -158,7 +158,7 @@ impl World {
         self.seen.merged += merged.map_or(0, |merged| merged.len());
     }
 
-    /// A power cut, and the next life; sometimes from the older image.
+    /// Makes a power cut, and begins the next life, sometimes from the older image.
     fn crash(&mut self) {
         self.seen.lives += 1;
         self.seen.half += usize::from(self.under_way);

@@ -235,7 +235,7 @@ impl History {
         self.archive();
     }
 
-    /// The state of an epoch.
+    /// Returns the state of an epoch.
     pub fn state(&self, target: Epoch) -> BTreeMap<usize, Vec<u8>> {
         let mut state = BTreeMap::new();
         let until = self.changes.iter().filter(|(epoch, ..)| *epoch <= target);
@@ -394,7 +394,7 @@ fn what_cannot_be_restored_is_refused_and_says_why() {
     assert!(matches!(&none, Error::Corrupt(_)), "{none}");
 }
 
-/// A database with typed tables.
+/// Opens a database with typed tables.
 fn open_typed(disk: &Arc<SimDisk>) -> Result<Core, Error> {
     let mut options = small();
     let declared = Db::builder("").table::<Account>().procedure(open_account);
@@ -416,8 +416,8 @@ fn seen(core: &Core) -> (usize, Option<Vec<u8>>) {
     ((1..3).filter(again).count(), get(core, &key(0)))
 }
 
-/// A database in which a key-addressed and a page-addressed row are written before and behind the image of its backup,
-/// and that backup's epoch.
+/// Returns a database in which a key-addressed and a page-addressed row are written before and behind the image of its
+/// backup. Also returns that backup's epoch.
 pub fn typed_history() -> Result<(History, Epoch), Error> {
     let disk = SimDisk::new(1);
     let core = open_typed(&disk)?;
@@ -438,7 +438,7 @@ pub fn typed_history() -> Result<(History, Epoch), Error> {
     Ok((history, end))
 }
 
-/// A database that gets its first key-addressed row behind its backup, and that backup's epoch.
+/// Returns a database that gets its first key-addressed row behind its backup, and that backup's epoch.
 pub fn later_typed_history() -> Result<(History, Epoch), Error> {
     let mut history = History::new(1);
     let _flushed = set(history.core(), 0, Some(b"old"));
@@ -499,7 +499,7 @@ fn the_seeded_bug_of_runs_beside_kept_tables_is_caught() {
     assert!(!matches!(restored, Ok((1, Some(plain))) if plain == b"old"));
 }
 
-/// A run like another one, in which a record is missing, or is there twice.
+/// Returns a copy of a run in which a record is missing, or is there twice.
 pub fn tampered(history: &History, run: &Arc<Run>, nth: usize, twice: bool) -> Arc<Run> {
     let disk = Arc::clone(&history.archive);
     let dir = format!("tampered-{nth}-{twice}");

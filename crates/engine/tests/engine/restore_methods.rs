@@ -32,7 +32,7 @@ fn means<'a>(
     }
 }
 
-/// The directory of a restored image: a checksum and a digest of each page.
+/// Returns the directory of a restored image: a checksum and a digest of each page.
 fn directory(disk: &Arc<SimDisk>, k: CkptEpoch) -> Vec<u8> {
     let path = directory_path(ImageSlot::A, k);
     let file = disk.life().open(&path, Access::Buffered).expect("an image");

@@ -26,7 +26,8 @@ pub fn restored(world: &World, logs: &Arc<SimDisk>) -> Result<(Restored, Epoch),
     Ok((disks, report.epoch))
 }
 
-/// A history that ends with the loss of the data disk. Returns how many lives the log had behind the archive's end.
+/// Runs a history that ends with the loss of the data disk. Returns the number of lives that the log had behind the
+/// archive's end.
 fn lose_the_data_disk(seed: u64) -> Result<usize, String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut world = World::new(seed);

@@ -139,7 +139,7 @@ pub(crate) fn fill(db: &Db) -> Result<()> {
     })
 }
 
-/// A fixed history of calls, of which some are refused.
+/// Plays a fixed history of calls, of which some are refused.
 pub(crate) fn play(db: &Db) {
     for i in 0..200_u64 {
         let (from, to) = (i * 7 % ACCOUNTS, i * 13 % (ACCOUNTS + 1));

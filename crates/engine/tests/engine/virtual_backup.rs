@@ -35,7 +35,7 @@ fn copy(from: &dyn Disk, name: &str, to: &dyn Disk, path: &str) -> (u64, u32) {
     (len, crc32c(&bytes))
 }
 
-/// The archive of a history on a disk, with these of its backups.
+/// Makes the archive of a history on a disk, with these of its backups.
 fn stored(history: &History, backups: &[BackupId], disk: &Arc<dyn Disk>) -> Arc<Store> {
     let creation = Creation {
         uuid: history.uuid,
@@ -95,7 +95,7 @@ fn open(store: &Store, id: BackupId) -> Arc<Backup> {
     store.open_backup(id).expect("a backup")
 }
 
-/// Page by page: partition, local page, update number, digest.
+/// Returns, page by page: partition, local page, update number, digest.
 fn pages(backup: &Backup) -> Vec<(u16, u32, u32, u64)> {
     let partitions = 0..backup.header().chunks.partitions;
     let of = |partition: u16| {
@@ -223,7 +223,7 @@ fn a_virtual_backup_has_the_pages_of_the_paused_database_whatever_it_was_made_of
     assert!(compared > 10, "{compared} compared");
 }
 
-/// A history with a backup.
+/// Returns a history with a backup.
 fn history(seed: u64) -> History {
     let mut history = History::new(seed);
     let mut rng = fastrand::Rng::with_seed(seed);

@@ -162,7 +162,7 @@ fn the_anchor_vouches_for_an_idle_database_without_being_asked() {
     }
 }
 
-/// The sizes of a directory's log files, in order.
+/// Returns the sizes of a directory's log files, in order.
 fn log_files(dir: &tempfile::TempDir) -> Vec<u64> {
     let log = dir.path().join("data/log");
     let files = std::fs::read_dir(log).unwrap();

@@ -5,7 +5,7 @@ use perdura_txn::ValueForm;
 
 use crate::world::{Account, Item, World, account};
 
-/// The hash of the effects of a few changes.
+/// Returns the hash of the effects of a few changes.
 fn hash(form: ValueForm, change: impl Fn(&mut Account)) -> u64 {
     let world = World::new(form);
     world
