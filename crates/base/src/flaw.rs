@@ -231,7 +231,7 @@ pub enum Flaw {
     RunCutInsideEpoch,
     /// An acknowledged entry stays pending by its consumer: one of its two rows is left.
     AcknowledgedRowKept,
-    /// A consumer of a stream's group goes, and what it had stays pending in the group.
+    /// A consumer of a stream's group goes, and its entries stay pending in the group.
     DeletedConsumerRowsKept,
     /// A group of a stream goes, and its consumers and pending entries stay.
     DestroyedGroupRowsKept,
@@ -255,7 +255,7 @@ pub enum Flaw {
     RerunWithOtherSeed,
     /// A transaction that runs again has another time.
     RerunAtOtherTime,
-    /// A transaction that runs again begins on what it had changed before.
+    /// A transaction that runs again begins on its own earlier changes.
     RerunOverHalf,
     /// The messages that a script had published before it ran again are sent, too.
     MessageOfRerunKept,
@@ -354,13 +354,13 @@ pub enum Flaw {
     SentCounts,
     /// Blocks that a node held before it lost its memory count for its next start.
     HeldByOldStart,
-    /// A node that returns belongs to the mirror before it holds what was acknowledged.
+    /// A node that returns belongs to the mirror before it holds all acknowledged frames.
     ReturnsBehind,
-    /// A stream moves to nodes that do not hold what was acknowledged of it.
+    /// A stream moves to nodes that do not hold all its acknowledged frames.
     MovesUnheld,
     /// A node that is asked for a ring that it has begins that ring anew.
     RingEmptiedAtOpen,
-    /// A ring that was found damaged is made anew while the view counts what it held.
+    /// A ring that was found damaged is made anew while the view counts its contents.
     SpoiledRenewedAtOnce,
     /// A takeover does not stop nodes from taking blocks of the writer before.
     SealForgotten,

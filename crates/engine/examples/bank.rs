@@ -117,7 +117,7 @@ fn main() -> Result<(), Box<dyn StdError>> {
     let mine = db.read(|tx| tx.by(Account::by_owner, "owner 3").collect::<Vec<_>>())?;
     println!("owner 3 has {} accounts", mine.len());
 
-    // No goodbye: what was waited for is in the log.
+    // The database is not closed: all transfers that were waited for are in the log.
     db.abandon();
     let db = open(&path)?;
     let again = db.report().ordered.map_or(0, |ordered| ordered.played);

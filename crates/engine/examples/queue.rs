@@ -27,7 +27,7 @@ fn push(db: &Db, job: u64) -> Result<(), Fault> {
     })
 }
 
-/// Takes the next job, if there is one.
+/// Takes the next job. `None`: the queue is empty.
 fn take(db: &Db) -> Result<Option<Vec<u8>>, Fault> {
     db.write(|tx| {
         let (from, to) = ((&b"jobs"[..], End::Front), (&b"running"[..], End::Back));

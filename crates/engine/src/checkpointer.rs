@@ -39,9 +39,9 @@ pub(crate) struct Checkpointer {
     /// Requests, and the end of the last checkpoint; `ended` signals changes.
     book: Mutex<Checkpoints>,
     ended: Condvar,
-    /// Checkpoints need not leave time to transactions: the database is being closed.
+    /// True if checkpoints need not leave time to transactions, because the database is being closed.
     hurry: AtomicBool,
-    /// The image that is being copied is needed for a checkpoint.
+    /// True if a checkpoint needs the image that is being copied.
     give_up_copy: AtomicBool,
 }
 

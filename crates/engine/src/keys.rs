@@ -14,7 +14,7 @@ use perdura_txn::{Ticket, Tx};
 
 use crate::db::Db;
 
-/// The keys that one step found, and the cursor of the next step if there is one.
+/// The keys that one step found, and the cursor of the next step. `None`: it was the last step.
 type Step = (Vec<Vec<u8>>, Option<u64>);
 
 /// The approximate number of keys that one step looks at.

@@ -260,7 +260,7 @@ impl Map {
         self.db.read(|tx| tx.len(self.table))
     }
 
-    /// Returns whether there is no entry.
+    /// Returns whether the map has no entry.
     ///
     /// # Errors
     /// As [`Db::read`].

@@ -50,8 +50,8 @@ pub struct CoreOptions {
     pub memory_fault: Option<String>,
     /// A checkpoint begins when the log has grown by this much since the last one, bytes.
     pub checkpoint_log_bytes: u64,
-    /// Every checkpoint is consistent: an image of one instant. Databases with key-addressed tables make
-    /// no others.
+    /// True if every checkpoint is consistent: an image of one instant. Databases with key-addressed tables make no
+    /// others.
     pub consistent_checkpoints: bool,
     /// The form in which consistent checkpoints keep pages of key-addressed tables.
     pub snapshot_mode: SnapshotMode,
@@ -167,7 +167,7 @@ pub struct Options {
     /// The nodes that hold the newest part of the log, as settings name them. An open reads only `nodes`, and from
     /// these settings whether a loss is accepted.
     pub node_settings: NodeSettings,
-    /// The nodes that hold the newest part of the log, if there are some.
+    /// The nodes that hold the newest part of the log. `None`: the database has no nodes.
     pub nodes: Option<Nodes>,
 }
 

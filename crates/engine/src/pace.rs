@@ -348,7 +348,7 @@ mod tests {
 
     /// A worker whose clients wait for flushes, in virtual time: each transaction takes `txn_ns` of it, a flush
     /// `SYNC_NS`, and it begins no more than `clients` that are not durable. Open loop: one arrives every
-    /// `every_ns`, and there are any number of clients.
+    /// `every_ns`, and the number of clients is not limited.
     struct Model {
         txn_ns: u64,
         every_ns: u64,

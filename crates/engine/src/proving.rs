@@ -320,7 +320,7 @@ pub struct ProofStats {
     pub end_epoch: u64,
     /// The time of that, microseconds since 1970.
     pub wall_us: u64,
-    /// `holds`, `fails`, or `begun` if there was nothing to compare; empty before the first.
+    /// `holds`, `fails`, or `begun` if it had nothing to compare; empty before the first.
     pub result: &'static str,
     /// Runs whose digests were read.
     pub runs: u32,

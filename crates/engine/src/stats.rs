@@ -101,7 +101,7 @@ pub struct LogStats {
     pub durable_lag_max_us: u64,
     /// Age of the oldest epoch that is not durable on the mirror, microseconds; without nodes the disk's.
     pub mirror_lag_us: u64,
-    /// The nodes that hold the newest part of the log, if there are some.
+    /// The nodes that hold the newest part of the log. `None`: the database has no nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mirror: Option<MirrorStats>,
     /// Bytes of the log that are not on its disks.

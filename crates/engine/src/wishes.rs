@@ -31,7 +31,7 @@ impl Wishes {
         flushers.push(thread);
     }
 
-    /// Returns how many flushers there are.
+    /// Returns the number of flushers.
     pub fn flushers(&self) -> usize {
         self.flushers.read().len()
     }

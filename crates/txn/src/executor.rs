@@ -249,7 +249,7 @@ impl Executor {
         }
     }
 
-    /// Runs `f` once, and commits what it has changed, or undoes it.
+    /// Runs `f` once, and commits or undoes its changes.
     fn attempt<R, E: From<Error>>(
         &self,
         scratch: &mut Scratch,

@@ -150,7 +150,7 @@ impl Opener<'_> {
 
 /// The outcome of a turn.
 pub(super) enum Turn {
-    /// There was nothing to do.
+    /// The backlog had nothing to do.
     Nothing,
     Worked,
     /// The archive has everything that the backlog has, and may be written again.

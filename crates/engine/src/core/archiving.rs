@@ -25,7 +25,7 @@ impl Core {
     /// call begins archiving, in the anchor. Later calls cost no I/O.
     ///
     /// # Errors
-    /// [`Error::LostLog`](perdura_base::Error::LostLog) if `end` is ahead of what is durable;
+    /// [`Error::LostLog`](perdura_base::Error::LostLog) if `end` is ahead of the durable end;
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if it goes back; of the first call also those of the
     /// anchor's update: then nothing has begun.
     pub fn set_archived(&self, end: &EpochEnds) -> Result<()> {

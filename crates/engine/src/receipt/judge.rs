@@ -2,7 +2,7 @@
 //!
 //! | the life of the receipt | decided by |
 //! |---|---|
-//! | is the newest | the end of the log, if no process has the database open; else the epoch that the anchor vouches for |
+//! | is the newest | the end of the log, if no process has the database open; else the anchor's vouched epoch |
 //! | has a link in the anchor's chain | the link's durable epoch |
 //! | has an accepted loss | the epoch that was kept |
 //! | has neither, and an older life has a link | lost: the life left nothing in the log |

@@ -1,4 +1,4 @@
-//! The seeded bug of a restart that logs again what it replays; see [`perdura_base::flaw`].
+//! The seeded bug of a restart that logs again the frames that it replays; see [`perdura_base::flaw`].
 
 use std::cell::RefCell;
 

@@ -146,7 +146,7 @@ struct World {
     /// The end of the last run that the archiver reported.
     told: (EpochEnds, u64),
     now_ns: u64,
-    /// The store is to fail.
+    /// True if the store is to fail.
     fails: bool,
     /// Of the store's next crash.
     profile: CrashProfile,

@@ -32,7 +32,7 @@ fn owned(row: &perdura::RowRef<'_>) -> (Vec<u8>, Vec<u8>) {
     (row.field().into_owned(), value)
 }
 
-/// Reads a collection in every way there is, and checks that they agree.
+/// Reads a collection in every possible way, and checks that the results agree.
 fn read_elements(tx: &Tx<'_>, table: perdura::TableId, home: Home) -> Result<Value, Error> {
     let elements = tx.elements(table, home)?;
     let all: Vec<_> = elements.iter().map(|row| owned(&row)).collect();

@@ -121,7 +121,7 @@ fn in_its_stead<P: perdura::tables::Procedure>(path: &Path, name: &str) -> Optio
     options
 }
 
-/// Opens and accepts what differs; returns what was heard.
+/// Opens and accepts differences. Returns those that were reported.
 fn accepting(mut options: Options) -> (Db, Vec<Divergence>) {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let hear = Arc::clone(&heard);

@@ -1,4 +1,5 @@
-//! Dropping tables: what is gone at once, what a restart still needs of it, and when the catalog forgets it.
+//! Dropping tables: the parts that are gone at once, those that a restart still needs, and the time at which the
+//! catalog forgets the table.
 
 use std::path::Path;
 

@@ -43,7 +43,7 @@ pub fn open(options: &Options, faults: &Arc<Faults>) -> Result<Db> {
     Db::open_on(options.clone(), disks, locks, Arc::new(Progress::default()))
 }
 
-/// Runs operations until there are enough or the log has stopped.
+/// Runs operations until they are enough or the log has stopped.
 fn work(db: &Db, client: u8, done: &mut Done, mut rng: Rng) {
     let last = done.ran + rng.u32(50..400);
     while done.ran < last {
@@ -74,7 +74,7 @@ fn work(db: &Db, client: u8, done: &mut Done, mut rng: Rng) {
     }
 }
 
-/// Compares what a client finds with what it did, and begins anew from there.
+/// Compares the data that a client finds with its operations, and begins anew from there.
 fn check(db: &Db, client: u8, done: &mut Done) {
     let found = |op: u32| {
         let key = key(client, op);

@@ -35,7 +35,7 @@ pub struct World {
     pub clock: Arc<ManualClock>,
     core: Option<Core>,
     archiving: Archiving,
-    /// The archive's disk is away.
+    /// True if the archive's disk is away.
     pub is_away: bool,
     pub uuid: Uuid,
     seed: u64,
@@ -252,7 +252,7 @@ impl World {
         self.core = Some(core);
     }
 
-    /// Ends the process without a close. The disks keep what they have.
+    /// Ends the process without a close. The disks keep their contents.
     pub fn kill(&mut self) {
         self.core = None;
     }

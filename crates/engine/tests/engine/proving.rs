@@ -143,7 +143,7 @@ impl World {
         self.archiving = Archiving::new(self.store.life(), self.rng.u64(..));
     }
 
-    /// Merges what there is, and combines all that may be.
+    /// Merges all runs, and combines all records that may be combined.
     fn merge(&mut self) {
         let Some(store) = self.archiving.lent().get() else {
             return;

@@ -1,4 +1,4 @@
-//! Backups and runs of whole histories, and what is restored from them, moment by moment.
+//! Backups and runs of whole histories, and restores from them, moment by moment.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -158,7 +158,7 @@ impl History {
         let copy = BackupCopy::begin(&disks, core.anchor().get(), archive, DIR);
         match copy.and_then(BackupCopy::run) {
             Ok(summary) => self.backups.push(summary.header.id),
-            // There is no image, or it is there already.
+            // The image does not exist, or is a backup already.
             Err(Error::Usage(_)) => {}
             Err(error) => panic!("{error}"),
         }

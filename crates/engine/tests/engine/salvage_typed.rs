@@ -36,8 +36,8 @@ fn open(disk: &Arc<SimDisk>, log: LogForm) -> Core {
     Core::open(env(disk, STREAMS), options, Arc::new(Progress::default())).unwrap()
 }
 
-/// Makes a database with calls, each durable by itself, and a checkpoint among them. Returns the digest after each
-/// number of calls.
+/// Makes a database with calls, each durable by itself, and a checkpoint among them. Returns, for each digest, the
+/// number of calls behind it.
 fn crashed(disk: &Arc<SimDisk>, log: LogForm) -> BTreeMap<u64, u64> {
     let core = open(disk, log);
     let filled = core.transact(&core.all_partitions(), |tx| {

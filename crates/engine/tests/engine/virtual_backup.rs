@@ -1,4 +1,4 @@
-//! Virtual backups of whole histories: what they hold, what is restored from them, and what a crash leaves of one.
+//! Virtual backups of whole histories: their contents, restores from them, and the remains of one after a crash.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
