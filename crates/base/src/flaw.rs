@@ -171,15 +171,15 @@ pub enum Flaw {
     ReplayReadsClock,
     /// A restart logs again the transactions that it replays.
     ReplayLogsAgain,
-    /// After a restart a partition counts from the frames that were played, and not from the image's number:
-    /// without one, it gives out ids of rows a second time.
+    /// After a restart a partition counts from the frames that were played, not from the image's number. Without played
+    /// frames it gives out ids of rows a second time.
     RowIdUsedTwice,
     /// A checkpoint is a fuzzy sweep although ordered frames are logged.
     FuzzyUnderOrdered,
     /// A consistent image is judged by the epoch of its end, and not by tags.
     CutImageByEpoch,
-    /// Entries of the sidecar count for key-addressed tables, whose pages may have changed between the cut and
-    /// the sidecar without a page record that says so.
+    /// Entries of the sidecar count for key-addressed tables. Their pages may have changed between the cut and the
+    /// sidecar without a page record about it.
     SidecarBelievedForKept,
     /// The digest of a page or a record is not bound to its page: two pages may be swapped.
     DigestUnbound,
@@ -193,8 +193,8 @@ pub enum Flaw {
     NetAcrossBuilding,
     /// A net record counts only the updates of its last input.
     UpdateSpanLost,
-    /// Records are combined if no image lies above the first one's tag and at or below the last one's, as if tags
-    /// rose along a page's life.
+    /// Records are combined if no image lies above the first one's tag and at or below the last one's. That assumes
+    /// that tags rise along a page's life.
     TagsTakenForRising,
     /// After a restart from an older image pages get its number as their tag, which a backup of a newer one takes for
     /// reflected.
@@ -291,8 +291,8 @@ pub enum Flaw {
     StructureInTwoRecords,
     /// A page of a tree fills up, and a restart that has cut it under a longer fence finds no room.
     NoRoomForFence,
-    /// A page of a tree that is being read ahead counts as not in memory: its copy is put over one that was read beside
-    /// it and changed.
+    /// A page of a tree that is being read ahead counts as not in memory. Its copy replaces one that was read beside it
+    /// and changed.
     AheadOverNewer,
     /// An append takes its number before it reads the epoch that it joins.
     NumberBeforeEpoch,

@@ -57,8 +57,8 @@ id!(
     PageId(u32)
 );
 id!(
-    /// The number of an operation on a tree or of one of its records, dense over all streams of the log from 1
-    /// on: the LSN of the literature. Zero means "before the first".
+    /// The number of an operation on a tree or of one of its records: the LSN of the literature. It is dense over all
+    /// streams of the log from 1 on. Zero means "before the first".
     Gsn(u64)
 );
 id!(

@@ -1,6 +1,6 @@
-//! The database without a thread. A commit returns a ticket; flushing, checkpointing, expiry and
-//! reclaiming are steps that the caller takes: the threads of [`crate::Db`], or the simulator in the
-//! order that its seed chooses.
+//! The database without a thread. A commit returns a ticket. Flushing, checkpointing, expiry and reclaiming are steps
+//! that the caller takes. The caller is the threads of [`crate::Db`], or the simulator, in the order that its seed
+//! chooses.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;

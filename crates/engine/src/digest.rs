@@ -1,9 +1,9 @@
 //! The contents of a database, in one number.
 //!
 //! The digest is a sum, without order, over the keys of every table. Each key adds a hash of table name, key, type,
-//! expiry and content. The content is what a client reads: a collection's elements, in whatever form they are packed,
-//! in whatever partition they are, and whatever number the collection has there. So equal data gives an equal digest,
-//! whatever history, method of recovery or export it came from.
+//! expiry and content. The content is what a client reads. It does not depend on the packing of a collection's
+//! elements, on their partitions, or on the collection's numbers there. So equal data gives an equal digest, whatever
+//! history, method of recovery or export it came from.
 //!
 //! Streams are the exception: their rows are counted, and the history decides which entries share a row. Rows of a
 //! table without key columns have ids that depend on the history of their insertion: those ids are not counted.

@@ -18,7 +18,7 @@ pub struct Env {
     pub seed: u64,
     /// The nodes that hold the newest part of the log. `None`: the database has no nodes.
     pub nodes: Option<Nodes>,
-    /// True if a restart may continue without the part of the log that only nodes may hold, if they do not return it or
-    /// none are given.
+    /// True if a restart may continue without the part of the log that only nodes may hold. It then does so if they do
+    /// not return it, or no nodes are given.
     pub accept_loss: bool,
 }

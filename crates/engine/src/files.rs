@@ -16,7 +16,7 @@ mod holder;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Opens and locks the directories of a database, and makes those of a new one. It waits for locks as long as the
-/// options say: the locks of a process that was killed become free when its last write has landed.
+/// options say. The locks of a process that was killed become free when its last write has landed.
 ///
 /// # Errors
 /// `Error::Locked`, `Error::Version`, `Error::Foreign` for a directory that holds other

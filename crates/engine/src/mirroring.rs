@@ -5,9 +5,9 @@
 //! several wait, none spins, and an epoch that is under way gathers the next one.
 //!
 //! The mirror's own thread collects for all threads that sleep, maintains connections and changes the view. The
-//! flushers copy the shipped blocks to disk: when a caller waits for the disk, when much or old data waits, at a change
-//! of view, and at the end. In the other modes of the view acknowledgements wait for the disk, and the flushers work as
-//! without nodes.
+//! flushers copy the shipped blocks to disk. They do so when a caller waits for the disk, when much or old data waits,
+//! at a change of view, and at the end. In the other modes of the view acknowledgements wait for the disk, and the
+//! flushers work as without nodes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -164,8 +164,8 @@ impl Mirror {
         Some(status)
     }
 
-    /// Offers a block that is on its way to the disk to a node that is left alone, so that its reply does not come
-    /// after the disk's.
+    /// Offers a block that is on its way to the disk to a node that is left alone. So its reply does not come after the
+    /// disk's.
     pub fn offer_written(&self) {
         let alone = self.nodes().filter(|nodes| !nodes.is_mirrored());
         if alone.and_then(|nodes| nodes.pump_soon(self.ground.now_ns())) == Some(true) {

@@ -1,5 +1,5 @@
-//! The steps of an open before the [`Core`](crate::core::Core) exists: the scheme is checked, a missing database is
-//! made, and the restart brings an existing one back.
+//! The steps of an open before the [`Core`](crate::core::Core) exists. The scheme is checked, and a missing database is
+//! made. The restart brings an existing one back.
 
 use std::sync::Arc;
 

@@ -346,9 +346,9 @@ mod tests {
         assert_eq!(spacing_ns(u64::MAX, SYNC_SHARE), SPACING_NS_MAX);
     }
 
-    /// A worker whose clients wait for flushes, in virtual time: each transaction takes `txn_ns` of it, a flush
-    /// `SYNC_NS`, and it begins no more than `clients` that are not durable. Open loop: one arrives every
-    /// `every_ns`, and the number of clients is not limited.
+    /// A worker whose clients wait for flushes, in virtual time. Each transaction takes `txn_ns`, a flush `SYNC_NS`.
+    /// The worker begins no more than `clients` transactions that are not durable. Open loop: one transaction arrives
+    /// every `every_ns`, and the number of clients is not limited.
     struct Model {
         txn_ns: u64,
         every_ns: u64,

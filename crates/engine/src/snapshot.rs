@@ -54,8 +54,8 @@ impl Snapshot {
     /// Passes every row of a table to `take`, in no order.
     ///
     /// # Errors
-    /// [`Error::SnapshotEnded`] if too much was kept for the snapshot; [`Error::Usage`] if the database
-    /// was not opened with the table; [`Error::Corrupt`] if a row cannot be read.
+    /// [`Error::SnapshotEnded`] if too much was kept for the snapshot. [`Error::Usage`] if the database was not opened
+    /// with the table. [`Error::Corrupt`] if a row cannot be read.
     pub fn each<T: Table>(&self, mut take: impl FnMut(T)) -> Result<()> {
         self.views::<T>(|row| {
             take(row.decode()?);

@@ -6,7 +6,7 @@
 //! [`pace`](crate::pace)), the other thread works, at the priority of all ([`Side::High`]).
 //!
 //! The second thread takes a share of one core, in short pieces: an eighth while nothing is urgent, and more with the
-//! urgency. The archiver's urgency is its [`Lag`]: from [`CALM_NS`] on the share grows, and at [`URGENT_NS`] it is the
+//! urgency. The archiver's urgency is its [`Lag`]. From [`CALM_NS`] on the share grows. At [`URGENT_NS`] it is the
 //! whole core, a second before the bound of five. The merger's urgency is the number of runs that wait for it.
 
 use std::collections::VecDeque;

@@ -1,9 +1,8 @@
 //! The table of slot sizes.
 //!
-//! A page has slots of one size. Sizes grow by an eighth of a power of two from 16 bytes to
-//! 2 KiB, so that a row wastes less than an eighth of its slot. Above 2 KiB the sizes are the
-//! payload divided by 7 down to 1, so the biggest slot is nearly a page. The table is part of the
-//! format: a page names its class by index.
+//! A page has slots of one size. Sizes grow by an eighth of a power of two from 16 bytes to 2 KiB. So a row wastes less
+//! than an eighth of its slot. Above 2 KiB the sizes are the payload divided by 7 down to 1, so the biggest slot is
+//! nearly a page. The table is part of the format: a page names its class by index.
 
 use std::ops::Range;
 

@@ -5,7 +5,7 @@
 //! page. A record changes a few bytes. Its digest is computed from these bytes, not from a page of zeros around them,
 //! and is the same number.
 //!
-//! A digest knows positions within its page but not *which* page it is of: the XOR over an image stays the same if two
+//! A digest knows positions within its page but not *which* page it is of. The XOR over an image stays the same if two
 //! pages are swapped. [`bound`] ties a digest to its page: the product with a constant of the page in GF(2^64).
 //! Swapping pages with digests a and b under the constants c and d changes the sum by (a + b)(c + d). That is zero only
 //! if the digests or the pages are the same.

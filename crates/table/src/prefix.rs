@@ -1,5 +1,5 @@
-//! Keys and prefixes of keys as programs write them: one value, or a tuple of values, for the first columns of a key or
-//! an index. The types are checked when the program is compiled.
+//! Keys and prefixes of keys as programs write them. They are one value, or a tuple of values, for the first columns of
+//! a key or an index. The types are checked when the program is compiled.
 
 use perdura_base::PartitionId;
 use perdura_base::cursor::Writer;

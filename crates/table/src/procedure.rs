@@ -154,9 +154,9 @@ pub const fn text_hash(text: &str) -> u64 {
 /// }
 /// ```
 ///
-/// `on` names the partitions that the procedure uses: `Table(first)` by an expression for the first key column,
-/// `Table(each firsts)` by an iterator over such values, or `on all`. The expressions see the arguments as references.
-/// A missing partition costs a second run and a longer record, but no correctness.
+/// `on` names the partitions that the procedure uses. `Table(first)` takes an expression for the first key column,
+/// `Table(each firsts)` an iterator over such values. `on all` names all partitions. The expressions see the arguments
+/// as references. A missing partition costs a second run and a longer record, but no correctness.
 ///
 /// The body returns `Result<_, Abort>`: an error of the database, or any text. It must be deterministic. `cx.now()` and
 /// `cx.random()` are deterministic. The clock and hash maps are not.

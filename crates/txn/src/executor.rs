@@ -192,9 +192,9 @@ impl Executor {
         self.run_as(declared, &Manner { now_ms, says }, f)
     }
 
-    /// Like [`run`](Self::run), in a manner that also names the contents of the log. A command that touches a partition
-    /// which it did not declare, or a page-addressed table, runs again and is logged by its effects, unless it is
-    /// strict.
+    /// Like [`run`](Self::run), in a manner that also names the contents of the log. A command may touch a partition
+    /// which it did not declare, or a page-addressed table. Then it runs again and is logged by its effects, unless it
+    /// is strict.
     ///
     /// # Errors
     /// As [`run`](Self::run). [`Error::Usage`] of a strict command that cannot be one, and of a

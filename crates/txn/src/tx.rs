@@ -331,8 +331,8 @@ impl<'a> Tx<'a> {
     /// Inserts or overwrites a row. `expiry_ms` is absolute, milliseconds since 1970.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] at the memory limit, [`Error::LogFull`] while the log cannot take
-    /// it, [`Error::Usage`] for keys and values over their limits, [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::OutOfMemory`] at the memory limit. [`Error::LogFull`] while the log cannot take it. [`Error::Usage`]
+    /// for keys and values over their limits. [`Error::Undeclared`], which the closure passes on.
     pub fn put(
         &mut self,
         table: TableId,

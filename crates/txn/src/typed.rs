@@ -6,7 +6,7 @@
 //! either form at commit.
 //!
 //! A command is replayed on a database whose page-addressed tables are at the log's end already. So a command must not
-//! even read such a table: the first verb on a page-addressed table is noted, and the executor runs the transaction
+//! even read such a table. The first verb on a page-addressed table is noted, and the executor runs the transaction
 //! again with effects.
 //!
 //! # Source

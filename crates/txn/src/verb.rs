@@ -5,10 +5,10 @@
 //! meets a missing latch, a full log or a panic notes it here, and the notes decide the attempt.
 //!
 //! # Two kinds of panic
-//! A panic in the closure leaves pages and before-images as its finished verbs left them: the
-//! transaction is undone like any that fails, and the panic continues in the caller. A panic inside
-//! a verb may have left a page half changed, so the log fails for good and the database stops. A
-//! [`Verb`] is alive while a verb runs, and its destructor sees which of the two panics unwinds.
+//! A panic in the closure leaves pages and before-images as its finished verbs left them. The transaction is undone
+//! like any that fails, and the panic continues in the caller. A panic inside a verb may have left a page half changed,
+//! so the log fails for good and the database stops. A [`Verb`] is alive while a verb runs, and its destructor sees
+//! which of the two panics unwinds.
 
 use std::cell::Cell;
 use std::thread::panicking;

@@ -8,8 +8,8 @@ use perdura_wal::EpochEnds;
 use crate::core::Core;
 
 impl Core {
-    /// Returns the position at which an archive of this database begins: the lowest epoch of the newest image, or the
-    /// log's begin if the database has no image.
+    /// Returns the position at which an archive of this database begins. It is the lowest epoch of the newest image, or
+    /// the start of the log if the database has no image.
     ///
     /// # Errors
     /// [`Error::Usage`] if an older build made the newest image: the next checkpoint makes one that knows its lowest

@@ -1,11 +1,11 @@
-//! Dropped tables: a drop is one transaction over all partitions, and the catalog remembers a key-addressed table
-//! until no image and no part of the log needs it.
+//! Dropped tables. A drop is one transaction over all partitions. The catalog remembers a key-addressed table until no
+//! image and no part of the log needs it.
 //!
-//! A restart brings the catalog to the log's end first, and plays commands from the image on. Those before the drop
-//! use the table: the restart must know its schema, find its rows in the image and have its indexes. So the drop turns
-//! the table's row in the catalog into one that says *dropped*, with the checkpoint epoch that was current. An image
-//! reflects the drop exactly if its own epoch is greater, as it is for a page record with such a tag. When every
-//! complete image is one of those, the row goes (docs/formats/catalog.md).
+//! A restart brings the catalog to the log's end first, and plays commands from the image on. Commands before the drop
+//! use the table. So the restart must know its schema, find its rows in the image and have its indexes. For that reason
+//! the drop turns the table's row in the catalog into a row that says *dropped*, with the current checkpoint epoch. An
+//! image reflects the drop exactly if its own epoch is greater, as with a page record of such a tag. When every
+//! complete image reflects the drop, the row is removed (docs/formats/catalog.md).
 //!
 //! A page-addressed table needs none of this: the log has its pages' changes to the end.
 

@@ -25,8 +25,8 @@ impl Core {
     /// call begins archiving, in the anchor. Later calls cost no I/O.
     ///
     /// # Errors
-    /// [`Error::LostLog`](perdura_base::Error::LostLog) if `end` is ahead of the durable end;
-    /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if it goes back; of the first call also those of the
+    /// [`Error::LostLog`](perdura_base::Error::LostLog) if `end` is ahead of the durable end.
+    /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if it goes back. The first call also returns the errors of the
     /// anchor's update: then nothing has begun.
     pub fn set_archived(&self, end: &EpochEnds) -> Result<()> {
         self.checkpoints.set_archived(end)?;

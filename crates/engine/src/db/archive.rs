@@ -7,8 +7,8 @@ use super::Db;
 use crate::stats::{BackupState, ListedBackup};
 
 impl Db {
-    /// Returns the fault of the archive: the reason of the last failed proof, until a later one holds, or that no image
-    /// was proven for some checkpoints. `None`: no fault is known, or the database has no archive.
+    /// Returns the fault of the archive. It is the reason of the last failed proof, until a later one holds, or that no
+    /// image was proven for some checkpoints. `None`: no fault is known, or the database has no archive.
     #[must_use]
     pub fn alarm(&self) -> Option<String> {
         self.shared.archive.alarm()

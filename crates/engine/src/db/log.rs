@@ -42,8 +42,8 @@ impl Db {
         }
     }
 
-    /// Returns whether a caller that waits for no rung may continue: no write that the next rung lacks is older
-    /// than 10 ms, counted from the write.
+    /// Returns whether a caller that waits for no rung may continue. It may if every write that the next rung lacks
+    /// was made at most 10 ms ago.
     #[must_use]
     pub fn is_mem_in_time(&self) -> bool {
         self.shared.is_mem_in_time()

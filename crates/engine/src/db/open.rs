@@ -73,7 +73,7 @@ impl Db {
     /// Opens the database with an archive on this disk, which takes the log. Makes the archive if it is missing.
     ///
     /// # Errors
-    /// As [`Db::open`]; [`perdura_base::Error::LostLog`] if the archive holds epochs that the log does not have; and
+    /// As [`Db::open`]. [`perdura_base::Error::LostLog`] if the archive holds epochs that the log does not have.
     /// [`perdura_base::Error::Corrupt`] if it lacks some that the log no longer has. An archive that cannot be read is
     /// no error: see [`delayed`](Self::delayed).
     pub fn open_archived(

@@ -180,8 +180,8 @@ mod tests {
 
     const UUID: Uuid = Uuid([0xab; 16]);
 
-    /// Returns an anchor. Life 9 runs, lives 5 and 7 have links up to epochs 500 and 700, life 6 left nothing, and of
-    /// life 3 a loss behind epoch 300 was accepted.
+    /// Returns an anchor. Life 9 runs. Lives 5 and 7 have links up to epochs 500 and 700. Life 6 left nothing. Of life
+    /// 3 a loss behind epoch 300 was accepted.
     fn anchor() -> Anchor {
         let sizes = SegmentSizes::fixed(64 << 20);
         let mut history = History::begin(UUID, 1, Scheme::Differential, 1, sizes);

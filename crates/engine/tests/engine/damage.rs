@@ -1,6 +1,6 @@
-//! Random histories of the product over several lives with damage to the newest image that stays:
-//! each life begins with what the older image and the log make good. Every level, number of threads
-//! and order gives the rows of the transactions up to the durable epoch, and no other.
+//! Random histories of the product over several lives, with lasting damage to the newest image. Each life begins with
+//! the data that the older image and the log restore. Every level, number of threads and order gives the rows of the
+//! transactions up to the durable epoch, and no other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

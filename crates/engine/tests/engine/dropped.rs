@@ -85,8 +85,8 @@ fn stocks(db: &Db) -> u64 {
     db.read(|tx| tx.count::<Stock>()).unwrap()
 }
 
-/// Commands before the drop use rows that only the image has, or that only other commands made; behind it a table of
-/// the same name is another one.
+/// Commands before the drop use rows that only the image has, or that only other commands made. Behind the drop, a
+/// table of the same name is another one.
 #[test]
 fn commands_before_the_drop_of_their_table_are_played_with_its_rows() {
     for log in [LogForm::Command, LogForm::Value] {

@@ -289,8 +289,8 @@ fn keys_are_iterated_and_ranged_while_the_caller_writes() {
     assert!(db.range(1, "b".."a", 9).unwrap().is_empty());
 }
 
-/// The first segment of the second stream is prepared behind that of the first: a map that was made meanwhile was
-/// refused for want of room in the log.
+/// The first segment of the second stream is prepared behind that of the first. A map that was made meanwhile was
+/// refused for lack of room in the log.
 #[test]
 fn a_map_that_is_made_right_after_the_start_waits_for_its_segment() {
     for _ in 0..5 {

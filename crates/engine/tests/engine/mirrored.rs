@@ -246,8 +246,8 @@ fn a_database_whose_tail_may_be_in_nodes_never_starts_from_its_disks_alone() {
     world.open();
 }
 
-/// The simulator's seeds 58 and 190: the takeover began where the anchor's voucher ended, found the log cut there, and
-/// refused what the disk had whole.
+/// The simulator's seeds 58 and 190. The takeover began where the anchor's voucher ended, and found the log cut there.
+/// It refused a log that the disk had whole.
 #[test]
 fn a_takeover_behind_checkpoints_begins_where_they_have_cut_the_log() {
     let world = World::new();

@@ -12,7 +12,7 @@ use perdura_wal::{FlushProgress, Scheme};
 use crate::core_steps::get;
 use crate::mirrored::World;
 
-/// `perdura verify` said that acknowledged transactions are missing and that the log is damaged: one stream's copy was
+/// `perdura verify` said that acknowledged transactions are missing and that the log is damaged. One stream's copy was
 /// ahead of the other one's when the writer failed.
 #[test]
 fn a_log_whose_end_is_in_nodes_is_checked_as_far_as_the_disks_have_it_and_is_not_damaged() {

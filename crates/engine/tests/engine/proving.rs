@@ -313,8 +313,8 @@ fn every_image_is_what_the_archive_says_over_histories_with_crashes_merges_and_h
     );
 }
 
-/// The simulator found that a proof held an image against itself: the archive failed when the first report was there
-/// and the database had not heard of it yet.
+/// The simulator found that a proof compared an image with itself. The archive failed when the first report existed and
+/// the database did not know of it yet.
 #[test]
 fn an_archive_that_fails_just_behind_the_first_report_is_gone_on_with() {
     let mut failed = 0;

@@ -286,9 +286,9 @@ pub fn values(core: &Core) -> BTreeMap<usize, Vec<u8>> {
     all.collect()
 }
 
-/// Restores moments of a history, each from each backup that reaches it. Returns the number of moments, the number of
-/// those that are before the end of their backup's sweep, and the number of lives that continued from the older image.
-/// The first wrong moment is an error.
+/// Restores moments of a history, each from each backup that reaches it. Returns the number of moments, and the number
+/// of those that are before the end of their backup's sweep. Also returns the number of lives that continued from the
+/// older image. The first wrong moment is an error.
 fn check(seed: u64, steps: usize, every: bool) -> Result<(usize, usize, usize), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut history = History::new(seed);

@@ -36,7 +36,7 @@ pub struct NodeSpec<'a> {
 /// Returns a new page, all of whose room is free.
 ///
 /// # Panics
-/// If such a page cannot exist: its size is wrong, its fences are too long or in the wrong order, or its level does not
+/// If such a page cannot exist. Its size may be wrong, its fences too long or in the wrong order, or its level may not
 /// fit its kind.
 #[must_use]
 pub fn format(page_bytes: usize, spec: &NodeSpec<'_>) -> Box<[u8]> {

@@ -8,7 +8,7 @@ use perdura_heap::GroupBuilder;
 use super::Ticket;
 use crate::tx::Guards;
 
-/// Makes the mistake of Algorithm 1 as printed (step 6 after step 5): the latches are released, and only then, perhaps
+/// Makes the mistake of Algorithm 1 as printed (step 6 after step 5). The latches are released, and only then, perhaps
 /// much later, is the group appended.
 #[cold]
 pub(super) fn late_append(
