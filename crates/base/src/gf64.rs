@@ -1,8 +1,10 @@
 //! Carry-less multiplication and the field GF(2^64), in plain integer arithmetic.
 //!
 //! A polynomial over GF(2) is a word: bit i is the coefficient of x^i. Addition is XOR, so a product is linear over XOR
-//! in either factor, as digests that are XORed need. In the *field*, products are taken modulo x^64 + x^4 + x^3 + x +
-//! 1. It is irreducible, so the product of two factors that are not zero is not zero.
+//! in either factor, as digests that are XORed need.
+//!
+//! In the *field*, products are taken modulo x^64 + x^4 + x^3 + x + 1, which is irreducible. So the product of two
+//! factors that are not zero is not zero.
 //!
 //! The instruction sets have this product (`PCLMULQDQ`, `PMULL`), but calling it needs unsafe code. Here each factor is
 //! split into four words that hold every fourth bit. In the integer product of two such words at most sixteen ones meet

@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// The time that a checkpoint waits for a full disk before it is deferred, nanoseconds.
 const FULL_PATIENCE_NS: u64 = 2_000_000_000;
 
-/// The checkpointer's book: runs are numbered from 1.
+/// The requests for checkpoints and their outcome. Runs are numbered from 1.
 #[derive(Debug, Default)]
 struct Checkpoints {
     wanted: bool,

@@ -208,7 +208,7 @@ impl World {
         self.read();
     }
 
-    /// Archives everything and holds the archive against what the log has had.
+    /// Archives everything and compares the archive with the records that the log has had.
     fn judge(&mut self) {
         self.repower();
         self.store.set_plan(FaultPlan::default());

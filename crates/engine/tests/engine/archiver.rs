@@ -222,7 +222,7 @@ impl World {
         }
     }
 
-    /// Begins another archiver, after a crash of the store where the runs end that are there.
+    /// Begins another archiver, after a crash of the store. It begins at the end of the runs that exist.
     fn recover(&mut self) {
         if !self.store.has_power() {
             self.seen.power_cuts += 1;
@@ -257,7 +257,7 @@ impl World {
         self.archiver = archiver(&self.core, &self.store, &self.told);
     }
 
-    /// Archives everything that is durable and holds the runs against the log.
+    /// Archives everything that is durable and compares the runs with the log.
     fn judge(&mut self) -> Result<(), String> {
         self.core.flush_all().unwrap();
         let durable = self.core.wal().durable_end(Rung::Disk);

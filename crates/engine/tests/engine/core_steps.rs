@@ -110,8 +110,8 @@ fn nothing_of_a_transaction_is_kept_whose_closure_dropped_a_refused_write() {
     assert_eq!(core.digest().unwrap(), digest);
 }
 
-/// The flush was published, and then its transaction undone: the database had a table that the
-/// catalog did not name.
+/// The flush was published, and then its transaction was undone. The database had a table that the catalog did not
+/// name.
 #[test]
 fn a_flush_is_not_published_if_the_closure_dropped_a_refused_write() {
     let options = CoreOptions {
@@ -304,7 +304,7 @@ fn an_epoch_is_durable_only_when_every_stream_holds_its_part() {
     drain(StreamId(1));
     assert!(before < newest);
     assert_eq!(core.wal().durable(Rung::Disk), newest);
-    // Had the second stream nothing of the epoch, one stream would have sufficed.
+    // If the second stream had nothing of the epoch, one stream would suffice.
     assert!(after_one == before || after_one == newest);
 }
 
@@ -491,8 +491,8 @@ fn log_directories_in_another_order_are_refused_and_nothing_is_lost() {
     assert_eq!(get(&core, "key 19").as_deref(), Some(&b"value"[..]));
 }
 
-/// Found in review: with a damaged page, a disk that then failed to return the older image was reported
-/// as damage beyond repair. A read that fails is that and nothing more; the next start succeeds.
+/// Found in review: a page was damaged, and the disk then failed to return the older image. That was reported as damage
+/// beyond repair. A read that fails is only that, and the next start succeeds.
 #[test]
 fn a_read_that_fails_while_a_page_is_rebuilt_is_no_damage_beyond_repair() {
     let disk = SimDisk::new(11);

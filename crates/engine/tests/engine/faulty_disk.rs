@@ -22,7 +22,7 @@ pub struct Faults {
     fail_one_in: u32,
     /// The extra time that a write of a waiting thread takes, milliseconds.
     delay_ms: AtomicU64,
-    /// Writes that were held back, refused, and failed.
+    /// Writes that were delayed, refused, and failed.
     pub struck: [AtomicU64; 3],
 }
 
@@ -91,7 +91,7 @@ impl Faults {
         fault
     }
 
-    /// Writes some of the parts and says what a device would.
+    /// Writes some of the parts and returns the answer that a device would give.
     fn spoil(&self, fault: Fault, file: &dyn File, offset: u64, parts: &[&[u8]]) -> Error {
         let some = self.draw(parts.len() + 1);
         let written = file.write_durable(offset, &parts[..some], Through::WriteAndSync);

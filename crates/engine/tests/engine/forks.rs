@@ -1,4 +1,4 @@
-//! A restored database, its parent, and what of the parent it has.
+//! A restored database, its parent, and the parts of the parent that it has.
 
 use perdura_base::Epoch;
 use perdura_restore::At;

@@ -1,4 +1,4 @@
-//! A database whose archive, log and data are on three disks: what tests of restores begin with.
+//! A database whose archive, log and data are on three disks: the world of tests of restores.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub const KEYS: usize = 30;
 /// The wall clock when a world begins.
 const BEGIN_US: u64 = 1_700_000_000_000_000;
 
-/// A change that was acknowledged, and what the clock showed then.
+/// A change that was acknowledged, and the clock's time at that moment.
 pub struct Change {
     pub epoch: Epoch,
     pub wall_us: u64,

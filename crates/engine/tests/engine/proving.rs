@@ -1,5 +1,5 @@
-//! The standing proof: over whole histories each image is what the archive says, and an archive that is not what the
-//! pages are is found.
+//! The standing proof over whole histories. Each image agrees with the archive, and an archive that does not agree with
+//! the pages is found.
 
 use std::sync::Arc;
 
@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    /// Takes a step of the archive. What its disk fails with, the archive outlives.
+    /// Takes a step of the archive. Errors of its disk do not end the archive.
     pub fn step(&mut self) -> ArchiverStep {
         self.clock.advance_us(50_000);
         let core = self.core.as_ref().expect("it is open");

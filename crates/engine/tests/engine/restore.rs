@@ -44,7 +44,7 @@ pub fn set(core: &Core, number: usize, value: Option<&[u8]>) -> Epoch {
     done.expect("a change").1.epoch
 }
 
-/// Archives the log behind `from` up to D: one run, and where it ends.
+/// Archives the log behind `from` up to D. Returns one run, and its end.
 fn archive_log(
     core: &Core,
     from: &EpochEnds,
@@ -81,7 +81,7 @@ fn archive_log(
     (run.expect("a run").id, at)
 }
 
-/// A database with its archive, and what each epoch was.
+/// A database with its archive, and the state of each epoch.
 pub struct History {
     disk: Arc<SimDisk>,
     core: Option<Core>,

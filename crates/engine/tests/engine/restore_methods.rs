@@ -68,8 +68,8 @@ fn replay(
     Ok((report, directory, disk))
 }
 
-/// Restores moments of a history in both ways. How many records were taken out of pages, and how many reads the
-/// smallest and the largest pool made.
+/// Restores moments of a history in both ways. Returns the number of records that were taken out of pages, and the
+/// numbers of reads that the smallest and the largest pool made.
 fn compare(seed: u64) -> (u64, u64, u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut history = History::new(seed);

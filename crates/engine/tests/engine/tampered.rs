@@ -1,4 +1,4 @@
-//! Archives that are not what the pages are: whatever is wrong with a run, a proof or a drill finds it.
+//! Archives that do not agree with the pages. Whatever is wrong with a run, a proof or a drill finds it.
 
 use std::sync::Arc;
 
@@ -113,7 +113,7 @@ impl Window {
         all
     }
 
-    /// Puts a run in the place of one, with these records, and proves; then puts the old one back.
+    /// Replaces a run by one with these records, and proves. Then puts the old one back.
     fn prove_with(&self, run: &Arc<Run>, records: Vec<Owned>) -> Verdict {
         self.with(run, records, || self.prove())
     }

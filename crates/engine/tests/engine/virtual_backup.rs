@@ -119,8 +119,9 @@ fn restored(plan: &RestorePlan) -> Result<Core, Error> {
     Core::open(env(&disk, STREAMS), small(), Arc::new(Progress::default()))
 }
 
-/// Makes virtual backups of some epochs of a history, each of whatever is the nearest, and restores every epoch from
-/// each. How many were restored, and how many backups were made of virtual ones; the first that is wrong is an error.
+/// Makes virtual backups of some epochs of a history, each of the nearest backup, and restores every epoch from each.
+/// Returns the number of epochs restored, and the number of backups made of virtual ones. The first wrong restore is an
+/// error.
 fn check(seed: u64, steps: usize) -> Result<(usize, usize), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut history = History::new(seed);

@@ -237,7 +237,7 @@ fn many_short_lives_leave_a_small_log() {
     assert_eq!(db.rows(0).unwrap(), (16, 0));
 }
 
-/// MSET, EXEC and DEL of many keys ran again and again while files were made for them, from their start each time.
+/// MSET, EXEC and DEL of many keys were run again and again from their start while files were made for them.
 #[test]
 fn a_transaction_that_says_how_much_it_will_change_changes_nothing_twice() {
     const ROWS: usize = 60_000;
