@@ -1,34 +1,34 @@
 //! Checksums: CRC-32C guards bytes, a 64-bit XOR-linear digest proves pages, XXH3 hashes keys.
 
-/// CRC-32C of `bytes`.
+/// Returns the CRC-32C of `bytes`.
 #[must_use]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// CRC-32C of the concatenation, given the CRC of what came before.
+/// Returns the CRC-32C of a concatenation, given the CRC of the first part.
 #[must_use]
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
 }
 
-/// XXH3-64 of `bytes` under `seed`: the hash of keys. The seed is fixed when a database is made.
+/// Returns the XXH3-64 of `bytes` under `seed`: the hash of keys. The seed is fixed when a database is made.
 #[must_use]
 pub fn hash64(seed: u64, bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed)
 }
 
-/// A digest that is linear over XOR for inputs of one length:
-/// `digest(a ^ b) == digest(a) ^ digest(b)` and `digest(zeros) == 0`.
+/// Returns a digest that is linear over XOR for inputs of one length: `digest(a ^ b) == digest(a) ^ digest(b)` and
+/// `digest(zeros) == 0`.
 ///
-/// CRC-64 is affine in its input; subtracting the CRC of zeros of the same length
-/// leaves the linear part. `zeros` is [`affine_constant`] of that length, computed once.
+/// CRC-64 is affine in its input. Subtracting the CRC of zeros of the same length leaves the linear part. `zeros` is
+/// [`affine_constant`] of that length, computed once.
 #[must_use]
 pub fn linear_digest(bytes: &[u8], zeros: u64) -> u64 {
     raw_crc64(bytes) ^ zeros
 }
 
-/// The constant to hand to [`linear_digest`] for inputs of `len` bytes.
+/// Returns the constant for [`linear_digest`] for inputs of `len` bytes.
 #[must_use]
 pub fn affine_constant(len: usize) -> u64 {
     raw_crc64(&vec![0; len])
@@ -40,7 +40,7 @@ fn raw_crc64(bytes: &[u8]) -> u64 {
     digest.sum64()
 }
 
-/// A bijective mixer of 64 bits, for order-independent sums over sets.
+/// Mixes 64 bits by a bijection, for order-independent sums over sets.
 #[must_use]
 pub fn mix64(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,8 +1,8 @@
 //! The one little-endian cursor. Every codec reads through [`Reader`] and writes through
 //! [`Writer`], so that no decoder can run past its input and no encoder depends on the host.
 
-/// Reads little-endian fields from a byte slice. Every read is checked; `None` means the input
-/// ended early, which the caller turns into an error that names the file and offset.
+/// Reads little-endian fields from a byte slice. Every read is checked. `None`: the input ended early. The caller turns
+/// that into an error that names the file and offset.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -10,19 +10,19 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader at the start of `bytes`.
+    /// Returns a reader at the start of `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Reader { bytes, at: 0 }
     }
 
-    /// The offset of the next byte.
+    /// Returns the offset of the next byte.
     #[must_use]
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// How many bytes are left.
+    /// Returns the number of bytes that are left.
     #[must_use]
     pub fn remaining(&self) -> usize {
         debug_assert!(self.at <= self.bytes.len(), "no read passes the end");
@@ -73,8 +73,8 @@ impl<'a> Reader<'a> {
 
     /// Takes an unsigned LEB128 integer of at most ten bytes, in its shortest form only.
     ///
-    /// One and two bytes, which is all that offsets within a page need, are read without a loop
-    /// and inline: replay reads several of them per record.
+    /// One and two bytes are read without a loop and inline. All offsets within a page fit in them, and replay reads
+    /// several per record.
     #[inline]
     pub fn varint(&mut self) -> Option<u64> {
         match self.bytes.get(self.at..) {
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// A varint that must fit `usize`.
+    /// Takes a varint that must fit `usize`.
     #[inline]
     pub fn varint_usize(&mut self) -> Option<usize> {
         usize::try_from(self.varint()?).ok()
@@ -174,14 +174,14 @@ impl Writer for Vec<u8> {
     }
 }
 
-/// The number of bytes [`Writer::put_varint`] appends for `v`.
+/// Returns the number of bytes that [`Writer::put_varint`] appends for `v`.
 #[must_use]
 pub fn varint_len(v: u64) -> usize {
     let bits = usize::try_from(64 - (v | 1).leading_zeros()).unwrap_or(64);
     bits.div_ceil(7)
 }
 
-/// LEB128 of an integer, and how many of the bytes it takes.
+/// Returns the LEB128 of an integer, and its length in bytes.
 #[must_use]
 pub fn varint(mut v: u64) -> ([u8; 10], usize) {
     let len = varint_len(v);

@@ -1,11 +1,15 @@
-//! The four families of errors, and how each is handled.
+//! The four families of errors, and the handling of each.
 //!
-//! *Caller*: an argument is wrong; nothing has changed. *Environment*: the machine refused an
-//! operation; the failure is latched where the state of the disk is no longer known. *Fenced*: another
-//! process owns the log, or the database's files are gone; this process stops for good and must be neither
-//! retried nor restarted.
-//! *Corruption*: bytes differ from those that were written; the error names the place, what was expected
-//! and what was found, and is never ignored. A torn log tail is an expected end, not an error.
+//! *Caller*: an argument is wrong, and nothing has changed.
+//!
+//! *Environment*: the machine refused an operation. The failure is latched where the state of the disk is no longer
+//! known.
+//!
+//! *Fenced*: another process owns the log, or the database's files are gone. This process stops for good. It must be
+//! neither retried nor restarted.
+//!
+//! *Corruption*: bytes differ from those that were written. The error names the place, the expected and the found
+//! bytes, and is never ignored. A torn log tail is an expected end, not an error.
 
 use std::fmt;
 use std::io;
@@ -15,18 +19,18 @@ use crate::ids::{PartitionId, Pos, StreamId};
 /// A result of the core crates.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Damage: where it is, what was expected, what was found, what is lost.
+/// Damage: its place, the expected and the found contents, and the loss.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Corruption {
     /// The file.
     pub file: String,
     /// The byte offset within the file.
     pub offset: u64,
-    /// What should have been there.
+    /// The contents that were expected.
     pub expected: String,
-    /// What was there.
+    /// The contents that were found.
     pub found: String,
-    /// What is lost by it and what could repair it, in words for an operator.
+    /// The data that is lost by it and a possible repair, in words for an operator.
     pub consequence: String,
 }
 
@@ -51,7 +55,7 @@ pub struct NotRegular {
 /// An error of any core crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Caller: an argument is out of its range. Says which, and the range.
+    /// Caller: an argument is out of its range. The text names it, and the range.
     #[error("{0}")]
     Usage(String),
 
@@ -64,8 +68,8 @@ pub enum Error {
         limit: u64,
     },
 
-    /// Caller: a transaction touched a partition whose latch it does not hold. The executor noted the
-    /// partition, undoes the transaction and runs it again with that latch, whatever the closure returns.
+    /// Caller: a transaction touched a partition whose latch it does not hold. The executor noted the partition. It
+    /// undoes the transaction and runs it again with that latch, whatever the closure returns.
     #[error("partition {0} is not latched yet: the transaction runs again with it")]
     Undeclared(PartitionId),
 
@@ -84,7 +88,7 @@ pub enum Error {
         stream: StreamId,
         /// The position that was asked for.
         wanted: Pos,
-        /// Where the oldest segment of the stream begins, if there is one.
+        /// The start of the oldest segment of the stream. `None`: the stream has no segment.
         oldest: Option<Pos>,
     },
 
@@ -98,11 +102,11 @@ pub enum Error {
     LostLog {
         /// The archive's end.
         archived: crate::Epoch,
-        /// Where the log ends.
+        /// The end of the log.
         durable: crate::Epoch,
     },
 
-    /// Corruption: the archive ends before what the anchor says that it holds. The log may have been cut between.
+    /// Corruption: the archive ends before the end that the anchor names. The log may have been cut between the two.
     #[error(
         "the archive ends with epoch {archived}, and the anchor says that it holds the log up to epoch {anchor}: \
          it has lost runs, or is another copy. The database is whole. Restore the archive's files, or begin \
@@ -134,7 +138,7 @@ pub enum Error {
         op: &'static str,
         /// The file or directory.
         file: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 
@@ -142,21 +146,21 @@ pub enum Error {
     #[error("stopped after a failure: {0}. Restart the database; nothing acknowledged is lost")]
     Stopped(String),
 
-    /// Fenced: another process owns the log now. Says what proved it.
+    /// Fenced: another process owns the log now. The text says how that was found.
     #[error(
         "another process owns the log now: {0}. This process has stopped and writes nothing more. \
          What it acknowledged is in the log; use the database through the process that owns it"
     )]
     Fenced(String),
 
-    /// Fenced: files or directories of the database have lost their names, or others have these names now.
+    /// Fenced: files or directories of the database have lost their names, or other files have these names now.
     #[error(
         "the files of the database are no longer where it was opened: {0}. This process has stopped and writes \
          nothing more. Bring the files back, or restore a copy or a backup, before you start it again"
     )]
     Displaced(String),
 
-    /// Environment: a checkpoint was cancelled. Nothing is lost: the log is not truncated.
+    /// Environment: a checkpoint was cancelled. Nothing is lost, because the log is not truncated.
     #[error("the checkpoint was cancelled: {0}")]
     Cancelled(String),
 
@@ -171,7 +175,7 @@ pub enum Error {
         dir: String,
     },
 
-    /// Corruption: bytes are not what was written.
+    /// Corruption: bytes differ from those that were written.
     #[error("damaged: {0}")]
     Corrupt(Box<Corruption>),
 
@@ -195,26 +199,26 @@ pub enum Error {
     Foreign {
         /// The file.
         file: String,
-        /// What gave it away.
+        /// The reason.
         why: String,
     },
 }
 
-/// The families of errors; each is handled in one way.
+/// The families of errors. All errors of a family are handled in one way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// The request was wrong; nothing happened.
     Caller,
     /// The machine failed.
     Environment,
-    /// The log, or its files, are no longer this process's.
+    /// The log, or its files, no longer belong to this process.
     Fenced,
     /// Bytes are damaged or foreign.
     Corruption,
 }
 
 impl Error {
-    /// The family of this error.
+    /// Returns the family of this error.
     #[must_use]
     pub fn family(&self) -> Family {
         match self {
@@ -238,7 +242,7 @@ impl Error {
         }
     }
 
-    /// An environment error.
+    /// Returns an environment error.
     #[must_use]
     pub fn io(op: &'static str, file: impl Into<String>, source: io::Error) -> Error {
         Error::Io {
@@ -248,7 +252,7 @@ impl Error {
         }
     }
 
-    /// Damage without a known consequence; callers that know it use [`Error::Corrupt`].
+    /// Returns the error for damage without a known consequence. Callers that know it use [`Error::Corrupt`].
     #[must_use]
     pub fn corrupt(
         file: impl Into<String>,
@@ -266,7 +270,7 @@ impl Error {
         }))
     }
 
-    /// The error with which every call fails after this error, of `what`, stopped the database.
+    /// Returns the error with which every call fails after this error, of `what`, stopped the database.
     #[must_use]
     pub fn stopping(&self, what: &str) -> Error {
         let stopped = match self {
@@ -278,13 +282,13 @@ impl Error {
         stopped
     }
 
-    /// Returns whether the log, or its files, are no longer this process's.
+    /// Returns whether the log, or its files, no longer belong to this process.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         self.family() == Family::Fenced
     }
 
-    /// Whether the file or directory was not there.
+    /// Returns whether the file or directory was not there.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
@@ -304,15 +308,15 @@ impl Error {
         is_dir || inner.is_some_and(|inner| inner.is::<NotRegular>())
     }
 
-    /// Whether an operation failed with an input/output error (`EIO`).
+    /// Returns whether an operation failed with an input/output error (`EIO`).
     #[must_use]
     pub fn is_unreadable(&self) -> bool {
         const EIO: i32 = 5;
         matches!(self, Error::Io { source, .. } if source.raw_os_error() == Some(EIO))
     }
 
-    /// Returns whether the system lacked descriptors or memory, or asks to try again: EMFILE, ENFILE, ENOMEM, EAGAIN.
-    /// Such a failure says nothing about the disk, and passes.
+    /// Returns whether the system lacked descriptors or memory, or asks for another try: EMFILE, ENFILE, ENOMEM,
+    /// EAGAIN. Such a failure says nothing about the disk, and passes.
     #[must_use]
     pub fn is_shortage(&self) -> bool {
         const SHORTAGES: [i32; 4] = [11, 12, 23, 24];
@@ -320,7 +324,7 @@ impl Error {
             if source.raw_os_error().is_some_and(|error| SHORTAGES.contains(&error)))
     }
 
-    /// Whether the disk has no space (or the quota is spent).
+    /// Returns whether the disk has no space (or the quota is spent).
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Error::Io { source, .. } if matches!(

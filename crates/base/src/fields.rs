@@ -1,16 +1,16 @@
-//! Reading the fields of a payload whose bytes a checksum has vouched for, but not their sense.
+//! Reading the fields of a payload. A checksum has vouched for its bytes, but not for their sense.
 
 use std::fmt;
 
 use crate::cursor::{Reader, Writer};
 use crate::num::to_u64;
 
-/// The first byte of what was read that is not as the format says, and what should have been there.
+/// The first byte of a payload that breaks its format, and the expected content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed {
-    /// Its offset from the begin of what was read.
+    /// Its offset from the start of the payload.
     pub at: usize,
-    /// What was expected there.
+    /// The content that was expected there.
     pub expected: &'static str,
 }
 
@@ -26,7 +26,7 @@ pub fn malformed(at: usize, expected: &'static str) -> Malformed {
     Malformed { at, expected }
 }
 
-/// A reader that says where it failed, and at what.
+/// A reader that reports the place of a failure, and the expected content.
 #[derive(Debug, Clone)]
 pub struct Fields<'a> {
     /// The reader, for fields that need no name.
@@ -34,7 +34,7 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Reads from the begin of `bytes`.
+    /// Reads from the start of `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Fields {
@@ -42,10 +42,10 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reads a field by `read`, which finds none if it gives `None`.
+    /// Reads a field by `read`, which returns `None` if it finds no such field.
     ///
     /// # Errors
-    /// The field's place, and `what` was expected there.
+    /// The field's place, with `what` as the expected content.
     pub fn take<T>(
         &mut self,
         what: &'static str,

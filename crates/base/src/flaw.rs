@@ -1,9 +1,8 @@
 //! The registry of seeded recovery bugs.
 //!
-//! Each flaw is a mistake that was made once, or that a printed algorithm invites. The code calls
-//! [`armed`] at the place of the mistake; without the `flaws` feature that returns the constant `false`
-//! and the branch vanishes. The simulator must catch every flaw, which shows that the tests would
-//! notice the mistake.
+//! Each flaw is a mistake that was made once, or that a printed algorithm invites. The code calls [`armed`] at the
+//! place of the mistake. Without the `flaws` feature that returns the constant `false` and the branch vanishes. The
+//! simulator must catch every flaw, which shows that the tests would notice the mistake.
 
 mod lists;
 
@@ -111,7 +110,7 @@ pub enum Flaw {
     TrimNotNoted,
     /// D advances to the end of the write that completed last, whatever is still in flight before it.
     NewestCompletionCounts,
-    /// What a killed process has in flight keeps no lock: it lands in a segment that the next life uses.
+    /// Writes that a killed process has in flight keep no lock: they land in a segment that the next life uses.
     LocksNotKept,
     /// A hole that writes in flight left at the end of the log counts as damage.
     HoleForDamage,
@@ -149,7 +148,7 @@ pub enum Flaw {
     CleanAtCutTakenForBorn,
     /// The visit of a page that has changed since the cut clears its dirty bit.
     KeptVisitClearsDirty,
-    /// What a commit keeps for a second cut replaces what was kept for the first.
+    /// The copy that a commit keeps for a second cut replaces the one for the first cut.
     SecondCutOverwritesKept,
     /// A snapshot of a user raises the checkpoint epoch.
     SnapshotRaisesG,
@@ -172,15 +171,15 @@ pub enum Flaw {
     ReplayReadsClock,
     /// A restart logs again the transactions that it replays.
     ReplayLogsAgain,
-    /// After a restart a partition counts from the frames that were played, and not from the image's number:
-    /// without one, it gives out ids of rows a second time.
+    /// After a restart a partition counts from the frames that were played, not from the image's number. Without played
+    /// frames it gives out ids of rows a second time.
     RowIdUsedTwice,
     /// A checkpoint is a fuzzy sweep although ordered frames are logged.
     FuzzyUnderOrdered,
     /// A consistent image is judged by the epoch of its end, and not by tags.
     CutImageByEpoch,
-    /// Entries of the sidecar count for key-addressed tables, whose pages may have changed between the cut and
-    /// the sidecar without a page record that says so.
+    /// Entries of the sidecar count for key-addressed tables. Their pages may have changed between the cut and the
+    /// sidecar without a page record about it.
     SidecarBelievedForKept,
     /// The digest of a page or a record is not bound to its page: two pages may be swapped.
     DigestUnbound,
@@ -190,12 +189,12 @@ pub enum Flaw {
     MergeOfStrangers,
     /// Records are combined although a retained image has some of them and not the others.
     NetAcrossImage,
-    /// The same, with an image that is being built.
+    /// Records are combined although an image that is being built has some of them and not the others.
     NetAcrossBuilding,
     /// A net record counts only the updates of its last input.
     UpdateSpanLost,
-    /// Records are combined if no image lies above the first one's tag and at or below the last one's, as if tags
-    /// rose along a page's life.
+    /// Records are combined if no image lies above the first one's tag and at or below the last one's. That assumes
+    /// that tags rise along a page's life.
     TagsTakenForRising,
     /// After a restart from an older image pages get its number as their tag, which a backup of a newer one takes for
     /// reflected.
@@ -224,7 +223,7 @@ pub enum Flaw {
     BacklogForgottenEarly,
     /// An archive's reader takes a stream as far as it is written, beyond the durable epoch.
     EpochBeyondDArchived,
-    /// An archive's reader goes on in the segment of a life behind its cut.
+    /// An archive's reader continues in the segment of a life behind its cut.
     VoidEpochArchived,
     /// The log is cut without asking how far the archive has it.
     LogCutBeforeRun,
@@ -232,7 +231,7 @@ pub enum Flaw {
     RunCutInsideEpoch,
     /// An acknowledged entry stays pending by its consumer: one of its two rows is left.
     AcknowledgedRowKept,
-    /// A consumer of a stream's group goes, and what it had stays pending in the group.
+    /// A consumer of a stream's group goes, and its entries stay pending in the group.
     DeletedConsumerRowsKept,
     /// A group of a stream goes, and its consumers and pending entries stay.
     DestroyedGroupRowsKept,
@@ -248,27 +247,27 @@ pub enum Flaw {
     ClaimedRowKept,
     /// The first entry of a stream is deleted, and the head still names it.
     FirstIdStale,
-    /// What a script has done before it passes a limit is kept, as if it had ended with an error.
+    /// The changes of a script before it passes a limit are kept, as if it had ended with an error.
     LimitKeepsHalf,
-    /// The same of a script that is killed.
+    /// The changes of a script that is killed are kept, as if it had ended with an error.
     HaltKeepsHalf,
     /// A script that runs again has other random numbers.
     RerunWithOtherSeed,
     /// A transaction that runs again has another time.
     RerunAtOtherTime,
-    /// A transaction that runs again begins on what it had changed before.
+    /// A transaction that runs again begins on its own earlier changes.
     RerunOverHalf,
-    /// What a script had published before it ran again is sent, too.
+    /// The messages that a script had published before it ran again are sent, too.
     MessageOfRerunKept,
     /// A library of functions is kept in memory, and its row is not written.
     LibraryNotWritten,
-    /// A waiting consumer is told of an entry before its delivery is durable.
+    /// A waiting consumer receives an entry before its delivery is durable.
     DeliveryShownEarly,
     /// Access control judges the first key that an option names, and the command uses the last.
     FirstTargetJudged,
     /// A client that tracks prefixes is sent names that its user may not read.
     HiddenNameTold,
-    /// A receipt says that a write is on disk which neither is there nor does the receipt wait for it to be.
+    /// A receipt says that a write is on disk, but it is not, and the receipt does not wait for it.
     ReceiptRoundedUp,
     /// A tree writes a page whose newest operation is not stable.
     PageBeyondStableLog,
@@ -292,12 +291,12 @@ pub enum Flaw {
     StructureInTwoRecords,
     /// A page of a tree fills up, and a restart that has cut it under a longer fence finds no room.
     NoRoomForFence,
-    /// A page of a tree that is being read ahead counts as not in memory: its copy is put over one that was read beside it
+    /// A page of a tree that is being read ahead counts as not in memory. Its copy replaces one that was read beside it
     /// and changed.
     AheadOverNewer,
     /// An append takes its number before it reads the epoch that it joins.
     NumberBeforeEpoch,
-    /// A restart takes the compensations of a rollback back, as if they were changes.
+    /// A restart undoes the compensations of a rollback, as if they were changes.
     CompensationUndone,
     /// A restart writes pages of a tree before it has made durable the log that it believes.
     TreeLogBelievedUnwritten,
@@ -307,15 +306,15 @@ pub enum Flaw {
     NumberReused,
     /// A checkpoint's cover does not reach back to the first record of the transactions over a tree that are open.
     CoverWithoutOpen,
-    /// What is to be taken back in a tree is forgotten when the restart ends.
+    /// The changes to be undone in a tree are forgotten when the restart ends.
     LosersForgotten,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
     /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
     /// latch and changes the page later.
     FlagOutsideLatch,
-    /// Steal mode, Algorithm 1, step 6 after step 5 as printed: the record is appended after the
-    /// latch is released, so that a crash between leaves a change in an image and none in the log.
+    /// Steal mode, Algorithm 1, step 6 after step 5 as printed: the record is appended after the latch is released. A
+    /// crash between the two leaves a change in an image and none in the log.
     LateAppendSteal,
     /// Steal mode: the active list is captured before the end mark is appended; restart follows
     /// Algorithm 3 as printed.
@@ -335,7 +334,7 @@ pub enum Flaw {
     AmnesiaCounts,
     /// With one node left, its reply alone counts, although the tail is not on disk yet.
     SoloBeforeFlush,
-    /// Acknowledgements go on by the disk although the arbiter has not answered for longer than the lease.
+    /// Acknowledgements continue by the disk although the arbiter has not answered for longer than the lease.
     LeaseIgnored,
     /// A takeover reads the disk before the lease of the last writer is over.
     LeaseNotAwaited,
@@ -351,17 +350,17 @@ pub enum Flaw {
     RingsRetiredEarly,
     /// Of the two nodes of a mirror the one that holds more counts.
     OneReplyIsEnough,
-    /// What was sent to a node counts as held.
+    /// Blocks that were sent to a node count as held.
     SentCounts,
-    /// What a node held before it lost its memory counts for its next start.
+    /// Blocks that a node held before it lost its memory count for its next start.
     HeldByOldStart,
-    /// A node that returns belongs to the mirror before it holds what was acknowledged.
+    /// A node that returns belongs to the mirror before it holds all acknowledged frames.
     ReturnsBehind,
-    /// A stream moves to nodes that do not hold what was acknowledged of it.
+    /// A stream moves to nodes that do not hold all its acknowledged frames.
     MovesUnheld,
     /// A node that is asked for a ring that it has begins that ring anew.
     RingEmptiedAtOpen,
-    /// A ring that was found damaged is made anew while the view counts what it held.
+    /// A ring that was found damaged is made anew while the view counts its contents.
     SpoiledRenewedAtOnce,
     /// A takeover does not stop nodes from taking blocks of the writer before.
     SealForgotten,
@@ -369,7 +368,7 @@ pub enum Flaw {
     EmptyNodeSuffices,
     /// A takeover does not raise the generation.
     GenerationKept,
-    /// A writer that finds another one's view goes on from there.
+    /// A writer that finds another one's view continues from there.
     FenceIgnored,
     /// While the outcome of a change of view is not known, acknowledgements rest on the old view alone.
     PendingViewIgnored,
@@ -387,7 +386,7 @@ pub enum Flaw {
     NamedOnMirror,
     /// A block is sealed when it is shipped, and again when it is written.
     SealedAnew,
-    /// What is given up with a loss is not noted in the anchor.
+    /// The part of the log that is given up with a loss is not noted in the anchor.
     LossNotNoted,
     /// A drain follows blocks from where the anchor's voucher ends, although the log has been cut behind that.
     DrainedFromVouched,
@@ -410,14 +409,14 @@ pub fn arm(flaw: Option<Flaw>) {
     ARMED.with(|armed| armed.set(flaw));
 }
 
-/// Whether the flaw is armed on this thread.
+/// Returns whether the flaw is armed on this thread.
 #[cfg(feature = "flaws")]
 #[must_use]
 pub fn armed(flaw: Flaw) -> bool {
     ARMED.with(std::cell::Cell::get) == Some(flaw)
 }
 
-/// Whether the flaw is armed: never, in a build without the registry.
+/// Returns false: in a build without the registry no flaw is armed.
 #[cfg(not(feature = "flaws"))]
 #[inline(always)]
 #[must_use]

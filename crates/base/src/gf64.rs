@@ -1,14 +1,14 @@
 //! Carry-less multiplication and the field GF(2^64), in plain integer arithmetic.
 //!
-//! A polynomial over GF(2) is a word: bit i is the coefficient of x^i. Addition is XOR, so a product is
-//! linear over XOR in either factor: what digests that must be XORed need. In the *field*, products are
-//! taken modulo x^64 + x^4 + x^3 + x + 1. It is irreducible, so the product of two factors that are not
-//! zero is not zero.
+//! A polynomial over GF(2) is a word: bit i is the coefficient of x^i. Addition is XOR, so a product is linear over XOR
+//! in either factor, as digests that are XORed need.
 //!
-//! The instruction sets have this product (`PCLMULQDQ`, `PMULL`), but calling it needs unsafe code. Here
-//! each factor is split into four words that hold every fourth bit. In the integer product of two such
-//! words at most sixteen ones meet in a place, and the carries of the lower half fall between the places that
-//! count.
+//! In the *field*, products are taken modulo x^64 + x^4 + x^3 + x + 1, which is irreducible. So the product of two
+//! factors that are not zero is not zero.
+//!
+//! The instruction sets have this product (`PCLMULQDQ`, `PMULL`), but calling it needs unsafe code. Here each factor is
+//! split into four words that hold every fourth bit. In the integer product of two such words at most sixteen ones meet
+//! in a place. The carries of the lower half fall between the places that count.
 //!
 //! # Source
 //! T. Pornin, BearSSL, `ghash_ctmul64`: multiplication "with holes".
@@ -16,7 +16,7 @@
 /// Every fourth bit, from bit 0 on.
 const HOLES: u64 = 0x1111_1111_1111_1111;
 
-/// The lower 64 bits of the carry-less product.
+/// Returns the lower 64 bits of the carry-less product.
 #[inline]
 fn product_low(a: u64, b: u64) -> u64 {
     let part = |word: u64, i: u32| word & (HOLES << i);
@@ -30,7 +30,7 @@ fn product_low(a: u64, b: u64) -> u64 {
     part(z0, 0) | part(z1, 1) | part(z2, 2) | part(z3, 3)
 }
 
-/// The carry-less product of two words: its higher and its lower 64 bits. The highest bit is always zero.
+/// Returns the carry-less product of two words: its higher and its lower 64 bits. The highest bit is always zero.
 #[inline]
 #[must_use]
 pub fn carryless(a: u64, b: u64) -> (u64, u64) {
@@ -43,12 +43,13 @@ pub fn carryless(a: u64, b: u64) -> (u64, u64) {
     (high, product_low(a, b))
 }
 
-/// The product of two elements of the field.
+/// Returns the product of two elements of the field.
 #[inline]
 #[must_use]
 pub fn multiply(a: u64, b: u64) -> u64 {
     let (high, low) = carryless(a, b);
-    // x^64 = x^4 + x^3 + x + 1. What that lifts above bit 63 again is at most of degree 3, and folded once more.
+    // x^64 = x^4 + x^3 + x + 1. The part that this lifts above bit 63 again has degree 3 at most, and is folded once
+    // more.
     let fold = |word: u64| word ^ word << 1 ^ word << 3 ^ word << 4;
     let above = high >> 63 ^ high >> 61 ^ high >> 60;
     debug_assert!(above < 16, "degree 3 at most is left above bit 63");
@@ -65,14 +66,14 @@ mod tests {
     use super::*;
     use crate::checksum::mix64;
 
-    /// Bit by bit.
+    /// Computes it bit by bit.
     fn carryless_slow(a: u64, b: u64) -> u128 {
         (0..64)
             .filter(|bit| b >> bit & 1 == 1)
             .fold(0, |sum, bit| sum ^ u128::from(a) << bit)
     }
 
-    /// Bit by bit: one step of Horner's scheme for each coefficient.
+    /// Computes it bit by bit: one step of Horner's scheme for each coefficient.
     fn multiply_slow(a: u64, b: u64) -> u64 {
         (0..64).rev().fold(0, |sum: u64, bit| {
             let carry = if sum >> 63 == 1 { 0b1_1011 } else { 0 };
@@ -114,9 +115,9 @@ mod tests {
         }
     }
 
-    /// Fermat: a^(2^64) = a for all elements of a field of 2^64; and 2^64 - 1 has the prime factors 3, 5, 17,
-    /// 257, 641, 65537 and 6700417, so an element whose powers by the cofactors differ from 1 has full order, which
-    /// it has only if the modulus is irreducible.
+    /// By Fermat, a^(2^64) = a for all elements of a field of 2^64. The prime factors of 2^64 - 1 are 3, 5, 17, 257,
+    /// 641, 65537 and 6700417. So an element whose powers by the cofactors differ from 1 has full order. It has full
+    /// order only if the modulus is irreducible.
     #[test]
     fn the_modulus_is_irreducible() {
         let power = |base: u64, mut exponent: u64| {

@@ -1,8 +1,8 @@
 //! Ids are newtypes, so that an epoch is never compared with a checkpoint epoch by accident.
 //!
-//! There are exactly four clocks: the commit epoch [`Epoch`] (durability and order across
-//! streams), the checkpoint epoch [`CkptEpoch`] (a page's tag), the update number [`Useq`]
-//! (order within one page), and the operation's number [`Gsn`] (order of what a tree is asked for).
+//! The database has exactly four clocks. The commit epoch [`Epoch`] is the clock of durability and of the order across
+//! streams. The checkpoint epoch [`CkptEpoch`] is a page's tag. The update number [`Useq`] is the order within one
+//! page. The operation's number [`Gsn`] is the order of the operations on a tree.
 
 use std::fmt;
 
@@ -43,7 +43,7 @@ id!(
     StreamId(u8)
 );
 id!(
-    /// A transaction of steal mode. Numbers are never used twice; they say nothing of order.
+    /// A transaction of steal mode. Numbers are never used twice. They do not imply an order.
     TxnId(u64)
 );
 id!(
@@ -57,8 +57,8 @@ id!(
     PageId(u32)
 );
 id!(
-    /// The number of an operation on a tree or of one of its records, dense over all streams of the log from 1
-    /// on: the LSN of the literature. Zero means "before the first".
+    /// The number of an operation on a tree or of one of its records: the LSN of the literature. It is dense over all
+    /// streams of the log from 1 on. Zero means "before the first".
     Gsn(u64)
 );
 id!(
@@ -83,7 +83,7 @@ id!(
 pub struct Useq(pub u32);
 
 impl Useq {
-    /// The number of the next update.
+    /// Returns the number of the next update.
     #[must_use]
     pub fn next(self) -> Useq {
         let next = Useq(self.0.wrapping_add(1));
@@ -91,13 +91,13 @@ impl Useq {
         next
     }
 
-    /// How many updates lie between `earlier` and `self`, modulo 2^32.
+    /// Returns the number of updates between `earlier` and `self`, modulo 2^32.
     #[must_use]
     pub fn since(self, earlier: Useq) -> u32 {
         self.0.wrapping_sub(earlier.0)
     }
 
-    /// Whether `self` is later than `other` on the circle of 2^32 numbers.
+    /// Returns whether `self` is later than `other` on the circle of 2^32 numbers.
     #[must_use]
     pub fn is_after(self, other: Useq) -> bool {
         let distance = self.since(other);
@@ -118,7 +118,7 @@ impl ImageSlot {
     /// Both slots.
     pub const ALL: [ImageSlot; 2] = [ImageSlot::A, ImageSlot::B];
 
-    /// The slot that is not `self`.
+    /// Returns the slot that is not `self`.
     #[must_use]
     pub fn other(self) -> ImageSlot {
         let other = match self {
@@ -133,7 +133,7 @@ impl ImageSlot {
         other
     }
 
-    /// 0 for A, 1 for B.
+    /// Returns 0 for A, 1 for B.
     #[must_use]
     pub fn index(self) -> usize {
         match self {
@@ -157,7 +157,7 @@ impl fmt::Display for ImageSlot {
 pub struct Uuid(pub [u8; 16]);
 
 impl Uuid {
-    /// A short form for block headers: enough to tell two databases' blocks apart.
+    /// Returns a short form for block headers, which is enough to distinguish the blocks of two databases.
     #[must_use]
     pub fn short(&self) -> u64 {
         let mut low = [0; 8];

@@ -1,6 +1,6 @@
-//! Points in time and spans of it, as people write them.
+//! Points in time and spans of time, in the form that people write.
 
-/// A moment given in microseconds since 1970, in UTC; `never` for zero.
+/// Returns a moment given in microseconds since 1970, in UTC; `never` for zero.
 #[must_use]
 pub fn moment(us: u64) -> String {
     if us == 0 {
@@ -36,7 +36,7 @@ pub fn moment(us: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
 }
 
-/// Days from 1970-01-01 to a civil date; `None` for a date that no calendar has, or one before 1970.
+/// Returns the days from 1970-01-01 to a civil date; `None` for a date that no calendar has, or one before 1970.
 fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
     let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let in_month = match month {
@@ -72,8 +72,8 @@ fn one_of(text: &mut &str, these: &[char]) -> Option<char> {
     Some(found)
 }
 
-/// The inverse of [`moment`]: microseconds since 1970 of a moment as RFC 3339 writes it. A space may stand for the `T`,
-/// and without an offset the moment is in UTC. Digits behind the microseconds are dropped.
+/// Returns the microseconds since 1970 of a moment in the form of RFC 3339: the inverse of [`moment`]. A space is
+/// accepted instead of the `T`. Without an offset the moment is in UTC. Digits behind the microseconds are dropped.
 #[must_use]
 pub fn parse_moment(text: &str) -> Option<u64> {
     let mut rest = text;
@@ -117,8 +117,8 @@ pub fn parse_moment(text: &str) -> Option<u64> {
     rest.is_empty().then_some(us)
 }
 
-/// Microseconds of a span of time: whole numbers with the units `d`, `h`, `min` or `m`, `s`, `ms` and `us`, the larger
-/// units first, each once: `1h30m`, `2d`.
+/// Returns the microseconds of a span of time. It consists of whole numbers with the units `d`, `h`, `min` or `m`, `s`,
+/// `ms` and `us`, the larger units first, each once: `1h30m`, `2d`.
 #[must_use]
 pub fn parse_span(text: &str) -> Option<u64> {
     const DAY: u64 = 86_400_000_000;

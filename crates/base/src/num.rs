@@ -2,21 +2,21 @@
 
 const _: () = assert!(usize::BITS == 64, "Perdura needs a 64-bit machine");
 
-/// A length as a file offset.
+/// Converts a length to a file offset.
 #[must_use]
 #[allow(clippy::cast_possible_truncation)]
 pub const fn to_u64(n: usize) -> u64 {
     n as u64
 }
 
-/// A file offset or count as a length in memory.
+/// Converts a file offset or count to a length in memory.
 #[must_use]
 #[allow(clippy::cast_possible_truncation)]
 pub const fn to_usize(n: u64) -> usize {
     n as usize
 }
 
-/// A length that a format stores in 32 bits. The caller has refused longer ones.
+/// Converts a length that a format stores in 32 bits. The caller has refused longer ones.
 ///
 /// # Panics
 /// If `n` does not fit, which is a bug in the caller's check.
@@ -25,7 +25,7 @@ pub fn to_u32(n: usize) -> u32 {
     u32::try_from(n).expect("lengths over 4 GiB are refused at the door")
 }
 
-/// `n` rounded up to a multiple of `step`.
+/// Rounds `n` up to a multiple of `step`.
 #[must_use]
 pub const fn round_up(n: u64, step: u64) -> u64 {
     let up = n.div_ceil(step) * step;

@@ -10,13 +10,13 @@ pub struct PartitionSet {
 }
 
 impl PartitionSet {
-    /// The empty set.
+    /// Returns the empty set.
     #[must_use]
     pub fn empty() -> Self {
         Self::default()
     }
 
-    /// The set of partitions `0..count`.
+    /// Returns the set of partitions `0..count`.
     #[must_use]
     pub fn all(count: u16) -> Self {
         let mut set = Self::empty();
@@ -34,7 +34,7 @@ impl PartitionSet {
         debug_assert!(self.contains(id));
     }
 
-    /// Whether the partition is in the set.
+    /// Returns whether the partition is in the set.
     #[must_use]
     pub fn contains(&self, id: PartitionId) -> bool {
         self.words[usize::from(id.0 / 64) & 3] & (1 << (id.0 % 64)) != 0
@@ -55,7 +55,7 @@ impl PartitionSet {
         pairs.any(|(mine, theirs)| mine & theirs != 0)
     }
 
-    /// How many partitions are in the set.
+    /// Returns the number of partitions in the set.
     #[must_use]
     pub fn len(&self) -> usize {
         self.words
@@ -64,14 +64,14 @@ impl PartitionSet {
             .sum()
     }
 
-    /// Whether the set has no member.
+    /// Returns whether the set has no member.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words == [0; 4]
     }
 
-    /// The members in ascending order. Every transaction iterates over them, so the iterator visits the
-    /// few members and not all partitions.
+    /// Returns the members in ascending order. Every transaction iterates over them, so the iterator visits the few
+    /// members and not all partitions.
     pub fn iter(&self) -> impl Iterator<Item = PartitionId> + use<> {
         let mut words = self.words;
         let mut at = 0u16;
@@ -88,7 +88,7 @@ impl PartitionSet {
         })
     }
 
-    /// The bitmap, bit `i` of byte `i / 8` for partition `i`.
+    /// Returns the bitmap, bit `i` of byte `i / 8` for partition `i`.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; 32] {
         let mut out = [0; 32];
@@ -98,7 +98,7 @@ impl PartitionSet {
         out
     }
 
-    /// The inverse of [`to_bytes`](Self::to_bytes).
+    /// Returns the set of a bitmap: the inverse of [`to_bytes`](Self::to_bytes).
     #[must_use]
     pub fn from_bytes(bytes: &[u8; 32]) -> Self {
         let mut words = [0; 4];

@@ -1,9 +1,8 @@
-//! A bank: accounts are rows of a typed table, a transfer is a procedure, and the log says which
-//! procedure was called with which arguments.
+//! A bank: accounts are rows of a typed table, a transfer is a procedure, and the log holds the procedure's name and
+//! its arguments.
 //!
-//! It shows a procedure that refuses, many calls with one wait for the disk, an index, a snapshot of
-//! one instant, and what is there after the process has ended without saying goodbye: the transfers
-//! run again.
+//! The example has a procedure that refuses, many calls with one wait for the disk, an index, and a snapshot of one
+//! instant. It also shows the data after the process has ended without closing the database: the transfers run again.
 //!
 //! ```sh
 //! cargo run --release -p perdura --example bank
@@ -53,7 +52,7 @@ fn open(path: &std::path::Path) -> Result<Db, Error> {
         .open()
 }
 
-/// One thread's transfers: how many were made, and how many refused.
+/// Makes one thread's transfers. Returns the number of transfers made, and the number refused.
 fn customer(db: &Db, thread: u64) -> Result<(u64, u64), Abort> {
     let (mut made, mut refused, mut last) = (0, 0, None);
     for i in 0..TRANSFERS_EACH {
@@ -69,14 +68,14 @@ fn customer(db: &Db, thread: u64) -> Result<(u64, u64), Abort> {
             Err(other) => return Err(other),
         }
     }
-    // The calls of a thread become durable in their order: the last one stands for all.
+    // The calls of a thread become durable in their order, so the last one is durable after all others.
     if let Some(pending) = last {
         pending.wait()?;
     }
     Ok((made, refused))
 }
 
-/// All the money, at one instant, while others go on.
+/// Returns all the money, at one instant, while others continue.
 fn total(db: &Db) -> Result<i64, Error> {
     let mut total = 0;
     db.snapshot()?
@@ -118,7 +117,7 @@ fn main() -> Result<(), Box<dyn StdError>> {
     let mine = db.read(|tx| tx.by(Account::by_owner, "owner 3").collect::<Vec<_>>())?;
     println!("owner 3 has {} accounts", mine.len());
 
-    // No goodbye: what was waited for is in the log.
+    // The database is not closed: all transfers that were waited for are in the log.
     db.abandon();
     let db = open(&path)?;
     let again = db.report().ordered.map_or(0, |ordered| ordered.played);

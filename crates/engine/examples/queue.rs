@@ -1,8 +1,8 @@
 //! A queue of jobs: producers add, workers take, and a job is done exactly once, though the process
 //! ends in the middle.
 //!
-//! A worker moves a job to the list `running` and, when it is done, removes it there and counts
-//! it, each in one transaction. What a crash leaves in `running` goes back to the queue.
+//! A worker moves a job to the list `running`. When the job is done, it removes it there and counts it. Each of these
+//! is one transaction. Jobs that a crash leaves in `running` go back to the queue.
 //!
 //! ```sh
 //! cargo run --release -p perdura --example queue
@@ -27,7 +27,7 @@ fn push(db: &Db, job: u64) -> Result<(), Fault> {
     })
 }
 
-/// Takes the next job, if there is one.
+/// Takes the next job. `None`: the queue is empty.
 fn take(db: &Db) -> Result<Option<Vec<u8>>, Fault> {
     db.write(|tx| {
         let (from, to) = ((&b"jobs"[..], End::Front), (&b"running"[..], End::Back));
@@ -49,7 +49,7 @@ fn finish(db: &Db, job: &[u8]) -> Result<(), Fault> {
     })
 }
 
-/// Puts jobs back that were taken and not done. Returns how many.
+/// Puts jobs back that were taken and not done. Returns their number.
 fn recover(db: &Db) -> Result<u64, Fault> {
     db.write(|tx| {
         let mut count = 0;
@@ -61,8 +61,7 @@ fn recover(db: &Db) -> Result<u64, Fault> {
     })
 }
 
-/// Works until the queue is empty or `max` jobs are done; the last job taken is left undone if
-/// `dies` says so.
+/// Works until the queue is empty or `max` jobs are done. If `dies` is true, the last job taken is not done.
 fn work(db: &Db, max: u64, dies: bool) -> Result<(), Fault> {
     for nth in 1..=max {
         let Some(job) = take(db)? else {

@@ -1,7 +1,7 @@
 //! A time series: measurements of many sensors in an ordered map of bytes, whose keys sort by sensor
 //! and then by time.
 //!
-//! It shows ordered keys, ranges and prefixes from either end, and the removal of what is too old.
+//! It shows ordered keys, ranges and prefixes from either end, and the removal of old values.
 //!
 //! ```sh
 //! cargo run --release -p perdura --example series
@@ -15,7 +15,7 @@ const SENSORS: u16 = 20;
 const MINUTES: u64 = 120;
 const KEPT_MINUTES: u64 = 60;
 
-/// Big-endian numbers sort by their bytes as by their values.
+/// Returns the key of a minute of a sensor. Big-endian numbers sort by their bytes as by their values.
 fn key(sensor: u16, minute: u64) -> Vec<u8> {
     [&sensor.to_be_bytes()[..], &minute.to_be_bytes()[..]].concat()
 }
@@ -39,7 +39,7 @@ fn measure(db: &Db, series: &Map, minute: u64) -> Result<(), Error> {
     })
 }
 
-/// Removes what is older than `minute`.
+/// Removes the values older than `minute`.
 fn forget(series: &Map, minute: u64) -> Result<u64, Error> {
     let mut removed = 0;
     for sensor in 0..SENSORS {

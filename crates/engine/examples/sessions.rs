@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use perdura::{Db, Error, Options};
 
-/// How long a session lives without being used.
+/// The time for which an unused session lives.
 const IDLE: Duration = Duration::from_millis(1500);
 const SESSIONS: usize = 200;
 
@@ -47,8 +47,8 @@ impl Store {
         })
     }
 
-    /// The user of a session, which lives on from now. A later expiry need not be durable at once:
-    /// a crash may cost a few seconds of it.
+    /// Extends a session's life from now, and returns its user. A later expiry need not be durable at once: a crash may
+    /// cost a few seconds of it.
     fn touch(&self, id: usize) -> Result<Option<String>, Error> {
         let (db, key) = (&self.db, Store::key(id));
         let (user, _durable_soon) = db.write_later(|tx| {
@@ -61,7 +61,7 @@ impl Store {
         Ok(user)
     }
 
-    /// How many sessions there are. It looks at one partition at a time, so others go on.
+    /// Returns the number of sessions. It looks at one partition at a time, so others continue.
     fn count(&self) -> Result<usize, Error> {
         self.db
             .keys(0)

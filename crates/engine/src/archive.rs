@@ -4,14 +4,14 @@
 //!  step: archiver ──► a run exists ──► a manifest names it ──► the log may be cut behind it (`set_archived`)
 //! ```
 //!
-//! The archive's disk is not the database's: whatever it fails with does not stop the database. The error is shown with
-//! other [`Delayed`](crate::Delayed) work, and after a pause the archive is opened again. If that fails, runs wait in the
-//! [`backlog`] until the archive is back; without a backlog the log itself waits.
+//! The archive's disk is not the database's: no failure of it stops the database. The error is shown with other
+//! [`Delayed`](crate::Delayed) work, and after a pause the archive is opened again. If that fails, runs wait in the
+//! [`backlog`] until the archive is back. Without a backlog the log itself waits.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`backlog`] | runs wait on the log's disk while the archive is away |
-//! | `of_core` | what an archive's writer asks of a database |
+//! | `of_core` | the questions that an archive's writer asks a database |
 
 pub mod backlog;
 mod of_core;
@@ -36,7 +36,7 @@ use crate::proving::{ProofStats, Proving};
 
 use backlog::{Backlog, BacklogOptions, BacklogStats, Opener, Turn};
 
-/// An archive that is open, and the archiver that adds to it; or the backlog, while the archive is away.
+/// An open archive and the archiver that adds to it; or the backlog, while the archive is away.
 struct Running {
     store: Arc<Store>,
     archiver: Archiver,
@@ -44,7 +44,7 @@ struct Running {
     naming: Option<(Publication, ArchivedRun)>,
     row: Generation,
     backlog: Option<Backlog>,
-    /// Whether the backlog is looked after next.
+    /// True if the backlog has the next turn.
     turns: bool,
 }
 
@@ -58,25 +58,25 @@ pub struct Archiving {
     running: Option<Running>,
     lent: Lent,
     proving: Proving,
-    /// Whether the proof that is under way takes the next step.
+    /// True if the proof that is under way takes the next step.
     proves: bool,
-    /// What the last opening found damaged, until somebody asks.
+    /// The damage that the last opening found, until [`Archiving::take_damaged`] takes it.
     damaged: Option<Vec<String>>,
     /// `None`: the log waits while the archive is away.
     backlog: Option<BacklogOptions>,
-    /// The archive was away when it was last looked for.
+    /// True if the archive was away at the last attempt to find it.
     is_away: bool,
-    /// The next step looks whether the archive is back.
+    /// True if the next step checks whether the archive is back.
     looks: bool,
-    /// What the archive failed with, until somebody asks.
+    /// The archive's last error, until [`Archiving::take_trouble`] takes it.
     trouble: Option<Error>,
     /// Runs that the archive got from the backlog.
     drained: u64,
 }
 
 impl Archiving {
-    /// Archiving onto a disk. The first step opens the archive there, or makes it. `life` is a random number: each
-    /// opening of the archive, in this process or another one, has its own.
+    /// Returns archiving onto a disk. The first step opens the archive there, or makes it. `life` is a random number:
+    /// each opening of the archive, in this process or another one, has its own.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, life: u64) -> Archiving {
         Archiving {
@@ -98,29 +98,30 @@ impl Archiving {
         }
     }
 
-    /// Has runs wait in the backlog while the archive is away.
+    /// Makes runs wait in the backlog while the archive is away.
     #[must_use]
     pub fn with_backlog(mut self, options: BacklogOptions) -> Archiving {
         self.backlog = Some(options);
         self
     }
 
-    /// The same by another row of run generation. [`Generation::Unsorted`] is for measuring: the archive does not get what
-    /// it writes, and what the log has lost by then is lost.
+    /// Sets the row of run generation. [`Generation::Unsorted`] is for measuring only: the archive does not get its
+    /// output. Records that a cut then removes from the log are lost.
     #[must_use]
     pub fn by(self, row: Generation) -> Archiving {
         Archiving { row, ..self }
     }
 
-    /// Has a run cut when its records take about so many bytes, instead of [`WORKSPACE_BYTES`].
+    /// Sets the size of the records at which a run is cut, bytes, instead of [`WORKSPACE_BYTES`]. The size is
+    /// approximate.
     #[must_use]
     pub fn with_workspace(mut self, bytes: usize) -> Archiving {
         self.workspace_bytes = bytes;
         self
     }
 
-    /// Where the archive of a database ends, durably, or the backlog that goes on where it does; `None` if it has neither. `logs` are
-    /// the disks of the log's streams. Changes nothing.
+    /// Returns the durable end of a database's archive, or of the backlog that continues it. `None`: it has neither.
+    /// `logs` are the disks of the log's streams. Changes nothing.
     ///
     /// # Errors
     /// The disks'; [`Error::Corrupt`] for a manifest that is missing or damaged.
@@ -159,41 +160,42 @@ impl Archiving {
         }
     }
 
-    /// Backups that are missing or of another size, each with what is wrong, if the archive was opened since this was called.
+    /// Takes the backups that are missing or have another size, each with its fault. `None` unless the archive was
+    /// opened since the last call.
     pub fn take_damaged(&mut self) -> Option<Vec<String>> {
         self.damaged.take()
     }
 
-    /// The archive while it is open, for others.
+    /// Returns the archive while it is open, for other users of it.
     #[must_use]
     pub fn lent(&self) -> Lent {
         self.lent.clone()
     }
 
-    /// Whether the archive is open and has all that it knows of.
+    /// Returns whether the archive is open and has all epochs that the archiver has read.
     #[must_use]
     pub fn has_all(&self) -> bool {
         let running = self.running.as_ref();
         running.is_some_and(|running| running.naming.is_none() && !running.archiver.is_collecting())
     }
 
-    /// Whether the archive is away, as far as is known: what is archived waits in the backlog.
+    /// Returns whether the archive is away, as far as is known. While it is, archived epochs wait in the backlog.
     #[must_use]
     pub fn is_away(&self) -> bool {
         self.is_away
     }
 
-    /// Has the next step look whether an archive that is away is back.
+    /// Makes the next step check whether an archive that is away is back.
     pub fn look_for_archive(&mut self) {
         self.looks = true;
     }
 
-    /// What the archive failed with while the backlog went on, if it did since this was called.
+    /// Takes the archive's last error, if one occurred since the last call. The backlog continued meanwhile.
     pub fn take_trouble(&mut self) -> Option<Error> {
         self.trouble.take()
     }
 
-    /// Leaves in the backlog what waits there: the database is being closed.
+    /// Leaves the waiting runs in the backlog, because the database is being closed.
     pub fn end_draining(&mut self) {
         self.looks = false;
         if let Some(backlog) = self.running.as_mut().and_then(|r| r.backlog.as_mut())
@@ -204,7 +206,7 @@ impl Archiving {
         }
     }
 
-    /// How far the archive itself has the log, durably; `None` while it is not open.
+    /// Returns the durable end of the archive itself. `None` while it is not open.
     #[must_use]
     pub fn held(&self) -> Option<EpochEnds> {
         let running = self.running.as_ref()?;
@@ -214,7 +216,7 @@ impl Archiving {
         }
     }
 
-    /// What waits for the archive.
+    /// Returns figures of the runs and the log that wait for the archive.
     #[must_use]
     pub fn backlog_stats(&self, core: &Core) -> BacklogStats {
         let backlog = self.running.as_ref().and_then(|r| r.backlog.as_ref());
@@ -228,12 +230,13 @@ impl Archiving {
         }
     }
 
-    /// Takes one step. A run that it returns is part of the archive or waits in the backlog, and the log may be cut behind it.
+    /// Takes one step. If it returns a run, that run is part of the archive or waits in the backlog, and the log may be
+    /// cut behind it.
     ///
     /// # Errors
     /// As [`Store::open`] and [`Store::create`], [`Archiver::step`], [`Publication::step`] and [`Core::set_archived`];
-    /// [`Error::Usage`] if the database is archived and there is no archive. The next step opens the archive again. With a backlog,
-    /// errors of the archive are told by [`take_trouble`](Self::take_trouble) while the backlog goes on.
+    /// [`Error::Usage`] if the database is archived and the archive is missing. The next step opens the archive again.
+    /// With a backlog, [`take_trouble`](Self::take_trouble) returns the archive's errors, and the backlog continues.
     pub fn step(&mut self, core: &Core) -> Result<ArchiverStep> {
         let Some(running) = self.running.take() else {
             let running = self.open(core)?;
@@ -246,7 +249,7 @@ impl Archiving {
         }
     }
 
-    /// Goes on with what was opened.
+    /// Continues with an archive or a backlog that was opened.
     fn run_on(&mut self, running: Running) {
         assert!(self.running.is_none(), "one archiver is at work");
         let is_archive = running.backlog.is_none();
@@ -267,7 +270,8 @@ impl Archiving {
             return Ok(ArchiverStep::Working);
         }
         let mut step = running.step(core, &self.proving);
-        // A proof begins when there is nothing else to do, or when a run has been added: under load the archiver is never idle.
+        // A proof begins when the archiver is idle, or when a run has been added: under load the archiver is never
+        // idle.
         let is_time = matches!(step, Ok(ArchiverStep::Idle | ArchiverStep::Run(_)));
         if is_time
             && self.row.makes_runs()
@@ -279,13 +283,14 @@ impl Archiving {
         if step.is_ok() {
             self.running = Some(running);
         } else {
-            // Whoever else has it lets go of it, and with it of the lock, before it is opened again.
+            // The other users of the archive let go of it, and of its lock, before it is opened again.
             self.lent.set(None);
         }
         step
     }
 
-    /// The archiver writes into the backlog; in turn with it, runs there are merged, or moved into the archive.
+    /// Steps while the archive is away. The archiver writes into the backlog; in turn with it, the backlog's runs are
+    /// merged, or moved into the archive.
     fn step_away(&mut self, core: &Core, mut running: Running) -> Result<ArchiverStep> {
         let Some(backlog) = &mut running.backlog else {
             unreachable!("it was opened with a backlog");
@@ -346,21 +351,22 @@ impl Archiving {
         })
     }
 
-    /// What is known of the standing proof.
+    /// Returns figures of the standing proof.
     #[must_use]
     pub fn proof_stats(&self) -> ProofStats {
         self.proving.stats()
     }
 
-    /// Opens the archive, and the backlog if something waits there; the backlog alone if the archive is away.
+    /// Opens the archive, and also the backlog if runs wait there. If the archive is away, it opens the backlog alone.
     fn open(&mut self, core: &Core) -> Result<Running> {
         match self.find_archive(core) {
             Ok((store, wall_us)) => match self.open_at(core, store, wall_us) {
-                // An older copy of it, perhaps: the right one may come back.
+                // Perhaps this is an older copy of the archive, and the right one will come back.
                 Err(error @ Error::ArchiveBehind { .. }) => self.open_without(core, error),
                 opened => opened,
             },
-            // Another machine of this process may still have it, or another process: that is not its absence.
+            // Another process, or another machine within this one, may still have it open. The archive is not away
+            // then.
             Err(error @ Error::Locked { .. }) => Err(error),
             Err(error) => self.open_without(core, error),
         }
@@ -372,7 +378,7 @@ impl Archiving {
         Ok((store, wall_us))
     }
 
-    /// The archive is there.
+    /// Continues the opening with an archive that was found.
     fn open_at(&mut self, core: &Core, store: Arc<Store>, wall_us: u64) -> Result<Running> {
         let uuid = *store.uuid();
         let waits = |backlog: &Arc<Store>| backlog.manifest().runs().next().is_some();
@@ -393,7 +399,7 @@ impl Archiving {
         self.archive_into(core, backlog, wall_us, Some(moving))
     }
 
-    /// The archive is away.
+    /// Continues the opening without the archive, which is away.
     fn open_without(&mut self, core: &Core, error: Error) -> Result<Running> {
         let options = self.backlog.clone().filter(|_| self.row.makes_runs());
         let (Some(options), Some(from)) = (options, core.archived()) else {
@@ -415,7 +421,7 @@ impl Archiving {
         Opener { core, life, images }
     }
 
-    /// Begins to archive into a store, behind its end. `wall_us` is the latest moment up to there.
+    /// Begins to archive into a store, behind its end. `wall_us` is the latest moment up to that end.
     fn archive_into(
         &self,
         core: &Core,
@@ -426,7 +432,7 @@ impl Archiving {
         let end = end_of(&store);
         let mut source = core.log_source(&end)?;
         if core.archived().is_none() {
-            // Once it is declared, the log is kept from there on: it must reach back so far.
+            // After this declaration the log is kept from `end` on, so it must reach back that far.
             source.step(&core.wal().durable_end(Rung::Disk), |_, _| Ok(()))?;
             source = core.log_source(&end)?;
         }
@@ -468,7 +474,7 @@ impl Archiving {
         let life = mix64(self.life.wrapping_add(self.openings));
         self.openings += 1;
         let found = match list_archives(disk.as_ref()) {
-            // It is made, or away.
+            // The archive is new, or away.
             Err(error) if error.is_not_found() => Vec::new(),
             found => found?,
         };
@@ -546,7 +552,7 @@ impl Running {
     }
 }
 
-/// Where the runs of an archive end, or where the first one will begin.
+/// Returns the end of an archive's runs, or the position at which the first run will begin.
 fn end_of(store: &Store) -> EpochEnds {
     let manifest = store.manifest();
     assert!(manifest.end > Epoch(0), "epochs count from 1");
@@ -556,7 +562,7 @@ fn end_of(store: &Store) -> EpochEnds {
     }
 }
 
-/// The latest moment of the runs of an archive; 0 if none has one.
+/// Returns the latest moment of an archive's runs; 0 if none has one.
 fn last_moment(store: &Store) -> Result<u64> {
     let runs: Vec<_> = store.manifest().runs().collect();
     for id in runs.into_iter().rev() {

@@ -1,5 +1,5 @@
-//! What is shown of an archive: how far it is behind, what it holds, whether the database can be restored from it, and what is
-//! wrong.
+//! Figures of an archive: its distance behind the log, its contents, whether it can restore the database, and its
+//! faults.
 
 use std::sync::atomic::Ordering;
 
@@ -14,11 +14,12 @@ use crate::archiver::AtArchive;
 use crate::delays::Work;
 use crate::stats::{ArchiveStats, BackupState, DrillStats, ProofStats};
 
-/// An alarm is raised when so many checkpoints have not been proven.
+/// An alarm is raised when this many checkpoints have not been proven.
 pub const UNPROVEN_MAX: u64 = 4;
 
 impl AtArchive {
-    /// What is wrong with the archive: it is away, a proof or a drill has failed, proofs fail to appear, or backups are gone.
+    /// Returns the archive's fault: it is away, a proof or a drill has failed, proofs fail to appear, or backups are
+    /// gone.
     pub fn alarm(&self) -> Option<String> {
         if !self.archives {
             return None;
@@ -38,7 +39,7 @@ impl AtArchive {
         proven.or_else(|| self.ground.delays.why(Work::Backups))
     }
 
-    /// Says that the archive is away, and what that does.
+    /// Returns the alarm of an archive that is away, with the consequences.
     fn absence(&self, backlog: &BacklogStats) -> String {
         let why = self.ground.delays.why(Work::Archive);
         let writes = match backlog.full {
@@ -52,7 +53,7 @@ impl AtArchive {
         )
     }
 
-    /// Reads the report of the last drill. An archive that cannot be read says so itself.
+    /// Reads the report of the last drill. If the archive cannot be read, the report says so.
     pub fn look_for_drill(&self) {
         let Some(store) = self.lent.get() else {
             return;
@@ -68,7 +69,7 @@ impl AtArchive {
         }
     }
 
-    /// Says that no proof was made for too many checkpoints.
+    /// Returns the alarm that no proof was made for too many checkpoints, if that is so.
     fn absent(&self, proof: &ProofStats) -> Option<String> {
         let newest = self.ground.core.newest_digest()?.k.0;
         let unproven = match proof.image {
@@ -131,7 +132,7 @@ impl AtArchive {
         Some(stats)
     }
 
-    /// Whether the archive restores the database: `yes`, or `no` and why.
+    /// Returns whether the archive restores the database: `yes`, or `no` and the reason.
     fn restorable(&self, manifest: Option<&Manifest>, proof: &ProofStats) -> String {
         if !self.archives {
             return "no: this server has no archive, and keeps its log for one".into();

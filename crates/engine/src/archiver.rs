@@ -1,4 +1,4 @@
-//! The archiver's threads, and what they share with others.
+//! The archiver's threads, and the state that they share with other threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_millis(20);
 pub(crate) struct AtArchive {
     /// The database.
     pub ground: Arc<Ground>,
-    /// An archive is configured.
+    /// True if an archive is configured.
     pub archives: bool,
     /// The archive, if one is configured. Locked while a step is taken, with its I/O.
     archiving: Mutex<Option<Archiving>>,
@@ -77,7 +77,7 @@ impl AtArchive {
         }
     }
 
-    /// Notes how far the archive is behind, and says how urgent that is, in thousandths.
+    /// Notes how far the archive is behind, and returns how urgent that is, in thousandths.
     fn archive_urgency(&self) -> u64 {
         let wal = self.ground.core.wal();
         let now_ns = self.ground.now_ns();
@@ -100,7 +100,7 @@ impl AtArchive {
         self.to.fetch_max(epoch.0, Ordering::SeqCst);
     }
 
-    /// Takes a step. Whether nothing is to be done for a while.
+    /// Takes a step. Returns whether the archiver has no work for a while.
     fn archive_step(&self) -> bool {
         let wal = self.ground.core.wal();
         let now_ns = self.ground.now_ns();
@@ -121,7 +121,7 @@ impl AtArchive {
             return true;
         }
         if wal.is_short() {
-            // What the archive has, the next checkpoint cuts off.
+            // The next checkpoint cuts off the part of the log that the archive has.
             archiving.cut_at(wal.durable(Rung::Disk));
         }
         archiving.cut_at(Epoch(self.to.load(Ordering::SeqCst)));
@@ -169,7 +169,7 @@ impl AtArchive {
         }
     }
 
-    /// Notes that archiving goes well, in the archive or in its backlog.
+    /// Notes that archiving succeeds, in the archive or in its backlog.
     fn archived_well(&self, is_away: bool) {
         self.ground.delays.done(Work::Backlog);
         if !is_away {
@@ -221,8 +221,7 @@ impl AtArchive {
         }
     }
 
-    /// When the threads have ended: archives everything that is durable, unless the archive fails. What it then lacks is kept
-    /// in the log.
+    /// Archives all that is durable, after the threads have ended, unless the archive fails. The rest stays in the log.
     pub fn archive_rest(&self) {
         assert!(self.ground.is_stopping(), "nobody else archives");
         self.ask_to(self.ground.core.wal().durable(Rung::Disk));

@@ -9,16 +9,16 @@ use perdura_wal::Rung;
 use crate::delays::Work;
 use crate::ground::Ground;
 
-/// The rhythm of both.
+/// The pause between two looks of either thread.
 const TICK: Duration = Duration::from_millis(20);
-/// The housekeeper's while elements of deleted collections wait to be removed.
+/// The housekeeper's pause while elements of deleted collections wait to be removed.
 const HURRY_TICK: Duration = Duration::from_millis(1);
-/// Expired rows are looked for every so many ticks.
+/// The housekeeper looks for expired rows once in this many ticks.
 const PURGE_TICKS: u64 = 5;
-/// Between two parts of a segment being zeroed.
+/// The pause between two parts of a segment that is being zeroed.
 const ZEROING_PAUSE: Duration = Duration::from_millis(1);
 
-/// How old what the anchor vouches for may become while the log is written, nanoseconds.
+/// The greatest age of the anchor's statement about the log while the log is written, nanoseconds.
 const VOUCH_NS: u64 = 1_000_000_000;
 
 /// Runs the housekeeper's thread.
@@ -42,7 +42,7 @@ pub(crate) fn housekeeper(ground: &Ground) {
                 }
                 let failed = prepared.is_err();
                 ground.note_log(work, prepared.map(drop));
-                // Writers may have waited for this, and for another one behind it.
+                // Writers may have waited for this segment, and for another one behind it.
                 ground.announce();
                 if failed {
                     break;
@@ -72,8 +72,8 @@ pub(crate) fn housekeeper(ground: &Ground) {
     }
 }
 
-/// Tells the anchor about once a second how far the log is durable. It runs in a separate thread
-/// because the housekeeper may zero a segment for longer than that.
+/// Reports to the anchor about once a second how far the log is durable. It has a separate thread because the
+/// housekeeper may zero a segment for longer than that.
 pub(crate) fn voucher(ground: &Ground) {
     let mut not_before_ns = 0;
     let mut checked_ns = 0;
@@ -84,7 +84,7 @@ pub(crate) fn voucher(ground: &Ground) {
         if !due || ground.core.wal().failure().is_some() {
             continue;
         }
-        // A database that is not written must not seem to be well.
+        // Without this check, a database that is not written would look healthy.
         if now_ns >= checked_ns + VOUCH_NS {
             checked_ns = now_ns;
             if ground.core.check_files().is_err() {
@@ -111,7 +111,7 @@ pub(crate) fn voucher(ground: &Ground) {
     }
 }
 
-/// Takes one step for every partition. Returns whether one of them had all the work that a step takes.
+/// Takes one step for every partition. Returns whether one of them did all the work that a step may do.
 fn purge(ground: &Ground) -> bool {
     let mut much = false;
     for _ in 0..ground.core.heap().geometry().partitions {

@@ -4,9 +4,10 @@
 //!  checkpoint ──► pin the image ──► copy, 64 pages a step ──► the archive holds the log up to its end ──► manifest
 //! ```
 //!
-//! An archive without a backup restores nothing, so the first one is made by itself, and tried again while it fails. While
-//! the image is copied, one more checkpoint may run; the one after that would overwrite it and waits. If the log has no room
-//! meanwhile, or the database is being closed, the copy is given up: writers come first.
+//! An archive without a backup restores nothing. So the first backup is made without a request, and retried while it
+//! fails. While the image is copied, one more checkpoint may run. The one after that would overwrite the image, so it
+//! waits. If the log runs out of room meanwhile, or the database is being closed, the copy is given up: writers come
+//! first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,12 +24,12 @@ use crate::delays::Work;
 use crate::ground::Ground;
 use crate::stats::{BackupState, ListedBackup};
 
-/// The thread's rhythm.
+/// The pause between two looks of the thread.
 const TICK: Duration = Duration::from_millis(20);
-/// How often it looks whether a drill has left a report, nanoseconds.
+/// The interval at which the thread checks for a drill's report, nanoseconds.
 const LOOK_NS: u64 = 5_000_000_000;
 
-/// The thread's book: runs are numbered from 1.
+/// The requests for backups and their outcome. Runs are numbered from 1.
 #[derive(Default)]
 struct Backups {
     wanted: bool,
@@ -48,7 +49,7 @@ pub(crate) struct Backer {
 }
 
 impl Backer {
-    /// Returns one that was not asked for a backup yet.
+    /// Returns a backer without requests.
     pub fn new(
         ground: &Arc<Ground>,
         archive: &Arc<AtArchive>,
@@ -103,7 +104,7 @@ impl Backer {
         }
     }
 
-    /// Whether the archive is open and has no backup, and is to have one.
+    /// Returns whether the archive is open, is to have a backup, and has none.
     fn lacks_backup(&self) -> bool {
         let store = self.archive.lent.get();
         let store = store.filter(|_| self.ground.options.first_backup);
@@ -127,8 +128,8 @@ impl Backer {
         book.outcome = Some(outcome);
     }
 
-    /// Asks for a backup. Returns its number. One that is being made already may lack what was written since it began, so
-    /// another one follows.
+    /// Asks for a backup and returns its number. A backup that is being made already may lack the newest writes, so
+    /// another one follows it.
     pub fn want(&self) -> Result<u64> {
         if !self.archive.archives {
             return Err(Error::Usage(
@@ -141,7 +142,7 @@ impl Backer {
         Ok(book.started + 1)
     }
 
-    /// Has a backup made and waits for it.
+    /// Asks for a backup and waits for it.
     pub fn back_up(&self) -> Result<BackupSummary> {
         let number = self.want()?;
         let mut book = self.book.lock();
@@ -180,13 +181,13 @@ impl Backer {
         listed.collect()
     }
 
-    /// Returns what is known of backups.
+    /// Returns the progress and the outcome of backups.
     pub fn state(&self) -> BackupState {
         self.book.lock().state.clone()
     }
 
-    /// Takes a checkpoint and copies its image to the archive, which then has a backup and all of the log up to the image's
-    /// end.
+    /// Takes a checkpoint and copies its image to the archive, which then has a backup and all of the log up to the
+    /// image's end.
     fn make_backup(&self) -> Result<BackupSummary> {
         let store = self.archive.open()?;
         let _alone = store.lease_backups()?;

@@ -1,6 +1,6 @@
-//! How far the log's disks are behind, now and at worst.
+//! The distance by which the log's disks are behind, now and at worst.
 //!
-//! The worst is noted where it is reached: the age of the oldest write grows until D advances, and the bytes until a
+//! The worst case is noted where it occurs. The age of the oldest write grows until D advances. The bytes grow until a
 //! write of the log begins or ends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use perdura_wal::Rung;
 
 use crate::core::Core;
 
-/// The most that the disks were behind since the database was opened.
+/// The greatest distance of the disks behind the log since the database was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Worst {
     bytes: AtomicU64,
@@ -22,7 +22,7 @@ pub(crate) fn unsynced_bytes(core: &Core) -> u64 {
 }
 
 impl Worst {
-    /// Returns the most bytes that were not on the disks.
+    /// Returns the greatest number of bytes that were not on the disks.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -44,7 +44,7 @@ impl Worst {
         self.bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// Runs what may raise D, and notes how old the oldest write was when it had.
+    /// Runs `raise`. If D advances, notes the age that the oldest write had reached.
     pub fn watch<T>(&self, core: &Core, raise: impl FnOnce() -> T) -> T {
         let wal = core.wal();
         let Some(since_ns) = wal.waiting_since_ns(Rung::Disk) else {

@@ -30,7 +30,7 @@ impl Db {
 }
 
 impl Builder {
-    /// The same with other settings than the defaults.
+    /// Begins to open a database with the given settings.
     pub fn with(options: Options) -> Builder {
         Builder {
             options,
@@ -58,33 +58,33 @@ impl Builder {
         self
     }
 
-    /// Sets how durable a commit is when a call that waits returns.
+    /// Sets the durability of a commit when a call that waits returns.
     pub fn durability(mut self, durability: Durability) -> Builder {
         self.options.durability = durability;
         self
     }
 
-    /// Sets what the log says of changes of key-addressed tables.
+    /// Sets the form in which the log holds changes of key-addressed tables.
     pub fn log(mut self, form: LogForm) -> Builder {
         self.options.typed.log = form;
         self
     }
 
-    /// Sets what the effect of a changed row says.
+    /// Sets the contents of the effect of a changed row.
     pub fn value_form(mut self, form: ValueForm) -> Builder {
         self.options.typed.form = form;
         self
     }
 
-    /// Refuses calls that cannot be logged as commands; else the log has their effects.
+    /// Sets whether calls that cannot be logged as commands are refused. Otherwise the log holds their effects.
     pub fn strict(mut self, strict: bool) -> Builder {
         self.options.typed.strict = strict;
         self
     }
 
-    /// Goes on where the replay of a log does something else than its calls did before the crash, because a procedure is
-    /// not deterministic or its text has changed: the new result stands from there on. `hear` gets each record that
-    /// differs. A checkpoint ends the open, so that the next one needs none of this.
+    /// Accepts the results of a replay that differ from the log, because a procedure is not deterministic or its text
+    /// has changed. The new results are valid from there on. `hear` gets each record that differs. A checkpoint ends
+    /// the open, so the next one replays none of it.
     pub fn accept_divergence(
         mut self,
         hear: impl Fn(&Divergence) + Send + Sync + 'static,
@@ -93,8 +93,8 @@ impl Builder {
         self
     }
 
-    /// Makes all declared tables page-addressed, whatever their declarations say: the log has their
-    /// changed bytes.
+    /// Makes all declared tables page-addressed, whatever their declarations say. The log then holds their changed
+    /// bytes.
     pub fn page_addressed(mut self) -> Builder {
         self.page_addressed = true;
         self
@@ -106,7 +106,7 @@ impl Builder {
         self
     }
 
-    /// The settings with all that was declared.
+    /// Returns the settings with all declarations.
     #[must_use]
     pub fn into_options(self) -> Options {
         let mut options = self.options;
@@ -120,11 +120,11 @@ impl Builder {
         options
     }
 
-    /// Opens the database, making it if there is none.
+    /// Opens the database, or makes a new one.
     ///
     /// # Errors
-    /// As [`Db::open`]. [`perdura_base::Error::Usage`] if a table's schema is not the one that the database has, or
-    /// the log has calls of a procedure that was not registered.
+    /// As [`Db::open`]. [`perdura_base::Error::Usage`] if a table's schema differs from the one in the database, or the
+    /// log holds calls of a procedure that was not registered.
     pub fn open(self) -> Result<Db> {
         Db::open(self.into_options())
     }

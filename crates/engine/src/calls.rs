@@ -26,12 +26,12 @@ impl<R> Pending<R> {
         Ok(self.value)
     }
 
-    /// The result of the procedure. Until the call is durable, a crash can take it back.
+    /// Returns the result of the procedure. Until the call is durable, a crash can undo it.
     pub fn value(&self) -> &R {
         &self.value
     }
 
-    /// The ticket: calls of one thread become durable in their order.
+    /// Returns the ticket. Calls of one thread become durable in their order.
     pub fn ticket(&self) -> Ticket {
         self.ticket
     }
@@ -41,8 +41,8 @@ impl Db {
     /// Runs a procedure and waits until it is durable.
     ///
     /// # Errors
-    /// [`Abort::Refused`] with what the procedure aborted with: then nothing of it is left.
-    /// [`Abort::Database`] as [`Db::write`]; [`perdura_base::Error::Usage`] if the database was not opened with it.
+    /// [`Abort::Refused`] with the error of the procedure's abort: then nothing of it is left. [`Abort::Database`] as
+    /// [`Db::write`]; [`perdura_base::Error::Usage`] if the database was not opened with this procedure.
     ///
     /// # Panics
     /// If the procedure does: its transaction is undone, and the database stays open.
@@ -50,7 +50,7 @@ impl Db {
         Ok(self.submit(procedure, args)?.wait()?)
     }
 
-    /// Runs a procedure and returns as soon as others see what it did.
+    /// Runs a procedure and returns as soon as others see its changes.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -81,9 +81,9 @@ impl Db {
         }
     }
 
-    /// Drops a typed table with all its rows. Returns false if no table has that name. It is durable when this returns.
-    /// Verbs on the table fail from then on; a program that declares it gets a new, empty one when it opens the
-    /// database again.
+    /// Drops a typed table with all its rows. Returns false if no table has that name. The drop is durable when this
+    /// returns. Verbs on the table fail from then on. A program that declares it gets a new, empty one when it opens
+    /// the database again.
     ///
     /// ```
     /// # perdura::table! { pub struct Visit in "visits" { key(id: u64), page: String } }

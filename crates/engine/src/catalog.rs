@@ -1,4 +1,4 @@
-//! Table 0: which tables there are.
+//! Table 0: the list of the tables.
 #![doc = include_str!("../../../docs/formats/catalog.md")]
 
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ pub(crate) fn put_table(tx: &mut Tx<'_>, name: &str, entry: &Entry) -> Result<()
     tx.put_catalog(CATALOG, &row_key(name), &value)
 }
 
-/// What the catalog says of the table of a name, within a transaction that holds every latch.
+/// Returns the catalog's entry of the table of a name, within a transaction that holds every latch.
 pub(crate) fn find_table(tx: &Tx<'_>, name: &str) -> Result<Option<Entry>> {
     let key = row_key(name);
     let Some(row) = tx.peek(CATALOG, &key)? else {
@@ -94,14 +94,14 @@ pub(crate) fn put_procedure(
     })
 }
 
-/// Notes which id the next table gets.
+/// Notes the id that the next table gets.
 pub(crate) fn put_next_id(tx: &mut Tx<'_>, next: u32) -> Result<()> {
     put_number(tx, NEXT_ID, next)?;
     assert_eq!(read_next_id(tx)?, next, "the next transaction reads it");
     Ok(())
 }
 
-/// The id of the next table: one that was never used.
+/// Returns the id of the next table, which was never used.
 pub(crate) fn read_next_id(tx: &Tx<'_>) -> Result<u32> {
     read_number(tx, NEXT_ID)
 }
@@ -112,7 +112,7 @@ fn put_number(tx: &mut Tx<'_>, key: &[u8], number: u32) -> Result<()> {
     tx.put_catalog(CATALOG, key, &value)
 }
 
-/// A number of the catalog; 1 if it was never written.
+/// Reads a number of the catalog; 1 if it was never written.
 fn read_number(tx: &Tx<'_>, key: &[u8]) -> Result<u32> {
     let Some(row) = tx.peek(CATALOG, key)? else {
         return Ok(1);
@@ -133,7 +133,7 @@ pub(crate) fn damaged(what: &str) -> Error {
     )
 }
 
-/// A table that another build made, of a kind that this one cannot serve.
+/// Returns the error for a table that another build made, of a kind that this build cannot serve.
 fn unknown_kind(table: &str, UnknownKind { part, code }: UnknownKind) -> Error {
     Error::corrupt(
         format!("catalog (table 0), table {table}"),
@@ -145,7 +145,7 @@ fn unknown_kind(table: &str, UnknownKind { part, code }: UnknownKind) -> Error {
     )
 }
 
-/// What the catalog says of a table.
+/// The catalog's entry of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub id: TableId,
@@ -167,7 +167,7 @@ pub(crate) struct ProcedureRow {
 
 pub(crate) type Tables = BTreeMap<String, Entry>;
 
-/// The tables of a heap whose table 0 is indexed.
+/// Returns the tables of a heap whose table 0 is indexed.
 pub(crate) fn tables_of(heap: &Heap) -> Result<Tables> {
     let mut tables = Tables::new();
     for id in (0..heap.geometry().partitions).map(PartitionId) {
@@ -206,7 +206,7 @@ pub(crate) fn read_row(key: &[u8], value: &[u8], tables: &mut Tables) -> Result<
     Ok(())
 }
 
-/// The procedures of a heap whose table 0 is indexed, by id.
+/// Returns the procedures of a heap whose table 0 is indexed, by id.
 pub(crate) fn procedures_of(heap: &Heap) -> Result<BTreeMap<u32, ProcedureRow>> {
     let mut procedures = BTreeMap::new();
     for id in (0..heap.geometry().partitions).map(PartitionId) {
@@ -246,7 +246,7 @@ fn read_procedure(key: &[u8], value: &[u8]) -> Result<Option<ProcedureRow>> {
     parsed.map(Some).ok_or_else(|| damaged("a procedure's row"))
 }
 
-/// The tables of a heap whose table 0 is indexed, for the restart.
+/// Returns the tables of a heap whose table 0 is indexed, for the restart.
 fn read_catalog(heap: &Heap) -> Result<Catalog> {
     let tables = tables_of(heap)?.into_values();
     let mut catalog: Catalog = tables.map(|entry| (entry.id, entry.kind)).collect();

@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// The time that a checkpoint waits for a full disk before it is deferred, nanoseconds.
 const FULL_PATIENCE_NS: u64 = 2_000_000_000;
 
-/// The checkpointer's book: runs are numbered from 1.
+/// The requests for checkpoints and their outcome. Runs are numbered from 1.
 #[derive(Debug, Default)]
 struct Checkpoints {
     wanted: bool,
@@ -39,14 +39,14 @@ pub(crate) struct Checkpointer {
     /// Requests, and the end of the last checkpoint; `ended` signals changes.
     book: Mutex<Checkpoints>,
     ended: Condvar,
-    /// Checkpoints need not leave time to transactions: the database is being closed.
+    /// True if checkpoints need not leave time to transactions, because the database is being closed.
     hurry: AtomicBool,
-    /// The image that is being copied is needed for a checkpoint.
+    /// True if a checkpoint needs the image that is being copied.
     give_up_copy: AtomicBool,
 }
 
 impl Checkpointer {
-    /// Returns one that was not asked for a checkpoint yet.
+    /// Returns a checkpointer without requests.
     pub fn new(ground: &Arc<Ground>, archive: &Arc<AtArchive>) -> Checkpointer {
         Checkpointer {
             ground: Arc::clone(ground),
@@ -123,10 +123,10 @@ impl Checkpointer {
         }
     }
 
-    /// Has a checkpoint taken that begins now or later, and waits for its end.
+    /// Asks for a checkpoint that begins now or later, and waits for its end.
     pub fn checkpoint(&self) -> Result<()> {
         let mut book = self.book.lock();
-        // One that is running began before this call: wait for the next.
+        // A checkpoint that is running began before this call, so wait for the next one.
         assert!(book.ended <= book.started, "what ended was begun");
         let number = book.started + 1;
         book.wanted = true;
@@ -197,8 +197,8 @@ impl Checkpointer {
         }
     }
 
-    /// Before a checkpoint: waits as long as the image that it would overwrite is being copied. Without room in the log, and
-    /// when the database is closed, the copy is given up.
+    /// Waits, before a checkpoint, as long as the image that it would overwrite is being copied. Without room in the
+    /// log, and when the database is closed, the copy is given up.
     fn wait_for_copy(&self) -> Result<()> {
         while self.ground.core.checkpoint_is_held() {
             if self.ground.is_stopping() {

@@ -1,6 +1,6 @@
-//! The database without a thread. A commit returns a ticket; flushing, checkpointing, expiry and
-//! reclaiming are steps that the caller takes: the threads of [`crate::Db`], or the simulator in the
-//! order that its seed chooses.
+//! The database without a thread. A commit returns a ticket. Flushing, checkpointing, expiry and reclaiming are steps
+//! that the caller takes. The caller is the threads of [`crate::Db`], or the simulator, in the order that its seed
+//! chooses.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -37,14 +37,14 @@ mod typed;
 pub use crate::env::Env;
 pub use crate::purge::{ExpiredListener, Flushed};
 
-/// Hears at the end of each run of a transaction how many bytes of the log it awaits.
+/// Gets the number of bytes of the log that a transaction awaits, at the end of each run.
 pub(crate) type Watch<'a> = &'a mut dyn FnMut(Option<usize>);
 
 /// An open database that does nothing by itself.
 pub struct Core {
     env: Env,
     options: CoreOptions,
-    /// Log, pages, anchor, checkpoints: what it has beneath its transactions.
+    /// The parts beneath its transactions: log, pages, anchor, checkpoints.
     life: Life,
     executor: Executor,
     tables: NamedTables,
@@ -66,7 +66,7 @@ impl Deref for Core {
 }
 
 impl Core {
-    /// Opens the database on these disks, making it if there is none.
+    /// Opens the database on these disks, or makes a new one.
     ///
     /// # Errors
     /// See [`perdura_recovery::restart::restart`]; nothing was changed if it fails before the anchor is updated.
@@ -74,7 +74,7 @@ impl Core {
         Core::open_by(Yardstick::Product, env, options, progress)
     }
 
-    /// Opens the database with the log that the yardstick says: for figures.
+    /// Opens the database with the log that the yardstick says, for measurements.
     ///
     /// # Errors
     /// As [`Core::open`].
@@ -112,7 +112,7 @@ impl Core {
         Ok(core)
     }
 
-    /// Puts the parts of a database that is back together.
+    /// Assembles the parts of a database that is back.
     fn of(env: Env, options: CoreOptions, life: Life, yardstick: Yardstick) -> Result<Core> {
         let (heap, wal) = (&life.heap, &life.wal);
         heap.set_snapshot_mode(options.snapshot_mode);
@@ -156,7 +156,7 @@ impl Core {
         Ok(())
     }
 
-    /// What log, anchor and heap know of each other when a life begins.
+    /// Asserts that log, anchor and heap agree when a life begins.
     fn assert_resumed(&self) {
         assert_eq!(
             usize::from(self.wal.streams()),
@@ -170,7 +170,7 @@ impl Core {
         );
     }
 
-    /// Makes the tables that a restart found known, also where they have no page.
+    /// Makes the tables that a restart found known, also those that have no page.
     fn attach_tables(&self, catalog: &Catalog, forms: &CatalogRows) {
         let anchored = self.anchor.get().geometry;
         assert_eq!(*self.heap.geometry(), anchored, "the heap is the anchor's");
@@ -180,21 +180,21 @@ impl Core {
             for (table, kind) in catalog {
                 match kind.component {
                     ComponentKind::Heap => part.attach_table(*table, forms.form(*table, *kind)),
-                    // Its rows are in no partition.
+                    // The rows of a tree are in no partition.
                     ComponentKind::Tree => {}
                 }
             }
         }
     }
 
-    /// The nodes that hold the newest part of the log, if there are some.
+    /// Returns the nodes that hold the newest part of the log, if the database has some.
     #[must_use]
     pub fn nodes(&self) -> Option<&NodesInUse> {
         self.nodes.as_ref()
     }
 
-    /// Hands what was appended to the nodes, as far as the log's tail has room: all of it, in an epoch that ends now, unless
-    /// nodes still have an epoch to answer for. What is appended meanwhile follows in one.
+    /// Hands the appended frames to the nodes, as far as the log's tail has room. Ends the epoch for them, unless nodes
+    /// still have an epoch to answer for. Frames that are appended meanwhile follow in one later epoch.
     ///
     /// # Errors
     /// As [`perdura_wal::Wal::ship_step`].
@@ -209,12 +209,12 @@ impl Core {
         Ok(())
     }
 
-    /// Typed tables and procedures.
+    /// Returns the typed tables and procedures.
     pub(crate) fn typed(&self) -> &TypedState {
         &self.typed
     }
 
-    /// What runs transactions.
+    /// Returns the executor of transactions.
     pub(crate) fn executor(&self) -> &Executor {
         &self.executor
     }
@@ -222,8 +222,7 @@ impl Core {
     /// Runs a transaction; see [`Executor::run`].
     ///
     /// # Errors
-    /// What `f` fails with; a full log or a stopped database at its first write, with nothing
-    /// done.
+    /// The error of `f`; a full log or a stopped database at its first write, with nothing done.
     pub fn transact<R, E: From<Error>>(
         &self,
         parts: &PartitionSet,
@@ -232,7 +231,7 @@ impl Core {
         self.transact_at(parts, self.env.clock.wall_us() / 1000, f)
     }
 
-    /// The same at a time that the caller has read, milliseconds since 1970.
+    /// Like [`transact`](Self::transact), at a time that the caller has read, milliseconds since 1970.
     ///
     /// # Errors
     /// As [`transact`](Self::transact).
@@ -250,14 +249,14 @@ impl Core {
         Ok((value, ticket))
     }
 
-    /// How long ago the oldest write was made that is not durable on a rung, nanoseconds; 0 if all are.
+    /// Returns the age of the oldest write that is not durable on a rung, nanoseconds; 0 if all are durable.
     #[must_use]
     pub fn age_ns(&self, rung: Rung) -> u64 {
         let since = self.wal.waiting_since_ns(rung);
         since.map_or(0, |at| self.env.clock.mono_ns().saturating_sub(at))
     }
 
-    /// Whether a transaction that writes may start now.
+    /// Checks that a transaction that writes may start now.
     ///
     /// # Errors
     /// [`perdura_base::Error::LogFull`] or [`perdura_base::Error::Stopped`].
@@ -265,7 +264,7 @@ impl Core {
         self.wal.admit(self.wal.idlest(), bytes)
     }
 
-    /// The partition that a cursor of [`Tx::scan_keys`] stands in; `None` beyond the last.
+    /// Returns the partition at which a cursor of [`Tx::scan_keys`] is; `None` beyond the last.
     #[must_use]
     pub fn partition_of_cursor(&self, cursor: u64) -> Option<PartitionId> {
         let geometry = self.heap.geometry();
@@ -274,7 +273,7 @@ impl Core {
         found
     }
 
-    /// The partition of a key.
+    /// Returns the partition of a key.
     #[must_use]
     pub fn partition_of(&self, key: &[u8]) -> PartitionId {
         let geometry = self.heap.geometry();
@@ -290,32 +289,31 @@ impl Core {
         self.heap.look_ahead(table, &hashes);
     }
 
-    /// Every partition.
+    /// Returns all partitions.
     #[must_use]
     pub fn all_partitions(&self) -> PartitionSet {
         PartitionSet::all(self.heap.geometry().partitions)
     }
 
-    /// The table of a name that the database was opened with; read it inside a transaction.
+    /// Returns the table of a name that the database was opened with. Read it inside a transaction.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<TableId> {
         self.tables.table(name)
     }
 
-    /// The tables by their names in the catalog, as far as they are maps.
+    /// Returns the tables that are maps, by their names in the catalog.
     pub(crate) fn maps(&self) -> &Mutex<BTreeMap<String, TableId>> {
         &self.maps
     }
 
-    /// The tables that the database was opened with.
+    /// Returns the tables that the database was opened with.
     #[must_use]
     pub fn tables(&self) -> &NamedTables {
         &self.tables
     }
 
-    /// Notes when keys are used from now on, or stops doing so; see [`Tx::idle_seconds`]. The keys
-    /// that are there count as used now. The times are in memory only: 4 bytes for each place of the
-    /// index of keys.
+    /// Notes the use of keys from now on, or stops noting it; see [`Tx::idle_seconds`]. Keys that exist now count as
+    /// used now. The times are in memory only: 4 bytes for each place of the index of keys.
     pub fn note_accesses(&self, on: bool) {
         let now_ms = self.env.clock.wall_us() / 1000;
         for id in self.all_partitions().iter() {
@@ -334,12 +332,12 @@ impl Core {
         Ok(ticket)
     }
 
-    /// Gives names new, empty tables within a transaction that holds every partition: from here on
-    /// [`Renewal::table`] is a name's table for this transaction. No other transaction sees it before
+    /// Gives names new, empty tables within a transaction that holds every partition. From here on [`Renewal::table`]
+    /// returns a name's table for this transaction. No other transaction sees it before
     /// [`finish_flush`](Self::finish_flush).
     ///
     /// # Errors
-    /// An error, to be handed on.
+    /// An error, which the caller must return.
     pub fn begin_renewal(
         &self,
         tx: &mut Tx<'_>,
@@ -350,29 +348,29 @@ impl Core {
         self.tables.renew(tx, places, renewal)
     }
 
-    /// Lets two names exchange their tables within a transaction that holds every partition;
-    /// published like a renewal.
+    /// Exchanges the tables of two names within a transaction that holds every partition. It is published like a
+    /// renewal.
     ///
     /// # Errors
-    /// An error, to be handed on.
+    /// An error, which the caller must return.
     pub fn swap_tables(&self, tx: &mut Tx<'_>, places: [u8; 2], swap: &mut Renewal) -> Result<()> {
         tx.admit(4096)?;
         self.tables.swap(tx, places, swap)
     }
 
-    /// Publishes a renewal: the last thing its transaction does.
+    /// Publishes a renewal. This must be the last step of its transaction.
     ///
     /// # Errors
-    /// An error, to be handed on; also if an earlier verb of the transaction was refused and the
-    /// closure dropped the error.
+    /// An error, which the caller must return; also if an earlier verb of the transaction was refused and the closure
+    /// dropped the error.
     pub fn finish_flush(&self, tx: &mut Tx<'_>, flush: &Renewal) -> Result<Flushed> {
-        // Nothing may fail behind the publication, nor the transaction be undone.
+        // From here to the commit nothing may fail, and the transaction cannot be undone.
         tx.check_not_refused()?;
         tx.check_collections()?;
         Ok(Flushed::of(self.tables.install(tx, flush)?))
     }
 
-    /// After the transaction: hands what the flush left behind to the purge.
+    /// Hands the tables that a flush detached to the purge, after the transaction.
     pub fn reclaim_flushed(&self, flushed: Flushed) {
         self.purge.take_flushed(flushed);
         self.start_reclaim();
@@ -383,24 +381,25 @@ impl Core {
         self.purge.start_reclaim(partitions);
     }
 
-    /// The disks.
+    /// Returns the disks.
     pub(crate) fn disks(&self) -> &Disks {
         &self.env.disks
     }
 
-    /// The settings.
+    /// Returns the settings.
     #[must_use]
     pub fn options(&self) -> &CoreOptions {
         &self.options
     }
 
-    /// Time, as this database sees it.
+    /// Returns the clock of this database.
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.env.clock
     }
 
-    /// How the writes of the log streams become durable and why so; empty where that is not known.
+    /// Returns, for each log stream, the way in which its writes become durable, and the reason. Empty where that is
+    /// not known.
     #[must_use]
     pub fn log_ways(&self) -> Vec<LogWayReport> {
         let logs = self.env.disks.logs.iter();
@@ -410,13 +409,13 @@ impl Core {
     /// Removes log segments and directories that the last checkpoint could not remove.
     ///
     /// # Errors
-    /// The disk's; they only take space, so try again later.
+    /// The disk's; the files only take space, so try again later.
     pub fn clear_away(&self) -> Result<()> {
         self.checkpoints.clear_away()
     }
 
-    /// Whether the log has grown enough for a checkpoint, or one that was put off is to be gone on
-    /// with: its image may be named already, and only its end cuts the log.
+    /// Returns whether the log has grown enough for a checkpoint, or a deferred checkpoint is to continue. The image of
+    /// a deferred one may be named already, and only its end cuts the log.
     #[must_use]
     pub fn checkpoint_is_due(&self) -> bool {
         if self.checkpoint_stats().running {
@@ -440,9 +439,9 @@ impl Core {
         self.wal.bytes_since(&from) >= self.options.checkpoint_log_bytes
     }
 
-    /// Makes the restart's own record durable and the anchor vouch for it, before anything of this life
-    /// is acknowledged: else the loss of the life's only segment would look like a life that wrote
-    /// nothing. A log that is short of room, or a disk that is full for the anchor, puts that off.
+    /// Makes the restart's record durable and makes the anchor vouch for it, before anything of this life is
+    /// acknowledged. Otherwise the loss of the life's only segment would look like a life that wrote nothing. If the
+    /// log is short of room, or the disk is too full for the anchor, this is deferred.
     ///
     /// # Errors
     /// As [`Life::flush_all`] and [`Life::vouch`].
@@ -459,12 +458,12 @@ impl Core {
                 );
                 Ok(())
             }
-            // The voucher goes on trying.
+            // The voucher continues to try.
             Err(_) => self.wal.check(),
         }
     }
 
-    /// The logical digest: equal for equal data, whatever its history; see [`crate::digest`].
+    /// Returns the logical digest: equal for equal data, whatever its history; see [`crate::digest`].
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a row that cannot be read.
@@ -472,7 +471,7 @@ impl Core {
         self.summary().map(|all| all.digest)
     }
 
-    /// Reads all of it; see [`crate::digest::summary`].
+    /// Reads all data; see [`crate::digest::summary`].
     ///
     /// # Errors
     /// As [`digest`](Self::digest); [`Error::LogFull`] if pages of a tree wait for the log: try again later.

@@ -1,8 +1,8 @@
 //! Redis's sixteen databases: the tables `db0` to `db15`, by number.
 //!
-//! A thin layer over the tables that [`Core`] knows by name. It belongs to the engine because
-//! FLUSHALL and SWAPDB are renewals of names within transactions, and because a program that embeds
-//! the engine opens the same directory and must find the same databases.
+//! This is a thin layer over the tables that [`Core`] knows by name. It belongs to the engine for two reasons. FLUSHALL
+//! and SWAPDB are renewals of names within transactions. And a program that embeds the engine opens the same directory
+//! and must find the same databases.
 
 use perdura_base::{Result, TableId};
 use perdura_recovery::Catalog;
@@ -14,15 +14,15 @@ use crate::db::Db;
 use crate::named::Renewal;
 use crate::options::DATABASE_NAMES;
 
-/// How many databases there are.
+/// The number of databases.
 const DATABASES: u8 = 16;
 
-/// The place of a database's name.
+/// Returns the place of a database's name.
 fn place(index: u8) -> u8 {
     index % DATABASES
 }
 
-/// The places of one database, or of all.
+/// Returns the places of one database, or of all.
 fn places(index: Option<u8>) -> std::ops::Range<u8> {
     match index.map(place) {
         Some(place) => place..place + 1,
@@ -30,14 +30,14 @@ fn places(index: Option<u8>) -> std::ops::Range<u8> {
     }
 }
 
-/// Whether a catalog names all databases, as that of every database does that was opened once.
+/// Returns whether a catalog names all databases. The catalog of every database that was opened once does.
 #[must_use]
 pub fn names_databases(catalog: &Catalog) -> bool {
     catalog.len() > DATABASE_NAMES.len()
 }
 
 impl Core {
-    /// The table of a Redis database; read it inside a transaction.
+    /// Returns the table of a Redis database. Read it inside a transaction.
     ///
     /// # Panics
     /// If the database was opened without this table; see [`CoreOptions::tables`].
@@ -63,7 +63,7 @@ impl Core {
     /// Empties one database, or all, within a transaction; see [`Core::begin_renewal`].
     ///
     /// # Errors
-    /// An error, to be handed on.
+    /// An error, which the caller must return.
     pub fn begin_flush(
         &self,
         tx: &mut Tx<'_>,
@@ -73,10 +73,10 @@ impl Core {
         self.begin_renewal(tx, places(database), flush)
     }
 
-    /// Lets two databases exchange their contents within a transaction; see [`Core::swap_tables`].
+    /// Exchanges the contents of two databases within a transaction; see [`Core::swap_tables`].
     ///
     /// # Errors
-    /// An error, to be handed on.
+    /// An error, which the caller must return.
     pub fn swap_databases(
         &self,
         tx: &mut Tx<'_>,
@@ -88,8 +88,7 @@ impl Core {
 }
 
 impl Db {
-    /// The table of a Redis database, 0 to 15. It changes by a flush: call it inside the
-    /// transaction.
+    /// Returns the table of a Redis database, 0 to 15. A flush changes the table: call this inside the transaction.
     #[inline]
     #[must_use]
     pub fn database(&self, index: u8) -> TableId {
@@ -107,7 +106,7 @@ impl Db {
     /// Empties databases within a transaction; see [`Core::begin_renewal`].
     ///
     /// # Errors
-    /// An error, to be handed on.
+    /// An error, which the caller must return.
     pub fn begin_flush(
         &self,
         tx: &mut Tx<'_>,
@@ -120,7 +119,7 @@ impl Db {
     /// Swaps databases within a transaction; see [`Core::swap_tables`].
     ///
     /// # Errors
-    /// An error, to be handed on.
+    /// An error, which the caller must return.
     pub fn swap_databases(
         &self,
         tx: &mut Tx<'_>,
@@ -130,7 +129,7 @@ impl Db {
         self.shared.core().swap_databases(tx, databases, swap)
     }
 
-    /// Rows of a Redis database, and how many of them have an expiry.
+    /// Returns the number of rows of a Redis database, and the number of those that have an expiry.
     ///
     /// # Errors
     /// As [`Db::write_later`].

@@ -1,10 +1,10 @@
-//! The database with threads: what users open.
+//! The database with threads, which programs open.
 //!
 //! | thread | does |
 //! |---|---|
 //! | one flusher a stream | closes epochs (the first of them), writes, syncs, wakes waiting callers |
 //! | checkpointer | begins a checkpoint when the log has grown or a caller asks; paces its writes |
-//! | voucher | tells the anchor every second how far the log is durable |
+//! | voucher | reports to the anchor every second how far the log is durable |
 //! | two of the archiver | write runs of the log into the archive, if one is configured: one of them while a core is idle, the other while none is |
 //! | backup | copies images into the archive when it is asked to, the first one by itself |
 //! | two of the merger | merge them in the same way, unless that is left to an archive agent |
@@ -49,97 +49,99 @@ pub struct Db {
 }
 
 impl Db {
-    /// The partition of a key.
+    /// Returns the partition of a key.
     #[must_use]
     pub fn partition_of(&self, key: &[u8]) -> PartitionId {
         self.shared.core().partition_of(key)
     }
 
-    /// Touches the memory that transactions on keys of a table will need, so that it comes from
-    /// memory at once and not key after key. A hint for a caller that knows several keys
-    /// beforehand: it changes nothing, waits for no latch and does nothing for a lone key.
+    /// Prefetches the memory that transactions on keys of a table will need, all keys at once instead of one after the
+    /// other. It is a hint for a caller that knows several keys in advance. It changes nothing, waits for no latch and
+    /// does nothing for a single key.
     pub fn look_ahead<'k>(&self, table: TableId, keys: impl Iterator<Item = &'k [u8]>) {
         self.shared.core().look_ahead(table, keys);
     }
 
-    /// Every partition.
+    /// Returns all partitions.
     #[must_use]
     pub fn all_partitions(&self) -> PartitionSet {
         self.shared.core().all_partitions()
     }
 
-    /// The table of a name that the database was opened with. It changes when the table is emptied:
-    /// call it inside the transaction.
+    /// Returns the table of a name that the database was opened with. It changes when the table is emptied: call this
+    /// inside the transaction.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<TableId> {
         self.shared.core().table(name)
     }
 
-    /// Publishes a flush, last in its transaction.
+    /// Publishes a flush. This must be the last step of its transaction.
     ///
     /// # Errors
-    /// An error, to be handed on.
+    /// An error, which the caller must return.
     pub fn finish_flush(&self, tx: &mut Tx<'_>, flush: &Renewal) -> Result<Flushed> {
         self.shared.core().finish_flush(tx, flush)
     }
 
-    /// After the transaction of a flush.
+    /// Hands the tables that a flush detached to the purge. Call it after the transaction.
     pub fn reclaim_flushed(&self, flushed: Flushed) {
         self.shared.core().reclaim_flushed(flushed);
     }
 
-    /// Notes when keys are used from now on, or stops doing so; see [`Core::note_accesses`](crate::Core::note_accesses).
+    /// Notes the use of keys from now on, or stops noting it; see [`Core::note_accesses`](crate::Core::note_accesses).
     pub fn note_accesses(&self, on: bool) {
         self.shared.core().note_accesses(on);
     }
 
-    /// The durable epoch of the log's disks: transactions up to it survive.
+    /// Returns the durable epoch of the log's disks: transactions up to it survive.
     #[must_use]
     pub fn durable(&self) -> Epoch {
         self.shared.core().wal().durable(Rung::Disk)
     }
 
-    /// The durable epoch of every rung.
+    /// Returns the durable epoch of every rung.
     #[must_use]
     pub fn reached(&self) -> Reached {
         self.shared.core().wal().reached()
     }
 
-    /// Why the database has stopped acknowledging, if it has.
+    /// Returns the reason why the database has stopped acknowledging. `None`: it has not stopped.
     #[must_use]
     pub fn is_stopped(&self) -> Option<String> {
         self.shared.core().wal().failure()
     }
 
-    /// Whether the database acknowledges writes.
+    /// Checks that the database acknowledges writes.
     ///
     /// # Errors
-    /// [`Error::Stopped`](perdura_base::Error::Stopped) after a failure, [`Error::Fenced`](perdura_base::Error::Fenced) if another process owns the log.
+    /// [`Error::Stopped`](perdura_base::Error::Stopped) after a failure, [`Error::Fenced`](perdura_base::Error::Fenced)
+    /// if another process owns the log.
     pub fn check(&self) -> Result<()> {
         self.shared.core().wal().check()
     }
 
-    /// Work that a failing disk delays and that is tried again; usually none. It costs space, or
-    /// in the end room for writes, and never what was acknowledged.
+    /// Returns the work that a failing disk delays and that is retried; usually the list is empty. Delayed work costs
+    /// space, and in the end room for writes. It never costs acknowledged data.
     #[must_use]
     pub fn delayed(&self) -> Vec<Delayed> {
         self.shared.ground.delays.list()
     }
 
-    /// Sets the listener for keys that the purge removes because they are past their expiry. It gets
-    /// the epoch of the removal, and may tell others when that is durable. Called once.
+    /// Sets the listener for keys that the purge removes because they are past their expiry. The listener gets the
+    /// epoch of the removal, and may report the removal when that epoch is durable. Call this once.
     pub fn on_expired(&self, f: ExpiredListener) {
         self.shared.core().on_expired(f);
     }
 
-    /// Stops the purge or lets it continue; see [`Core::hold_purge`](crate::Core::hold_purge). Expired keys stay hidden.
+    /// Stops the purge or lets it continue; see [`Core::hold_purge`](crate::Core::hold_purge). Expired keys stay
+    /// hidden.
     pub fn hold_purge(&self, held: bool) {
         self.shared.core().hold_purge(held);
     }
 
-    /// Whether a writer of about `bytes` should wait because the log is behind, or the checkpoint, for which what
-    /// has changed since its cut is kept.
-    /// [`transact`](Self::transact) holds its caller back somewhat later than this.
+    /// Returns whether a writer of about `bytes` should wait. It should if the log is behind, or if too much is kept
+    /// for a checkpoint of the data that has changed since its cut. [`transact`](Self::transact) delays its caller
+    /// somewhat later than this.
     #[must_use]
     pub fn is_behind(&self, bytes: usize) -> bool {
         let (wal, heap) = (self.shared.core().wal(), self.shared.core().heap());
@@ -150,7 +152,7 @@ impl Db {
         wal.is_behind(bytes) && !wal.is_stuck() && wal.failure().is_none()
     }
 
-    /// How far behind the durable epoch is.
+    /// Returns the distance of the log's disks behind the current epoch.
     #[must_use]
     pub fn exposure(&self) -> Exposure {
         self.shared.exposure()
@@ -173,31 +175,31 @@ impl Db {
         self.shared.checkpoints.checkpoint()
     }
 
-    /// Figures.
+    /// Returns the figures.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.stats()
     }
 
-    /// What the restart did.
+    /// Returns the report of the restart.
     #[must_use]
     pub fn report(&self) -> RestartReport {
         self.shared.core().report().clone()
     }
 
-    /// The account of memory.
+    /// Returns the account of memory.
     #[must_use]
     pub fn memory(&self) -> Arc<MemoryAccount> {
         Arc::clone(self.shared.core().heap().memory())
     }
 
-    /// The settings it was opened with.
+    /// Returns the settings it was opened with.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.shared.ground.options
     }
 
-    /// The logical digest of all rows; see [`crate::core::Core::digest`].
+    /// Returns the logical digest of all rows; see [`crate::core::Core::digest`].
     ///
     /// # Errors
     /// [`perdura_base::Error::Corrupt`] for a row that cannot be read.
@@ -205,11 +207,11 @@ impl Db {
         self.shared.core().digest()
     }
 
-    /// Checks that each row can be read, and that all pages of trees are reached, with the keys and levels that lead to
-    /// them. `perdura verify` checks the files of a stopped database.
+    /// Checks that each row can be read. Also checks that all pages of trees are reached, with the keys and levels that
+    /// lead to them. `perdura verify` checks the files of a stopped database.
     ///
     /// # Errors
-    /// [`perdura_base::Error::Corrupt`] for the first row or page that is not what it must be.
+    /// [`perdura_base::Error::Corrupt`] for the first row or page that is wrong.
     pub fn verify(&self) -> Result<Findings> {
         let mut found = Findings::default();
         self.shared.core().data().check(&mut found)?;
@@ -217,8 +219,8 @@ impl Db {
         Ok(found)
     }
 
-    /// Passes every key of every table to `take`, with its table and what a client reads of it: those in memory at one
-    /// moment, then those of trees.
+    /// Passes every key of every table to `take`, with its table and the content that a client reads. Keys in memory
+    /// come first, as of one moment, then those of trees.
     ///
     /// # Errors
     /// The first error of `take`; [`perdura_base::Error::Corrupt`] for a row that cannot be read.
@@ -226,7 +228,7 @@ impl Db {
         self.shared.core().data().contents(take)
     }
 
-    /// Reads all of the database: its digest, and how many rows its trees have.
+    /// Reads the whole database: its digest, and the number of rows in its trees.
     ///
     /// # Errors
     /// As [`digest`](Self::digest).
@@ -234,11 +236,11 @@ impl Db {
         self.shared.core().summary()
     }
 
-    /// Closes cleanly: a last checkpoint, then a mark that the log behind it is empty. Other
-    /// handles see a stopped database.
+    /// Closes cleanly: takes a last checkpoint, then marks the log behind it as empty. Other handles see a stopped
+    /// database.
     ///
     /// # Errors
-    /// What kept it from ending cleanly; nothing acknowledged is lost by it.
+    /// The reason why the database did not end cleanly. No acknowledged data is lost.
     pub fn close(self) -> Result<()> {
         self.shared.checkpoints.hurry();
         let checkpoint = self.checkpoint();
@@ -253,8 +255,8 @@ impl Db {
         ended
     }
 
-    /// Ends the threads without a checkpoint; what is acknowledged is in the log, and the anchor
-    /// vouches for it unless the database has stopped.
+    /// Ends the threads without a checkpoint. Acknowledged data is in the log, and the anchor vouches for it unless the
+    /// database has stopped.
     pub fn abandon(self) {
         self.threads.stop();
         drop(self.shared.core().vouch_last());

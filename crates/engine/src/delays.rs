@@ -17,14 +17,14 @@ const LONGEST_NS: u64 = 60_000_000_000;
 /// The pause of a flusher between two attempts on a full disk.
 pub(crate) const FULL_RETRY: Duration = Duration::from_millis(100);
 
-/// What can be delayed.
+/// The work that can be delayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Work {
     /// The next segment of a stream's log.
     Segment(StreamId),
     /// Writing a stream's log.
     Flush(StreamId),
-    /// Telling the anchor how far the log is durable.
+    /// Reporting to the anchor how far the log is durable.
     Vouch,
     /// A checkpoint.
     Checkpoint,
@@ -40,7 +40,7 @@ pub(crate) enum Work {
     View,
     /// Merging the runs of the archive.
     Merge,
-    /// Finding the backups of the archive whole: those that are not serve no restore.
+    /// Checking the backups of the archive: a damaged backup serves no restore.
     Backups,
 }
 
@@ -76,12 +76,12 @@ impl Work {
     }
 }
 
-/// Work that failed and is tried again.
+/// Work that failed and is retried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delayed {
     /// The work.
     pub work: String,
-    /// What its last attempt failed with.
+    /// The error of its last attempt.
     pub error: String,
     /// Attempts that have failed.
     pub attempts: u32,
@@ -94,22 +94,22 @@ struct Failure {
     next_ns: u64,
 }
 
-/// What is delayed now.
+/// The work that is delayed now.
 #[derive(Default)]
 pub(crate) struct Delays {
     table: Mutex<BTreeMap<Work, Failure>>,
-    /// How many entries there are, for callers that ask often.
+    /// The number of entries, for callers that ask often.
     count: AtomicUsize,
 }
 
 impl Delays {
-    /// Whether the work may be tried now.
+    /// Returns whether the work may be tried now.
     pub fn is_due(&self, work: Work, now_ns: u64) -> bool {
         self.count.load(Ordering::Relaxed) == 0
             || (self.table.lock().get(&work)).is_none_or(|entry| entry.next_ns <= now_ns)
     }
 
-    /// Notes a failure and returns how long to wait.
+    /// Notes a failure and returns the pause before the next attempt.
     pub fn failed(&self, work: Work, error: &Error, now_ns: u64) -> Duration {
         let mut table = self.table.lock();
         let entry = table.entry(work).or_insert(Failure {
@@ -131,8 +131,8 @@ impl Delays {
         Duration::from_nanos(pause_ns)
     }
 
-    /// Notes whether a stream's log can be extended or written and returns how long to wait if not. A
-    /// full disk is tried again at an even pace, so that writes continue as soon as it has space.
+    /// Notes whether a stream's log can be extended or written. Returns the pause before the next attempt if it cannot.
+    /// A full disk is retried at an even pace, so that writes continue as soon as it has space.
     pub fn note_log(&self, work: Work, done: Result<()>, now_ns: u64) -> Duration {
         match done {
             Err(error) if !error.is_disk_full() => self.failed(work, &error, now_ns),
@@ -147,13 +147,13 @@ impl Delays {
         }
     }
 
-    /// What the work fails with now.
+    /// Returns the current error of the work.
     pub fn why(&self, work: Work) -> Option<String> {
         let table = self.table.lock();
         table.get(&work).map(|entry| entry.error.clone())
     }
 
-    /// The work was done.
+    /// Notes that the work was done.
     pub fn done(&self, work: Work) {
         if self.count.load(Ordering::Relaxed) > 0 {
             let mut table = self.table.lock();
@@ -167,7 +167,7 @@ impl Delays {
         }
     }
 
-    /// Everything that is delayed.
+    /// Returns all delayed work.
     pub fn list(&self) -> Vec<Delayed> {
         if self.count.load(Ordering::Relaxed) == 0 {
             return Vec::new();

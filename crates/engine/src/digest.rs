@@ -1,11 +1,12 @@
-//! What a database holds, in one number.
+//! The contents of a database, in one number.
 //!
-//! A sum, without order, over the keys of every table of a hash of table name, key, type, expiry and
-//! content. The content is what a client reads: a collection's elements, however they are packed, in
-//! whatever partition they are and whatever number the collection has there. So equal data gives an
-//! equal digest, whatever history, method of recovery or export it came from. Streams are the exception: their rows are
-//! counted, and how entries share rows is part of the history. Rows of a table without key columns
-//! have ids that say where in the history they were inserted: those are not counted.
+//! The digest is a sum, without order, over the keys of every table. Each key adds a hash of table name, key, type,
+//! expiry and content. The content is what a client reads. It does not depend on the packing of a collection's
+//! elements, on their partitions, or on the collection's numbers there. So equal data gives an equal digest, whatever
+//! history, method of recovery or export it came from.
+//!
+//! Streams are the exception: their rows are counted, and the history decides which entries share a row. Rows of a
+//! table without key columns have ids that depend on the history of their insertion: those ids are not counted.
 
 use std::collections::BTreeMap;
 
@@ -28,20 +29,20 @@ pub struct Summary {
     pub rows_of_trees: u64,
 }
 
-/// Returns the logical digest of a database, as [`summary`].
+/// Returns the logical digest of a database, as in [`summary`].
 ///
 /// # Errors
-/// As there.
+/// As [`summary`].
 pub fn digest(data: &Data<'_>) -> Result<u64> {
     summary(data).map(|all| all.digest)
 }
 
-/// Reads all of a database whose indexes are built. Its components list their keys, the
-/// catalog's first; what a client reads of each is summed up here. Rows of trees count by the numbers of their tables.
+/// Reads all of a database whose indexes are built. Its components list their keys, the catalog's first. The contents
+/// that a client reads of each key are summed up here. Rows of trees count by the numbers of their tables.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if the catalog, or a row that an index names, cannot be read: the digest of
-/// what is left would look like that of a smaller database.
+/// [`Error::Corrupt`] if the catalog, or a row that an index names, cannot be read. Without that row the digest would
+/// be that of a smaller database.
 pub fn summary(data: &Data<'_>) -> Result<Summary> {
     let (mut tables, mut names) = (Tables::new(), BTreeMap::new());
     let mut all = Summary::default();
@@ -78,7 +79,7 @@ pub fn summary(data: &Data<'_>) -> Result<Summary> {
     Ok(all)
 }
 
-/// The digest of a key of a table.
+/// Returns the digest of a key of a table.
 fn of_key(table: &str, content: KeyContent<'_>) -> Result<u64> {
     let seed = hash64(hash64(0, table.as_bytes()), &content.key);
     let Some(value) = content.value.and_then(|value| of_value(value, seed)) else {
@@ -100,8 +101,8 @@ fn refused(place: String, expected: &str, found: &str) -> Error {
     )
 }
 
-/// The digest of a type and a value under `seed`, which stands for table and key. `None` if the
-/// value is a collection without elements, or lacks some.
+/// Returns the digest of a type and a value under `seed`, which represents table and key. `None`: the value is a
+/// collection without elements, or one that lacks some.
 fn of_value(value: Value<'_>, seed: u64) -> Option<u64> {
     match value {
         Value::String(value) => Some(mix64(hash64(seed, &value))),
@@ -130,7 +131,7 @@ fn of_value(value: Value<'_>, seed: u64) -> Option<u64> {
     }
 }
 
-/// A score without the sign of zero, which packing a score drops, as in Redis.
+/// Returns a score without the sign of zero, which packing a score drops, as in Redis.
 fn score_bytes(score: f64) -> [u8; 8] {
     (score + 0.0).to_le_bytes()
 }
@@ -177,7 +178,7 @@ impl Sum {
         self.sum = self.sum.wrapping_add(mix64(hash64(of_name, value)));
     }
 
-    /// `None` if there was no element: no key heads an empty collection.
+    /// Returns the sum. `None`: the collection has no element, and no key heads an empty collection.
     fn finish(&self) -> Option<u64> {
         (self.count > 0).then(|| mix64(self.sum ^ mix64(self.count)))
     }

@@ -1,18 +1,18 @@
-//! The ladder of durability: what a caller waits for before it relies on a commit.
+//! The ladder of durability: the rungs that a caller can wait for before it relies on a commit.
 //!
-//! | | waits until the commit is | what may take it back |
+//! | | waits until the commit is | what may undo it |
 //! |---|---|---|
 //! | [`Durability::Mem`] | visible, and no write that waits is older than 10 ms | losing this process: the last 10 ms |
 //! | [`Durability::Mirror`] | in the memories of the nodes that mirror the log; on the log's disks if there are none | losing them and this machine, before the log is on the disks |
 //! | [`Durability::Disk`] | on the log's disks, synced | losing the disks |
 //!
-//! A database has a default ([`Options::durability`](crate::Options::durability)), which [`Db::wait`](crate::Db::wait) and all
-//! that wait by themselves use; [`Db::wait_at`](crate::Db::wait_at) waits for one ticket at another rung.
+//! A database has a default ([`Options::durability`](crate::Options::durability)). [`Db::wait`](crate::Db::wait) and
+//! all calls that wait by themselves use it. [`Db::wait_at`](crate::Db::wait_at) waits for one ticket at another rung.
 
 use perdura_base::Epoch;
 use perdura_wal::{Reached, Rung};
 
-/// How far a commit has to be before it is relied on. A later one is more durable.
+/// The place that a commit must have reached before a caller relies on it. Later variants are more durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Durability {
     /// Visible to others.
@@ -30,7 +30,7 @@ impl Durability {
     /// Their names, in the same order.
     pub const NAMES: [&str; 3] = ["mem", "mirror", "disk"];
 
-    /// Its name: `mem`, `mirror` or `disk`.
+    /// Returns its name: `mem`, `mirror` or `disk`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -40,15 +40,15 @@ impl Durability {
         }
     }
 
-    /// The one of this name, in any case.
+    /// Returns the durability of this name, in any case.
     #[must_use]
     pub fn named(name: &[u8]) -> Option<Durability> {
         let is_called = |it: &Durability| name.eq_ignore_ascii_case(it.name().as_bytes());
         Durability::ALL.into_iter().find(is_called)
     }
 
-    /// The rung of the log that counts: for `mem` the next one above, which bounds how far it may be
-    /// behind.
+    /// Returns the rung of the log that counts. For `mem` this is the next rung above, which bounds how far `mem` may
+    /// be behind.
     #[must_use]
     pub fn rung(self) -> Rung {
         match self {
@@ -57,20 +57,20 @@ impl Durability {
         }
     }
 
-    /// Whether a caller waits until its rung has reached the epoch. One that does not waits only
-    /// while the log is too far behind.
+    /// Returns whether a caller waits until its rung has reached the epoch. If not, the caller waits only while the log
+    /// is too far behind.
     #[must_use]
     pub fn is_firm(self) -> bool {
         self != Durability::Mem
     }
 
-    /// Whether an epoch is as durable as this.
+    /// Returns whether an epoch is as durable as this.
     #[must_use]
     pub fn is_reached(self, epoch: Epoch, reached: Reached) -> bool {
         !self.is_firm() || epoch <= reached.at(self.rung())
     }
 
-    /// The most that is reached for an epoch.
+    /// Returns the highest durability that an epoch has reached.
     #[must_use]
     pub fn highest(epoch: Epoch, reached: Reached) -> Durability {
         let mut all = Durability::ALL.into_iter();

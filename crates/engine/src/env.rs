@@ -16,8 +16,9 @@ pub struct Env {
     pub clock: Arc<dyn Clock>,
     /// Randomness: a new database's uuid and hash seed come from it.
     pub seed: u64,
-    /// The nodes that hold the newest part of the log, if there are some.
+    /// The nodes that hold the newest part of the log. `None`: the database has no nodes.
     pub nodes: Option<Nodes>,
-    /// Go on without what only nodes may hold of the log, if they do not return it or none are given.
+    /// True if a restart may continue without the part of the log that only nodes may hold. It then does so if they do
+    /// not return it, or no nodes are given.
     pub accept_loss: bool,
 }

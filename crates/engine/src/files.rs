@@ -12,11 +12,11 @@ use crate::options::Options;
 
 mod holder;
 
-/// How long a lock is left alone between two attempts.
+/// The pause between two attempts to lock a directory.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// Opens and locks the directories of a database, and makes those of a new one. It waits for locks as
-/// long as the options say: those of a process that was killed are free when its last write has landed.
+/// Opens and locks the directories of a database, and makes those of a new one. It waits for locks as long as the
+/// options say. The locks of a process that was killed become free when its last write has landed.
 ///
 /// # Errors
 /// `Error::Locked`, `Error::Version`, `Error::Foreign` for a directory that holds other
@@ -25,7 +25,8 @@ pub fn open(options: &Options) -> Result<(Disks, Locks)> {
     open_telling(options, &|_| {})
 }
 
-/// Does the same, and says at once that it waits, for which process and how long, and afterwards that it does not any more.
+/// Like [`open`], and reports to `tell` that it waits, for which process and for how long, and later that the lock is
+/// free.
 ///
 /// # Errors
 /// As [`open`].

@@ -21,9 +21,9 @@ pub(crate) const FIRST: StreamId = StreamId(0);
 /// wait, and for the beacon.
 const LOOK_EVERY: Duration = Duration::from_millis(7);
 
-/// A flusher whose copy is not due looks again so often.
+/// A flusher whose copy is not due looks again after this time.
 const COPY_LOOK: Duration = Duration::from_millis(1);
-/// After so many looks at a log at rest it appends the beacon.
+/// The number of looks at a log at rest after which it appends the beacon.
 const LOOKS_TO_BEACON: u32 = 7;
 
 /// Writes the log of an open database.
@@ -45,7 +45,7 @@ pub(crate) struct LogWriter {
 }
 
 impl LogWriter {
-    /// Takes up the log of a core, and how fast its disk was measured to be.
+    /// Takes the log of a core, with the measured speed of its disk.
     pub fn new(ground: &Arc<Ground>, mirror: &Arc<Mirror>) -> LogWriter {
         let way = ground.core.log_ways().into_iter().next();
         let cost = way.as_ref().map_or(Duration::ZERO, |way| way.cost);
@@ -76,8 +76,8 @@ impl LogWriter {
         self.spaced.load(Ordering::Relaxed)
     }
 
-    /// A stream's flusher. The first one closes epochs and beacons; the others write what the
-    /// closing left them.
+    /// Runs a stream's flusher. The first one closes epochs and beacons. The others write what the closing left to
+    /// them.
     pub fn flusher(&self, stream: StreamId) {
         let first = stream == FIRST;
         let mut idle_looks = 0;
@@ -100,7 +100,7 @@ impl LogWriter {
                 }
                 continue;
             }
-            // The housekeeper does this too, and may be zeroing a file for longer than a segment lasts.
+            // The housekeeper also does this, but it may be zeroing a file for longer than a segment lasts.
             let placed = self.ground.core.wal().place_ahead(stream);
             let flushed = placed.and_then(|_| {
                 if first {
@@ -135,8 +135,8 @@ impl LogWriter {
         let wal = self.ground.core.wal();
         let is_wanted = self.ground.wishes.is_wanted();
         if !is_wanted && self.ground.rings && wal.in_flight(FIRST) > 0 {
-            // A thread that serves clients keeps the writes going, but perhaps none waits any more for those
-            // that have completed; and one that was refused is repeated by nobody else.
+            // A thread that serves clients starts writes, but perhaps no thread waits any more for those that have
+            // completed. And no other thread retries a write that was refused.
             self.collect(Wait::No);
             if wal.in_flight(FIRST) > 0 && !wal.is_short() {
                 return Ok(false);
@@ -151,8 +151,8 @@ impl LogWriter {
         })
     }
 
-    /// Pauses for as long as the pacer holds the next flush back. A thread that begins to wait shortens the
-    /// pause, a log without room for more ends it.
+    /// Pauses for as long as the pacer delays the next flush. A thread that begins to wait shortens the pause. A log
+    /// without room for more ends it.
     fn hold(&self) {
         let mut is_awaited = self.ground.wishes.is_awaited();
         let mut now_ns = self.ground.now_ns();
@@ -176,9 +176,9 @@ impl LogWriter {
         }
     }
 
-    /// Flushes in the calling thread, if that is the quicker way: one stream, a fast disk and
-    /// no other thread flushing. For a thread that would otherwise go to sleep until the flusher
-    /// has been woken, has flushed and has woken it again. Whether it did.
+    /// Flushes in the calling thread, if that is quicker: with one stream, a fast disk and no other thread flushing. It
+    /// serves a thread that would otherwise sleep until the flusher has been woken, has flushed and has woken it again.
+    /// Returns whether it flushed.
     pub fn flush_here(&self) -> bool {
         if !self.can_flush_here() {
             return false;
@@ -202,7 +202,7 @@ impl LogWriter {
         flushed.unwrap_or(false)
     }
 
-    /// Whether another thread than the flusher may flush. Flushes at a fixed spacing are the flusher's.
+    /// Returns whether another thread than the flusher may flush. Flushes at a fixed spacing belong to the flusher.
     fn can_flush_here(&self) -> bool {
         let wal = self.ground.core.wal();
         let slow = wal.is_short() || !wal.has_room_ahead(FIRST);
@@ -210,10 +210,10 @@ impl LogWriter {
         wal.streams() == 1 && !slow && !is_fixed && wal.failure().is_none()
     }
 
-    /// Has what was appended written, without waiting: ends the epoch and begins a write that completes by
-    /// itself. While others are in flight, it does so only after a pause, in which more is gathered. If the
-    /// flusher has to do something first, or writes do not complete by themselves, it wakes the flusher.
-    /// Returns whether it began a write.
+    /// Begins to write the appended frames, without waiting: ends the epoch and begins a write that completes by
+    /// itself. While other writes are in flight, it does so only after a pause, in which more frames gather. It wakes
+    /// the flusher instead if the flusher has to act first, or if writes do not complete by themselves. Returns whether
+    /// it began a write.
     pub fn begin_log_write(&self) -> bool {
         if !self.ground.rings || !self.can_flush_here() {
             self.ground.wishes.nudge();
@@ -246,7 +246,7 @@ impl LogWriter {
                 true
             }
             Ok(Begun::No) => false,
-            // A failure has latched the log; what is delayed, the flusher tries again.
+            // A failure has latched the log. The flusher retries delayed work.
             Ok(Begun::Unplaced) | Err(_) => {
                 drop(pacer);
                 self.ground.wishes.nudge();
@@ -292,8 +292,8 @@ impl LogWriter {
         self.spaced.store(pacer.is_spacing(), Ordering::Relaxed);
     }
 
-    /// Ends the epoch and writes the first stream in the way given, whose result says whether it made
-    /// anything durable. The calling thread's CPU clock was at `cpu_ns` when it began to prepare the write.
+    /// Ends the epoch and writes the first stream in the given way, whose result says whether it made anything durable.
+    /// The calling thread's CPU clock was at `cpu_ns` when it began to prepare the write.
     fn take_turn(
         &self,
         pacer: &mut FlushPacer,
@@ -327,7 +327,7 @@ impl LogWriter {
         Ok(advanced)
     }
 
-    /// Steps a stream's flusher until it is idle; whether it made anything durable.
+    /// Steps a stream's flusher until it is idle. Returns whether it made anything durable.
     fn flush(&self, stream: StreamId) -> Result<bool> {
         let mut synced = false;
         loop {

@@ -14,7 +14,7 @@ use crate::delays::{Delays, Work};
 use crate::options::Options;
 use crate::wishes::Wishes;
 
-/// Hears of each durable epoch.
+/// Gets each durable epoch.
 pub(crate) type Listener = Box<dyn Fn(Epoch) + Send + Sync>;
 
 /// The ground that the threads of an open database share.
@@ -27,7 +27,7 @@ pub(crate) struct Ground {
     pub clock: Arc<SystemClock>,
     /// The time at which it was opened.
     pub opened_ns: u64,
-    /// There is one stream, and its writes complete by themselves.
+    /// True if the log has one stream, and its writes complete by themselves.
     pub rings: bool,
     /// Work that a failing disk delays.
     pub delays: Delays,
@@ -69,13 +69,13 @@ impl Ground {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    /// Has the threads end.
+    /// Makes the threads end.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.wishes.wake_all();
     }
 
-    /// Has a listener hear of each durable epoch.
+    /// Adds a listener for durable epochs.
     pub fn listen(&self, listener: Listener) {
         self.listeners.write().push(listener);
     }
@@ -85,7 +85,7 @@ impl Ground {
         self.delays.note_log(work, done, self.now_ns())
     }
 
-    /// Tells waiting callers and listeners that D has advanced or the database has stopped.
+    /// Reports to waiting callers and listeners that D has advanced or the database has stopped.
     pub fn announce(&self) {
         if *self.waiting.lock() > 0 {
             self.progressed.notify_all();
@@ -96,8 +96,8 @@ impl Ground {
         }
     }
 
-    /// Waits until an epoch is durable, or `holds` no longer holds when the thread would sleep, or it was
-    /// woken.
+    /// Waits until an epoch is durable. Returns early if `holds` returns false when the thread would sleep, or if the
+    /// thread was woken.
     pub fn wait_until(&self, rung: Rung, epoch: Epoch, holds: impl Fn() -> bool) -> Result<()> {
         let wal = self.core.wal();
         let mut waiting = self.waiting.lock();

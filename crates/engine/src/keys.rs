@@ -1,10 +1,9 @@
 //! Iterating and ranging over the keys of a database.
 //!
-//! Both look at one partition at a time, a few hundred keys under its latch, so they hold up no
-//! writer for longer than that. The price is that they are no snapshot: a key that is there
-//! throughout is returned; one that comes or goes meanwhile may be returned or not. A transaction
-//! that needs one moment's keys calls [`Tx::scan_keys`](crate::Tx::scan_keys) for all of them,
-//! and holds every latch.
+//! Both look at one partition at a time, at a few hundred keys under its latch. So they block writers for no longer
+//! than that. The price is that they are no snapshot. A key that exists throughout is returned. A key that appears or
+//! disappears meanwhile may be returned or not. A transaction that needs the keys of one moment calls
+//! [`Tx::scan_keys`](crate::Tx::scan_keys) for all of them, and holds every latch.
 
 use std::collections::BinaryHeap;
 use std::iter::FusedIterator;
@@ -15,15 +14,15 @@ use perdura_txn::{Ticket, Tx};
 
 use crate::db::Db;
 
-/// The keys that one step found, and the cursor of the next step if there is one.
+/// The keys that one step found, and the cursor of the next step. `None`: it was the last step.
 type Step = (Vec<Vec<u8>>, Option<u64>);
 
-/// About how many keys one step looks at.
+/// The approximate number of keys that one step looks at.
 const STEP_KEYS: usize = 512;
 
 impl Db {
-    /// The keys of a Redis database, 0 to 15, in no order. No latch is held between two keys, so
-    /// the caller may write while it iterates.
+    /// Returns the keys of a Redis database, 0 to 15, in no order. No latch is held between two keys, so the caller may
+    /// write while it iterates.
     #[must_use = "iterators are lazy"]
     pub fn keys(&self, database: u8) -> Keys<'_> {
         Keys {
@@ -34,8 +33,8 @@ impl Db {
         }
     }
 
-    /// The first `limit` keys of a Redis database within a range, in ascending order of their
-    /// bytes. To go on, ask again from behind the last one.
+    /// Returns the first `limit` keys of a Redis database within a range, in ascending order of their bytes. To
+    /// continue, ask again from behind the last one.
     ///
     /// Databases have no ordered index: every call looks at all keys and remembers `limit` of
     /// them. A sorted set (`perdura::types::zset`) is the ordered index to keep for frequent ranges.
@@ -81,7 +80,7 @@ impl Db {
         Ok(keys)
     }
 
-    /// Takes one step: the wanted keys from a cursor on.
+    /// Takes one step: reads the wanted keys from a cursor on.
     fn step(
         &self,
         database: u8,
@@ -120,7 +119,7 @@ fn is_within<K: AsRef<[u8]>>(key: &[u8], range: &impl RangeBounds<K>) -> bool {
 pub struct Keys<'a> {
     db: &'a Db,
     database: u8,
-    /// Where the next step begins; `None` behind the last one.
+    /// The position at which the next step begins. `None`: behind the last key.
     cursor: Option<u64>,
     found: std::vec::IntoIter<Vec<u8>>,
 }

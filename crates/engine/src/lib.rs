@@ -1,7 +1,7 @@
 //! Perdura: a transactional database whose product is recovery.
 //!
-//! Data lives in memory and in a log; a transaction that [`Db::write`] has acknowledged survives a
-//! power cut, and opening the directory again brings it back in seconds.
+//! Data lives in memory and in a log. A transaction that [`Db::write`] has acknowledged survives a power cut. Opening
+//! the directory again brings it back in seconds.
 //!
 //! ```
 //! use perdura::types::hash;
@@ -50,60 +50,58 @@
 //! ```
 //!
 //! # What to know
-//! * **Reading and writing.** [`Db::write`] waits until the transaction is durable, [`Db::write_later`]
-//!   returns a ticket instead, [`Db::read`] reads. [`Tx`] has the verbs for keys; [`types`] has
-//!   hashes, lists, sets and sorted sets. [`Db::keys`] iterates, [`Db::range`] asks for an interval.
-//! * **A closure may run several times.** A key belongs to a partition, and a transaction that
-//!   touches one whose latch it does not hold is undone and starts over with it. So a closure has no
-//!   effect outside the database but on what it sets anew in each run.
-//! * **Errors.** A closure fails with any type that is `From<`[`Error`]`>`, and so does the call.
-//!   Where Rust cannot infer the type, `Ok::<_, perdura::Error>(value)` names it.
-//! * **Panics.** A panic in a closure undoes its transaction and reaches the caller alone. A panic
-//!   inside the engine stops the database: calls fail with [`Error::Stopped`] until it is opened anew.
-//! * **Keep closures short.** Others wait for the latches that a closure holds. A transaction inside
-//!   a transaction of the same database is refused.
-//! * **Databases.** 0 to 15, as in Redis. Call [`Db::database`] inside the closure: a flush gives a
-//!   database another table. The server in this repository is such a program: it opens the same
-//!   directory, one process at a time.
-//! * **Threads.** A [`Db`] is a handle; clone it for each thread. Dropping the last one ends the
-//!   background threads and loses nothing; [`Db::close`] also takes a checkpoint.
+//! * **Reading and writing.** [`Db::write`] waits until the transaction is durable. [`Db::write_later`] returns a
+//!   ticket instead. [`Db::read`] reads. [`Tx`] has the verbs for keys. [`types`] has hashes, lists, sets and sorted
+//!   sets. [`Db::keys`] iterates, [`Db::range`] asks for an interval.
+//! * **A closure may run several times.** A key belongs to a partition. A transaction that touches a partition whose
+//!   latch it does not hold is undone and starts over with that latch. So a closure must have no effect outside the
+//!   database, except on values that it sets anew in each run.
+//! * **Errors.** A closure fails with any type that is `From<`[`Error`]`>`, and so does the call. Where Rust cannot
+//!   infer the type, `Ok::<_, perdura::Error>(value)` names it.
+//! * **Panics.** A panic in a closure undoes its transaction and reaches the caller alone. A panic inside the engine
+//!   stops the database: calls fail with [`Error::Stopped`] until it is opened anew.
+//! * **Keep closures short.** Other transactions wait for the latches that a closure holds. A transaction inside a
+//!   transaction of the same database is refused.
+//! * **Databases.** 0 to 15, as in Redis. Call [`Db::database`] inside the closure: a flush gives a database another
+//!   table. The server in this repository opens the same directory, one process at a time.
+//! * **Threads.** A [`Db`] is a handle; clone it for each thread. Dropping the last one ends the background threads and
+//!   loses nothing. [`Db::close`] also takes a checkpoint.
 //!
-//! `examples/` holds a bank (transfers from many threads), a queue (producers and workers) and a store
-//! of sessions that expire: `cargo run --release -p perdura --example bank`.
+//! `examples/` holds a bank (transfers from many threads), a queue (producers and workers) and a store of sessions that
+//! expire: `cargo run --release -p perdura --example bank`.
 //!
 //! # Inside
 //! | module | one idea |
 //! |---|---|
 //! | [`core`] | the database without a thread: every bit of background work is a step |
-//! | `env` | what comes from outside |
-//! | `opening` | the restart before it |
+//! | `env` | the environment of a database: disks, time, randomness, nodes |
+//! | `opening` | the steps of an open before the core exists |
 //! | [`catalog`], `named` | table 0; the table of each name |
 //! | [`databases`] | Redis's sixteen databases over the named tables |
-//! | [`digest`] | what a database holds, in one number |
+//! | [`digest`] | the contents of a database, in one number |
 //! | [`typed`], [`builder`] | typed tables and procedures: declared, made, replayed |
-//! | `calls` | how procedures are called |
+//! | `calls` | calls of procedures |
 //! | [`snapshot`] | all rows as of one instant |
 //! | [`archive`] | the archive of an open database, step by step |
 //! | `archiver`, `lent` | the archiver's threads; the archive lent to others |
-//! | `backing_up` | images are copied into the archive |
-//! | `archive_figures` | what is shown of an archive |
-//! | `proving` | each checkpoint's image is held against the archive |
-//! | [`merging`] | the upkeep of its archive |
-//! | `purge` | what is removed in the background |
+//! | `backing_up` | backups: images are copied into the archive |
+//! | `archive_figures` | figures of an archive |
+//! | `proving` | each checkpoint's image is compared with the archive |
+//! | [`merging`] | the upkeep of an archive |
+//! | `purge` | invisible data is removed in the background |
 //! | [`map`] | ordered maps of bytes |
-//! | [`db`], `transact`, `keys` | the same with threads: what users open, and how they use it |
-//! | `ground`, `wishes` | what all threads stand on; who wants the log flushed |
-//! | `flusher`, `mirroring`, `checkpointer`, `background` | those threads |
+//! | [`db`], `transact`, `keys` | the database with threads: its handle, and the calls of a program |
+//! | `ground`, `wishes` | the state that all threads share; wishes for a flush of the log |
+//! | `flusher`, `mirroring`, `checkpointer`, `background` | the threads |
 //! | `shared` | the parts of an open database together |
-//! | `behind` | how far the log's disks are behind |
-//! | `durability` | what a caller waits for before it relies on a commit |
-//! | `receipt` | what a client keeps of a write |
-//! | [`pace`] | when to flush, and how fast to write an image |
+//! | `behind` | the distance by which the log's disks are behind |
+//! | `durability` | the rungs that a caller can wait for before it relies on a commit |
+//! | `receipt` | the receipt that a client keeps of a write |
+//! | [`pace`] | the times of flushes, and the rate at which an image is written |
 //! | [`options`] | settings |
 //! | [`stats`] | figures |
 //!
-//! The simulator drives [`core::Core`] from a seed; [`Db`] drives it from threads. There is no
-//! second implementation of anything.
+//! The simulator drives [`core::Core`] from a seed. [`Db`] drives it from threads. Both run the same implementation.
 
 pub mod archive;
 mod archive_figures;

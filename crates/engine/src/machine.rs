@@ -1,15 +1,15 @@
 //! The memory that the machine and the control groups of this process allow.
 //!
 //! A process is killed when it reaches the limit of its control group or of one above it. Version 2 has a limit in
-//! `memory.max` and a softer one in `memory.high`, where the process is slowed down until it stands nearly still.
-//! Version 1 has `memory.limit_in_bytes`. `/proc/self/cgroup` names the groups, `/proc/self/mountinfo` the directories.
+//! `memory.max` and a softer one in `memory.high`, at which the process is slowed down until it nearly stops. Version 1
+//! has `memory.limit_in_bytes`. `/proc/self/cgroup` names the groups, `/proc/self/mountinfo` the directories.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use perdura_heap::Ceiling;
 
-/// The share of the memory that a database takes by default: three quarters.
+/// Returns the share of the memory that a database takes by default: three quarters.
 const fn share_of(bytes: u64) -> u64 {
     bytes / 4 * 3
 }
@@ -75,7 +75,8 @@ impl Machine {
         Some(Ceiling { bytes, set_by })
     }
 
-    /// Returns what is wrong with a memory limit that the operator has chosen, if the kernel ends the process below it.
+    /// Returns the fault of a memory limit that the operator has chosen, if the kernel ends the process below that
+    /// limit.
     pub fn complaint(&self, chosen: u64) -> Option<String> {
         let ceiling = self.ceiling().filter(|ceiling| ceiling.bytes < chosen)?;
         Some(format!(
@@ -178,7 +179,7 @@ impl Mount {
     }
 }
 
-/// Returns the text of a file below `root`; one that cannot be read is empty.
+/// Returns the text of a file below `root`; empty if it cannot be read.
 fn text(root: &Path, file: &Path) -> String {
     let below = file.strip_prefix("/").unwrap_or(file);
     fs::read_to_string(root.join(below)).unwrap_or_default()

@@ -21,9 +21,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A map is a page-addressed table whose keys are also in an ordered index, in each partition. A range
-//! merges the partitions, a few hundred entries under all latches at a time: it is no snapshot, but
-//! returns every entry that is there throughout, in order.
+//! A map is a page-addressed table whose keys are also in an ordered index, in each partition. A range merges the
+//! partitions, a few hundred entries under all latches at a time. It is no snapshot, but it returns in order every
+//! entry that exists throughout.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::iter::FusedIterator;
@@ -39,7 +39,7 @@ use crate::core::{Core, Watch};
 use crate::db::Db;
 use crate::transact::Attempt;
 
-/// What a map's name has before it in the catalog, so that it is no other table's.
+/// The prefix of a map's name in the catalog, which no other table's name has.
 const PREFIX: &str = "map/";
 /// Entries that one step of a range reads.
 const STEP_ENTRIES: usize = 256;
@@ -47,14 +47,14 @@ const STEP_ENTRIES: usize = 256;
 /// A key and its value.
 pub type KeyValue = (Vec<u8>, Vec<u8>);
 
-/// The name that the catalog has for the table of a map.
+/// Returns the name of a map's table in the catalog.
 pub(crate) fn table_name(map: &str) -> String {
     format!("{PREFIX}{map}")
 }
 
 impl Core {
-    /// Finds or makes the table of a map. Returns it with the ticket of its making. `watch` hears how many bytes of
-    /// the log the transaction awaits.
+    /// Finds or makes the table of a map. Returns it with the ticket of the transaction that made it. `watch` gets the
+    /// number of bytes of the log that the transaction awaits.
     ///
     /// # Errors
     /// [`Error::Usage`] for an empty name; those of a write.
@@ -78,8 +78,8 @@ impl Core {
         Ok((table, ticket))
     }
 
-    /// The first entries of an ordered table within a range, or the last ones, at most `limit`, in the
-    /// order in which they were asked for.
+    /// Returns the first entries of an ordered table within a range, or the last ones, at most `limit`, in the
+    /// requested order.
     ///
     /// # Errors
     /// As [`Core::transact`].
@@ -128,7 +128,7 @@ fn merged(
     for id in tx.latched() {
         tx.view(id, |part| {
             let mut rows = part.rows(table, Which::Primary, range.0, range.1);
-            // A partition's entries come in order: the first one that is too far ends it.
+            // A partition's entries are in order: the first one beyond the range ends it.
             while let Some(row) = if backward {
                 rows.next_back()
             } else {
@@ -167,7 +167,7 @@ pub struct Map {
 }
 
 impl Db {
-    /// The ordered map of a name, made if there is none.
+    /// Returns the ordered map of a name, or makes it.
     ///
     /// # Errors
     /// As [`Db::write`]; [`Error::Usage`] for an empty name.
@@ -177,8 +177,8 @@ impl Db {
         Ok(map)
     }
 
-    /// The same without waiting: a map that was made now is durable when the ticket's epoch is, and what is written to it
-    /// is not durable before.
+    /// Like [`map`](Self::map), without waiting. A new map is durable when the ticket's epoch is. Writes to it are not
+    /// durable before that.
     ///
     /// # Errors
     /// As [`Db::write_later`]; [`Error::Usage`] for an empty name.
@@ -191,7 +191,7 @@ impl Db {
         }
     }
 
-    /// As [`map_later`](Self::map_later), for a caller that cannot wait for the log, such as an event loop.
+    /// Like [`map_later`](Self::map_later), for a caller that cannot wait for the log, such as an event loop.
     ///
     /// # Errors
     /// As [`Db::write_later`]; [`Error::Usage`] for an empty name.
@@ -206,7 +206,7 @@ impl Db {
         })
     }
 
-    /// The ordered map of a name, if there is one.
+    /// Returns the ordered map of a name; `None` if it does not exist.
     #[must_use]
     pub fn find_map(&self, name: &str) -> Option<Map> {
         let table = *self.shared.core().maps().lock().get(&table_name(name))?;
@@ -216,7 +216,7 @@ impl Db {
 }
 
 impl Map {
-    /// Its table, for transactions that also do other things.
+    /// Returns its table, for transactions that also do other things.
     #[must_use]
     pub fn table(&self) -> TableId {
         self.table
@@ -234,7 +234,7 @@ impl Map {
         })
     }
 
-    /// Sets the value of a key. Durable when it returns.
+    /// Sets the value of a key. The change is durable when this returns.
     ///
     /// # Errors
     /// As [`Db::write`].
@@ -260,7 +260,7 @@ impl Map {
         self.db.read(|tx| tx.len(self.table))
     }
 
-    /// Returns whether there is no entry.
+    /// Returns whether the map has no entry.
     ///
     /// # Errors
     /// As [`Db::read`].
@@ -268,7 +268,7 @@ impl Map {
         Ok(self.len()? == 0)
     }
 
-    /// The entries within a range, in the order of their keys' bytes, from either end.
+    /// Returns the entries within a range, in the order of their keys' bytes, from either end.
     #[must_use = "iterators are lazy"]
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> MapRange {
         let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
@@ -282,7 +282,7 @@ impl Map {
         }
     }
 
-    /// The entries whose keys begin with `prefix`.
+    /// Returns the entries whose keys begin with `prefix`.
     #[must_use = "iterators are lazy"]
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> MapRange {
         let low = prefix.as_ref().to_vec();
@@ -291,7 +291,7 @@ impl Map {
     }
 }
 
-/// The least key behind all that begin with `prefix`; `None` if there is none.
+/// Returns the least key behind all keys that begin with `prefix`. `None`: every later key begins with it.
 fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
     let mut next = prefix[..=last].to_vec();
@@ -302,13 +302,13 @@ fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
 /// Iterates over a range of a map, from either end. It ends after the first error.
 pub struct MapRange {
     map: Map,
-    /// What has not been read yet.
+    /// The part of the range that has not been read yet.
     low: Bound<Vec<u8>>,
     high: Bound<Vec<u8>>,
     /// Entries that were read from the front, and from the back, both ascending.
     front: VecDeque<KeyValue>,
     back: VecDeque<KeyValue>,
-    /// Whether all entries have been read.
+    /// True if all entries have been read.
     done: bool,
 }
 

@@ -1,10 +1,11 @@
-//! Upkeep of an open database's archive: what drives merger and removals, beside the archiver and never in its way.
+//! Upkeep of an open database's archive: merges and removals, beside the archiver and without delaying it.
 //!
-//! The archiver opens the archive and lends it ([`Lent`]); the merger has a thread and steps of its own. When the archiver
-//! opens the archive again after a failure, the merge that was going on is given up with the archive that it was of: its
-//! inputs are still there.
+//! The archiver opens the archive and lends it ([`Lent`]). The merger has its own thread and takes its own steps. The
+//! archiver may open the archive again after a failure. Then a merge that was under way is given up, together with the
+//! old opening. Its inputs still exist.
 //!
-//! Another process that merges, an archive agent, is no failure. The database looks every second whether it still does.
+//! Another process that merges, an archive agent, is no failure. The database checks every second whether it still
+//! merges.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A thread that waits looks this often whether the database is being closed.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What a step of merging did.
+/// The outcome of a step of merging.
 #[derive(Debug)]
 pub enum MergingStep {
     /// Nothing is to be merged now, or the archive is not open.
@@ -41,7 +42,7 @@ pub enum MergingStep {
     Worked,
     /// Runs were replaced.
     Merged(MergedRun),
-    /// What no promised moment needs was removed.
+    /// Data that no promised moment needs was removed.
     Removed(Removed),
 }
 
@@ -55,7 +56,7 @@ pub struct Merging {
 }
 
 impl Merging {
-    /// Merging of the archive that `lent` has, by these options; nothing is removed that `retention` promises.
+    /// Returns merging of the archive that `lent` has, by these options. Data that `retention` promises is not removed.
     #[must_use]
     pub fn new(lent: Lent, options: MergerOptions, retention: Retention) -> Merging {
         Merging {
@@ -127,13 +128,13 @@ impl AtArchive {
         }
     }
 
-    /// Runs of the archive, if it is open.
+    /// Returns the number of runs of the archive, 0 if it is not open.
     fn runs_now(&self) -> usize {
         let store = self.lent.get();
         store.map_or(0, |store| store.manifest().runs().count())
     }
 
-    /// Takes a step. Whether nothing is to be done for a while.
+    /// Takes a step. Returns whether the merger has no work for a while.
     fn merge_step(&self, merging: &mut Merging) -> bool {
         assert!(self.archives, "there is an archive to merge");
         match merging.step(self.ground.clock.wall_us()) {

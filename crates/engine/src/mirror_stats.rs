@@ -8,13 +8,13 @@ use serde::Serialize;
 /// The nodes that hold the newest part of the log.
 #[derive(Debug, Clone, Serialize)]
 pub struct MirrorStats {
-    /// What acknowledgements rest on: `mirror`, `solo`, `disk`; `mixed` if groups differ.
+    /// The places that acknowledgements rest on: `mirror`, `solo`, `disk`; `mixed` if groups differ.
     pub mode: String,
     /// The view's number.
     pub view: u64,
     /// The writer's generation.
     pub generation: u64,
-    /// Whether a change of view is under way.
+    /// True if a change of view is under way.
     pub changing: bool,
     /// Machines on which the nodes of the view run.
     pub domains: usize,
@@ -29,17 +29,17 @@ pub struct MirrorStats {
 /// A node, as the writer sees it.
 #[derive(Debug, Clone, Serialize)]
 pub struct MirrorNodeStats {
-    /// Where it is reached.
+    /// Its address.
     pub address: String,
-    /// Whether it takes blocks.
+    /// True if it takes blocks.
     pub ready: bool,
-    /// Whether blocks are written into its memory, on this machine.
+    /// True if blocks are written into its memory, on this machine.
     pub mapped: bool,
     /// Bytes that it is not known to hold.
     pub lag_bytes: u64,
-    /// For how long it has owed an answer, microseconds.
+    /// The time for which it has owed an answer, microseconds.
     pub silent_us: u64,
-    /// Why there is no connection.
+    /// The reason why the connection is missing.
     pub trouble: String,
 }
 

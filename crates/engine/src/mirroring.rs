@@ -1,11 +1,13 @@
-//! How an open database uses its nodes: who ships blocks, who waits for replies, and when the copy to disk is due.
+//! The nodes of an open database in use: shipping blocks, waiting for replies, and timing the copy to disk.
 //!
-//! While acknowledgements rest on nodes, a thread that waits for one ends the epoch and ships it by itself, and collects
-//! the replies: it spins for a moment if it is the only one, since being woken takes longer than the nodes do, and then sleeps.
-//! Where several wait, none spins, and an epoch that is under way gathers the next one.
-//! The mirror's own thread collects for all that sleep, looks after connections and changes the view. The flushers copy
-//! what was shipped to disk: when a caller waits for the disk, when much or old data waits, at a change of view, and at the end.
-//! In the other modes of the view acknowledgements wait for the disk, and the flushers work as without nodes.
+//! While acknowledgements rest on nodes, a thread that waits for one ends the epoch, ships it and collects the replies.
+//! A single waiter spins for a moment and then sleeps, since being woken takes longer than the nodes need. Where
+//! several wait, none spins, and an epoch that is under way gathers the next one.
+//!
+//! The mirror's own thread collects for all threads that sleep, maintains connections and changes the view. The
+//! flushers copy the shipped blocks to disk. They do so when a caller waits for the disk, when much or old data waits,
+//! at a change of view, and at the end. In the other modes of the view acknowledgements wait for the disk, and the
+//! flushers work as without nodes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,31 +23,33 @@ use crate::delays::Work;
 use crate::ground::Ground;
 use crate::nodes::NodesInUse;
 
-/// A single waiter spins for so long before it sleeps, nanoseconds.
+/// A single waiter spins this long before it sleeps, nanoseconds.
 const SPIN_NS: u64 = 60_000;
-/// The copy is due when so many bytes are not on disk.
+/// The copy is due when this many bytes are not on disk.
 const COPY_BYTES: u64 = 1 << 19;
-/// The copy is due when data are so old, nanoseconds.
+/// The copy is due when data not on disk is this old, nanoseconds.
 const COPY_AGE_NS: u64 = 10_000_000;
 /// Epochs that the mirror's thread ships before it looks after the nodes again.
 const SHIPS_MAX: usize = 16;
-/// The mirror's thread looks so often at least: pings, connections, an epoch that no caller waits for.
+/// The longest pause of the mirror's thread between two looks: at pings, connections, and an epoch that no caller waits
+/// for.
 const LOOK_IDLE: Duration = Duration::from_millis(1);
-/// When data are so old and not on disk, epochs are shipped no more often than [`LOOK_IDLE`]: the disk has time to follow, and what both
-/// nodes and this machine can lose together stays short. A disk that stalls altogether is ridden out, up to the tail's bound.
+/// The age of data not on disk from which epochs are shipped at most once in [`LOOK_IDLE`], nanoseconds. The disk then
+/// has time to follow, and the part that nodes and machine can lose together stays short. If the disk stalls
+/// altogether, shipping continues up to the tail's bound.
 const COPY_LATE_NS: u64 = 35_000_000;
-/// The same when so many bytes are not on disk: what a disk of 45 MB a second writes in that time.
+/// The bytes not on disk that have the effect of [`COPY_LATE_NS`]: the output of a disk of 45 MB a second in that time.
 const COPY_LATE_BYTES: u64 = 3 << 19;
-/// A clean end waits so long for the arbiter.
+/// A clean end waits this long for the arbiter.
 const STOP_NS: u64 = 5_000_000_000;
 
 /// The nodes of an open database, as its threads use them. A thread that waits alone collects the replies by itself.
-/// For many, the mirror's thread does.
+/// For several threads, the mirror's thread does.
 pub(crate) struct Mirror {
     ground: Arc<Ground>,
     /// Threads that wait for replies.
     waiters: AtomicUsize,
-    /// A thread spins, and collects meanwhile.
+    /// True if a thread spins, and collects meanwhile.
     spins: AtomicBool,
     /// The mirror's thread.
     collector: OnceLock<Thread>,
@@ -54,7 +58,7 @@ pub(crate) struct Mirror {
 }
 
 impl Mirror {
-    /// Returns one whose thread has not begun.
+    /// Returns a mirror whose thread has not begun.
     pub fn new(ground: &Arc<Ground>) -> Mirror {
         Mirror {
             ground: Arc::clone(ground),
@@ -82,7 +86,7 @@ impl Mirror {
         std::mem::take(&mut self.views.lock())
     }
 
-    /// Ships, and spins for the replies for a moment. Returns whether all that was appended is acknowledged.
+    /// Ships, and spins for the replies for a moment. Returns whether all appended frames are acknowledged.
     pub fn ship_here(&self) -> bool {
         let wal = self.ground.core.wal();
         let newest = wal.last_appended();
@@ -101,13 +105,13 @@ impl Mirror {
         self.ground.core.nodes()
     }
 
-    /// Whether acknowledgements rest on nodes now.
+    /// Returns whether acknowledgements rest on nodes now.
     pub fn is_mirrored(&self) -> bool {
         self.nodes().is_some_and(NodesInUse::is_mirrored)
     }
 
-    /// Ships all that was appended and collects what nodes have answered. Returns whether more is acknowledged. While the
-    /// copy is late, the mirror's thread alone ships.
+    /// Ships all appended frames and collects the replies of nodes. Returns whether more is acknowledged. While the
+    /// copy is late, only the mirror's thread ships.
     pub fn ship(&self) -> bool {
         let Some(nodes) = self.nodes() else {
             return false;
@@ -118,7 +122,7 @@ impl Mirror {
         }
     }
 
-    /// Whether the copy is so late that what is acknowledged has to slow down.
+    /// Returns whether the copy is so late that acknowledgements have to slow down.
     fn is_copy_late(&self) -> bool {
         self.is_mirrored()
             && (self.ground.core.wal().waiting_bytes(Rung::Disk) >= COPY_LATE_BYTES
@@ -135,7 +139,7 @@ impl Mirror {
         self.collected(nodes.pump_soon(self.ground.now_ns()))
     }
 
-    /// Tells the threads that wait if more is acknowledged, as a pump has returned.
+    /// Reports to the waiting threads if more is acknowledged, as a pump has returned.
     fn collected(&self, pumped: Option<bool>) -> bool {
         let rose = pumped.unwrap_or(false);
         if rose {
@@ -149,18 +153,19 @@ impl Mirror {
         rose
     }
 
-    /// The view in force, the nodes, and how far they are; `None` without nodes.
+    /// Returns the view in force, the nodes and their progress. `None`: the database has no nodes.
     pub fn status(&self) -> Option<Status> {
         let nodes = self.nodes()?;
         let status = nodes.status(self.ground.now_ns());
-        // A thread that has shipped may have found them taken meanwhile.
+        // A thread that has shipped may have found the nodes taken meanwhile.
         if nodes.is_missed() {
             self.collected(nodes.pump_soon(self.ground.now_ns()));
         }
         Some(status)
     }
 
-    /// A block is on its way to the disk. A node that is left alone gets it meanwhile, so that its reply does not come after the disk's.
+    /// Offers a block that is on its way to the disk to a node that is left alone. So its reply does not come after the
+    /// disk's.
     pub fn offer_written(&self) {
         let alone = self.nodes().filter(|nodes| !nodes.is_mirrored());
         if alone.and_then(|nodes| nodes.pump_soon(self.ground.now_ns())) == Some(true) {
@@ -168,8 +173,8 @@ impl Mirror {
         }
     }
 
-    /// The disk has synced more. Threads that wait for it are told; and so is the mirror, which in a group with one node left
-    /// acknowledges what both have.
+    /// Reports to waiting threads that the disk has synced more. It also reports that to the mirror: a group with one
+    /// node left acknowledges what both node and disk have.
     pub fn tell_synced(&self) {
         if let Some(nodes) = self.nodes().filter(|nodes| !nodes.is_mirrored()) {
             nodes.pump(self.ground.now_ns());
@@ -190,12 +195,14 @@ impl Mirror {
         waited
     }
 
-    /// As `wait_for_nodes`, for a thread that is counted, and that found so many others waiting.
+    /// Like `wait_for_nodes`, for a thread that is counted. `others` is the number of threads that were waiting before
+    /// it.
     fn wait_among(&self, others: usize, epoch: Epoch) -> Result<()> {
         let wal = self.ground.core.wal();
         while wal.durable(Rung::Mirror) < epoch && self.is_mirrored() {
             wal.check()?;
-            // An epoch that is under way makes room for the next one, which all join meanwhile. The mirror's thread ships it.
+            // An epoch that is under way makes room for the next one, which all waiting threads join. The mirror's
+            // thread ships it.
             let is_under_way = wal.durable(Rung::Mirror).0 + 1 < wal.current().0;
             if others == 0 || !is_under_way {
                 self.ship();
@@ -224,7 +231,7 @@ impl Mirror {
         }
         let begun_ns = self.ground.now_ns();
         while wal.durable(Rung::Mirror) < epoch {
-            // What was answered makes room for the next epoch.
+            // An answered epoch makes room for the next one.
             if self.collected(nodes.try_pump(self.ground.now_ns()))
                 && wal.durable(Rung::Mirror) < epoch
             {
@@ -233,19 +240,20 @@ impl Mirror {
             if self.ground.now_ns() > begun_ns + SPIN_NS {
                 break;
             }
-            // A node on this machine may wait for this very core.
+            // A node on this machine may wait for this core.
             std::thread::yield_now();
         }
         self.spins.store(false, Ordering::SeqCst);
         if wal.durable(Rung::Mirror) < wal.last_appended() {
-            // For the others; the mirror's thread may sleep in a wait that nothing but a node ends.
+            // This serves the other waiters: the mirror's thread may sleep in a wait that only a node ends.
             self.ship();
             self.wake_collector();
         }
         wal.durable(Rung::Mirror) >= epoch
     }
 
-    /// Whether a flusher has to copy what was shipped now. Always, while acknowledgements wait for the disk.
+    /// Returns whether a flusher has to copy the shipped blocks now. It always has to while acknowledgements wait for
+    /// the disk.
     pub fn copy_is_due(&self) -> bool {
         let Some(nodes) = self.nodes().filter(|nodes| nodes.is_mirrored()) else {
             return true;
@@ -291,7 +299,7 @@ impl Mirror {
                 std::thread::sleep(LOOK_IDLE);
                 continue;
             }
-            // What was answered makes room for the next epoch.
+            // An answered epoch makes room for the next one.
             let _more_was = (0..SHIPS_MAX).take_while(|_| self.ship()).count();
             let is_awaited = wal.durable(Rung::Mirror) < wal.last_appended();
             match is_awaited && !self.spins.load(Ordering::SeqCst) {
@@ -312,8 +320,8 @@ impl Mirror {
         }
     }
 
-    /// Ends the mirror when all is on disk, and the threads have ended: view and anchor say so. An arbiter that does not
-    /// answer leaves both as they are, and the next open asks it.
+    /// Ends the mirror when all is on disk and the threads have ended. View and anchor then say so. If the arbiter does
+    /// not answer, both remain unchanged, and the next open asks it.
     pub fn end(&self) -> Result<()> {
         let Some(nodes) = self.nodes() else {
             return Ok(());

@@ -1,9 +1,8 @@
-//! Tables by name: which table each name stands for at the moment.
+//! Tables by name, and the current table of each name.
 //!
-//! A name has a *place* among those that the database was opened with, and its table is read by that
-//! place: one load, inside a transaction. Emptying a table gives its name a new, empty one; swapping two
-//! names exchanges their tables. Both are rows of the catalog, logged with the transaction that makes
-//! them, and published here as the last step before it commits.
+//! A name has a *place* among those that the database was opened with. Its table is read by that place: one load,
+//! inside a transaction. Emptying a table gives its name a new, empty one. Swapping two names exchanges their tables.
+//! Both are rows of the catalog, logged with their transaction, and published here as the last step before it commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +21,7 @@ pub struct NamedTables {
 }
 
 impl NamedTables {
-    /// Names without tables.
+    /// Returns names without tables.
     #[must_use]
     pub fn new(names: &'static [&'static str]) -> NamedTables {
         NamedTables {
@@ -31,24 +30,24 @@ impl NamedTables {
         }
     }
 
-    /// The places of all names, in order.
+    /// Returns the places of all names, in order.
     pub fn places(&self) -> impl Iterator<Item = u8> + use<> {
         let count = u8::try_from(self.ids.len()).unwrap_or(u8::MAX);
         0..count
     }
 
-    /// The table of the name at a place. It changes by a renewal, which holds every latch: read it
-    /// inside a transaction.
+    /// Returns the table of the name at a place. A renewal changes it, and holds every latch: read it inside a
+    /// transaction.
     ///
     /// # Panics
-    /// If there is no such place.
+    /// If the place does not exist.
     #[inline]
     #[must_use]
     pub fn at(&self, place: u8) -> TableId {
         TableId(self.ids[usize::from(place)].load(Ordering::Relaxed))
     }
 
-    /// The table of a name; `None` if the database was not opened with it.
+    /// Returns the table of a name; `None` if the database was not opened with it.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<TableId> {
         let mut places = self.places().zip(self.names);
@@ -59,8 +58,8 @@ impl NamedTables {
         self.ids[usize::from(place)].store(table.0, Ordering::Relaxed);
     }
 
-    /// Takes over what the catalog of a restarted heap says; returns the places whose names it does
-    /// not have yet.
+    /// Reads the tables of the names from the catalog of a restarted heap. Returns the places whose names the catalog
+    /// does not have yet.
     ///
     /// # Errors
     /// The catalog is damaged.
@@ -77,11 +76,10 @@ impl NamedTables {
         Ok(missing)
     }
 
-    /// Gives names new, empty tables that only the running transaction knows yet; it holds every
-    /// latch. An abort leaves at most empty tables that the next attempt takes again.
+    /// Gives names new, empty tables that only the running transaction knows yet. It holds every latch. An abort leaves
+    /// at most empty tables, which the next attempt takes again.
     ///
-    /// # Errors
-    /// An error, to be handed on, if a latch is missing or the catalog is damaged.
+    /// An error, which the caller must return, if a latch is missing or the catalog is damaged.
     pub fn renew(
         &self,
         tx: &mut Tx<'_>,
@@ -103,10 +101,10 @@ impl NamedTables {
         put_next_id(tx, next)
     }
 
-    /// Lets two names exchange their tables, for the running transaction, which holds every latch.
+    /// Exchanges the tables of two names, for the running transaction, which holds every latch.
     ///
     /// # Errors
-    /// An error, to be handed on, if a latch is missing or the catalog is damaged.
+    /// An error, which the caller must return, if a latch is missing or the catalog is damaged.
     pub fn swap(&self, tx: &mut Tx<'_>, [a, b]: [u8; 2], renewal: &mut Renewal) -> Result<()> {
         let table_of = |place| renewal.table(place).unwrap_or(self.at(place));
         let (of_a, of_b) = (table_of(a), table_of(b));
@@ -117,11 +115,11 @@ impl NamedTables {
         Ok(())
     }
 
-    /// Publishes a renewal: the last thing a transaction does before it commits. Returns the old
-    /// tables' indexes, to be dropped after the latches are released.
+    /// Publishes a renewal. This must be the last step of a transaction before it commits. Returns the old tables'
+    /// indexes, to be dropped after the latches are released.
     ///
     /// # Errors
-    /// An error, to be handed on, if a latch is missing, before anything has changed.
+    /// An error, which the caller must return, if a latch is missing, before anything has changed.
     pub fn install(&self, tx: &mut Tx<'_>, renewal: &Renewal) -> Result<Vec<DetachedTable>> {
         tx.check_all_latched()?;
         let mut gone: BTreeSet<TableId> = renewal.superseded.iter().copied().collect();
@@ -169,7 +167,7 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// The new table of the name at a place, if it is being emptied or swapped.
+    /// Returns the new table of the name at a place, if it is being emptied or swapped.
     #[must_use]
     pub fn table(&self, place: u8) -> Option<TableId> {
         self.tables.get(&place).copied()

@@ -1,8 +1,9 @@
-//! The log in the memory of nodes: what an open does with them, and what serves them while the database runs.
+//! The log in the memory of nodes: their part in an open, and their service while the database runs.
 //!
-//! An open that is given nodes claims the database in the arbiter first. If the anchor says that nodes may hold more of the
-//! log than its disks, it seals them and drains what they hold into the segments, and only then restarts as always. When
-//! the anchor names the new life, the view says so, and the writer's side begins (`perdura_mirror`).
+//! An open that is given nodes claims the database in the arbiter first. The anchor may say that nodes hold more of the
+//! log than its disks. Then the open seals the nodes and drains their blocks into the segments. Only then does it
+//! restart as always. When the anchor names the new life, the view says so, and the writer's side begins
+//! (`perdura_mirror`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,9 +26,9 @@ use perdura_wal::{Rung, Wal};
 /// The files of TLS to the nodes, PEM.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeTlsFiles {
-    /// Authorities that the nodes' certificates come from. With them TLS is spoken.
+    /// Authorities of the nodes' certificates. `None`: without TLS.
     pub ca_cert: Option<PathBuf>,
-    /// The certificate and its chain that nodes are shown.
+    /// The certificate and its chain for the nodes.
     pub cert: Option<PathBuf>,
     /// Its key.
     pub key: Option<PathBuf>,
@@ -46,13 +47,13 @@ pub struct NodeSettings {
     pub tls: NodeTlsFiles,
     /// The most bytes of a stream that are in memories and not on disk.
     pub tail_bytes: u64,
-    /// Whether two nodes on one machine count as a mirror.
+    /// True if two nodes on one machine count as a mirror.
     pub one_machine: bool,
-    /// How long the writer may acknowledge by its disk after it has asked the arbiter; zero: for ever.
+    /// The time for which the writer may acknowledge by its disk after it has asked the arbiter; zero: without limit.
     pub lease: Duration,
-    /// Whether blocks may go to other machines unencrypted.
+    /// True if blocks may go to other machines unencrypted.
     pub allow_plaintext: bool,
-    /// Whether to start without what only nodes may hold.
+    /// True if a restart may continue without data that only nodes may hold.
     pub accept_loss: bool,
 }
 
@@ -74,7 +75,7 @@ impl Default for NodeSettings {
 
 /// Makes the register of a database's view.
 pub type MakeRegister = dyn Fn(Uuid) -> Result<Box<dyn Register>> + Send + Sync;
-/// Numbers that no one can guess, or that a seed decides.
+/// Random numbers that cannot be guessed, or that a seed decides.
 pub type Random = dyn Fn() -> u64 + Send + Sync;
 
 /// The nodes that are to hold the newest part of the log, and the arbiter that holds the view.
@@ -82,15 +83,15 @@ pub type Random = dyn Fn() -> u64 + Send + Sync;
 pub struct Nodes {
     /// Their addresses, and the bounds.
     pub options: MirrorOptions,
-    /// How they are reached.
+    /// The network to them.
     pub net: Arc<dyn Net>,
-    /// Where the view is.
+    /// The maker of the register that holds the view.
     pub register: Arc<MakeRegister>,
     /// Random numbers.
     pub random: Arc<Random>,
-    /// How long a takeover waits for them.
+    /// The time for which a takeover waits for them.
     pub patience: Patience,
-    /// Has a little time pass, in which nodes answer.
+    /// Lets a little time pass, in which nodes answer.
     pub pass: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -102,7 +103,7 @@ impl std::fmt::Debug for Nodes {
     }
 }
 
-/// The arbiter is asked so often before an open fails.
+/// The number of attempts to ask the arbiter before an open fails.
 const TRIES: usize = 50;
 
 /// A database that an open has claimed.
@@ -110,9 +111,9 @@ pub(crate) struct Claimed {
     by: Claimant,
     view: View,
     register: Box<dyn Register>,
-    /// What the restart is to believe of the end of the log.
+    /// The end of the log that the restart is to accept.
     pub tail: Tail,
-    /// What the takeover did, for the report.
+    /// The actions of the takeover, for the report.
     pub notes: Vec<String>,
 }
 
@@ -149,12 +150,13 @@ fn check_generation(view: &View, anchored: u64) -> Result<()> {
 }
 
 impl Nodes {
-    /// Claims a database, and drains what nodes hold of its log. With `accept_loss` it goes on without what only nodes may
-    /// hold, if they do not return it. The last writer may go on until its lease is over; the anchor is read again then.
+    /// Claims a database, and drains the nodes' part of its log. With `accept_loss` it continues without data that only
+    /// nodes may hold, if they do not return it. The last writer may continue until its lease is over. The anchor is
+    /// read again then.
     ///
     /// # Errors
-    /// The arbiter's, the nodes', and those of [`drain`]. Nothing was changed but the generation, or what was drained, which the
-    /// next open finds.
+    /// The arbiter's, the nodes', and those of [`drain`]. The only changes are the generation, and drained blocks,
+    /// which the next open finds.
     pub(crate) fn take_over(
         &self,
         disks: &Disks,
@@ -176,7 +178,7 @@ impl Nodes {
             return Ok(claimed);
         };
         check_generation(view, mirrored.generation)?;
-        // A later life has been recovered from what the nodes held; or all of it was on disk.
+        // A later life was recovered with the nodes' part; or all of it was on disk.
         let is_recovered = view.life != anchor.incarnation && !armed(Flaw::OldLifeFetched);
         if is_recovered || !view.is_mirrored() {
             if accept_loss {
@@ -232,7 +234,7 @@ impl Nodes {
         })
     }
 
-    /// Waits until the lease of the last writer is over, and reads the anchor again then.
+    /// Waits until the lease of the last writer is over, and then reads the anchor again.
     fn outwait(
         &self,
         view: &View,
@@ -260,7 +262,7 @@ impl Nodes {
             match claim.step(register) {
                 Ok(Some(view)) => return Ok(view),
                 Ok(None) => {}
-                // What is damaged stays so.
+                // Damage does not go away.
                 Err(error @ (Error::Corrupt(_) | Error::Foreign { .. })) => return Err(error),
                 Err(error) => {
                     failed = Some(error);
@@ -315,7 +317,7 @@ impl Nodes {
         );
         let view = beginning_view(&claimed.view, &claimed.by, record.incarnation, durable);
         self.store(claimed.register.as_mut(), &view)?;
-        // What the open itself has logged lies before the tail.
+        // The frames that the open has logged are before the tail.
         flush_all(wal)?;
         let streams = (0..wal.streams()).map(StreamId);
         let start: Vec<Pos> = streams
@@ -389,8 +391,9 @@ impl Nodes {
     }
 }
 
-/// From where on a drain follows the blocks of each stream: behind what the anchor vouches for, and behind what a
-/// checkpoint has cut since, which every complete image has passed.
+/// Returns the positions from which a drain follows the blocks of each stream. A position is behind the part that the
+/// anchor vouches for. It is also behind the part that a checkpoint has cut since, which every complete image has
+/// passed.
 fn drained_from(anchor: &Anchor) -> Vec<Pos> {
     let floor = truncation_floor(anchor);
     assert_eq!(
@@ -503,40 +506,41 @@ impl Log for OverWal {
 pub struct NodesInUse {
     mirror: Arc<Mirror>,
     log: OverWal,
-    /// Whether acknowledgements may rest on nodes, as of the last step.
+    /// True if acknowledgements may rest on nodes, as of the last step.
     is_mirrored: AtomicBool,
-    /// View and anchor say that all is on disk, and no further acknowledgement rests on nodes.
+    /// True if view and anchor say that all is on disk, and no further acknowledgement rests on nodes.
     has_stopped: AtomicBool,
 }
 
 impl NodesInUse {
-    /// Whether acknowledgements of some stream rest on nodes now, so that the copy may be later.
+    /// Returns whether acknowledgements of some stream rest on nodes now, so that the copy may be later.
     #[must_use]
     pub fn is_mirrored(&self) -> bool {
         self.is_mirrored.load(Ordering::SeqCst)
     }
 
-    /// Moves what can be moved. Returns whether more is held; `None` if another thread does it.
+    /// Sends and receives as far as possible now. Returns whether the nodes hold more. `None`: another thread does
+    /// this.
     pub fn try_pump(&self, now_ns: u64) -> Option<bool> {
         self.mirror.try_pump(&self.log, now_ns)
     }
 
-    /// As [`try_pump`](Self::try_pump), but another thread that has the nodes does it in any case when it lets go of them.
+    /// Like [`try_pump`](Self::try_pump). If another thread has the nodes, that thread pumps when it lets go of them.
     pub fn pump_soon(&self, now_ns: u64) -> Option<bool> {
         self.mirror.pump_soon(&self.log, now_ns)
     }
 
-    /// Whether blocks may wait because a thread has found the nodes taken, by one that asked for the status.
+    /// Returns whether blocks may wait because a thread found the nodes taken by one that asked for the status.
     pub fn is_missed(&self) -> bool {
         self.mirror.is_missed()
     }
 
-    /// As [`try_pump`](Self::try_pump), behind other threads.
+    /// Like [`try_pump`](Self::try_pump), but waits for other threads that have the nodes.
     pub fn pump(&self, now_ns: u64) -> bool {
         self.mirror.pump(&self.log, now_ns)
     }
 
-    /// Waits until a node has said something, or for so long.
+    /// Waits until a node has sent something, at most for `timeout`.
     pub fn wait(&self, timeout: Duration) {
         self.mirror.wait(timeout);
     }
@@ -563,29 +567,29 @@ impl NodesInUse {
         managed
     }
 
-    /// Whether the copy is due for a change of view, since the last call.
+    /// Returns whether the copy is due for a change of view, since the last call.
     pub fn take_copy_wish(&self) -> bool {
         self.log.wants_copy.swap(false, Ordering::SeqCst)
     }
 
-    /// Has the mirror end when all is on disk.
+    /// Begins to end the mirror, which it does when all is on disk.
     pub fn begin_stop(&self) {
         self.mirror.begin_stop();
     }
 
-    /// Whether it has ended: view and anchor say that all is on disk.
+    /// Returns whether it has ended: view and anchor say that all is on disk.
     #[must_use]
     pub fn has_stopped(&self) -> bool {
         self.has_stopped.load(Ordering::SeqCst)
     }
 
-    /// The view in force, the nodes, and how far they are.
+    /// Returns the view in force, the nodes and their progress.
     #[must_use]
     pub fn status(&self, now_ns: u64) -> Status {
         self.mirror.status(now_ns)
     }
 
-    /// A line for each change of view since the last call.
+    /// Returns a line for each change of view since the last call.
     #[must_use]
     pub fn take_events(&self) -> Vec<String> {
         self.mirror.take_events()

@@ -1,5 +1,5 @@
-//! What an open does before there is a [`Core`](crate::core::Core): the scheme is checked, a database that is
-//! not there is made, and the restart brings back what is.
+//! The steps of an open before the [`Core`](crate::core::Core) exists. The scheme is checked, and a missing database is
+//! made. The restart brings an existing one back.
 
 use std::sync::Arc;
 
@@ -52,8 +52,8 @@ pub(crate) struct Opened {
     pub claimed: Option<Claimed>,
 }
 
-/// Restarts the database on these disks, which is made if there is none, and resumes its log. If it has nodes, they are
-/// asked first.
+/// Restarts the database on these disks and resumes its log. If the disks hold no database, it makes one. If it has
+/// nodes, they are asked first.
 pub(crate) fn bring_back(
     env: &Env,
     options: &CoreOptions,
@@ -106,10 +106,10 @@ pub(crate) fn bring_back(
         yardstick.scheme(),
         "the restart keeps the scheme"
     );
-    // A new database's directories were there before its files were.
+    // The directories of a new database existed before its files.
     standing.check()?;
     let window = ExecutorWindow {
-        // What no log makes whole must be of one instant.
+        // Pages that no log makes whole must be of one instant.
         cuts: options.consistent_checkpoints || yardstick.scheme() == Scheme::Unlogged,
     };
     let memory = log_memory(env, options);
@@ -129,7 +129,7 @@ fn claim(env: &Env, anchor: &mut Anchor) -> Result<Option<Claimed>> {
     env.nodes.as_ref().map(take_over).transpose()
 }
 
-/// Makes a database with a tree on disks that hold none. The harness does; an open makes none.
+/// Makes a database with a tree on disks that hold none. The harness calls this. An open makes no tree.
 ///
 /// # Errors
 /// As [`create`].
@@ -162,7 +162,7 @@ fn make(env: &Env, options: &CoreOptions, yardstick: Yardstick) -> Result<Anchor
     Ok(made)
 }
 
-/// Returns how much memory the log takes.
+/// Returns the memory of the log.
 fn log_memory(env: &Env, options: &CoreOptions) -> LogMemory {
     LogMemory {
         block_bytes_max: options.block_bytes_max,

@@ -1,4 +1,4 @@
-//! Settings. What a database fixes when it is made is marked so; the rest may change at each open.
+//! The settings. Those that are fixed when the database is made are marked so. The others may change at each open.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,32 +44,32 @@ pub struct CoreOptions {
     pub value_bytes_max: usize,
     /// Memory for pages, indexes and buffers, bytes.
     pub memory_limit: u64,
-    /// The memory at which the kernel ends the process, if it is known: a restart of more pages is refused.
+    /// The memory at which the kernel ends the process, if it is known. A restart that needs more pages is refused.
     pub memory_ceiling: Option<Ceiling>,
-    /// The fault of a memory limit beyond that ceiling, which the restart's report has.
+    /// The fault of a memory limit beyond that ceiling, for the restart's report.
     pub memory_fault: Option<String>,
     /// A checkpoint begins when the log has grown by this much since the last one, bytes.
     pub checkpoint_log_bytes: u64,
-    /// Every checkpoint is consistent: an image of one instant. Databases with key-addressed tables make
-    /// no others.
+    /// True if every checkpoint is consistent: an image of one instant. Databases with key-addressed tables make no
+    /// others.
     pub consistent_checkpoints: bool,
-    /// What consistent checkpoints keep of pages of key-addressed tables.
+    /// The form in which consistent checkpoints keep pages of key-addressed tables.
     pub snapshot_mode: SnapshotMode,
-    /// How much is kept for checkpoints and snapshots before writers wait and snapshots end.
+    /// The bound of the data kept for checkpoints and snapshots, at which writers wait and snapshots end.
     pub kept_bound: KeptBound,
-    /// How a restart uses disks, processors and memory.
+    /// The use of disks, processors and memory by a restart.
     pub schedule: Schedule,
     /// Pages of trees in memory, and how a restart uses them.
     pub tree: TreeMeans,
-    /// The methods by which a restart plays the log; none: each kind of records by its default.
+    /// The methods by which a restart plays the log. Empty: each kind of records uses its default.
     pub methods: Methods,
-    /// When the rows of deleted collections go away.
+    /// The limits that decide when the rows of deleted collections are removed.
     pub orphans: OrphanLimits,
-    /// The names of the tables to open, made where they are lacking. At most 255.
+    /// The names of the tables to open, which are made where they are missing. At most 255.
     pub tables: &'static [&'static str],
     /// Typed tables and procedures.
     pub typed: TypedOptions,
-    /// How far the archive holds the log, as its manifest says; `None` if no archive is configured.
+    /// The end of the log in the archive, as its manifest says. `None`: no archive is configured.
     pub archived: Option<EpochEnds>,
 }
 
@@ -111,20 +111,20 @@ pub struct Options {
     /// A directory for each disk that the images' pages are spread over; empty: the data directory.
     /// Their number and order are fixed at creation; a directory may move.
     pub image_dirs: Vec<PathBuf>,
-    /// The directory of the archive, into which the log goes sorted; `None`: the database is not archived, and one that was
-    /// keeps its log.
+    /// The directory of the archive, into which the log goes sorted. `None`: the database is not archived, and one that
+    /// was archived before keeps its log.
     pub archive: Option<PathBuf>,
-    /// How many bytes of runs and log wait while the archive is away, about; then writes are refused until it is back. `None`: the
-    /// log alone waits, up to the end of its disk.
+    /// The bytes of runs and log that may wait while the archive is away, approximately. At the bound writes are
+    /// refused until it is back. `None`: the log alone waits, up to the end of its disk.
     pub archive_backlog: Option<u64>,
-    /// Whether the database merges the runs of its archive; else an archive agent does, or nobody.
+    /// True if the database merges the runs of its archive. Otherwise an archive agent may merge them.
     pub archive_merge: bool,
-    /// Whether the first backup of an archive that has none is made by itself.
+    /// True if the first backup of an archive that has none is made without a request.
     pub first_backup: bool,
-    /// Which moments the archive keeps, if the database merges it; the default is every moment, for ever.
+    /// The moments that the archive keeps, if the database merges it. By default it keeps every moment, without limit.
     pub archive_retention: Retention,
-    /// The use of a selection tree, which reads on while it writes, to make runs of records of the log. Without it a workspace at
-    /// a time is sorted.
+    /// True if a selection tree, which reads on while it writes, makes runs of the log's records. Otherwise the records
+    /// are sorted one workspace at a time.
     pub archive_selects: bool,
     /// Log streams. Fixed at creation; more than one pays only with more than one disk.
     pub streams: u8,
@@ -141,49 +141,49 @@ pub struct Options {
     pub memory_limit: Option<u64>,
     /// The longest value, bytes.
     pub value_bytes_max: usize,
-    /// How parallel a restart is.
+    /// The degree of parallelism of a restart.
     pub restart_level: Level,
-    /// The methods by which a restart plays the log; none: each kind of records by its default.
+    /// The methods by which a restart plays the log. Empty: each kind of records uses its default.
     pub restart_methods: Methods,
     /// Threads that load the image and play the log at restart; 0: one a core.
     pub threads: usize,
     /// Pages of trees in memory, and how a restart uses them.
     pub tree: TreeMeans,
-    /// How the log's writes become durable.
+    /// The way in which the log's writes become durable.
     pub log_io: LogIo,
-    /// How durable a commit is when [`Db::write`](crate::Db::write) and others that wait return. The server's
-    /// sessions have a setting of their own.
+    /// The durability of a commit when [`Db::write`](crate::Db::write) and other calls that wait return. The server's
+    /// sessions have a separate setting.
     pub durability: Durability,
-    /// What consistent checkpoints keep of pages of key-addressed tables.
+    /// The form in which consistent checkpoints keep pages of key-addressed tables.
     pub snapshot_mode: SnapshotMode,
-    /// The least time between the starts of two flushes of the log; zero: as soon as one is wanted, spaced
-    /// only while nothing is lost by it (see the module `pace`). At most one second.
+    /// The least time between the starts of two flushes of the log. Zero: a flush starts as soon as one is wanted, and
+    /// is spaced only while that costs nothing (see the module `pace`). At most one second.
     pub flush_every: Duration,
-    /// How long an open waits for the locks of the directories: those of a process that was killed are
+    /// The time for which an open waits for the locks of the directories. The locks of a process that was killed become
     /// free when its last write has landed.
     pub lock_wait: Duration,
     /// Typed tables and procedures; see [`Db::builder`](crate::Db::builder).
     pub typed: TypedOptions,
-    /// The nodes that hold the newest part of the log, as settings name them. An open looks at `nodes` alone, and at
-    /// whether a loss is accepted.
+    /// The nodes that hold the newest part of the log, as settings name them. An open reads only `nodes`, and from
+    /// these settings whether a loss is accepted.
     pub node_settings: NodeSettings,
-    /// The nodes that hold the newest part of the log, if there are some.
+    /// The nodes that hold the newest part of the log. `None`: the database has no nodes.
     pub nodes: Option<Nodes>,
 }
 
 /// The longest fixed spacing of flushes.
 pub const FLUSH_EVERY_MAX: Duration = Duration::from_secs(1);
 
-/// How many bytes wait by default while the archive is away.
+/// The default of the bytes that may wait while the archive is away.
 const ARCHIVE_BACKLOG: u64 = 16 << 30;
-/// The least bound of what waits: some runs, and some segments of the log.
+/// The least bound of the waiting data: some runs, and some segments of the log.
 const ARCHIVE_BACKLOG_MIN: u64 = 128 << 20;
 
-/// How long an open waits for a lock by default.
+/// The time for which an open waits for a lock by default.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
 impl Options {
-    /// The defaults for a data directory.
+    /// Returns the defaults for a data directory.
     pub fn new(data: impl Into<PathBuf>) -> Self {
         let core = CoreOptions::default();
         Options {
@@ -218,7 +218,7 @@ impl Options {
         }
     }
 
-    /// The directories.
+    /// Returns the directories.
     #[must_use]
     pub fn paths(&self) -> Paths {
         Paths {
@@ -228,7 +228,7 @@ impl Options {
         }
     }
 
-    /// The settings for the core, checked.
+    /// Returns the settings for the core, checked.
     ///
     /// # Errors
     /// [`Error::Usage`] naming the setting that is out of its range.
@@ -300,7 +300,7 @@ impl Options {
 }
 
 impl CoreOptions {
-    /// The sizes of a new database's segments.
+    /// Returns the sizes of a new database's segments.
     #[must_use]
     pub fn segment_sizes(&self) -> SegmentSizes {
         SegmentSizes {

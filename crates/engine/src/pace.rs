@@ -1,52 +1,53 @@
-//! When to flush, and how fast to write an image.
+//! The times of flushes, and the rate at which an image is written.
 //!
-//! Group commit clocks itself: a flush starts when the one before it has ended, and takes with it
-//! whatever has come meanwhile. While its CPU time is free, that is all. Where each sync takes its CPU
-//! time from the transactions, flushes are spaced by what a sync was measured to cost: they may use a
-//! set share of one core, and wait at most [`SPACING_NS_MAX`].
+//! Group commit clocks itself: a flush starts when the one before it has ended, and includes all frames that were
+//! appended meanwhile. While its CPU time is free, nothing else is needed. Where each sync takes CPU time from the
+//! transactions, flushes are spaced by the measured cost of a sync. They may use a set share of one core, and wait at
+//! most [`SPACING_NS_MAX`].
 //!
-//! | who wants the flush | spaced when | share of a core |
+//! | the flush is wanted by | it is spaced when | share of a core |
 //! |---|---|---|
 //! | a thread that waits for it, or an event loop for its clients | every core is busy | 1/8 |
-//! | threads that have appended and go on | these *workers* never idle, or seldom while every core is busy | 1/64 |
-//! | the same | they idle, and every core is busy | 1/8 |
+//! | threads that have appended and continue | these *workers* never idle, or seldom while every core is busy | 1/64 |
+//! | such threads | they idle, and every core is busy | 1/8 |
 //!
-//! A thread that waits can do nothing until the flush has ended, so holding the flush back costs its
-//! throughput as well. A thread that goes on with its next transaction loses nothing, as long as it has
-//! a next transaction. Whether it has is visible in its CPU clock: [`Workers`] compares it with the wall
-//! clock each time a flush is first wanted. A worker of an open loop at half load sleeps half of the time,
-//! and so does one whose few clients all wait for the flush that is held back. Its flushes start at once.
+//! A thread that waits can do nothing until the flush has ended, so delaying the flush also costs its throughput. A
+//! thread that continues with its next transaction loses nothing, as long as it has a next transaction. Its CPU clock
+//! shows whether it has: [`Workers`] compares it with the wall clock each time a flush is first wanted. A worker of an
+//! open loop at half load sleeps half of the time. So does a worker whose few clients all wait for the delayed flush.
+//! The flushes of such workers start at once.
 //!
-//! The second case is a loop: the spacing itself may let the clients of a closed loop run out. So
-//! `Spacing` grows by a quarter for each flush at which the workers were busy, up to what the cost asks
-//! for, and is halved for each one at which they were not. It settles where the workers just stay busy.
-//! A thread that begins to wait ends a pause at once.
+//! The second case is a loop: the spacing itself may make the clients of a closed loop run out. So `Spacing` adapts. It
+//! grows by a quarter for each flush at which the workers were busy, up to the target that the cost sets. It is halved
+//! for each flush at which they were not. It settles where the workers just stay busy. A thread that begins to wait
+//! ends a pause at once.
 //!
-//! A fixed spacing (`flush-every`) replaces all of this: no flush starts sooner after the one before it,
-//! whoever waits, unless the log has no room for more.
+//! A fixed spacing (`flush-every`) replaces all of this. No flush starts sooner after the one before it, even if
+//! threads wait, unless the log has no room for more.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The longest time a flush is held back, nanoseconds.
+/// The longest delay of a flush, nanoseconds.
 pub const SPACING_NS_MAX: u64 = 5_000_000;
 /// Syncs that threads wait for may use one part in this many of a core while the cores are saturated.
 const SYNC_SHARE: u64 = 8;
-/// The same of syncs that no thread waits for, while the workers never idle.
+/// Syncs that no thread waits for may use one part in this many of a core, while the workers never idle.
 const PIPELINED_SHARE: u64 = 64;
-/// The first spacing of such syncs, and what each one adds at least, nanoseconds.
+/// The first spacing of such syncs, and the least increase of each next one, nanoseconds.
 const STEP_NS: u64 = 50_000;
-/// What a worker has lately run is smoothed over so long, nanoseconds.
+/// The time over which the recent share of a worker is smoothed, nanoseconds.
 const LATELY_NS: u64 = 4_000_000;
-/// A worker that runs this share of the time is busy: the rest are interrupts and what preempts it.
+/// A worker that runs this share of the time is busy. The rest goes to interrupts and to threads that preempt it.
 const BUSY_PERMILLE: u64 = 970;
-/// The same while every core is busy, so that the flusher preempts workers too.
+/// A worker that runs this share of the time is busy while every core is busy, because then the flusher preempts
+/// workers too.
 const BUSY_PERMILLE_SATURATED: u64 = 800;
-/// A flush up to this long is made by a thread that has nothing else to do, nanoseconds: handing
-/// it over and being woken again would take about as long.
+/// A flush up to this long is made by a thread that has nothing else to do, nanoseconds. Handing it over and being
+/// woken again would take about as long.
 const SHORT_NS: u64 = 400_000;
-/// How often the machine's idle time is read, nanoseconds.
+/// The interval at which the machine's idle time is read, nanoseconds.
 const GAUGE_NS: u64 = 20_000_000;
 
 /// Decides when the next flush may start.
@@ -60,15 +61,15 @@ pub struct FlushPacer {
     gauge: IdleGauge,
     /// The spacing of flushes that no thread waits for.
     pipelined: Spacing,
-    /// What a durable write cost the machine when the log was opened, nanoseconds: its interrupts too.
+    /// The cost of a durable write to the machine, interrupts included, measured when the log was opened, nanoseconds.
     machine_cost_ns: u64,
     /// A fixed spacing, nanoseconds; 0: automatic.
     every_ns: u64,
 }
 
 impl FlushPacer {
-    /// A pacer where a durable write was measured to cost the machine so much. `every` is a fixed spacing, if
-    /// it is not zero.
+    /// Returns a pacer for a machine on which a durable write costs `machine_cost_ns`. `every` is a fixed spacing,
+    /// unless it is zero.
     #[must_use]
     pub fn new(machine_cost_ns: u64, every: Duration) -> FlushPacer {
         FlushPacer {
@@ -78,7 +79,7 @@ impl FlushPacer {
         }
     }
 
-    /// How long to hold back a flush that a thread waits for, nanoseconds; 0 is "now".
+    /// Returns the delay of a flush that a thread waits for, nanoseconds; 0 is "now".
     pub fn delay_ns(&mut self, now_ns: u64) -> u64 {
         let spacing_ns = if self.every_ns > 0 {
             self.every_ns
@@ -90,8 +91,8 @@ impl FlushPacer {
         self.left_of(spacing_ns, now_ns)
     }
 
-    /// How long to hold back a flush that no thread waits for, nanoseconds. The threads that want it have run
-    /// `ran_permille` of the time lately.
+    /// Returns the delay of a flush that no thread waits for, nanoseconds. The threads that want it have recently run
+    /// for `ran_permille` of the time.
     pub fn delay_pipelined_ns(&mut self, now_ns: u64, ran_permille: u64) -> u64 {
         let delay_ns = self.delay_ns(now_ns);
         if self.every_ns > 0 {
@@ -112,21 +113,21 @@ impl FlushPacer {
         spacing_ns.saturating_sub(now_ns.saturating_sub(self.last_start_ns))
     }
 
-    /// How long to hold back a write that completes by itself while another one is in flight, nanoseconds:
-    /// as [`delay_ns`](Self::delay_ns), and at least so long that two are in flight when the first of
-    /// them completes. More and smaller writes cost more than they save.
+    /// Returns the delay of a write that completes by itself while another one is in flight, nanoseconds. It is that of
+    /// [`delay_ns`](Self::delay_ns) or longer: two writes are to be in flight when the first of them completes. More
+    /// and smaller writes cost more than they save.
     pub fn delay_behind_ns(&mut self, now_ns: u64, latency_ns: u64) -> u64 {
         let since_ns = now_ns.saturating_sub(self.last_start_ns);
         self.delay_ns(now_ns)
             .max((latency_ns / 2).saturating_sub(since_ns))
     }
 
-    /// Notes that a write was begun that completes by itself, and what one costs the machine.
+    /// Notes the start of a write that completes by itself, and the cost of such a write to the machine.
     pub fn note_begun(&mut self, now_ns: u64, cost_ns: u64) {
         assert!(now_ns > 0, "the clock runs");
         self.last_start_ns = self.last_start_ns.max(now_ns);
         self.cost_ns = cost_ns;
-        // One that was long for once is forgotten, and tried again.
+        // A single slow flush is forgotten after a while, so that a thread tries again to flush by itself.
         self.wall_ns = self.wall_ns * 7 / 8;
     }
 
@@ -142,38 +143,38 @@ impl FlushPacer {
         self.cost_ns = (self.cost_ns * 7 + cpu_ns) / 8;
     }
 
-    /// Whether a flush is short enough to be made by the thread that waits for it.
+    /// Returns whether a flush is short enough to be made by the thread that waits for it.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.wall_ns <= SHORT_NS
     }
 
-    /// Whether flushes are being spaced.
+    /// Returns whether flushes are being spaced.
     #[must_use]
     pub fn is_spacing(&self) -> bool {
         self.gauge.saturated || self.pipelined.ns > 0 || self.every_ns > 0
     }
 
-    /// The smoothed CPU time of a flush, nanoseconds.
+    /// Returns the smoothed CPU time of a flush, nanoseconds.
     #[must_use]
     pub fn cost_ns(&self) -> u64 {
         self.cost_ns
     }
 }
 
-/// The spacing at which flushes of this cost take one part in `share` of a core.
+/// Returns the spacing at which flushes of this cost take one part in `share` of a core.
 fn spacing_ns(cost_ns: u64, share: u64) -> u64 {
     cost_ns.saturating_mul(share).min(SPACING_NS_MAX)
 }
 
-/// The spacing of flushes that no thread waits for: it feels its way to its target.
+/// The spacing of flushes that no thread waits for, which approaches its target step by step.
 #[derive(Debug, Default)]
 struct Spacing {
     ns: u64,
 }
 
 impl Spacing {
-    /// The spacing of the next flush. `is_bound`: throughput is bound by CPU time, not by flushes.
+    /// Returns the spacing of the next flush. `is_bound`: throughput is bound by CPU time, not by flushes.
     fn next(&mut self, is_bound: bool, target_ns: u64) -> u64 {
         self.ns = if is_bound {
             (self.ns + (self.ns / 4).max(STEP_NS)).min(target_ns)
@@ -187,11 +188,11 @@ impl Spacing {
 }
 
 std::thread_local! {
-    /// The wall clock and this thread's CPU clock when it last told [`Workers`].
+    /// The wall clock and this thread's CPU clock at its last report to [`Workers`].
     static TOLD: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
-/// What share of the time the threads run that append and go on.
+/// The share of the time for which the threads run that append and continue.
 #[derive(Debug, Default)]
 pub struct Workers {
     /// Smoothed over [`LATELY_NS`].
@@ -199,7 +200,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Notes how much of the time the calling thread has run since it called last.
+    /// Notes the share of the time that the calling thread has run since its last call.
     pub fn tell(&self, now_ns: u64) {
         let cpu_ns = thread_cpu_ns();
         let (told_ns, told_cpu_ns) = TOLD.replace((now_ns, cpu_ns));
@@ -209,7 +210,7 @@ impl Workers {
         );
     }
 
-    /// Notes that a worker has run `cpu_ns` of the last `wall_ns`. Of two that note at once one may be lost.
+    /// Notes that a worker has run `cpu_ns` of the last `wall_ns`. If two threads note at once, one note may be lost.
     fn note(&self, wall_ns: u64, cpu_ns: u64) {
         let Some(permille) = (cpu_ns.saturating_mul(1000)).checked_div(wall_ns) else {
             return;
@@ -221,14 +222,14 @@ impl Workers {
         self.ran_permille.store(after, Ordering::Relaxed);
     }
 
-    /// What share of the time they have run lately, in thousandths.
+    /// Returns the share of the time that they have run recently, in thousandths.
     #[must_use]
     pub fn ran_permille(&self) -> u64 {
         self.ran_permille.load(Ordering::Relaxed)
     }
 }
 
-/// Whether any core of the machine is idle, from the kernel's own accounting.
+/// The gauge of idle cores of the machine, from the kernel's own accounting.
 #[derive(Debug, Default)]
 pub(crate) struct IdleGauge {
     next_ns: u64,
@@ -237,7 +238,7 @@ pub(crate) struct IdleGauge {
 }
 
 impl IdleGauge {
-    /// A gauge that always says the same.
+    /// Returns a gauge with a constant answer.
     #[cfg(test)]
     pub fn fixed(saturated: bool) -> IdleGauge {
         IdleGauge {
@@ -247,7 +248,7 @@ impl IdleGauge {
         }
     }
 
-    /// Whether every core has lately been busy.
+    /// Returns whether every core has recently been busy.
     pub fn saturated(&mut self, now_ns: u64) -> bool {
         if now_ns >= self.next_ns {
             self.next_ns = now_ns + GAUGE_NS;
@@ -265,7 +266,7 @@ impl IdleGauge {
     }
 }
 
-/// Idle and total ticks of all cores.
+/// Returns the idle and the total ticks of all cores.
 fn parse_idle(stat: &str) -> Option<(u64, u64)> {
     let ticks: Vec<u64> = stat
         .lines()
@@ -275,17 +276,18 @@ fn parse_idle(stat: &str) -> Option<(u64, u64)> {
         .take(8)
         .map_while(|field| field.parse().ok())
         .collect();
-    // user, nice, system, idle, iowait, irq, softirq, steal: waiting for I/O is idling, and so is work that gives way.
+    // user, nice, system, idle, iowait, irq, softirq, steal: waiting for I/O counts as idle, and so does work of low
+    // priority.
     let idle = ticks.get(1)? + ticks.get(3)? + ticks.get(4)?;
     Some((idle, ticks.iter().sum()))
 }
 
-/// Less than a tenth of all core time idle.
+/// Returns whether less than a tenth of all core time is idle.
 fn is_saturated(idle: u64, total: u64) -> bool {
     total > 0 && idle * 10 < total
 }
 
-/// The CPU time of the calling thread, nanoseconds.
+/// Returns the CPU time of the calling thread, nanoseconds.
 #[must_use]
 pub fn thread_cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -293,8 +295,8 @@ pub fn thread_cpu_ns() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// Spreads an image's writes over time, so that they do not starve the log: at least
-/// `bytes_per_second_min`, and fast enough to finish within the longest duration.
+/// Spreads an image's writes over time, so that they do not starve the log. The rate is at least `IMAGE_RATE_MIN`, and
+/// high enough to finish within the longest duration.
 #[derive(Debug)]
 pub struct ImagePacer {
     bytes_per_second: u64,
@@ -302,11 +304,11 @@ pub struct ImagePacer {
     written: u64,
 }
 
-/// Even a small image is written no faster than it must, but no slower than this, bytes a second.
+/// The least rate of an image's writes, even of a small image, bytes a second.
 const IMAGE_RATE_MIN: u64 = 48 << 20;
 
 impl ImagePacer {
-    /// A pacer for about `expected_bytes` within `seconds_max`.
+    /// Returns a pacer for about `expected_bytes` within `seconds_max`.
     #[must_use]
     pub fn new(expected_bytes: u64, seconds_max: u64, now_ns: u64) -> Self {
         let rate = expected_bytes
@@ -319,7 +321,7 @@ impl ImagePacer {
         }
     }
 
-    /// How long to wait after `bytes` more were written.
+    /// Returns the pause after `bytes` more were written.
     pub fn wait_after(&mut self, bytes: u64, now_ns: u64) -> Duration {
         assert!(
             self.started_ns <= now_ns,
@@ -344,9 +346,9 @@ mod tests {
         assert_eq!(spacing_ns(u64::MAX, SYNC_SHARE), SPACING_NS_MAX);
     }
 
-    /// A worker whose clients wait for flushes, in virtual time: each transaction takes `txn_ns` of it, a flush
-    /// `SYNC_NS`, and it begins no more than `clients` that are not durable. Open loop: one arrives every
-    /// `every_ns`, and there are any number of clients.
+    /// A worker whose clients wait for flushes, in virtual time. Each transaction takes `txn_ns`, a flush `SYNC_NS`.
+    /// The worker begins no more than `clients` transactions that are not durable. Open loop: one transaction arrives
+    /// every `every_ns`, and the number of clients is not limited.
     struct Model {
         txn_ns: u64,
         every_ns: u64,
@@ -357,12 +359,12 @@ mod tests {
     const COST_NS: u64 = 40_000;
 
     impl Model {
-        /// The mean spacing of the flushes of the second half of two seconds, and the share of that time in which
-        /// the worker ran, in thousandths. A flush that costs nothing is never held back.
+        /// Returns the mean spacing of the flushes of the second half of two seconds. Also returns the share of that
+        /// time in which the worker ran, in thousandths. A flush that costs nothing is never delayed.
         fn run(&self, cost_ns: u64) -> (u64, u64) {
             let mut pacer = FlushPacer::new(cost_ns, Duration::ZERO);
             let workers = Workers::default();
-            // The cores are never all busy here.
+            // The cores are never all busy in this model.
             pacer.gauge.next_ns = u64::MAX;
             let (mut now_ns, end_ns) = (1, 2_000_000_000);
             let (mut next_ns, mut flushes, mut ran_ns) = (1, 0, 0);

@@ -1,17 +1,17 @@
-//! The standing proof of an open database: each checkpoint's image is held against the archive, beside archiving.
+//! The standing proof of an open database: each checkpoint's image is compared with the archive, beside archiving.
 //!
 //! ```text
 //!  a checkpoint is complete ──► the archive reaches its end ──► Proof: a run a step ──► report ──► the next one's base
 //! ```
 //!
-//! How far it got is in the archive, as a report of the image that was proven last (docs/formats/report.md): the archive outlives the
-//! database's disks, and what it says of itself then is what a restore can rely on. The anchor would be written once more at each
-//! checkpoint, and be lost with the disk. A restart goes on from the newest report; if there is none, with the image that it
-//! loaded.
+//! The progress is in the archive, as a report of the image that was proven last (docs/formats/report.md). The archive
+//! outlives the database's disks, and a restore can then rely on its report. The anchor would need another write at
+//! each checkpoint, and would be lost with the disk. A restart continues from the newest report. Without a report, it
+//! begins with the image that it loaded.
 //!
-//! A proof that fails is told ([`ProofStats::alarm`]) and stops nothing; the image that it found not to agree is the next base. An
-//! archive that cannot be read puts the proof off, and after some attempts counts as one that fails. Never does a
-//! proof hold up archiving.
+//! A proof that fails is reported ([`ProofStats::alarm`]) and stops nothing. The image that did not agree is the next
+//! base. An archive that cannot be read defers the proof, and after some attempts counts as a failed proof. A proof
+//! never delays archiving.
 
 use std::sync::Arc;
 
@@ -27,14 +27,14 @@ use serde::Serialize;
 
 use crate::core::Core;
 
-/// How often a proof is tried again that the archive's disk fails, before it counts as one that fails.
+/// The number of attempts at a proof while the archive cannot be read. After them the proof counts as failed.
 const ATTEMPTS: u32 = 5;
 /// The pause between two attempts, nanoseconds.
 const PAUSE_NS: u64 = 1_000_000_000;
 
 enum Task {
     Idle,
-    /// A proof, and when it began.
+    /// A proof, and the time at which it began.
     Proving(Box<Proof>, u64),
     /// A report of the image that will be the next base.
     Reporting(Box<Reporting>),
@@ -42,9 +42,9 @@ enum Task {
 
 /// Proves images, one I/O a step.
 pub(crate) struct Proving {
-    /// What the next proof begins with.
+    /// The base of the next proof.
     base: Option<Arc<SweepDigest>>,
-    /// The image that is proven next. It stays while newer ones are made, else a slow archive would prove none.
+    /// The image that is proven next. It stays while newer images are made: otherwise a slow archive would prove none.
     next: Option<Arc<SweepDigest>>,
     /// The newest image behind that one.
     latest: Option<Arc<SweepDigest>>,
@@ -66,7 +66,7 @@ struct Finding {
 }
 
 impl Finding {
-    /// Returns the finding of an image that nothing was compared with.
+    /// Returns the finding for an image that was compared with nothing.
     fn begun(manifest: u64, text: String) -> Finding {
         Finding {
             outcome: Outcome::Begun,
@@ -79,7 +79,7 @@ impl Finding {
 }
 
 impl Proving {
-    /// Returns one that knows of no proof.
+    /// Returns one without a proof.
     pub fn new() -> Proving {
         Proving {
             base: None,
@@ -92,8 +92,8 @@ impl Proving {
         }
     }
 
-    /// Takes up what an archive says of its proofs, before it is opened: gives up what is under way, and if nothing is known
-    /// yet, reads the newest report.
+    /// Reads the state of an archive's proofs, before the archive is opened. Gives up a proof that is under way. If no
+    /// proof is known yet, it reads the newest report.
     ///
     /// # Errors
     /// The disk's.
@@ -118,8 +118,8 @@ impl Proving {
         Ok(())
     }
 
-    /// Forgets images that need no proof because a report is there of them or of a later one. The archive may have failed
-    /// just behind the first report of this life.
+    /// Forgets images that need no proof, because a report of them or of a later one exists. The archive may have
+    /// failed just behind the first report of this life.
     fn pass_over_reported(&mut self, k: CkptEpoch) {
         let is_newer = |digest: &Arc<SweepDigest>| k < digest.k;
         let (next, latest) = (self.next.take(), self.latest.take());
@@ -143,17 +143,17 @@ impl Proving {
         );
     }
 
-    /// What is known of the proofs.
+    /// Returns figures of the proofs.
     pub fn stats(&self) -> ProofStats {
         self.stats.clone()
     }
 
-    /// Whether a proof is under way.
+    /// Returns whether a proof is under way.
     pub fn is_busy(&self) -> bool {
         !matches!(self.work, Task::Idle)
     }
 
-    /// Takes a step. Whether there was one to take.
+    /// Takes a step. Returns whether a step was possible.
     pub fn step(&mut self, core: &Core, store: &Arc<Store>) -> bool {
         self.look(core, store);
         let now_ns = core.clock().mono_ns();
@@ -174,7 +174,7 @@ impl Proving {
                 match reporting.step() {
                     Ok(Progress::More) => self.work = Task::Reporting(reporting),
                     Ok(Progress::Done(())) => self.settle(),
-                    // Without a report a restart goes on from an older one, or from its own image.
+                    // Without a report a restart continues from an older one, or from its own image.
                     Err(_) => self.settle(),
                 }
                 true
@@ -205,7 +205,7 @@ impl Proving {
         );
     }
 
-    /// Begins with the next image, if the archive reaches its end. Whether it does.
+    /// Begins with the next image, if the archive reaches its end. Returns whether it has begun.
     fn begin(&mut self, core: &Core, store: &Arc<Store>, now_ns: u64) -> bool {
         let Some(next) = self.next.clone() else {
             return false;
@@ -228,7 +228,7 @@ impl Proving {
         true
     }
 
-    /// A proof has come to its end.
+    /// Takes the verdict of a proof that has ended.
     fn judge(&mut self, core: &Core, store: &Store, verdict: &Verdict, since: u64) {
         let took_us = core.clock().mono_ns().saturating_sub(since) / 1000;
         let outcome = match verdict.fails {
@@ -245,11 +245,11 @@ impl Proving {
         self.report(core, store, finding);
     }
 
-    /// A proof could not be made.
+    /// Defers a proof that could not be made.
     fn put_off(&mut self, core: &Core, store: &Store, error: &Error) {
         let number = store.manifest().number;
         if matches!(error, Error::Usage(_)) {
-            // The archive does not reach back to the base any more.
+            // The archive no longer reaches back to the base.
             let text = format!("nothing was compared: {error}");
             self.report(core, store, Finding::begun(number, text));
             return;
@@ -266,7 +266,7 @@ impl Proving {
         }
     }
 
-    /// Tells what was found of the next image, and begins to write it down.
+    /// Notes the finding about the next image, and begins to write the report.
     fn report(&mut self, core: &Core, store: &Store, finding: Finding) {
         let next = self.next.as_ref().expect("an image was held against it");
         let report = Report {
@@ -299,7 +299,7 @@ impl Proving {
         self.work = Task::Reporting(Box::new(Reporting::new(disk, report)));
     }
 
-    /// The image that was reported is the base now, whatever was found.
+    /// Makes the reported image the next base, whatever was found.
     fn settle(&mut self) {
         self.base = self.next.take();
         assert!(self.base.is_some(), "an image was reported");
@@ -309,18 +309,18 @@ impl Proving {
     }
 }
 
-/// The standing proof: whether the archive's records are what the database's images differ by.
+/// The standing proof that the archive's records are the difference between the database's images.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ProofStats {
-    /// The checkpoint epoch of the image that was compared with the archive last; `None` before the first.
+    /// The checkpoint epoch of the image that was last compared with the archive. `None` before the first.
     pub image: Option<u64>,
-    /// The image that it was proven by; 0 if it is the first.
+    /// The checkpoint epoch of the image that it was proven by; 0 if it is the first.
     pub by_image: u64,
     /// The image's end: up to here the archive has been proven.
     pub end_epoch: u64,
     /// The time of that, microseconds since 1970.
     pub wall_us: u64,
-    /// `holds`, `fails`, or `begun` if there was nothing to compare; empty before the first.
+    /// `holds`, `fails`, or `begun` if it had nothing to compare; empty before the first.
     pub result: &'static str,
     /// Runs whose digests were read.
     pub runs: u32,
@@ -330,9 +330,9 @@ pub struct ProofStats {
     pub held_us: u64,
     /// The age of that proof, microseconds; `None` if it is not known.
     pub age_us: Option<u64>,
-    /// Images since, that are not proven yet.
+    /// Newer images that are not proven yet.
     pub unproven: u64,
-    /// The image whose proof failed last, as far as is known; 0 if none did.
+    /// The checkpoint epoch of the last image whose proof failed, as far as is known; 0 if no proof failed.
     pub failed_image: u64,
     /// Proofs that failed since the database was opened.
     pub failed: u64,

@@ -1,8 +1,8 @@
 //! The purge removes data that is no longer visible, in background steps that are transactions.
 //!
-//! A key past its expiry is hidden from readers at once and removed here later, as are the elements
-//! of a collection without a key, and the pages and indexes of flushed tables. A step that fails or
-//! is never taken loses nothing: a restart finds the same work.
+//! A key past its expiry is hidden from readers at once and removed here later. So are the elements of a collection
+//! without a key, and the pages and indexes of flushed tables. A step that fails or is never taken loses nothing: a
+//! restart finds the same work.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 use perdura_base::{Epoch, PartitionId};
 use perdura_heap::DetachedTable;
 
-/// Flushed tables, each of one partition, whose indexes one purge step drops at most.
+/// The most flushed tables, each of one partition, whose indexes one purge step drops.
 const DROPPED_TABLES: usize = 16;
 
-/// Hears of keys that the purge removed because they were past their expiry. It gets the numbers of Redis's databases
-/// (the places of the tables' names), the keys, and the epoch of the removal.
+/// Gets the keys that the purge removed because they were past their expiry. The arguments are the keys with the
+/// numbers of Redis's databases (the places of the tables' names), and the epoch of the removal.
 pub type ExpiredListener = Box<dyn Fn(&[(u8, Vec<u8>)], Epoch) + Send + Sync>;
 
 /// The indexes of flushed tables, to be dropped when no latch is held.
@@ -59,7 +59,7 @@ impl Purge {
         PartitionId(u16::try_from(turn).expect("at most 256 partitions"))
     }
 
-    /// Has every partition searched for pages to free.
+    /// Starts a search of every partition for pages to free.
     pub fn start_reclaim(&self, partitions: u32) {
         assert!(partitions > 0, "there are partitions to search");
         self.reclaim_left.store(partitions, Ordering::Relaxed);
@@ -85,8 +85,8 @@ impl Purge {
         self.flushed.lock().extend(flushed.0);
     }
 
-    /// Drops the indexes of some tables that were flushed, because a thread that flushes millions of
-    /// entries may serve other clients, too. Returns how many tables.
+    /// Drops the indexes of some tables that were flushed. It is limited because a thread that flushes millions of
+    /// entries may serve other clients, too. Returns the number of tables.
     pub fn drop_flushed(&self) -> usize {
         let gone = {
             let mut flushed = self.flushed.lock();
@@ -107,7 +107,7 @@ impl Purge {
         self.expired.get().is_some()
     }
 
-    /// Tells the listener of keys that were removed.
+    /// Passes keys that were removed to the listener.
     pub fn tell_expired(&self, expired: &[(u8, Vec<u8>)], removed: Epoch) {
         if let Some(listener) = self.expired.get().filter(|_| !expired.is_empty()) {
             listener(expired, removed);

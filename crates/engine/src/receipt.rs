@@ -1,4 +1,4 @@
-//! Receipts: what a client keeps of a write, to ask a data directory later whether the write is in it.
+//! Receipts: a client keeps the receipt of a write, to ask a data directory later whether it contains the write.
 //!
 //! As a token: `<first 8 hex digits of the database's uuid>-<life>-<epoch>-<durability>`, for example
 //! `0f3ac81e-4-99213-disk`.
@@ -15,7 +15,7 @@ mod judge;
 
 pub use judge::{Fate, Judged, Newest};
 
-/// What is known of a write when its reply leaves.
+/// The receipt of a write: the state of the write when its reply leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
     /// The first four bytes of the database's uuid.
@@ -24,12 +24,12 @@ pub struct Receipt {
     pub incarnation: Incarnation,
     /// The write's commit epoch.
     pub epoch: Epoch,
-    /// How durable the write is at least.
+    /// The least durability of the write.
     pub durability: Durability,
 }
 
 impl Receipt {
-    /// Whether a database of this uuid may have given it.
+    /// Returns whether a database of this uuid may have given it.
     #[must_use]
     pub fn is_of(&self, uuid: &Uuid) -> bool {
         self.database == beginning(uuid)
@@ -53,7 +53,7 @@ impl Display for Receipt {
     }
 }
 
-/// Why a text is no receipt.
+/// The reason why a text is no receipt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoReceipt(String);
 
@@ -77,7 +77,7 @@ impl FromStr for Receipt {
     }
 }
 
-/// Numbers are read as they are written, so that each receipt has one token.
+/// Reads a receipt. Numbers must have the form in which they are written, so that each receipt has one token.
 fn parse(text: &str) -> Option<Receipt> {
     let mut parts = text.split('-');
     let mut part = || parts.next();
@@ -97,7 +97,7 @@ fn parse(text: &str) -> Option<Receipt> {
 }
 
 impl Db {
-    /// The receipt of a write in this epoch that is at least this durable.
+    /// Returns the receipt of a write in this epoch that has at least this durability.
     #[must_use]
     pub fn receipt(&self, epoch: Epoch, durability: Durability) -> Receipt {
         let anchor = self.shared.core().anchor().get();

@@ -19,10 +19,10 @@ use crate::mirror_stats::MirrorStats;
 use crate::mirroring::Mirror;
 use crate::stats::{LogIoStats, LogStats, MemoryStats, Stats};
 
-/// No caller that waits for no rung goes on while a write older than this is missing on the next one,
-/// microseconds.
+/// The age of a write, microseconds, that is missing on the next rung, above which callers that wait for no rung must
+/// wait.
 const MEM_AGE_US_MAX: u64 = 10_000;
-/// From this age on the flusher is told that such callers may soon have to wait, microseconds.
+/// The age from which the flusher is woken because such callers may soon have to wait, microseconds.
 const MEM_AGE_US_NUDGE: u64 = 2_000;
 
 const _: () = assert!(
@@ -30,12 +30,12 @@ const _: () = assert!(
     "the log is written before callers have to wait for it"
 );
 
-/// How far behind the durable epoch is.
+/// The distance of the log's disks behind the current epoch.
 #[derive(Debug, Clone, Copy)]
 pub struct Exposure {
-    /// The oldest commit epoch that is not durable yet.
+    /// The oldest commit epoch that is not durable yet. `None`: all are durable.
     pub oldest_unsynced: Option<Epoch>,
-    /// How long ago its first write was made, microseconds; 0 if there is none.
+    /// The age of its first write, microseconds; 0 if all are durable.
     pub age_us: u64,
     /// Bytes of the log that are not on its disks.
     pub bytes: u64,
@@ -45,7 +45,7 @@ pub struct Exposure {
     pub current: Epoch,
 }
 
-/// An open database: what its parts stand on, and each part.
+/// An open database: the ground of its parts, and each part.
 pub(crate) struct Shared {
     /// The ground of all parts.
     pub ground: Arc<Ground>,
@@ -62,7 +62,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Gives a database its parts; no thread works yet.
+    /// Gives a database its parts. No thread works yet.
     pub fn new(ground: Ground, archiving: Option<Archiving>) -> Shared {
         let ground = Arc::new(ground);
         let mirror = Arc::new(Mirror::new(&ground));
@@ -84,15 +84,15 @@ impl Shared {
         &self.ground.core
     }
 
-    /// Ends the database after its threads: other handles see it stopped, and no caller waits for good.
+    /// Ends the database after its threads: other handles see it stopped, and no caller waits forever.
     pub fn end(&self) {
         self.core().wal().fail("it was closed");
         self.ground.announce();
     }
 
-    /// Has what was appended made durable while the calling thread goes on.
+    /// Makes appended frames durable while the calling thread continues.
     pub fn want_durable(&self) {
-        // The mirror's thread ships by itself what no caller waits for.
+        // The mirror's thread ships frames that no caller waits for.
         if self.mirror.is_mirrored() {
             return;
         }
@@ -110,8 +110,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns at once while the log keeps the bound of `mem`; else waits until the epoch is durable on the
-    /// next rung.
+    /// Returns at once while the log keeps the bound of `mem`. Otherwise waits until the epoch is durable on the next
+    /// rung.
     pub fn wait_for_bound(&self, epoch: Epoch) -> Result<()> {
         self.check_ticket(epoch)?;
         match self.is_mem_in_time() {
@@ -120,7 +120,7 @@ impl Shared {
         }
     }
 
-    /// Whether nothing that the rung above `mem` lacks is older than the bound.
+    /// Returns whether no write that the rung above `mem` lacks is older than the bound.
     pub fn is_mem_in_time(&self) -> bool {
         let age_us = self.core().age_ns(Durability::Mem.rung()) / 1000;
         if age_us > MEM_AGE_US_NUDGE && !self.mirror.is_mirrored() {
@@ -129,11 +129,11 @@ impl Shared {
         age_us <= MEM_AGE_US_MAX
     }
 
-    /// Waits until what is acknowledged on a rung has an epoch.
+    /// Waits until the acknowledged part of a rung includes an epoch.
     pub fn wait(&self, rung: Rung, epoch: Epoch) -> Result<()> {
         self.check_ticket(epoch)?;
         self.wait_on(rung, epoch)?;
-        // As `Wal::reached` has it: the disk of a writer that was replaced says nothing.
+        // As in `Wal::reached`: the disk of a writer that was replaced proves nothing.
         if rung == Rung::Disk && self.core().nodes().is_some() {
             self.wait_on(Rung::Mirror, epoch)?;
         }
@@ -145,7 +145,7 @@ impl Shared {
         if rung == Rung::Mirror {
             self.mirror.wait_for_nodes(epoch)?;
             if wal.durable(rung) < epoch {
-                // Where one node is left, it has the epoch while the disk takes it.
+                // Where one node is left, it receives the epoch while the disk writes it.
                 self.mirror.ship();
             }
         }
@@ -162,7 +162,7 @@ impl Shared {
         self.ground.wait_until(rung, epoch, || true)
     }
 
-    /// Waits for writes that complete by themselves: one of the threads that wait collects for all.
+    /// Waits for writes that complete by themselves. One of the waiting threads collects for all.
     fn wait_for_ring(&self, rung: Rung, epoch: Epoch) -> Result<()> {
         let wal = self.core().wal();
         while wal.durable(rung) < epoch {
@@ -174,8 +174,8 @@ impl Shared {
             if wal.in_flight(FIRST) > 0 && self.log.collect(Wait::ForOne) != Collected::Elsewhere {
                 continue;
             }
-            // Whoever collects lets go of the stream first and announces then, so that a thread that
-            // finds it collecting here is woken.
+            // The collecting thread lets go of the stream first and announces then. So a thread that finds it
+            // collecting here is woken.
             self.ground.wait_until(rung, epoch, || {
                 wal.in_flight(FIRST) == 0 || wal.is_collecting(FIRST)
             })?;
@@ -183,7 +183,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns how far behind the durable epoch is.
+    /// Returns the distance of the log's disks behind the current epoch.
     pub fn exposure(&self) -> Exposure {
         let wal = self.core().wal();
         let (durable, current) = (wal.durable(Rung::Disk), wal.current());

@@ -1,8 +1,8 @@
-//! Snapshots: all rows as of one instant, while writers go on.
+//! Snapshots: all rows as of one instant, while writers continue.
 //!
-//! What writers change meanwhile is kept for the snapshot in memory, up to a quarter of the memory in
-//! use; past that the oldest snapshot ends, and reading it fails with [`Error::SnapshotEnded`]. Drop a
-//! snapshot when it has been read.
+//! Rows that writers change meanwhile are kept in memory for the snapshot, up to a quarter of the memory in use. Past
+//! that the oldest snapshot ends, and reading it fails with [`Error::SnapshotEnded`]. Drop a snapshot when it has been
+//! read.
 
 use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_table::{RowView, Table};
@@ -15,22 +15,22 @@ use crate::db::Db;
 pub struct Snapshot {
     db: Db,
     pages: perdura_heap::Snapshot,
-    /// The typed tables of the instant.
+    /// The typed tables that existed at the instant.
     tables: Vec<TableId>,
 }
 
 impl Db {
-    /// Takes a snapshot of now: transactions that are visible are in it, whole, and durable when this
+    /// Takes a snapshot of now. It contains all visible transactions, each as a whole, and they are durable when this
     /// returns.
     ///
     /// # Errors
-    /// [`Error::Stopped`] if the database stops before what the snapshot has is durable.
+    /// [`Error::Stopped`] if the database stops before the snapshot's contents are durable.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let core = self.shared.core();
         let (tables, pages) = loop {
             let before = core.registry().live();
             let pages = core.heap().snapshot();
-            // A drop in between would show a table of which only pages are left.
+            // With a drop in between, the snapshot would show a table with nothing but pages left.
             if core.registry().live() == before {
                 break (before, pages);
             }
@@ -54,8 +54,8 @@ impl Snapshot {
     /// Passes every row of a table to `take`, in no order.
     ///
     /// # Errors
-    /// [`Error::SnapshotEnded`] if too much was kept for the snapshot; [`Error::Usage`] if the database
-    /// was not opened with the table; [`Error::Corrupt`] if a row cannot be read.
+    /// [`Error::SnapshotEnded`] if too much was kept for the snapshot. [`Error::Usage`] if the database was not opened
+    /// with the table. [`Error::Corrupt`] if a row cannot be read.
     pub fn each<T: Table>(&self, mut take: impl FnMut(T)) -> Result<()> {
         self.views::<T>(|row| {
             take(row.decode()?);
@@ -63,7 +63,7 @@ impl Snapshot {
         })
     }
 
-    /// The same without decoding the rows.
+    /// Like [`each`](Self::each), without decoding the rows.
     ///
     /// # Errors
     /// As [`each`](Self::each), and those of `take`.

@@ -32,27 +32,27 @@ pub struct MemoryStats {
     pub log: u64,
     /// Buffers of clients: unfinished requests, queued transactions, replies and messages.
     pub clients: u64,
-    /// What open cuts need of pages that have changed since.
+    /// Pages that have changed since open cuts, kept for those cuts.
     pub kept: u64,
     /// Checks of passwords under way.
     pub passwords: u64,
 }
 
-/// How the writes of a log stream become durable.
+/// The way in which the writes of a log stream become durable.
 #[derive(Debug, Clone, Serialize)]
 pub struct LogIoStats {
     /// The way: `ring`, `dsync` or `sync`, see [`LogWay`](crate::LogWay).
     pub way: &'static str,
-    /// How long a durable write took in this way when the log was opened, median, microseconds; `None` if
-    /// it was not measured.
+    /// The median duration of a durable write in this way when the log was opened, microseconds. `None`: it was not
+    /// measured.
     pub write_us: Option<u64>,
     /// Processor time of a durable write that was measured then, microseconds.
     pub cost_us: Option<u64>,
     /// The cache of the log's disk: `write-back`, `write-through` or `unknown`.
     pub write_cache: &'static str,
-    /// Whether the disk takes single writes that go through its cache: `yes`, `no` or `unknown`.
+    /// The disk's support of single writes that go through its cache: `yes`, `no` or `unknown`.
     pub fua: &'static str,
-    /// The file system in memory that holds the log, where nothing survives a power cut.
+    /// The file system in memory that holds the log and survives no power cut. `None`: the log is on a disk.
     pub in_memory: Option<&'static str>,
 }
 
@@ -85,7 +85,7 @@ pub struct LogStats {
     pub syncs: u64,
     /// Writes that have begun and are not known to be durable.
     pub in_flight: u64,
-    /// How writes become durable, for each stream; empty where that is not known.
+    /// The way in which writes become durable, for each stream; empty where that is not known.
     pub io: Vec<LogIoStats>,
     /// Bytes of all segment files.
     pub file_bytes: u64,
@@ -97,44 +97,44 @@ pub struct LogStats {
     pub vouched_epoch: u64,
     /// Age of the oldest epoch that is not durable, microseconds.
     pub durable_lag_us: u64,
-    /// The most that it was since the database was opened.
+    /// The greatest such age since the database was opened, microseconds.
     pub durable_lag_max_us: u64,
     /// Age of the oldest epoch that is not durable on the mirror, microseconds; without nodes the disk's.
     pub mirror_lag_us: u64,
-    /// The nodes that hold the newest part of the log, if there are some.
+    /// The nodes that hold the newest part of the log. `None`: the database has no nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mirror: Option<MirrorStats>,
     /// Bytes of the log that are not on its disks.
     pub unsynced_bytes: u64,
-    /// The most that they were since the database was opened.
+    /// The greatest such number since the database was opened.
     pub unsynced_max_bytes: u64,
     /// Smoothed CPU time of a flush, microseconds.
     pub flush_cpu_us: u64,
-    /// Whether flushes are being spaced: the cores are saturated, or a spacing is set.
+    /// True if flushes are being spaced: the cores are saturated, or a spacing is set.
     pub spaced: bool,
-    /// Whether the log's disk is full.
+    /// True if the log's disk is full.
     pub disk_full: bool,
-    /// Why the database has stopped, if it has.
+    /// The reason why the database has stopped. `None`: it has not stopped.
     pub stopped: Option<String>,
 }
 
 /// The last drill: a restore for trial, by `perdura archive drill`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct DrillStats {
-    /// When it was made, microseconds since 1970; 0 if there was none.
+    /// The time at which it was made, microseconds since 1970; 0 if no drill was made.
     pub wall_us: u64,
     /// The epoch that was restored.
     pub epoch: u64,
-    /// `holds` or `fails`; empty if there was none.
+    /// `holds` or `fails`; empty if no drill was made.
     pub result: &'static str,
-    /// What was compared, or what does not agree.
+    /// The data that was compared, or the data that does not agree.
     pub text: String,
 }
 
-/// Backups: whether one is being made, and what became of the last one.
+/// The backup that is being made, and the outcome of the last one.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct BackupState {
-    /// One is being made.
+    /// True if a backup is being made.
     pub running: bool,
     /// Pages of its image that have been copied.
     pub pages_done: u64,
@@ -152,7 +152,7 @@ pub struct BackupState {
     pub last_us: u64,
     /// Its bytes.
     pub last_bytes: u64,
-    /// Why the last attempt failed, if it did.
+    /// The reason why the last attempt failed, if it did.
     pub error: Option<String>,
 }
 
@@ -174,7 +174,8 @@ pub struct ListedBackup {
 /// The archive.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ArchiveStats {
-    /// The archive holds the log up to this epoch, or the backlog of one that is away; `None` as long as it has never been opened.
+    /// The last epoch of the log in the archive, or in the backlog of one that is away. `None` as long as the archive
+    /// has never been opened.
     pub archived_epoch: Option<u64>,
     /// Runs made since the database was opened.
     pub runs: u64,
@@ -182,8 +183,8 @@ pub struct ArchiveStats {
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Ordered frames that were passed over since the database was opened: runs do not have them, so a database that
-    /// has any cannot be restored from runs.
+    /// Ordered frames that were skipped since the database was opened. Runs do not contain them, so a database that has
+    /// any cannot be restored from runs.
     pub ordered_frames: u64,
     /// Runs that the archive has now; `None` while it is not open.
     pub runs_now: Option<u64>,
@@ -197,15 +198,15 @@ pub struct ArchiveStats {
     pub merged_bytes_out: u64,
     /// Runs removed since the database was opened, because no promised moment needed them, by this process.
     pub removed_runs: u64,
-    /// The same of backups.
+    /// Backups removed since the database was opened, because no promised moment needed them, by this process.
     pub removed_backups: u64,
-    /// Another process merges, as far as is known: an archive agent.
+    /// True if another process merges, an archive agent, as far as is known.
     pub merged_elsewhere: bool,
-    /// `yes`, or `no` and why: whether the database can be restored from its archive.
+    /// The answer whether the database can be restored from its archive: `yes`, or `no` and the reason.
     pub restorable: String,
-    /// Durable epochs that neither holds yet.
+    /// Durable epochs that neither archive nor backlog holds yet.
     pub lag_epochs: u64,
-    /// How long ago they held all of them, microseconds; 0 if they do.
+    /// The time since they last held all of them, microseconds; 0 if they do.
     pub lag_us: u64,
     /// Bytes of the runs that the archive has now.
     pub run_bytes: u64,
@@ -213,7 +214,7 @@ pub struct ArchiveStats {
     pub backups: u64,
     /// Their bytes.
     pub backup_bytes: u64,
-    /// What waits for it while it is away.
+    /// The data that waits while the archive is away.
     pub backlog: BacklogStats,
     /// Backups that this process makes.
     pub backup: BackupState,
@@ -221,7 +222,7 @@ pub struct ArchiveStats {
     pub proof: ProofStats,
     /// The last restore for trial.
     pub drill: DrillStats,
-    /// What is wrong.
+    /// The archive's fault. `None`: no fault is known.
     pub alarm: Option<String>,
 }
 

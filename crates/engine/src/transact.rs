@@ -1,4 +1,4 @@
-//! How a program runs transactions on a [`Db`].
+//! The calls by which a program runs transactions on a [`Db`].
 //!
 //! | | returns when | for |
 //! |---|---|---|
@@ -18,38 +18,37 @@ use perdura_txn::{Ticket, Tx};
 use crate::core::Watch;
 use crate::db::Db;
 
-/// What has come of a transaction whose caller does not wait for the log.
+/// The outcome of a transaction whose caller does not wait for the log.
 #[derive(Debug)]
 pub enum Attempt<R> {
     /// It is visible to others, and durable when the ticket's epoch is.
     Committed(R, Ticket),
-    /// The log takes it later; nothing of it is left. It is to be run again when
-    /// [`Db::is_behind`] returns `false` for `bytes`.
+    /// The log has no room for it yet, and nothing of it is left. Run it again when [`Db::is_behind`] returns `false`
+    /// for `bytes`.
     Behind {
-        /// The room that it was refused.
+        /// The room that it was refused, bytes.
         bytes: usize,
     },
 }
 
 impl Db {
-    /// Runs `f` as one serial transaction and waits until it is durable: when this returns `Ok`,
-    /// all of it survives a power cut, unless [`Options::durability`](crate::Options::durability) asks for less.
+    /// Runs `f` as one serial transaction and waits until it is durable. When this returns `Ok`, all of it survives a
+    /// power cut, unless [`Options::durability`](crate::Options::durability) asks for less.
     ///
-    /// **`f` may run several times.** It is an `FnMut` for that reason: a run that meets a key
-    /// whose partition it has not latched, or a full log buffer, is undone and starts over, so
-    /// reset what `f` collects outside the database at its beginning. Only the last run counts.
+    /// **`f` may run several times.** It is an `FnMut` for that reason. A run is undone and starts over if it meets a
+    /// key whose partition it has not latched, or a full log buffer. So `f` must reset at its beginning any data that
+    /// it collects outside the database. Only the last run counts.
     ///
-    /// `f` fails with any error that can be made from [`Error`]; the transaction is then undone. A
-    /// panic in `f` undoes it too and goes on in the caller; the database stays open.
+    /// `f` fails with any error that can be made from [`Error`]. The transaction is then undone. A panic in `f` undoes
+    /// it too and continues in the caller. The database stays open.
     ///
     /// # Errors
-    /// What `f` fails with. From the engine: [`Error::LogFull`] while the disk is full,
-    /// [`Error::OutOfMemory`] at the memory limit, [`Error::Usage`] inside another transaction of
-    /// this database and thread. [`Error::Stopped`] if the database stops: when the disk fails
-    /// during the wait, it is not known whether the transaction survives.
+    /// The error of `f`. From the engine: [`Error::LogFull`] while the disk is full, [`Error::OutOfMemory`] at the
+    /// memory limit, [`Error::Usage`] inside another transaction of this database and thread. [`Error::Stopped`] if the
+    /// database stops: when the disk fails during the wait, it is not known whether the transaction survives.
     ///
     /// # Panics
-    /// When `f` does. A panic inside an operation of [`Tx`] stops the database as well.
+    /// If `f` panics. A panic inside an operation of [`Tx`] stops the database as well.
     pub fn write<R, E: From<Error>>(
         &self,
         f: impl FnMut(&mut Cx<'_, '_>) -> Result<R, E>,
@@ -59,9 +58,9 @@ impl Db {
         Ok(value)
     }
 
-    /// As [`write`](Self::write), but returns as soon as others see the transaction. It is durable
-    /// once [`wait`](Self::wait) or [`wait_at`](Self::wait_at) returns for the ticket; tickets of one thread become durable in
-    /// their order, so waiting for the last is enough. **`f` may run several times.**
+    /// Like [`write`](Self::write), but returns as soon as others see the transaction. It is durable once
+    /// [`wait`](Self::wait) or [`wait_at`](Self::wait_at) returns for the ticket. Tickets of one thread become durable
+    /// in their order, so waiting for the last is enough. **`f` may run several times.**
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -77,11 +76,11 @@ impl Db {
         Ok(done)
     }
 
-    /// Runs `f` as one serial transaction that only reads, and waits until all that it can have
-    /// seen is durable. **`f` may run several times**, as in [`write`](Self::write).
+    /// Runs `f` as one serial transaction that only reads. Waits until all data that it can have seen is durable. **`f`
+    /// may run several times**, as in [`write`](Self::write).
     ///
     /// # Errors
-    /// What `f` fails with; [`Error::Stopped`] if the database stops before what was read is durable.
+    /// The error of `f`; [`Error::Stopped`] if the database stops before the data that was read is durable.
     ///
     /// # Panics
     /// As [`write`](Self::write).
@@ -94,10 +93,9 @@ impl Db {
         Ok(value)
     }
 
-    /// Runs `f` as one serial transaction over the declared partitions, in this thread. It is
-    /// visible to others on return, and durable when the ticket's epoch is. A transaction that
-    /// touches other partitions runs again with them; naming them saves these runs, nothing else.
-    /// **`f` may run several times.**
+    /// Runs `f` as one serial transaction over the declared partitions, in this thread. It is visible to others on
+    /// return, and durable when the ticket's epoch is. A transaction that touches other partitions runs again with
+    /// them. Naming them only saves these runs. **`f` may run several times.**
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -112,8 +110,8 @@ impl Db {
         self.transact_at(parts, self.shared.core().clock().wall_us() / 1000, f)
     }
 
-    /// The same at a time that the caller has read, milliseconds since 1970: reading the clock is
-    /// a good part of a short transaction.
+    /// Like [`transact`](Self::transact), at a time that the caller has read, milliseconds since 1970. Reading the
+    /// clock is a good part of a short transaction.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -134,7 +132,7 @@ impl Db {
         }
     }
 
-    /// The same for a caller that cannot wait for the log, such as an event loop.
+    /// Like [`transact_at`](Self::transact_at), for a caller that cannot wait for the log, such as an event loop.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -167,7 +165,7 @@ impl Db {
         self.transact(parts, |tx| f(&mut Cx::new(tx, registry)))
     }
 
-    /// Runs a transaction that tells at the end of each run how many bytes of the log it awaits.
+    /// Runs a transaction that reports at the end of each run the bytes of the log that it awaits.
     #[inline]
     pub(crate) fn attempt<R, E: From<Error>>(
         &self,
@@ -186,7 +184,7 @@ impl Db {
         done.map(|(value, ticket)| Attempt::Committed(value, ticket))
     }
 
-    /// Writes come faster than the disk takes them: holds one back a little.
+    /// Delays a writer a little, because writes come faster than the disk takes them.
     pub(crate) fn hold_back(&self) {
         std::thread::sleep(Duration::from_micros(100));
     }

@@ -1,7 +1,7 @@
 //! Tables of trees: their names in the catalog, and their rows.
 //!
-//! A tree keeps its rows in pages on disk, so that they may be more than memory holds. A program that embeds the
-//! database reads them; a harness makes and writes them ([`create_with_tree`](crate::create_with_tree)).
+//! A tree keeps its rows in pages on disk, so it may have more rows than memory holds. A program that embeds the
+//! database reads them. A harness makes and writes them ([`create_with_tree`](crate::create_with_tree)).
 //!
 //! ```no_run
 //! # fn main() -> perdura::Result<()> {
@@ -83,7 +83,7 @@ impl Core {
     }
 }
 
-/// The error of a catalog that is not of this tree.
+/// Returns the error for a catalog that belongs to another tree.
 fn contradiction(table: TableId, found: &str) -> Error {
     Error::corrupt(
         "catalog (table 0)",
@@ -122,7 +122,7 @@ impl Db {
     }
 }
 
-/// A table of a tree; see [`Db::tree`]. The directories of the database stay locked while there is one.
+/// A table of a tree; see [`Db::tree`]. The directories of the database stay locked while such a value exists.
 #[derive(Clone)]
 pub struct TreeTable {
     live: Arc<LiveTree>,

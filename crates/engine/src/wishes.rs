@@ -31,12 +31,12 @@ impl Wishes {
         flushers.push(thread);
     }
 
-    /// Returns how many flushers there are.
+    /// Returns the number of flushers.
     pub fn flushers(&self) -> usize {
         self.flushers.read().len()
     }
 
-    /// Has what was appended made durable for a caller that waits.
+    /// Makes appended frames durable for a caller that waits.
     pub fn nudge(&self) {
         let is_held = !self.awaited.swap(true, Ordering::SeqCst);
         if !self.wanted.swap(true, Ordering::SeqCst) || is_held {
@@ -44,7 +44,7 @@ impl Wishes {
         }
     }
 
-    /// Has appended frames made durable while the calling thread continues.
+    /// Makes appended frames durable while the calling thread continues.
     pub fn want(&self, now_ns: impl FnOnce() -> u64) {
         if !self.is_wanted() && !self.wanted.swap(true, Ordering::SeqCst) {
             self.workers.tell(now_ns());
@@ -67,13 +67,13 @@ impl Wishes {
         self.awaited.load(Ordering::SeqCst)
     }
 
-    /// Begins a flush: what is appended from here on wants another one.
+    /// Begins a flush: frames that are appended from here on want another one.
     pub fn begin_turn(&self) {
         self.wanted.store(false, Ordering::SeqCst);
         self.awaited.store(false, Ordering::SeqCst);
     }
 
-    /// Returns how busy the threads are that want flushes and do not wait, in thousandths.
+    /// Returns the share of the time, in thousandths, for which the threads run that want flushes and do not wait.
     pub fn ran_permille(&self) -> u64 {
         self.workers.ran_permille()
     }

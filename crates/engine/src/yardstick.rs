@@ -1,4 +1,4 @@
-//! The yardstick's databases, whose log or archive gets less than the product's: figures compare the two.
+//! The yardstick's databases, whose log or archive gets less than the product's, for comparisons of figures.
 //!
 //! No setting names them. [`Db::open_by`](crate::Db::open_by) and [`Core::open_by`](crate::Core::open_by) are the way
 //! in. Such a database loses what its log lacks.
@@ -16,9 +16,9 @@ pub enum Yardstick {
     Product,
     /// Nothing. A crash loses what the newest image does not have.
     Unlogged,
-    /// So many bytes of each frame of effects, which cannot be replayed.
+    /// Only this many bytes of each frame of effects, which cannot be replayed.
     Cut(usize),
-    /// All of it in the log; in the archive, copies in the log's order, which restore nothing.
+    /// All of it in the log. The archive gets copies in the log's order, which restore nothing.
     Unsorted,
 }
 

@@ -1,11 +1,13 @@
-//! How the archiver and the merger leave processor time to transactions.
+//! The sharing of processor time between transactions, and archiver and merger.
 //!
-//! Each has two threads that take its steps, one at a time. While a core is idle the one of the lowest priority does ([`Side::Low`]): it
-//! takes what is left, and a transaction that wakes up has its core at once. A thread cannot raise its priority again without
-//! the right to, so while every core is busy (the gauge of [`pace`](crate::pace)) the other one works, at the priority of all ([`Side::High`]).
-//! It takes a share of one core, in short pieces: an eighth while nothing is urgent, and more the more urgent it is. The archiver's urgency is its
-//! [`Lag`]: from [`CALM_NS`] on the share grows, and at [`URGENT_NS`] it is the whole core, a second before the bound of five. The merger's
-//! is the number of runs that wait for it.
+//! Archiver and merger have two threads each that take their steps, one at a time. While a core is idle, the thread of
+//! the lowest priority works ([`Side::Low`]). It takes idle time only, and a transaction that wakes up has its core at
+//! once. A thread cannot raise its priority again without the right to do so. So while every core is busy (the gauge of
+//! [`pace`](crate::pace)), the other thread works, at the priority of all ([`Side::High`]).
+//!
+//! The second thread takes a share of one core, in short pieces: an eighth while nothing is urgent, and more with the
+//! urgency. The archiver's urgency is its [`Lag`]. From [`CALM_NS`] on the share grows. At [`URGENT_NS`] it is the
+//! whole core, a second before the bound of five. The merger's urgency is the number of runs that wait for it.
 
 use std::collections::VecDeque;
 
@@ -13,17 +15,17 @@ use perdura_base::Epoch;
 
 use crate::pace::IdleGauge;
 
-/// The share of one core that work takes which is not urgent, in thousandths.
+/// The share of one core of work that is not urgent, in thousandths.
 const SHARE_MIN: u64 = 125;
-/// A pause is at least so long: a thread that sleeps and wakes costs something, too. Nanoseconds.
+/// The shortest pause, because sleeping and waking also cost time, nanoseconds.
 const PAUSE_MIN_NS: u64 = 1_000_000;
-/// And at most.
+/// The longest pause, nanoseconds.
 const PAUSE_MAX_NS: u64 = 50_000_000;
-/// A lag up to this is none: a run is collected for a second. Nanoseconds.
+/// A lag up to this counts as zero, because a run is collected for a second. Nanoseconds.
 const CALM_NS: u64 = 1_500_000_000;
-/// With this lag, nothing is left to others. Nanoseconds.
+/// At this lag no time is left to other work. Nanoseconds.
 const URGENT_NS: u64 = 4_000_000_000;
-/// Times are noted so far apart. Nanoseconds.
+/// The interval between two marks. Nanoseconds.
 const MARK_NS: u64 = 100_000_000;
 
 /// The two threads of a job in the background.
@@ -31,7 +33,7 @@ const MARK_NS: u64 = 100_000_000;
 pub(crate) enum Side {
     /// Of the lowest priority, for as long as a core is idle.
     Low,
-    /// Of the priority of all threads, while none is idle, or when the job is urgent.
+    /// Of the priority of all threads, while no core is idle, or when the job is urgent.
     High,
 }
 
@@ -44,7 +46,7 @@ impl Side {
     }
 }
 
-/// The lowest priority, as `nice` has it.
+/// The lowest priority, as `nice` defines it.
 const LOWEST: i32 = 19;
 
 /// The pauses of a thread that works in the background.
@@ -55,7 +57,7 @@ pub(crate) struct Yielding {
 }
 
 impl Yielding {
-    /// Whether the thread of a side takes the next steps. `urgency` is in thousandths.
+    /// Returns whether the thread of a side takes the next steps. `urgency` is in thousandths.
     pub fn is_turn(&mut self, side: Side, now_ns: u64, urgency: u64) -> bool {
         let is_busy = self.gauge.saturated(now_ns);
         match side {
@@ -64,7 +66,7 @@ impl Yielding {
         }
     }
 
-    /// How long the thread pauses after it has used `cpu_ns` of a processor, nanoseconds. `urgency` is in thousandths.
+    /// Returns the pause after the thread has used `cpu_ns` of a processor, nanoseconds. `urgency` is in thousandths.
     pub fn pause_ns(&mut self, now_ns: u64, cpu_ns: u64, urgency: u64) -> u64 {
         if !self.gauge.saturated(now_ns) {
             self.owed_ns = 0;
@@ -82,10 +84,10 @@ impl Yielding {
     }
 }
 
-/// How long ago the log became durable that the archive does not have yet.
+/// The time since the log became durable that the archive does not have yet.
 #[derive(Debug, Default)]
 pub(crate) struct Lag {
-    /// When the log was found durable up to an epoch that the archive did not have, ascending.
+    /// The times at which the log was found durable up to an epoch that the archive did not have, ascending.
     marks: VecDeque<(u64, Epoch)>,
 }
 
@@ -109,13 +111,13 @@ impl Lag {
     }
 }
 
-/// The urgency of an archiver with this lag, in thousandths.
+/// Returns the urgency of an archiver with this lag, in thousandths.
 pub(crate) fn urgency_of_lag(lag_ns: u64) -> u64 {
     lag_ns.saturating_sub(CALM_NS).min(URGENT_NS - CALM_NS) * 1000 / (URGENT_NS - CALM_NS)
 }
 
-/// The urgency of a merger of an archive with so many runs, in thousandths: as many as a hundred days of runs of a second leave are no
-/// reason for haste.
+/// Returns the urgency of a merger of an archive with this number of runs, in thousandths. The runs that a hundred days
+/// of runs of a second leave are no reason for haste.
 pub(crate) fn urgency_of_runs(runs: usize) -> u64 {
     let runs = u64::try_from(runs).unwrap_or(u64::MAX);
     runs.saturating_sub(64).min(192) * 1000 / 192
@@ -151,7 +153,7 @@ mod tests {
         assert!((1..1000).all(|now| yielding.pause_ns(now, 1_000_000, 0) == 0));
     }
 
-    /// The share of the time that steps of 0.3 ms take, in thousandths.
+    /// Returns the share of the time that steps of 0.3 ms take, in thousandths.
     fn share(urgency: u64) -> u64 {
         let mut yielding = Yielding {
             gauge: IdleGauge::fixed(true),
@@ -172,7 +174,8 @@ mod tests {
         assert!(share(1000) >= 999, "{}", share(1000));
     }
 
-    /// A log that needs `permille` of a core to be archived, while every core is busy: the longest lag of a minute.
+    /// Returns the longest lag in a minute of a log that needs `permille` of a core to be archived, while every core is
+    /// busy.
     fn longest_lag_ns(permille: u64) -> u64 {
         let mut yielding = Yielding {
             gauge: IdleGauge::fixed(true),

@@ -14,7 +14,7 @@ const ABORT: u8 = 4;
 const BEFORE: u8 = 1;
 const AFTER: u8 = 2;
 
-/// What an operation does to a row.
+/// The change of a row by an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowChange<'a> {
     /// The table.
@@ -23,9 +23,9 @@ pub struct RowChange<'a> {
     pub pid: Pid,
     /// Its key.
     pub key: &'a [u8],
-    /// The row before, if there was one; a compensation has none.
+    /// The row before, if it existed; a compensation has none.
     pub before: Option<&'a [u8]>,
-    /// The row now, if there is one.
+    /// The row now, if it exists.
     pub after: Option<&'a [u8]>,
 }
 
@@ -34,11 +34,11 @@ pub struct RowChange<'a> {
 pub enum Act<'a> {
     /// A change.
     Change(RowChange<'a>),
-    /// A change that takes one back.
+    /// A change that undoes another one.
     Compensation {
-        /// The transaction's change that is to be taken back next; 0 if there is none.
+        /// The transaction's change that is to be undone next; 0 if no change is left.
         undo_next: Gsn,
-        /// What it does.
+        /// The change of the row.
         row: RowChange<'a>,
     },
     /// The transaction commits.
@@ -48,7 +48,7 @@ pub enum Act<'a> {
 }
 
 impl<'a> Act<'a> {
-    /// What it does to a row, if it does something.
+    /// Returns the change of a row. `None`: the operation changes no row.
     #[must_use]
     pub fn row(&self) -> Option<&RowChange<'a>> {
         match self {
@@ -70,7 +70,7 @@ pub struct OperationFrame<'a> {
 /// Appends a frame of these operations, which take the numbers from `first` on.
 ///
 /// # Panics
-/// If there is none, or one that no transaction makes.
+/// If `acts` is empty, or has an operation that no transaction makes.
 pub fn encode(out: &mut Vec<u8>, first: Gsn, acts: &[(TxnId, Act<'_>)]) {
     assert!(
         first > Gsn(0) && !acts.is_empty(),

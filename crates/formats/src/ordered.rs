@@ -20,16 +20,16 @@ const REPLACE: u8 = 3;
 const CREATE_TABLE: u8 = 4;
 const DROP_TABLE: u8 = 5;
 
-/// What a frame of either kind begins with.
+/// The head of a frame of either kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OrderedHead {
     /// The transaction's partitions, ascending, and its number in each.
     pub parts: Vec<Part>,
-    /// Whether the hash of a command's effects stands at its end.
+    /// True if the hash of a command's effects is at its end.
     pub hashed: bool,
 }
 
-/// A command: what a procedure was called with.
+/// A command: a procedure and the arguments of its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandFrame<'a> {
     /// The procedure.
@@ -38,20 +38,20 @@ pub struct CommandFrame<'a> {
     pub time_ms: u64,
     /// Its arguments.
     pub args: &'a [u8],
-    /// A hash of its effects.
+    /// A hash of its effects. `None`: it was not logged.
     pub effects_hash: Option<u64>,
 }
 
-/// Where an effect happened.
+/// The place of an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
-    /// In one of the frame's parts, by its index. Where there is one part, this is what is read back.
+    /// In one of the frame's parts, by its index. In a frame with one part, every effect is read as this.
     Part(usize),
     /// In all of them.
     All,
 }
 
-/// What an effect did.
+/// The kind of an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op<'a> {
     /// The row was deleted.
@@ -63,10 +63,10 @@ pub enum Op<'a> {
     },
     /// Columns of the row changed.
     Columns {
-        /// What changed, as the table's owner writes it.
+        /// The change, in the encoding of the table's owner.
         patch: &'a [u8],
     },
-    /// The row was put, and the frame says what was there before.
+    /// The row was put, and the frame has the row before.
     Replace {
         /// The row before.
         before: &'a [u8],
@@ -75,7 +75,7 @@ pub enum Op<'a> {
     },
     /// The table was created.
     CreateTable {
-        /// What it is, as the catalog's owner writes it.
+        /// The table's definition, in the encoding of the catalog's owner.
         definition: &'a [u8],
     },
     /// The table was dropped.
@@ -83,7 +83,7 @@ pub enum Op<'a> {
 }
 
 impl Op<'_> {
-    /// Its name in dumps.
+    /// Returns its name in dumps.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -96,7 +96,7 @@ impl Op<'_> {
         }
     }
 
-    /// Whether it concerns the table, not one of its rows.
+    /// Returns whether it concerns the table, not one of its rows.
     #[must_use]
     pub fn is_of_table(&self) -> bool {
         match self {
@@ -122,18 +122,18 @@ impl Op<'_> {
 pub struct Effect<'a> {
     /// The table.
     pub table: TableId,
-    /// Where.
+    /// Its place.
     pub at: At,
-    /// What.
+    /// Its kind.
     pub op: Op<'a>,
     /// The row's primary key; empty for a whole table.
     pub key: &'a [u8],
 }
 
-/// Appends the head of a frame: effects follow, each by [`Effect::encode`].
+/// Appends the head of a frame. Effects follow, each by [`Effect::encode`].
 ///
 /// # Panics
-/// If there is no part, or they do not ascend: then the writer took its latches out of order.
+/// If `parts` is empty, or does not ascend: then the writer took its latches out of order.
 pub fn encode_head(out: &mut Vec<u8>, parts: &[Part], hashed: bool) {
     assert!(!parts.is_empty(), "an ordered frame has a partition");
     assert!(
@@ -300,13 +300,13 @@ impl<'a> OrderedPayload<'a> {
         })
     }
 
-    /// Where the body begins in the payload.
+    /// Returns the position of the body in the payload.
     #[must_use]
     pub fn body_at(&self) -> usize {
         self.body.reader.at()
     }
 
-    /// A payload whose head was read before: what [`decode`](Self::decode) gave, in its parts.
+    /// Returns a payload whose head was read before, from the parts that [`decode`](Self::decode) returned.
     ///
     /// # Panics
     /// If the payload is shorter than its head.
@@ -319,7 +319,7 @@ impl<'a> OrderedPayload<'a> {
         OrderedPayload { head, body }
     }
 
-    /// The body of a command frame.
+    /// Returns the body of a command frame.
     ///
     /// # Errors
     /// The first byte that is out of place.
@@ -349,7 +349,7 @@ impl<'a> OrderedPayload<'a> {
         })
     }
 
-    /// The effects of an effects frame, in order.
+    /// Returns the effects of an effects frame, in order.
     #[must_use]
     pub fn effects(&self) -> Effects<'a> {
         let refused = self
@@ -369,7 +369,7 @@ impl<'a> OrderedPayload<'a> {
 pub struct Effects<'a> {
     parts: usize,
     body: Fields<'a>,
-    /// What ends the effects before their first.
+    /// The fault that ends the effects before the first.
     refused: Option<Malformed>,
 }
 

@@ -17,16 +17,16 @@ const EDIT: u8 = 1;
 
 const WITH_LSNS: u8 = 1;
 
-/// What the tree notes of an interval: the paper's Δ-log record.
+/// The tree's notes of an interval: the paper's Δ-log record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Delta {
     /// The number of the first note.
     pub first_note: u64,
-    /// EOSL when it was cut: each operation up to it is noted here or before.
+    /// EOSL when it was cut. Each operation up to it is noted here or before.
     pub tc_lsn: Gsn,
-    /// EOSL when the first written page was noted; `tc_lsn` if there is none.
+    /// EOSL when the first written page was noted; `tc_lsn` if no page was.
     pub fw_lsn: Gsn,
-    /// How many of `dirty` were noted before that.
+    /// The number of entries of `dirty` that were noted before that.
     pub first_dirty: usize,
     /// DirtySet: the page of each update, in their order.
     pub dirty: Vec<Pid>,
@@ -54,19 +54,19 @@ pub struct EndCheckpoint {
     pub dirty: Vec<(Pid, Gsn)>,
 }
 
-/// What becomes of a page in a change of structure.
+/// The change of a page by a change of structure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageChange {
-    /// It is this: the bytes to the end of its slots, and those from its first cell on.
+    /// The page has these bytes: those up to the end of its slots, and those from its first cell on.
     Image {
         /// Header and slots.
         front: Vec<u8>,
         /// Cells and fences.
         back: Vec<u8>,
     },
-    /// It changes.
+    /// The page is edited.
     Edit {
-        /// Its new high fence, from which on everything is taken away.
+        /// Its new high fence. All keys from there on are removed.
         cut: Option<Vec<u8>>,
         /// Keys that are dropped then, ascending.
         drops: Vec<Vec<u8>>,
@@ -78,7 +78,7 @@ pub enum PageChange {
 /// A change of structure: its pages, ascending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Structure {
-    /// What becomes of each.
+    /// The change of each page.
     pub changes: Vec<(Pid, PageChange)>,
 }
 
@@ -89,7 +89,7 @@ pub enum TreeRecord {
     Delta(Delta),
     /// BW.
     Writes(Writes),
-    /// RSSP: what was changed by operations below its number will be durable when the checkpoint ends.
+    /// RSSP: changes by operations below its number will be durable when the checkpoint ends.
     RedoStart,
     /// eCkpt.
     EndCheckpoint(EndCheckpoint),
@@ -101,7 +101,7 @@ impl TreeRecord {
     /// Appends the record with its number.
     ///
     /// # Panics
-    /// If it says what no tree can have seen: then its writer noted things out of order.
+    /// If the record contradicts itself: then its writer noted events out of order.
     pub fn encode(&self, out: &mut Vec<u8>, gsn: Gsn) {
         assert!(gsn > Gsn(0), "numbers begin at 1");
         let mut head = |kind| {
@@ -185,7 +185,7 @@ impl TreeRecord {
 }
 
 impl Delta {
-    /// What is wrong with the fields, of a record of that number.
+    /// Returns the fault of the fields, for a record of the given number.
     fn fault(&self, gsn: Gsn) -> Option<&'static str> {
         let holds = [
             (
@@ -371,7 +371,7 @@ fn put_pids(out: &mut Vec<u8>, pids: &[Pid]) {
     }
 }
 
-/// A count of things that take so many bytes at least: not more than there is room for.
+/// Reads a count of items of at least `bytes_min` bytes each. The count must fit the remaining bytes.
 fn count(r: &mut Fields<'_>, bytes_min: usize) -> Result<usize, Malformed> {
     r.take("a count of no more than follow", |r| {
         let count = r.varint_usize()?;
@@ -385,7 +385,7 @@ fn pids(r: &mut Fields<'_>) -> Result<Vec<Pid>, Malformed> {
     (0..count).map(pid).collect()
 }
 
-/// A number of at least 1 that is below `end`.
+/// Reads a number of at least 1 that is below `end`.
 fn lsn(r: &mut Fields<'_>, what: &'static str, end: Gsn) -> Result<Gsn, Malformed> {
     r.take(what, |r| {
         r.varint()
@@ -394,7 +394,7 @@ fn lsn(r: &mut Fields<'_>, what: &'static str, end: Gsn) -> Result<Gsn, Malforme
     })
 }
 
-/// A number below `end`, or 0.
+/// Reads a number below `end`, or 0.
 fn below(r: &mut Fields<'_>, what: &'static str, end: Gsn) -> Result<Gsn, Malformed> {
     r.take(what, |r| r.varint().map(Gsn).filter(|lsn| *lsn < end))
 }

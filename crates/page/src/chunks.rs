@@ -1,12 +1,12 @@
-//! Which partition a page belongs to: arithmetic, fixed when a database is made.
+//! The mapping of pages to partitions: arithmetic, fixed when a database is made.
 //!
-//! The partitions take chunks of pages in turn. This rule never changes, so no allocation state is
-//! logged or recovered: `page = chunk * chunk_pages + i`, and the chunk belongs to
-//! partition `chunk % partitions`. Within a partition pages are counted by their *local index*.
+//! The partitions take chunks of pages in turn. This rule never changes, so no allocation state is logged or recovered.
+//! `page = chunk * chunk_pages + i`, and the chunk belongs to partition `chunk % partitions`. Within a partition pages
+//! are counted by their *local index*.
 
 use perdura_base::{PageId, PartitionId};
 
-/// How pages are divided among the partitions.
+/// The division of the pages among the partitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chunks {
     /// Partitions, at least one.
@@ -16,7 +16,7 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// The partition that owns a page.
+    /// Returns the partition that owns a page.
     #[inline]
     #[must_use]
     pub fn partition_of(self, page: PageId) -> PartitionId {
@@ -24,7 +24,7 @@ impl Chunks {
         PartitionId(u16::try_from(chunk % u32::from(self.partitions)).unwrap_or(0))
     }
 
-    /// The place of a page among those of its partition.
+    /// Returns the place of a page among those of its partition.
     #[inline]
     #[must_use]
     pub fn local_index(self, page: PageId) -> u32 {
@@ -33,7 +33,7 @@ impl Chunks {
         chunk / u32::from(self.partitions) * pages + page.0 % pages
     }
 
-    /// The page at a local index of a partition; `None` beyond the 2^32 pages that have ids.
+    /// Returns the page at a local index of a partition; `None` beyond the 2^32 pages that have ids.
     #[inline]
     #[must_use]
     pub fn page_id(self, partition: PartitionId, local: u32) -> Option<PageId> {

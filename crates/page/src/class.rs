@@ -1,9 +1,8 @@
 //! The table of slot sizes.
 //!
-//! A page has slots of one size. Sizes grow by an eighth of a power of two from 16 bytes to
-//! 2 KiB, so that a row wastes less than an eighth of its slot. Above 2 KiB the sizes are the
-//! payload divided by 7 down to 1, so the biggest slot is nearly a page. The table is part of the
-//! format: a page names its class by index.
+//! A page has slots of one size. Sizes grow by an eighth of a power of two from 16 bytes to 2 KiB. So a row wastes less
+//! than an eighth of its slot. Above 2 KiB the sizes are the payload divided by 7 down to 1, so the biggest slot is
+//! nearly a page. The table is part of the format: a page names its class by index.
 
 use std::ops::Range;
 
@@ -11,17 +10,17 @@ use perdura_base::limits::PAGE_BYTES;
 
 /// Bytes of the header, behind which the slots of a page begin.
 pub const HEADER_BYTES: usize = 64;
-/// How many classes there are.
+/// The number of classes.
 pub(crate) const CLASS_COUNT: usize = 64;
 const STEPPED: usize = 57;
 const SMALLEST: usize = 16;
 
-/// Payload of a page whose bitmap is one word.
+/// The payload of a page whose bitmap is one word, bytes.
 const PAYLOAD: usize = PAGE_BYTES - HEADER_BYTES - 8;
 
 const SIZES: [usize; CLASS_COUNT] = sizes();
 const SLOTS: [usize; CLASS_COUNT] = slots();
-/// Where the first slot begins, behind the bitmap.
+/// The start of the first slot, behind the bitmap.
 const FIRST: [usize; CLASS_COUNT] = first();
 
 const fn sizes() -> [usize; CLASS_COUNT] {
@@ -83,61 +82,61 @@ const _: () = assert!(SLOTS[CLASS_COUNT - 1] == 1, "the biggest slot is alone");
 pub struct SlotClass(u16);
 
 impl SlotClass {
-    /// The class with this index, if there is one.
+    /// Returns the class with this index, if it exists.
     #[must_use]
     pub fn new(code: u16) -> Option<SlotClass> {
         (usize::from(code) < CLASS_COUNT).then_some(SlotClass(code))
     }
 
-    /// The smallest class whose slots hold `bytes`; `None` if no slot does.
+    /// Returns the smallest class whose slots hold `bytes`; `None` if no slot does.
     #[must_use]
     pub fn for_bytes(bytes: usize) -> Option<SlotClass> {
         let index = SIZES.partition_point(|size| *size < bytes);
         u16::try_from(index).ok().and_then(SlotClass::new)
     }
 
-    /// The longest row that has a class, bytes.
+    /// Returns the size of the longest row that has a class, bytes.
     #[must_use]
     pub fn bytes_max() -> usize {
         SIZES[CLASS_COUNT - 1]
     }
 
-    /// Every class, smallest first.
+    /// Returns every class, smallest first.
     pub fn all() -> impl Iterator<Item = SlotClass> {
         (0..u16::MAX).map_while(SlotClass::new)
     }
 
-    /// The index as it is written in a page.
+    /// Returns the index as it is written in a page.
     #[must_use]
     pub fn code(self) -> u16 {
         self.0
     }
 
-    /// The index.
+    /// Returns the index.
     #[must_use]
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
 
-    /// Bytes of a slot.
+    /// Returns the size of a slot, bytes.
     #[must_use]
     pub fn bytes(self) -> usize {
         SIZES[self.index()]
     }
 
-    /// Slots in a page.
+    /// Returns the number of slots in a page.
     #[must_use]
     pub fn slots(self) -> usize {
         SLOTS[self.index()]
     }
 
-    /// Words of 64 bits in the bitmap.
+    /// Returns the number of words of 64 bits in the bitmap.
     #[must_use]
     pub fn bitmap_words(self) -> usize {
         self.slots().div_ceil(64)
     }
 
-    /// Where slot `slot` begins, bytes from the start of the page.
+    /// Returns the start of slot `slot`, bytes from the start of the page.
     #[must_use]
     pub fn slot_offset(self, slot: usize) -> usize {
         assert!(
@@ -148,7 +147,7 @@ impl SlotClass {
         FIRST[self.index()] + slot * self.bytes()
     }
 
-    /// The bytes of slot `slot`, from the start of the page.
+    /// Returns the range of bytes of slot `slot`, from the start of the page.
     #[must_use]
     pub fn slot_range(self, slot: usize) -> Range<usize> {
         let at = self.slot_offset(slot);

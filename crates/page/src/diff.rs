@@ -1,9 +1,8 @@
 //! The sparse XOR difference of two states of a page.
 //!
-//! The difference is a list of *fragments*: runs of bytes to XOR. Zeros at the ends are trimmed
-//! and a run of eight or more equal bytes splits a fragment, because a fragment's head costs two
-//! or three bytes. XOR is its own inverse and commutes, so that records of one page can be applied
-//! in any order, which is what lets log streams be replayed in parallel.
+//! The difference is a list of *fragments*: runs of bytes to XOR. Zeros at the ends are trimmed. A run of eight or more
+//! equal bytes splits a fragment, because a fragment's head costs two or three bytes. XOR is its own inverse and
+//! commutes. So records of one page can be applied in any order, and log streams can be replayed in parallel.
 //!
 //! # Source
 //! Differential logging: J. Lee, K. Kim, S. K. Cha, "Differential Logging: A Commutative and
@@ -21,7 +20,7 @@ pub struct FragmentWriter<'a> {
 }
 
 impl<'a> FragmentWriter<'a> {
-    /// A writer for the next page.
+    /// Returns a writer for the next page.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         FragmentWriter {
             out,
@@ -30,7 +29,7 @@ impl<'a> FragmentWriter<'a> {
         }
     }
 
-    /// Fragments written so far; 0 if the page has not changed.
+    /// Returns the number of fragments written so far; 0 if the page has not changed.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
@@ -77,8 +76,8 @@ fn xor_word(a: &[u8], b: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b))
 }
 
-/// Whether each of the next four words differs in its last byte: the fragment goes on behind them
-/// whatever else they hold.
+/// Returns whether each of the next four words differs in its last byte. If so, the fragment continues behind them,
+/// whatever their other bytes are.
 fn differ_at_their_ends(before: &[u8], now: &[u8], at: usize) -> bool {
     let (Some(before), Some(now)) = (before.get(at..at + 32), now.get(at..at + 32)) else {
         return false;
@@ -86,7 +85,7 @@ fn differ_at_their_ends(before: &[u8], now: &[u8], at: usize) -> bool {
     [7, 15, 23, 31].iter().all(|i| before[*i] != now[*i])
 }
 
-/// Whether the next 64 bytes are equal, as most of a row that grows at its end.
+/// Returns whether the next 64 bytes are equal, as in most of a row that grows at its end.
 fn go_on_alike(before: &[u8], now: &[u8], at: usize) -> bool {
     let next = || {
         let (before, now) = (before.get(at..)?, now.get(at..)?);
@@ -108,8 +107,8 @@ fn first_difference(before: &[u8], now: &[u8], mut at: usize) -> Option<usize> {
     (at..now.len()).find(|i| before[*i] != now[*i])
 }
 
-/// The end of the fragment that starts at the difference `start`: behind the last difference
-/// before eight equal bytes or the end.
+/// Returns the end of the fragment that starts at the difference `start`: behind the last difference before eight equal
+/// bytes or the end.
 fn fragment_end(before: &[u8], now: &[u8], start: usize) -> usize {
     let mut end = start + 1;
     while differ_at_their_ends(before, now, end) {
@@ -130,14 +129,14 @@ fn fragment_end(before: &[u8], now: &[u8], start: usize) -> usize {
 /// One run of bytes to XOR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fragment<'a> {
-    /// Where it begins, bytes from the start of the page.
+    /// Its offset, bytes from the start of the page.
     pub offset: usize,
-    /// What to XOR.
+    /// The bytes to XOR.
     pub bytes: &'a [u8],
 }
 
-/// Reads where the next run of bytes lies, given where the one before ended: its offset in the page
-/// and its length.
+/// Reads the place of the next run of bytes, given the end of the one before. Returns its offset in the page and its
+/// length.
 pub(crate) fn next_span(reader: &mut Reader<'_>, end: usize) -> Option<(usize, usize)> {
     let gap = reader.varint_usize()?;
     let len = reader.varint_usize()?;
@@ -146,7 +145,7 @@ pub(crate) fn next_span(reader: &mut Reader<'_>, end: usize) -> Option<(usize, u
     fits.then_some((offset, len))
 }
 
-/// Reads `count` fragments; each step is checked and `None` ends a malformed list early.
+/// Reads `count` fragments. Each step is checked. `None` ends a malformed list early.
 #[derive(Debug, Clone)]
 pub struct Fragments<'a> {
     reader: Reader<'a>,
@@ -155,7 +154,7 @@ pub struct Fragments<'a> {
 }
 
 impl<'a> Fragments<'a> {
-    /// The first `count` fragments of `bytes`, of which nothing is known yet.
+    /// Returns the first `count` fragments of `bytes`, which are not checked yet.
     #[inline]
     #[must_use]
     pub fn new(bytes: &'a [u8], count: u64) -> Self {
@@ -166,7 +165,7 @@ impl<'a> Fragments<'a> {
         }
     }
 
-    /// Walks to the end and gives the number of bytes the list takes; `None` if it is malformed.
+    /// Walks to the end and returns the number of bytes of the list; `None` if it is malformed.
     #[inline]
     #[must_use]
     pub fn check(mut self) -> Option<usize> {
@@ -195,7 +194,7 @@ impl<'a> Iterator for Fragments<'a> {
     }
 }
 
-/// XORs `bytes` into `target`, which are of one length.
+/// XORs `bytes` into `target`. Both must have the same length.
 pub fn xor_into(target: &mut [u8], bytes: &[u8]) {
     assert_eq!(target.len(), bytes.len());
     for (t, b) in target.iter_mut().zip(bytes) {

@@ -1,14 +1,14 @@
 //! The digest of a page's logged region, of a whole page or of a record's fragments alone.
 //!
-//! The digest is XOR-linear: of a page before a change, XOR that of the change, it is that of the page after it.
-//! So the digests of two checkpoint images and of the records between them prove each other, and no page is read.
-//! A record changes a few bytes; its digest is computed from these bytes, not from a page of zeros around
-//! them, and is the same number.
+//! The digest is XOR-linear: the digest of a page before a change, XOR that of the change, is that of the page after
+//! it. So the digests of two checkpoint images and of the records between them prove each other, without reading a
+//! page. A record changes a few bytes. Its digest is computed from these bytes, not from a page of zeros around them,
+//! and is the same number.
 //!
-//! A digest knows positions within its page but not *which* page it is of: the XOR over an image is the same if two
-//! pages are swapped. [`bound`] ties a digest to its page: the product with a constant of the page in
-//! GF(2^64). Swapping pages with digests a and b under the constants c and d changes the sum by
-//! (a + b)(c + d), which is zero only if the digests or the pages are the same.
+//! A digest knows positions within its page but not *which* page it is of. The XOR over an image stays the same if two
+//! pages are swapped. [`bound`] ties a digest to its page: the product with a constant of the page in GF(2^64).
+//! Swapping pages with digests a and b under the constants c and d changes the sum by (a + b)(c + d). That is zero only
+//! if the digests or the pages are the same.
 //!
 //! # Source
 //! The digest is the linear part of CRC-64/XZ ([`linear_digest`](perdura_base::checksum::linear_digest)).
@@ -24,25 +24,25 @@ use perdura_base::gf64;
 use crate::diff::Fragment;
 use crate::layout::{META_BYTES, PAGE_BYTES};
 
-/// CRC-64/XZ's polynomial, its bits reversed: bit 63 is the coefficient of x^0, as in the digest itself.
+/// The polynomial of CRC-64/XZ, its bits reversed: bit 63 is the coefficient of x^0, as in the digest itself.
 const POLYNOMIAL: u64 = 0xc96c_5795_d787_0f42;
 /// Bytes of the logged region.
 const REGION_BYTES: usize = PAGE_BYTES - META_BYTES;
 
-/// CRC-32C of a page's number and its bytes, as images and backups list it.
+/// Returns the CRC-32C of a page's number and its bytes, as images and backups list it.
 #[must_use]
 pub fn page_crc(page: PageId, bytes: &[u8]) -> u32 {
     crc32c_append(crc32c(&page.0.to_le_bytes()), bytes)
 }
 
-/// Ties the digest of a page, or of changes of it, to the page. Linear in the digest.
+/// Ties the digest of a page, or of changes of it, to the page. The result is linear in the digest.
 #[inline]
 #[must_use]
 pub fn bound(page: PageId, digest: u64) -> u64 {
     if armed(Flaw::DigestUnbound) {
         return digest;
     }
-    // A bijection of the numbers from 1 on, none of which it maps to 0: the constants are distinct.
+    // This is a bijection of the numbers from 1 on and maps none of them to 0, so the constants are distinct.
     let constant = mix64(u64::from(page.0) + 1);
     debug_assert!(constant != 0, "page {page} has a constant");
     gf64::multiply(digest, constant)
@@ -56,7 +56,7 @@ pub struct RegionDigest {
     powers: &'static [u64],
 }
 
-/// What the first digest of the process fills.
+/// The tables, which the first digest of the process fills.
 static TABLES: LazyLock<Tables> = LazyLock::new(Tables::fill);
 
 struct Tables {
@@ -94,7 +94,7 @@ impl Tables {
 }
 
 impl RegionDigest {
-    /// One that uses the tables of the process.
+    /// Returns a digest that uses the tables of the process.
     #[must_use]
     pub fn new() -> RegionDigest {
         RegionDigest {
@@ -103,14 +103,14 @@ impl RegionDigest {
         }
     }
 
-    /// The digest of a page's logged region.
+    /// Returns the digest of a page's logged region.
     #[must_use]
     pub fn of_page(&self, page: &[u8]) -> u64 {
         assert_eq!(page.len(), PAGE_BYTES, "a whole page");
         self.of_bytes(&page[META_BYTES..])
     }
 
-    /// The digest of a page of zeros to which these fragments were applied.
+    /// Returns the digest of a page of zeros to which these fragments were applied.
     #[inline]
     #[must_use]
     pub fn of_fragments<'a>(&self, fragments: impl Iterator<Item = Fragment<'a>>) -> u64 {
@@ -127,7 +127,7 @@ impl RegionDigest {
         digest
     }
 
-    /// The bytes as a polynomial, times x^64, modulo the CRC's.
+    /// Returns the bytes as a polynomial, times x^64, modulo the CRC's.
     #[inline]
     fn of_bytes(&self, bytes: &[u8]) -> u64 {
         let (words, rest) = bytes.as_chunks::<8>();
@@ -141,7 +141,7 @@ impl RegionDigest {
         sum
     }
 
-    /// A word times x^64.
+    /// Returns a word times x^64.
     #[inline]
     fn times_x64(&self, word: u64) -> u64 {
         let lanes = word.to_le_bytes();
@@ -152,7 +152,7 @@ impl RegionDigest {
             .fold(0, |sum, (lane, table)| sum ^ table[usize::from(*lane)])
     }
 
-    /// The product modulo the CRC's polynomial, of words with reversed bits.
+    /// Returns the product of words with reversed bits, modulo the CRC's polynomial.
     #[inline]
     fn times(&self, a: u64, b: u64) -> u64 {
         let (high, low) = gf64::carryless(a, b);

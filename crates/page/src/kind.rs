@@ -1,17 +1,16 @@
-//! What a row is: a key with its whole value, a key that heads a collection, or an element.
+//! The kinds of rows: a key with its whole value, a key that heads a collection, or an element.
 //!
-//! A small collection is one row, packed by the layer above. A big one is a *header*, the row of
-//! its key, whose value names the collection's *home*, and a row for each element. The key of an
-//! element begins with the collection's id, and not with the name of the key, so that renaming or
-//! deleting a key changes its header alone. All elements of a collection are in the pages of one
-//! partition, the home's, whatever their bytes hash to.
+//! A small collection is one row, packed by the layer above. A big one is a *header* and a row for each element. The
+//! header is the row of its key, and its value names the collection's *home*. The key of an element begins with the
+//! collection's id, and not with the name of the key. So renaming or deleting a key changes its header alone. All
+//! elements of a collection are in the pages of one partition, the home's, whatever their bytes hash to.
 //!
-//! The codes are the high nibble of a row's flags; `docs/formats/record.md` has the table.
+//! The codes are the high nibble of a row's flags. `docs/formats/record.md` has the table.
 
 use perdura_base::PartitionId;
 use perdura_base::cursor::{Reader, Writer, varint};
 
-/// What a row is.
+/// The kind of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Kind {
     /// A key and its value.
@@ -25,7 +24,7 @@ pub enum Kind {
     Element(Shape),
 }
 
-/// What a collection is.
+/// The kind of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// Fields with values.
@@ -53,7 +52,7 @@ pub enum End {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CollectionId(pub u64);
 
-/// Where the elements of a collection are.
+/// The place of the elements of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Home {
     /// The partition whose pages hold them.
@@ -72,7 +71,7 @@ impl Shape {
         Shape::Stream,
     ];
 
-    /// The codes of a small collection, a header and an element.
+    /// Returns the codes of a small collection, a header and an element.
     const fn codes(self) -> [u8; 3] {
         match self {
             Shape::Hash => [1, 5, 9],
@@ -85,7 +84,7 @@ impl Shape {
 }
 
 impl Kind {
-    /// The nibble in a row's flags.
+    /// Returns the nibble in a row's flags.
     #[must_use]
     pub fn code(self) -> u8 {
         match self {
@@ -96,7 +95,7 @@ impl Kind {
         }
     }
 
-    /// The inverse of [`code`](Self::code).
+    /// Returns the kind with a code: the inverse of [`code`](Self::code).
     #[must_use]
     pub fn from_code(code: u8) -> Option<Kind> {
         const OF_CODE: [Kind; 16] = {
@@ -115,7 +114,7 @@ impl Kind {
         OF_CODE.get(usize::from(code)).copied()
     }
 
-    /// Words for a dump.
+    /// Returns words for a dump.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -138,13 +137,13 @@ impl Kind {
         }
     }
 
-    /// Whether the row is an element and not a key.
+    /// Returns whether the row is an element and not a key.
     #[must_use]
     pub fn is_element(self) -> bool {
         matches!(self, Kind::Element(_))
     }
 
-    /// The shape of the collection that this is, heads or belongs to.
+    /// Returns the shape of the collection that this is, heads or belongs to.
     #[must_use]
     pub fn shape(self) -> Option<Shape> {
         match self {
@@ -155,7 +154,7 @@ impl Kind {
 }
 
 impl Home {
-    /// The value of a header.
+    /// Returns the value of a header.
     #[must_use]
     pub fn encode(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(12);
@@ -199,7 +198,7 @@ pub fn split_element_key(key: &[u8]) -> Option<(CollectionId, &[u8])> {
     Some((id, &key[r.at()..]))
 }
 
-/// The label in the rest of an item's key.
+/// Reads the label in the rest of an item's key.
 #[must_use]
 pub fn read_label(rest: &[u8]) -> Option<i64> {
     let mut r = Reader::new(rest);

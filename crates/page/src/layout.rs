@@ -9,8 +9,7 @@ use crate::row;
 pub use crate::class::HEADER_BYTES;
 pub use perdura_base::limits::PAGE_BYTES;
 
-/// Bytes at the head of a page that are assigned and never differenced; the logged region is the
-/// rest of the page.
+/// Bytes at the head of a page that are assigned and never differenced. The logged region is the rest of the page.
 pub const META_BYTES: usize = 16;
 /// Content bytes of a large-value page.
 pub const CHAIN_BYTES: usize = PAGE_BYTES - HEADER_BYTES;
@@ -28,7 +27,7 @@ const KIND: usize = 22;
 const NEXT: usize = 24;
 const USED: usize = 28;
 
-/// What a page holds.
+/// The kind of a page's contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageKind {
     /// Nothing; the bytes after the header are garbage.
@@ -40,7 +39,7 @@ pub enum PageKind {
 }
 
 impl PageKind {
-    /// The byte in the header.
+    /// Returns the byte in the header.
     #[must_use]
     pub fn code(self) -> u8 {
         match self {
@@ -50,7 +49,7 @@ impl PageKind {
         }
     }
 
-    /// The inverse of [`code`](Self::code).
+    /// Returns the kind with a code: the inverse of [`code`](Self::code).
     #[must_use]
     pub fn from_code(code: u8) -> Option<PageKind> {
         match code {
@@ -75,7 +74,7 @@ pub struct PageHeader {
     pub table: TableId,
     /// The slot class, an index into the table of classes; 0 unless slotted.
     pub class: SlotClass,
-    /// What the page holds.
+    /// The kind of the page's contents.
     pub kind: PageKind,
     /// Large: the next page of the value or [`NO_PAGE`]; else 0.
     pub next: u32,
@@ -84,8 +83,7 @@ pub struct PageHeader {
 }
 
 impl PageHeader {
-    /// Reads and checks the header of `page`; `None` if a field is out of its range or a
-    /// reserved byte is not zero.
+    /// Reads and checks the header of `page`. `None`: a field is out of its range or a reserved byte is not zero.
     #[must_use]
     pub fn decode(page: &[u8]) -> Option<PageHeader> {
         let mut r = Reader::new(page);
@@ -119,7 +117,7 @@ impl PageHeader {
         sound.then_some(header)
     }
 
-    /// The 64 bytes of the header.
+    /// Returns the 64 bytes of the header.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = Vec::with_capacity(HEADER_BYTES);
@@ -149,7 +147,7 @@ fn set(page: &mut [u8], at: usize, bytes: &[u8]) {
     page[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// The page's checkpoint epoch.
+/// Returns the page's checkpoint epoch.
 #[must_use]
 pub fn epoch(page: &[u8]) -> CkptEpoch {
     CkptEpoch(u64::from_le_bytes(get(page, EPOCH)))
@@ -160,7 +158,7 @@ pub fn set_epoch(page: &mut [u8], epoch: CkptEpoch) {
     set(page, EPOCH, &epoch.0.to_le_bytes());
 }
 
-/// The page's last update number.
+/// Returns the page's last update number.
 #[must_use]
 pub fn useq(page: &[u8]) -> Useq {
     Useq(u32::from_le_bytes(get(page, USEQ)))
@@ -171,7 +169,7 @@ pub fn set_useq(page: &mut [u8], useq: Useq) {
     set(page, USEQ, &useq.0.to_le_bytes());
 }
 
-/// The page's id as it is written in it.
+/// Returns the page's id as it is written in it.
 #[must_use]
 pub fn page_id(page: &[u8]) -> PageId {
     PageId(u32::from_le_bytes(get(page, PAGE_ID)))
@@ -182,32 +180,32 @@ pub fn set_page_id(page: &mut [u8], id: PageId) {
     set(page, PAGE_ID, &id.0.to_le_bytes());
 }
 
-/// The owning table.
+/// Returns the owning table.
 #[must_use]
 pub fn table(page: &[u8]) -> TableId {
     TableId(u32::from_le_bytes(get(page, TABLE)))
 }
 
-/// The slot class; `None` if the field is out of range.
+/// Returns the slot class; `None` if the field is out of range.
 #[must_use]
 pub fn class(page: &[u8]) -> Option<SlotClass> {
     SlotClass::new(u16::from_le_bytes(get(page, CLASS)))
 }
 
-/// What the page holds; `None` if the field is out of range.
+/// Returns the kind of the page's contents; `None` if the field is out of range.
 #[must_use]
 pub fn kind(page: &[u8]) -> Option<PageKind> {
     PageKind::from_code(page[KIND])
 }
 
-/// Large: the next page of the value.
+/// Returns the next page of the value, of a piece of a large value.
 #[must_use]
 pub fn next(page: &[u8]) -> Option<PageId> {
     let next = u32::from_le_bytes(get(page, NEXT));
     (next != NO_PAGE).then_some(PageId(next))
 }
 
-/// Large: content bytes on this page, as the header says.
+/// Returns the content bytes on this page by its header, of a piece of a large value.
 #[must_use]
 pub fn used(page: &[u8]) -> u32 {
     u32::from_le_bytes(get(page, USED))
@@ -228,7 +226,7 @@ pub fn format_large(page: &mut [u8], table: TableId, next: u32, used: u32) {
     debug_assert!(PageHeader::decode(page).is_some(), "a reader takes it");
 }
 
-/// Writes what a header of each kind has.
+/// Writes the fields that headers of every kind have.
 fn begin(page: &mut [u8], table: TableId, class: SlotClass, kind: PageKind) {
     page[META_BYTES..HEADER_BYTES].fill(0);
     set(page, TABLE, &table.0.to_le_bytes());
@@ -236,19 +234,19 @@ fn begin(page: &mut [u8], table: TableId, class: SlotClass, kind: PageKind) {
     page[KIND] = kind.code();
 }
 
-/// The bytes of a slot.
+/// Returns the bytes of a slot.
 #[must_use]
 pub fn slot(page: &[u8], class: SlotClass, slot: usize) -> &[u8] {
     &page[class.slot_range(slot)]
 }
 
-/// Word `word` of the bitmap: slots `64 * word ..`, bit 0 first.
+/// Returns word `word` of the bitmap: slots `64 * word ..`, bit 0 first.
 #[must_use]
 pub fn bitmap_word(page: &[u8], word: usize) -> u64 {
     u64::from_le_bytes(get(page, HEADER_BYTES + 8 * word))
 }
 
-/// Whether the slot is taken.
+/// Returns whether the slot is taken.
 #[must_use]
 pub fn is_taken(page: &[u8], slot: usize) -> bool {
     bitmap_word(page, slot / 64) >> (slot % 64) & 1 == 1
@@ -264,16 +262,16 @@ pub fn set_taken(page: &mut [u8], slot: usize, taken: bool) {
     }
 }
 
-/// What an index entry of a page's rows depends on.
+/// The part of a page's rows that their index entries depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Identities {
     /// The [identity](row::identity_bytes) of the longest, bytes.
     pub bytes_max: usize,
-    /// Whether one of them is [special](row::is_special).
+    /// True if one of them is [special](row::is_special).
     pub special: bool,
 }
 
-/// The identities of the rows of a page; `None` if one cannot be read.
+/// Returns the identities of the rows of a page; `None` if one cannot be read.
 #[must_use]
 pub fn identities(page: &[u8]) -> Option<Identities> {
     let mut out = Identities::default();
@@ -293,7 +291,7 @@ pub fn identities(page: &[u8]) -> Option<Identities> {
     Some(out)
 }
 
-/// How many slots are taken.
+/// Returns the number of taken slots.
 #[must_use]
 pub fn taken_count(page: &[u8], class: SlotClass) -> usize {
     (0..class.bitmap_words())
@@ -301,7 +299,7 @@ pub fn taken_count(page: &[u8], class: SlotClass) -> usize {
         .sum()
 }
 
-/// The lowest free slot.
+/// Returns the lowest free slot.
 #[must_use]
 pub fn first_free(page: &[u8], class: SlotClass) -> Option<usize> {
     (0..class.bitmap_words())
@@ -311,8 +309,8 @@ pub fn first_free(page: &[u8], class: SlotClass) -> Option<usize> {
         .filter(|slot| *slot < class.slots())
 }
 
-/// The taken slots in ascending order, including bits beyond the last slot, which a sound page
-/// does not have.
+/// Returns the taken slots in ascending order. Bits beyond the last slot, which a sound page does not have, are
+/// included.
 pub fn taken(page: &[u8], class: SlotClass) -> impl Iterator<Item = usize> + '_ {
     (0..class.bitmap_words()).flat_map(move |w| {
         let mut bits = bitmap_word(page, w);

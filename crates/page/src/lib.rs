@@ -2,19 +2,19 @@
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`layout`] | where the fields of a page are; its header and its bitmap |
-//! | [`chunks`] | which partition a page belongs to |
+//! | [`layout`] | the places of a page's fields; its header and its bitmap |
+//! | [`chunks`] | the mapping of pages to partitions |
 //! | [`class`] | the table of slot sizes |
 //! | [`row`] | a row inside a slot |
-//! | [`kind`] | what a row is: a key, the header of a collection, an element |
+//! | [`kind`] | the kinds of rows: a key, the header of a collection, an element |
 //! | [`diff`] | the sparse XOR difference of two states of a page |
-//! | [`digest`] | the XOR-linear digest of a page or of a record, and how it is bound to its page |
+//! | [`digest`] | the XOR-linear digest of a page or of a record, bound to its page |
 //! | [`record`] | the log record: the differences of one transaction |
 //! | [`txn_record`] | the log records of transactions that interleave |
 //! | [`tree_double`] | the newest batch of a tree's pages, written before they are written in their places |
 //! | [`tree_page`] | a page of a tree on disk: keys between fences |
 //!
-//! Nothing here owns memory, takes a latch or knows what a transaction is.
+//! This crate owns no memory, takes no latch and does not know transactions.
 
 pub mod chunks;
 pub mod class;

@@ -15,7 +15,7 @@ pub struct RecordHead {
     pub useq: Useq,
     /// The page's checkpoint epoch at the update.
     pub tag: CkptEpoch,
-    /// How many fragments follow.
+    /// The number of fragments that follow.
     pub fragments: u32,
 }
 
@@ -41,27 +41,26 @@ pub struct PageRecord<'a> {
     pub page: PageId,
     /// The number of this update of the page.
     pub useq: Useq,
-    /// The page's checkpoint epoch at the update: the record is reflected in image `k` exactly
-    /// if `tag < k`.
+    /// The page's checkpoint epoch at the update. Image `k` reflects the record exactly if `tag < k`.
     pub tag: CkptEpoch,
     fragment_count: u64,
     fragments: &'a [u8],
 }
 
 impl<'a> PageRecord<'a> {
-    /// The fragments in ascending order.
+    /// Returns the fragments in ascending order.
     #[must_use]
     pub fn fragments(&self) -> Fragments<'a> {
         Fragments::new(self.fragments, self.fragment_count)
     }
 
-    /// Bytes of the encoded fragments.
+    /// Returns the size of the encoded fragments, bytes.
     #[must_use]
     pub fn fragment_bytes(&self) -> usize {
         self.fragments.len()
     }
 
-    /// How many fragments there are, and their encoded bytes: what a decoder needs to read them again.
+    /// Returns the number of fragments and their encoded bytes, from which a decoder can read them again.
     #[must_use]
     pub fn encoded_fragments(&self) -> (u64, &'a [u8]) {
         (self.fragment_count, self.fragments)
@@ -101,13 +100,13 @@ impl<'a> PageRecord<'a> {
 pub struct Group<'a> {
     /// The highest tag of its records.
     pub tag_max: CkptEpoch,
-    /// How many records it has.
+    /// The number of its records.
     pub records: u64,
     body: &'a [u8],
 }
 
 impl<'a> Group<'a> {
-    /// The records in the order they were written.
+    /// Returns the records in the order in which they were written.
     pub fn records(&self) -> impl Iterator<Item = PageRecord<'a>> + use<'a> {
         let mut reader = Reader::new(self.body);
         let (body, tag_max) = (self.body, self.tag_max.0);
@@ -115,9 +114,9 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Hands each record of a transaction's group payload to `each`, in the order they were written.
-/// Returns how many there are; `None` if a byte is out of place or left over, and then the caller
-/// discards the records that it was handed. Whether the pages exist is for the heap to say.
+/// Passes each record of a transaction's group payload to `each`, in the order in which they were written. Returns
+/// their number. `None`: a byte is out of place or left over, and the caller must discard the records. The heap checks
+/// whether the pages exist.
 #[inline]
 #[must_use]
 pub fn for_each_record<'a>(payload: &'a [u8], mut each: impl FnMut(PageRecord<'a>)) -> Option<u64> {
@@ -129,8 +128,7 @@ pub fn for_each_record<'a>(payload: &'a [u8], mut each: impl FnMut(PageRecord<'a
     (records > 0 && r.remaining() == 0).then_some(records)
 }
 
-/// Reads and checks the group payload of one transaction, all of it: `None` if [`for_each_record`]
-/// finds it malformed.
+/// Reads and checks the group payload of one transaction, all of it. `None`: [`for_each_record`] finds it malformed.
 #[must_use]
 pub fn decode_group(payload: &[u8]) -> Option<Group<'_>> {
     for_each_record(payload, |_| ())?;
@@ -142,7 +140,7 @@ pub fn decode_group(payload: &[u8]) -> Option<Group<'_>> {
     })
 }
 
-/// The highest tag of a group's records, their number, and their bytes.
+/// Reads the highest tag of a group's records, their number, and their bytes.
 fn split_head(payload: &[u8]) -> Option<(u64, u64, &[u8])> {
     let mut head = Reader::new(payload);
     let tag_max = head.varint()?;

@@ -1,7 +1,7 @@
 //! A row inside a slot, or the head of one whose content is in a chain of pages.
 //!
-//! The format is in `docs/formats/record.md`, section "Row". Decoding is checked: a slot is bytes
-//! from a disk until an index was built over it.
+//! The format is in `docs/formats/record.md`, section "Row". Decoding is checked: until an index was built over it, a
+//! slot is unchecked bytes from a disk.
 
 use perdura_base::PageId;
 use perdura_base::cursor::{Reader, varint, varint_len};
@@ -22,17 +22,16 @@ const RESERVED: u8 = 8;
 const KIND_SHIFT: u32 = 4;
 /// Flags of this nibble and above are headers and elements.
 const HEADERS_FROM: u8 = 5 << KIND_SHIFT;
-/// The nibbles of elements, a bit each.
+/// The nibbles of elements, one bit for each.
 const ELEMENTS: u16 = 0b1001_1110_0000_0000;
 
 /// Bytes of a large row's first page and hash.
 const LARGE_BYTES: usize = 12;
 
-/// The longest key of an element: a member may be as long as a value, and its collection's id
-/// goes before it.
+/// The longest key of an element: a member may be as long as a value, and its collection's id is before it.
 pub(crate) const ELEMENT_KEY_BYTES_MAX: usize = VALUE_BYTES_MAX + 10;
 
-/// Where the key and the value are.
+/// The place of the key and the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place<'a> {
     /// Both in the slot.
@@ -53,12 +52,12 @@ pub enum Place<'a> {
     },
 }
 
-/// A row: the one codec reads and writes the same struct.
+/// A row. One codec reads and writes this struct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row<'a> {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// When the row expires, milliseconds since 1970.
+    /// The time at which the row expires, milliseconds since 1970.
     pub expiry_ms: Option<u64>,
     /// Bytes of the key.
     pub key_bytes: usize,
@@ -69,7 +68,7 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// A row whose content is in its slot.
+    /// Returns a row whose content is in its slot.
     #[must_use]
     pub fn inline(key: &'a [u8], value: &'a [u8], expiry_ms: Option<u64>) -> Self {
         Row {
@@ -81,7 +80,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The head of a row whose content is in a chain.
+    /// Returns the head of a row whose content is in a chain.
     #[must_use]
     pub fn large(
         key: &'a [u8],
@@ -104,13 +103,13 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The same of another kind.
+    /// Returns this row with another kind.
     #[must_use]
     pub fn with_kind(self, kind: Kind) -> Self {
         Row { kind, ..self }
     }
 
-    /// Bytes it takes in a slot.
+    /// Returns its size in a slot, bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let body = match self.place {
@@ -120,7 +119,7 @@ impl<'a> Row<'a> {
         head_bytes(self.key_bytes, self.value_bytes, self.expiry_ms.is_some()) + body
     }
 
-    /// Bytes in its chain; 0 for an inline row.
+    /// Returns its size in its chain, bytes; 0 for an inline row.
     #[must_use]
     pub fn chain_bytes(&self) -> usize {
         match self.place {
@@ -221,7 +220,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The class of an inline row of this shape; `None` if it must be a large row.
+/// Returns the class of an inline row of this shape; `None` if it must be a large row.
 #[must_use]
 pub fn inline_class(key_bytes: usize, value_bytes: usize, expires: bool) -> Option<SlotClass> {
     let body = key_bytes.checked_add(value_bytes)?;
@@ -231,16 +230,16 @@ pub fn inline_class(key_bytes: usize, value_bytes: usize, expires: bool) -> Opti
     SlotClass::for_bytes(head_bytes(key_bytes, value_bytes, expires) + body)
 }
 
-/// Whether the row in `slot` is anything but an inline key without expiry that has its whole
-/// value with it: a restart reads such rows even if their index entries are known.
+/// Returns whether the row in `slot` is special: not an inline key without expiry that has its whole value with it. A
+/// restart reads special rows even if their index entries are known.
 #[must_use]
 pub fn is_special(slot: &[u8]) -> bool {
     slot.first()
         .is_none_or(|flags| *flags & 0x0f != 0 || *flags >= HEADERS_FROM)
 }
 
-/// How many bytes at the start of `slot` say what the row is and which key it has. An index entry stays true when the
-/// bytes behind them change. `None` if there is no row.
+/// Returns the number of bytes at the start of `slot` that determine the kind of the row and its key. An index entry
+/// stays true when the bytes behind them change. `None`: the slot has no row.
 #[must_use]
 pub fn identity_bytes(slot: &[u8]) -> Option<usize> {
     if let [flags, key_len @ (..0x80), (..0x80), ..] = *slot
@@ -262,13 +261,13 @@ pub fn identity_bytes(slot: &[u8]) -> Option<usize> {
     (identity <= slot.len()).then_some(identity)
 }
 
-/// Whether the row in `slot` has a chain of pages.
+/// Returns whether the row in `slot` has a chain of pages.
 #[must_use]
 pub fn is_large(slot: &[u8]) -> bool {
     slot.first().is_some_and(|flags| *flags & LARGE != 0)
 }
 
-/// Whether the row in `slot` is an element of a collection and not a key.
+/// Returns whether the row in `slot` is an element of a collection and not a key.
 #[must_use]
 pub fn is_element(slot: &[u8]) -> bool {
     slot.first()

@@ -10,18 +10,18 @@ pub use perdura_base::fields::Malformed;
 
 /// Bytes in front of the copies.
 pub const HEAD_BYTES: usize = 4096;
-/// Pages of a batch at most.
+/// The most pages of a batch.
 pub const PAGES_MAX: usize = 128;
 
 const MAGIC: &[u8; 4] = b"PDBL";
 const VERSION: u16 = 2;
 const CRC: usize = HEAD_BYTES - 4;
-/// Where the number stands that has a checksum of its own, over all before.
+/// The bounds of the number that has a separate checksum, over all bytes before it.
 const DATABASE: usize = 12;
 const NEWEST: usize = 20;
 const NEWEST_CRC: usize = NEWEST + 8;
 
-/// What the file says of the newest batch.
+/// The contents of the file about the newest batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchHead {
     /// Bytes of a page.
@@ -34,8 +34,8 @@ pub struct BatchHead {
     pub pages: Vec<(Pid, u32)>,
 }
 
-/// The highest number in any page that was written: it is told by the first sector alone, which is old or new where the head is
-/// torn. Nothing: no batch was written yet, the sector is damaged, or the file is of another database.
+/// Returns the highest number in any page that was written. It is in the first sector alone, which is old or new where
+/// the head is torn. `None`: no batch was written yet, the sector is damaged, or the file is of another database.
 #[must_use]
 pub fn newest_number(bytes: &[u8], database: [u8; 8]) -> Option<Gsn> {
     let (covered, rest) = bytes.split_at_checked(NEWEST_CRC)?;
@@ -50,7 +50,7 @@ impl BatchHead {
     /// Writes the head.
     ///
     /// # Panics
-    /// If there is no page, there are too many, or they do not ascend.
+    /// If `pages` is empty, has too many pages, or does not ascend.
     pub fn encode(&self, out: &mut [u8]) {
         assert!(out.len() >= HEAD_BYTES);
         assert!((1..=PAGES_MAX).contains(&self.pages.len()));
@@ -75,10 +75,10 @@ impl BatchHead {
         out[..HEAD_BYTES].copy_from_slice(&head);
     }
 
-    /// Reads a head. Nothing: its checksum does not hold, so it never was durable.
+    /// Reads a head. `None`: its checksum does not hold, so it never was durable.
     ///
     /// # Errors
-    /// The first thing that is not as the format says.
+    /// The first fault of the format.
     pub fn decode(bytes: &[u8]) -> Result<Option<BatchHead>, Malformed> {
         let Some(head) = bytes.first_chunk::<HEAD_BYTES>() else {
             return Ok(None);

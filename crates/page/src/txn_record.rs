@@ -6,7 +6,7 @@ use perdura_base::{CkptEpoch, PageId, TxnId};
 use crate::diff::{FragmentWriter, Fragments, next_span, xor_into};
 use crate::layout::{self, HEADER_BYTES, META_BYTES, PAGE_BYTES};
 
-/// Slot numbers are below this: no page has more slots.
+/// The bound of slot numbers: no page has more slots.
 pub(crate) const SLOTS_MAX: u16 = 1024;
 
 const BEGIN: u8 = 0;
@@ -34,7 +34,7 @@ pub enum TxnRecord<'a> {
     Abort {
         /// The transaction.
         txn: TxnId,
-        /// Whether each of its changes was taken back by a compensation record.
+        /// True if a compensation record undid each of its changes.
         compensated: bool,
         /// The highest checkpoint epoch begun before the rollback ended.
         ckpt: CkptEpoch,
@@ -44,7 +44,7 @@ pub enum TxnRecord<'a> {
 }
 
 impl TxnRecord<'_> {
-    /// The transaction.
+    /// Returns the transaction.
     #[must_use]
     pub fn txn(&self) -> TxnId {
         match self {
@@ -61,17 +61,17 @@ impl TxnRecord<'_> {
 pub struct Update<'a> {
     /// The transaction.
     pub txn: TxnId,
-    /// Whether it takes an earlier change of the transaction back.
+    /// True if it undoes an earlier change of the transaction.
     pub compensation: bool,
     /// The page.
     pub page: PageId,
     /// The page's checkpoint epoch at the change.
     pub tag: CkptEpoch,
-    /// What changed.
+    /// The change.
     pub change: Change<'a>,
 }
 
-/// What changed, as the scheme records it.
+/// A change, in the form that the scheme records.
 #[derive(Debug, Clone)]
 pub enum Change<'a> {
     /// The XOR of both states.
@@ -88,7 +88,7 @@ pub struct Delta<'a> {
 }
 
 impl<'a> Delta<'a> {
-    /// The fragments in ascending order, in the page's coordinates.
+    /// Returns the fragments in ascending order, in the page's coordinates.
     #[must_use]
     pub fn fragments(&self) -> Fragments<'a> {
         Fragments::new(self.bytes, self.count)
@@ -113,7 +113,7 @@ pub struct Images<'a> {
 /// A run of bytes in both states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece<'a> {
-    /// Where it begins, bytes from the start of the page.
+    /// Its offset, bytes from the start of the page.
     pub offset: usize,
     /// The bytes before the change.
     pub before: &'a [u8],
@@ -121,7 +121,7 @@ pub struct Piece<'a> {
     pub after: &'a [u8],
 }
 
-/// Reads the pieces of a change; each step is checked and `None` ends a malformed list early.
+/// Reads the pieces of a change. Each step is checked. `None` ends a malformed list early.
 #[derive(Debug, Clone)]
 pub struct Pieces<'a> {
     reader: Reader<'a>,
@@ -148,7 +148,7 @@ impl<'a> Pieces<'a> {
         })
     }
 
-    /// Walks to the end and gives the number of bytes the list takes; `None` if it is malformed.
+    /// Walks to the end and returns the number of bytes of the list; `None` if it is malformed.
     fn check(mut self) -> Option<usize> {
         for _ in 0..self.left {
             self.step()?;
@@ -167,7 +167,7 @@ impl<'a> Iterator for Pieces<'a> {
 }
 
 impl<'a> Images<'a> {
-    /// The pieces in ascending order, in the page's coordinates.
+    /// Returns the pieces in ascending order, in the page's coordinates.
     #[must_use]
     pub fn pieces(&self) -> Pieces<'a> {
         Pieces::new(self.bytes, self.count)
@@ -206,7 +206,7 @@ impl Change<'_> {
         }
     }
 
-    /// Takes the change back.
+    /// Undoes the change.
     pub fn undo(&self, page: &mut [u8]) {
         match self {
             Change::Xor(delta) => xor_delta(delta, page),
@@ -229,8 +229,8 @@ fn xor_delta(delta: &Delta<'_>, page: &mut [u8]) {
     }
 }
 
-/// Reads and checks a record, all of it: `None` if a byte is out of place or left over. Whether
-/// the page exists is for the heap to say.
+/// Reads and checks a record, all of it. `None`: a byte is out of place or left over. The heap checks whether the page
+/// exists.
 #[must_use]
 pub fn decode_txn_record(payload: &[u8]) -> Option<TxnRecord<'_>> {
     let mut r = Reader::new(payload);
@@ -323,12 +323,12 @@ pub fn encode_abort(out: &mut Vec<u8>, txn: TxnId, compensated: bool, ckpt: Ckpt
     out.put_varint(ckpt.0);
 }
 
-/// What a change's record says beside the change.
+/// The fields of a change's record beside the change.
 #[derive(Debug, Clone, Copy)]
 pub struct UpdateHead {
     /// The transaction.
     pub txn: TxnId,
-    /// Whether it takes an earlier change back.
+    /// True if it undoes an earlier change.
     pub compensation: bool,
     /// The page.
     pub page: PageId,
@@ -339,18 +339,18 @@ pub struct UpdateHead {
 /// A range of a page in both states, in the page's coordinates.
 #[derive(Debug, Clone, Copy)]
 pub struct Range<'a> {
-    /// Where it begins, bytes from the start of the page.
+    /// Its offset, bytes from the start of the page.
     pub offset: usize,
     /// The bytes before the change.
     pub before: &'a [u8],
     /// The bytes after it.
     pub after: &'a [u8],
-    /// Whether equal bytes are recorded too: a full record.
+    /// True if equal bytes are recorded too: a full record.
     pub whole: bool,
 }
 
-/// Appends the XOR record of a change of ascending ranges. Returns whether anything differed; if
-/// not, `out` is as it was. `scratch` is any buffer.
+/// Appends the XOR record of a change of ascending ranges. Returns whether anything differed. If not, `out` is
+/// unchanged. `scratch` is any buffer.
 pub fn encode_xor(
     out: &mut Vec<u8>,
     head: &UpdateHead,
@@ -392,8 +392,8 @@ pub struct SlotChange {
     pub taken: (bool, bool),
 }
 
-/// Appends the record by images of a change of ascending ranges outside the bitmap. Returns
-/// whether anything differed; if not, `out` is as it was. `scratch` is any buffer.
+/// Appends the record by images of a change of ascending ranges outside the bitmap. Returns whether anything differed.
+/// If not, `out` is unchanged. `scratch` is any buffer.
 pub fn encode_images(
     out: &mut Vec<u8>,
     head: &UpdateHead,
@@ -449,7 +449,7 @@ impl PieceWriter<'_> {
             self.piece(range.offset, range.before, range.after);
             return;
         }
-        // The fragments of the difference say where the pieces are: both forms split alike.
+        // The fragments of the difference give the places of the pieces: both forms split alike.
         let mut differences = Vec::new();
         let mut fragments = FragmentWriter::new(&mut differences);
         fragments.range(range.offset, range.before, range.after);

@@ -1,7 +1,7 @@
-//! Argument lists of procedures: what a command's record holds beside the procedure's number.
+//! Argument lists of procedures: the part of a command's record beside the procedure's number.
 //!
-//! Integers of more than a byte are varints, signed ones zigzag, so that a list of small numbers takes few
-//! bytes; the types are not in the bytes, because the catalog has them with the procedure.
+//! Integers of more than a byte are varints, signed ones zigzag, so that a list of small numbers takes few bytes. The
+//! types are not in the bytes, because the catalog has them with the procedure.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::num::to_u64;
@@ -15,13 +15,13 @@ pub trait Arg: Clone + 'static {
     fn put(&self, out: &mut Vec<u8>);
     /// Takes the argument; `None` if the bytes are malformed.
     fn take(r: &mut Reader<'_>) -> Option<Self>;
-    /// Appends many.
+    /// Appends several arguments.
     fn put_all(all: &[Self], out: &mut Vec<u8>) {
         for item in all {
             item.put(out);
         }
     }
-    /// Takes so many.
+    /// Takes `count` arguments.
     fn take_all(count: usize, r: &mut Reader<'_>) -> Option<Vec<Self>> {
         // Each takes a byte at least: a damaged count allocates no more than the bytes could hold.
         if count > r.remaining() {
@@ -33,7 +33,7 @@ pub trait Arg: Clone + 'static {
 
 /// The arguments of a procedure: a tuple of at most eight.
 pub trait ArgList: Clone + 'static {
-    /// The types, as in `(u64,u64,i64)`.
+    /// Returns the types, as in `(u64,u64,i64)`.
     fn types() -> String;
     /// Appends all arguments.
     fn encode(&self, out: &mut Vec<u8>);

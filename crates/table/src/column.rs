@@ -1,4 +1,4 @@
-//! The Rust types that a column can have: how each is written, read in place and ordered.
+//! The Rust types that a column can have: their encoding, reading in place, and order.
 
 use std::fmt;
 
@@ -15,9 +15,9 @@ pub trait ColumnType: Sized + 'static {
     const TYPE: Type;
     /// The column as a reader has it without a copy.
     type View<'a>: Copy + fmt::Debug;
-    /// The value, in place.
+    /// Returns the value, in place.
     fn view(&self) -> Self::View<'_>;
-    /// The value of a column that was read.
+    /// Returns the owned value of a column that was read.
     fn own(view: Self::View<'_>) -> Self;
     /// Appends the column as a row has it.
     fn put<W: Writer>(view: Self::View<'_>, out: &mut W);
@@ -31,7 +31,7 @@ pub trait KeyType: ColumnType {
     fn put_key<W: Writer>(view: Self::View<'_>, out: &mut W);
     /// Takes the column from a key; `None` if it is malformed.
     fn take_key(r: &mut Reader<'_>) -> Option<Self>;
-    /// The partition of the rows whose first key column it is.
+    /// Returns the partition of the rows whose first key column it is.
     fn home(view: Self::View<'_>, geometry: &Geometry) -> PartitionId {
         let mut key = KeyBytes::new();
         Self::put_key(view, &mut key);
@@ -39,10 +39,10 @@ pub trait KeyType: ColumnType {
     }
 }
 
-/// What can be given where a column's value is asked for: the type itself, a reference to it, or the
-/// slice of a `String` or `Vec<u8>`.
+/// A value that a caller may give for a column: the type itself, a reference to it, or the slice of a `String` or
+/// `Vec<u8>`.
 pub trait AsColumn<C: ColumnType> {
-    /// The value, in place.
+    /// Returns the value, in place.
     fn as_column(&self) -> C::View<'_>;
 }
 
@@ -328,7 +328,7 @@ impl<C: FixedType> ColumnType for Option<C> {
 pub struct RowId(pub u64);
 
 impl RowId {
-    /// The id with this number, which is unique in the partition; `None` if it is too large.
+    /// Returns the id with this number, which is unique in the partition; `None` if it is too large.
     #[must_use]
     pub fn new(number: u64, home: PartitionId) -> Option<RowId> {
         let shifted = number.checked_mul(1 << 8)?;
@@ -337,7 +337,7 @@ impl RowId {
         Some(id)
     }
 
-    /// The partition of the row.
+    /// Returns the partition of the row.
     #[must_use]
     pub fn partition(self) -> PartitionId {
         PartitionId(u16::from(self.0.to_le_bytes()[0]))

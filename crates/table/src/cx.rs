@@ -20,8 +20,8 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A running transaction with the verbs of typed tables. It also has all verbs of [`Tx`].
 ///
-/// A verb that meets a partition which is not latched fails, and the transaction runs again with it: a
-/// closure passes errors on.
+/// A verb that meets a partition which is not latched fails, and the transaction runs again with it. So a closure must
+/// pass errors on.
 pub struct Cx<'x, 't> {
     tx: &'x mut Tx<'t>,
     registry: &'x Registry,
@@ -45,14 +45,14 @@ impl<'t> DerefMut for Cx<'_, 't> {
     }
 }
 
-/// A key as the heap has it, and where its row lies.
+/// A key in the heap's form, and the place of its row.
 struct Placed {
     key: KeyBytes,
     home: RowHome,
 }
 
 impl<'x, 't> Cx<'x, 't> {
-    /// The verbs over a transaction.
+    /// Returns the verbs over a transaction.
     pub fn new(tx: &'x mut Tx<'t>, registry: &'x Registry) -> Cx<'x, 't> {
         Cx {
             tx,
@@ -69,23 +69,24 @@ impl<'x, 't> Cx<'x, 't> {
         self.tx
     }
 
-    /// The tables of the database.
+    /// Returns the tables of the database.
     #[must_use]
     pub fn registry(&self) -> &'x Registry {
         self.registry
     }
 
-    /// The time of this transaction, milliseconds since 1970; at replay, what it was then.
+    /// Returns the time of this transaction, milliseconds since 1970. At replay it is the original time.
     #[must_use]
     pub fn now(&self) -> u64 {
         self.tx.now_ms()
     }
 
-    /// The next random number of this transaction; at replay, what it was then. The seed is the
+    /// Returns the next random number of this transaction. At replay it is the original number. The seed is the
     /// transaction's number in its first partition.
     ///
     /// # Errors
-    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on, if the transaction has no partition yet.
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on, if the transaction has no
+    /// partition yet.
     pub fn random(&mut self) -> Result<u64> {
         let state = match self.random {
             Some(state) => state,
@@ -100,13 +101,13 @@ impl<'x, 't> Cx<'x, 't> {
         Ok(mix64(state))
     }
 
-    /// The first partition that this transaction holds; if it holds none, the first of all, and a verb
-    /// on it makes the transaction run again with it.
+    /// Returns the first partition that this transaction holds. If it holds none, that is the first of all partitions,
+    /// and a verb on it makes the transaction run again with it.
     fn first_latched(&self) -> PartitionId {
         self.tx.latched().next().unwrap_or_default()
     }
 
-    /// The table of a type.
+    /// Returns the table of a type.
     #[inline]
     fn entry<T: Table>(&self) -> Result<&'x Entry> {
         self.registry.entry::<T>()
@@ -127,7 +128,7 @@ impl<'x, 't> Cx<'x, 't> {
         Placed { key: bytes, home }
     }
 
-    /// The partition where a row is read.
+    /// Returns the partition where a row is read.
     #[inline]
     fn read_at(&self, home: RowHome) -> PartitionId {
         match home {

@@ -1,5 +1,4 @@
-//! What `table!` says of a table, as constants: places and mistakes are computed when the program is
-//! compiled.
+//! The declarations of `table!`, as constants: places are computed and mistakes found when the program is compiled.
 
 use crate::layout::{COLUMNS_MAX, Layout, Place};
 use crate::types::Type;
@@ -7,7 +6,7 @@ use crate::types::Type;
 /// The most columns of a key or an index.
 pub const INDEX_COLUMNS_MAX: usize = 8;
 
-/// What the log's records of a table name.
+/// The addressing of a table: the things that its records in the log name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Addressing {
     /// A page and bytes in it.
@@ -16,7 +15,7 @@ pub enum Addressing {
     Key,
 }
 
-/// How the primary keys are indexed.
+/// The kind of index that the primary keys have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// By their hashes: a row is found by its whole key.
@@ -26,7 +25,7 @@ pub enum Order {
 }
 
 impl Addressing {
-    /// Its word in `table!`.
+    /// Returns its word in `table!`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,7 +36,7 @@ impl Addressing {
 }
 
 impl Order {
-    /// Its word in `table!`.
+    /// Returns its word in `table!`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -63,11 +62,11 @@ pub struct IndexDeclaration {
 pub struct Declaration {
     /// The table's name.
     pub name: &'static str,
-    /// What the log's records name.
+    /// The addressing of the log's records.
     pub addressing: Addressing,
-    /// How the primary keys are indexed.
+    /// The kind of index that the primary keys have.
     pub order: Order,
-    /// Whether each partition has a copy of each row.
+    /// True if each partition has a copy of each row.
     pub replicated: bool,
     /// Key columns; none for a table with row ids.
     pub key: &'static [(&'static str, Type)],
@@ -78,19 +77,19 @@ pub struct Declaration {
 }
 
 impl Declaration {
-    /// The declaration with this addressing.
+    /// Returns the declaration with this addressing.
     #[must_use]
     pub const fn with_addressing(self, addressing: Addressing) -> Declaration {
         Declaration { addressing, ..self }
     }
 
-    /// The declaration with this order.
+    /// Returns the declaration with this order.
     #[must_use]
     pub const fn with_order(self, order: Order) -> Declaration {
         Declaration { order, ..self }
     }
 
-    /// The declaration with a copy of each row in each partition.
+    /// Returns the declaration with a copy of each row in each partition.
     #[must_use]
     pub const fn in_all_partitions(self) -> Declaration {
         Declaration {
@@ -99,10 +98,10 @@ impl Declaration {
         }
     }
 
-    /// Fails the compilation of a program that declares a table which cannot be.
+    /// Fails the compilation of a program that declares an impossible table.
     ///
     /// # Panics
-    /// If so; the text says why.
+    /// If the table is impossible; the text gives the reason.
     pub const fn check(&self) {
         assert!(!self.name.is_empty(), "a table has a name");
         assert!(
@@ -170,7 +169,7 @@ impl Declaration {
         !self.key.is_empty() && position(index.columns, self.key[0].0).is_some()
     }
 
-    /// The layout of values.
+    /// Returns the layout of values.
     #[must_use]
     pub const fn layout(&self) -> Layout {
         let mut layout = Layout {
@@ -185,10 +184,10 @@ impl Declaration {
         layout
     }
 
-    /// The number and the place of a value column.
+    /// Returns the number and the place of a value column.
     ///
     /// # Panics
-    /// If there is none of this name.
+    /// If the table has no column of this name.
     #[must_use]
     pub const fn column(&self, name: &str) -> (usize, Place) {
         let Some(wanted) = position(self.columns, name) else {
@@ -209,10 +208,10 @@ impl Declaration {
         }
     }
 
-    /// The number of a key column.
+    /// Returns the number of a key column.
     ///
     /// # Panics
-    /// If there is none of this name.
+    /// If the key has no column of this name.
     #[must_use]
     pub const fn key_column(&self, name: &str) -> usize {
         match position(self.key, name) {
@@ -221,10 +220,10 @@ impl Declaration {
         }
     }
 
-    /// The number of an index.
+    /// Returns the number of an index.
     ///
     /// # Panics
-    /// If there is none of this name.
+    /// If the table has no index of this name.
     #[must_use]
     pub const fn index(&self, name: &str) -> usize {
         let mut at = 0;
@@ -237,7 +236,7 @@ impl Declaration {
         panic!("the table has no such index")
     }
 
-    /// Whether the first column of an index is that of the key, which decides the partition.
+    /// Returns whether the first column of an index is that of the key, which decides the partition.
     #[must_use]
     pub const fn leads_home(&self, index: usize) -> bool {
         let first = self.indexes[index].columns[0].0;
@@ -256,7 +255,7 @@ const fn position(columns: &[(&str, Type)], name: &str) -> Option<usize> {
     None
 }
 
-/// Compares in constants, where `==` of strings is not to be had.
+/// Compares strings in constants, where `==` is not available.
 const fn equal(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     if a.len() != b.len() {

@@ -1,5 +1,4 @@
-//! The keys of secondary indexes, from a schema alone: a restart indexes tables whose program is not
-//! there.
+//! The keys of secondary indexes, from a schema alone: a restart indexes tables without their program.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use crate::layout::{Layout, Place};
 use crate::schema::{Indexed, Schema};
 use crate::types::Base;
 
-/// A column of an index, found.
+/// A column of an index, with its place.
 #[derive(Debug, Clone, Copy)]
 enum Part {
     Key(usize),
@@ -27,7 +26,7 @@ pub struct SchemaDerive {
 }
 
 impl SchemaDerive {
-    /// The index keys of the rows of `schema`.
+    /// Returns the index keys of the rows of `schema`.
     #[must_use]
     pub fn new(schema: &Schema) -> SchemaDerive {
         let part = |column: &Indexed| match *column {
@@ -59,7 +58,8 @@ impl Derive for SchemaDerive {
         self.indexes.len()
     }
 
-    /// A malformed column adds nothing: the row is found by the others, and its reader gets the error.
+    /// Appends the index key of a row. A malformed column adds nothing: the row is found by the other columns, and its
+    /// reader gets the error.
     fn index_key(&self, index: usize, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
         let parts = self.indexes.get(index);
         debug_assert!(parts.is_some(), "the heap asks for indexes that there are");
@@ -77,14 +77,14 @@ impl Derive for SchemaDerive {
 }
 
 impl Schema {
-    /// The index keys of the table's rows; `None` if it has no secondary index.
+    /// Returns the index keys of the table's rows; `None` if it has no secondary index.
     #[must_use]
     pub fn derive(&self) -> Option<Arc<dyn Derive>> {
         let derive = || Arc::new(SchemaDerive::new(self)) as Arc<dyn Derive>;
         (!self.indexes().is_empty()).then(derive)
     }
 
-    /// What the heap knows of the table.
+    /// Returns the heap's description of the table.
     #[must_use]
     pub fn form(&self) -> TableForm {
         TableForm {

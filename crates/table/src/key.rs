@@ -1,4 +1,4 @@
-//! Keys: columns in a form whose byte order is theirs.
+//! Keys: columns in a form whose byte order is the columns' order.
 
 use perdura_base::PartitionId;
 use perdura_base::cursor::{Reader, Writer};
@@ -8,17 +8,17 @@ use crate::types::{Base, Type, normal};
 
 /// Ends an escaped column.
 const END: [u8; 2] = [0, 0];
-/// Stands for a byte 0 in an escaped column.
+/// The escaped form of a byte 0.
 const ZERO: [u8; 2] = [0, 0xff];
 
-/// A key up to so many bytes lies in place.
+/// The longest key that is kept in place, bytes.
 const IN_PLACE: usize = 48;
 
-/// The bytes of a key, in place while it is short. Keys are made of columns of a few bytes, each of which is one
-/// copy of a known length here.
+/// The bytes of a key, in place while it is short. Keys are made of columns of a few bytes. Each column is one copy of
+/// a known length here.
 #[derive(Clone)]
 pub struct KeyBytes {
-    /// How many bytes are in place.
+    /// The number of bytes in place.
     len: usize,
     bytes: [u8; IN_PLACE],
     /// All bytes of a key that is longer.
@@ -58,14 +58,14 @@ impl PartialEq for KeyBytes {
 impl Eq for KeyBytes {}
 
 impl KeyBytes {
-    /// An empty key.
+    /// Returns an empty key.
     #[inline]
     #[must_use]
     pub fn new() -> KeyBytes {
         KeyBytes::default()
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
@@ -99,7 +99,7 @@ impl Writer for KeyBytes {
     }
 }
 
-/// Where the first column of a key puts a row.
+/// The rule by which the first column of a key places a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placement<'a> {
     /// By a number, modulo the number of partitions.
@@ -135,7 +135,7 @@ pub(crate) fn put_escaped<W: Writer>(bytes: &[u8], out: &mut W) {
     out.put(&END);
 }
 
-/// Takes an escaped column; `None` if it does not end, or holds what is no escape.
+/// Takes an escaped column. `None`: it does not end, or has an invalid escape.
 pub(crate) fn take_escaped(r: &mut Reader<'_>) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     loop {
@@ -160,7 +160,7 @@ pub(crate) fn take_column<'a>(base: Base, r: &mut Reader<'a>) -> Option<&'a [u8]
     r.bytes(width)
 }
 
-/// Turns a column of a key into the bytes that a value would hold; `None` if it is malformed.
+/// Appends a column of a key in the form of a value; `None` if it is malformed.
 pub(crate) fn to_value(base: Base, column: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let start = out.len();
     match base {
@@ -183,8 +183,7 @@ pub(crate) fn to_value(base: Base, column: &[u8], out: &mut Vec<u8>) -> Option<(
     Type::plain(base).holds(&out[start..]).then_some(())
 }
 
-/// Appends a column of a value, as the value holds it, in the form of keys. What is malformed
-/// appends nothing.
+/// Appends a column of a value in the form of keys. Appends nothing if the column is malformed.
 pub(crate) fn from_value<W: Writer>(base: Base, column: &[u8], out: &mut W) {
     match base {
         Base::String | Base::Bytes => put_escaped(column, out),
@@ -208,7 +207,7 @@ pub(crate) fn from_value<W: Writer>(base: Base, column: &[u8], out: &mut W) {
     }
 }
 
-/// Where a row with this first column lies; `None` if the column is malformed.
+/// Returns the placement of a row with this first column; `None` if the column is malformed.
 pub(crate) fn placement(base: Base, column: &[u8]) -> Option<Placement<'_>> {
     debug_assert!(
         base.width().is_none_or(|width| width == column.len()),
@@ -232,7 +231,7 @@ pub(crate) fn placement(base: Base, column: &[u8]) -> Option<Placement<'_>> {
 
 const SIGN: u64 = 1 << 63;
 
-/// The bits whose unsigned order is that of the numbers.
+/// Returns the bits whose unsigned order is that of the numbers.
 pub(crate) fn order_of_float(number: f64) -> u64 {
     let bits = normal(number).to_bits();
     let ordered = if bits & SIGN == 0 { bits ^ SIGN } else { !bits };
@@ -240,7 +239,7 @@ pub(crate) fn order_of_float(number: f64) -> u64 {
     ordered
 }
 
-/// The number with these ordered bits.
+/// Returns the number with these ordered bits.
 pub(crate) fn float_of_order(ordered: u64) -> f64 {
     let bits = if ordered & SIGN == 0 {
         !ordered
@@ -250,7 +249,7 @@ pub(crate) fn float_of_order(ordered: u64) -> f64 {
     f64::from_bits(bits)
 }
 
-/// The least bytes that are greater than all that begin with `prefix`; `None` if there are none.
+/// Returns the least bytes that are greater than all that begin with `prefix`. `None`: no such bytes exist.
 pub(crate) fn successor(prefix: &[u8]) -> Option<KeyBytes> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
     let mut bytes = KeyBytes::new();

@@ -1,4 +1,4 @@
-//! Where the columns of a value lie.
+//! The layout of the columns in a value.
 //!
 //! # Format
 #![doc = include_str!("../../../docs/formats/typed-row.md")]
@@ -15,13 +15,13 @@ pub const COLUMNS_MAX: usize = 64;
 
 const NARROW_CODE: u8 = 2;
 const WIDE_CODE: u8 = 4;
-/// Bytes of an end: the code is their number.
+/// The bytes of an end. The code is their number.
 const NARROW: usize = 2;
 const WIDE: usize = 4;
 /// The most bytes of variable columns whose ends fit 16 bits.
 const NARROW_BYTES_MAX: usize = 0xffff;
 
-/// How many columns of each sort a value has.
+/// The layout of a value: the size of its fixed columns, and the number of its variable ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Layout {
     /// Bytes of all fixed columns.
@@ -30,7 +30,7 @@ pub struct Layout {
     pub variables: usize,
 }
 
-/// Where a column lies in a value.
+/// The place of a column in a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// At a constant offset.
@@ -48,7 +48,7 @@ pub enum Place {
 }
 
 impl Layout {
-    /// The place of the next column, which the layout has from then on.
+    /// Returns the layout with one more column, and the place of that column.
     #[must_use]
     pub const fn with(self, column: Type) -> (Layout, Place) {
         match column.width() {
@@ -71,7 +71,7 @@ impl Layout {
         }
     }
 
-    /// The bytes of a column; `None` if the value is malformed where they are looked for.
+    /// Returns the bytes of a column; `None` if the value is malformed at their place.
     #[inline]
     #[must_use]
     pub fn column<'r>(&self, place: Place, value: &'r [u8]) -> Option<&'r [u8]> {
@@ -84,7 +84,7 @@ impl Layout {
         }
     }
 
-    /// Whether the value is as long as its own ends say and these ascend.
+    /// Returns whether the ends in the value ascend and give its length.
     #[must_use]
     pub fn is_whole(&self, value: &[u8]) -> bool {
         if self.variables == 0 {
@@ -108,7 +108,7 @@ impl Layout {
         width == narrowest && bodies + last == value.len()
     }
 
-    /// The width of an end, and where the first variable column begins.
+    /// Returns the width of an end, and the start of the first variable column.
     #[inline]
     fn bodies(&self, value: &[u8]) -> Option<(usize, usize)> {
         let width = usize::from(*value.get(self.fixed_bytes)?);
@@ -233,7 +233,7 @@ impl Variables<'_> {
     }
 }
 
-/// A length in a report.
+/// Returns a length in words, for a report.
 pub(crate) fn bytes_of(value: &[u8]) -> String {
     let bytes = to_u64(value.len());
     format!("{bytes} bytes")

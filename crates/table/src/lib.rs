@@ -1,14 +1,14 @@
 //! Typed tables over a transaction, and deterministic procedures over typed tables.
 //!
-//! A table is declared with [`table!`]: a struct, its key, its indexes. Rows and keys have forms of
-//! their own (`docs/formats/typed-row.md`), in which a column is found without decoding the others.
-//! The schema is data as well: the catalog keeps it, and a restart builds the indexes from it alone.
+//! A table is declared with [`table!`]: a struct, its key, its indexes. Rows and keys have their own forms
+//! (`docs/formats/typed-row.md`), in which a column is found without decoding the others. The schema is data as well:
+//! the catalog keeps it, and a restart builds the indexes from it alone.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`types`], `column` | the types of columns, as data and in Rust |
 //! | [`key`], [`prefix`] | keys whose byte order is that of their columns; prefixes of keys, typed |
-//! | [`layout`] | where the columns of a value lie |
+//! | [`layout`] | the layout of the columns in a value |
 //! | [`schema`], `derive`, `patch` | a table as data; index keys and column patches from it |
 //! | [`declare`], `macros`, `table`, [`view`] | a table in a program; its rows, whole, viewed and edited |
 //! | [`args`], `procedure` | procedures, their arguments, the partitions that they declare |

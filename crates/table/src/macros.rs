@@ -88,8 +88,8 @@ macro_rules! table {
             )*
         }
 
-        // Columns and indexes are constants in lower case because they have the names of the
-        // columns; a program need not use all of them.
+        // Columns and indexes are constants in lower case because they have the names of the columns. A program need
+        // not use all of them.
         #[allow(non_upper_case_globals, dead_code)]
         impl $name {
             $(

@@ -1,4 +1,4 @@
-//! What changed in a value, column by column, for the value log (docs/formats/typed-row.md).
+//! The change of a value, column by column, for the value log (docs/formats/typed-row.md).
 
 use std::ops::Range;
 
@@ -13,12 +13,12 @@ use crate::schema::{Schema, damaged};
 /// Bytes that are compared at once.
 const WORD: usize = 8;
 
-/// About where two values differ: most changes are of a few columns beside each other.
+/// The approximate places where two values differ: most changes are of a few columns beside each other.
 #[derive(Debug)]
 struct Near {
     /// All fixed columns that differ have a byte in here.
     fixed: Range<usize>,
-    /// Whether a variable column may differ.
+    /// True if a variable column may differ.
     variable: bool,
 }
 
@@ -28,7 +28,7 @@ impl Near {
             before.split_at_checked(fixed_bytes),
             after.split_at_checked(fixed_bytes),
         ) else {
-            // Malformed, as its columns will tell.
+            // The value is malformed, which the comparison of its columns will report.
             let fixed = 0..fixed_bytes;
             let variable = true;
             return Near { fixed, variable };

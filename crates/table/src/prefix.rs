@@ -1,5 +1,5 @@
-//! Keys and prefixes of keys as they are written in programs: one value, or a tuple of values, for the
-//! first columns of a key or an index. The types are checked when the program is compiled.
+//! Keys and prefixes of keys as programs write them. They are one value, or a tuple of values, for the first columns of
+//! a key or an index. The types are checked when the program is compiled.
 
 use perdura_base::PartitionId;
 use perdura_base::cursor::Writer;
@@ -9,19 +9,19 @@ use crate::column::{AsColumn, KeyType};
 
 /// The columns of a key or an index: a tuple of their types.
 pub trait Columns: 'static {
-    /// The first one.
+    /// The type of the first column.
     type First: KeyType;
-    /// How many there are.
+    /// The number of columns.
     const COUNT: usize;
 }
 
 /// Values for the first columns of a key or an index with the columns `C`.
 pub trait Prefix<C> {
-    /// For how many columns there is a value.
+    /// The number of columns with a value.
     const COUNT: usize;
-    /// Appends the columns as a key has them.
+    /// Appends the columns in the form of keys.
     fn put<W: Writer>(&self, out: &mut W);
-    /// The partition of rows whose key begins so; `None` if there is no first column.
+    /// Returns the partition of rows whose key begins with these columns; `None` if the first column is missing.
     fn home(&self, geometry: &Geometry) -> Option<PartitionId>;
 }
 

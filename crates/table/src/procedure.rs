@@ -1,8 +1,8 @@
-//! Deterministic procedures: what a command log calls again at replay.
+//! Deterministic procedures, which the replay of a command log calls again.
 //!
-//! A procedure sees the database, its arguments, the time and the random numbers of its [`Cx`], and nothing
-//! else. Then the same arguments on the same data make the same changes, and a log that names the procedure
-//! and its arguments brings the data back.
+//! A procedure sees the database, its arguments, the time and the random numbers of its [`Cx`], and nothing else. So
+//! the same arguments on the same data make the same changes. A log that names the procedure and its arguments brings
+//! the data back.
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), section III.
@@ -26,24 +26,24 @@ pub trait Procedure: 'static {
     const HASH: u64;
     /// Its arguments.
     type Args: ArgList;
-    /// What it returns to its caller. It is not logged.
+    /// The result for its caller. It is not logged.
     type Output;
 
-    /// Names the partitions that the procedure uses, as far as its arguments say. It may use others: then it
-    /// runs again with them, and the log has rows instead of the command.
+    /// Names the partitions that the procedure uses, as far as its arguments show. It may use others. Then it runs
+    /// again with them, and the log has rows instead of the command.
     fn homes(args: &Self::Args, homes: &mut Homes<'_>);
 
     /// Runs it.
     ///
     /// # Errors
-    /// What it aborts with: then nothing of it is left.
+    /// The error that it aborts with: then nothing of it is left.
     fn run(cx: &mut Cx<'_, '_>, args: Self::Args) -> Result<Self::Output, Abort>;
 }
 
-/// Why a procedure, or another transaction on typed tables, did not happen.
+/// The reason why a procedure, or another transaction on typed tables, was not executed.
 #[derive(Debug, thiserror::Error)]
 pub enum Abort {
-    /// The procedure refused: its text for the caller.
+    /// The procedure refused, with this text for the caller.
     #[error("{0}")]
     Refused(String),
     /// The database failed, or refused a verb.
@@ -71,15 +71,15 @@ pub struct Homes<'g> {
 }
 
 impl<'g> Homes<'g> {
-    /// None yet.
+    /// Returns an empty collection.
     #[must_use]
     pub fn new(geometry: &'g Geometry) -> Homes<'g> {
         let set = PartitionSet::empty();
         Homes { geometry, set }
     }
 
-    /// Adds the partition of the rows with this first key column. A replicated table is named to be
-    /// written, and adds all partitions.
+    /// Adds the partition of the rows with this first key column. A replicated table is named because it is written,
+    /// and adds all partitions.
     pub fn key<T: Table>(&mut self, first: impl AsColumn<<T::Key as Columns>::First>) {
         if T::DECLARATION.replicated {
             return self.all();
@@ -103,7 +103,7 @@ impl<'g> Homes<'g> {
         self.set = PartitionSet::all(self.geometry.partitions);
     }
 
-    /// The partitions so far.
+    /// Returns the partitions so far.
     #[must_use]
     pub fn partitions(&self) -> PartitionSet {
         self.set
@@ -116,7 +116,7 @@ impl fmt::Debug for Homes<'_> {
     }
 }
 
-/// A 64-bit FNV-1a hash of a text without its whitespace.
+/// Returns a 64-bit FNV-1a hash of a text without its whitespace.
 #[must_use]
 pub const fn text_hash(text: &str) -> u64 {
     let bytes = text.as_bytes();
@@ -124,7 +124,7 @@ pub const fn text_hash(text: &str) -> u64 {
     let mut at = 0;
     while at < bytes.len() {
         if !bytes[at].is_ascii_whitespace() {
-            // Bytes widen without a loss; conversions by trait cannot run in constants.
+            // Bytes are widened without a loss. Conversions by trait cannot run in constants.
             let byte = u64::from_le_bytes([bytes[at], 0, 0, 0, 0, 0, 0, 0]);
             hash = (hash ^ byte).wrapping_mul(0x0000_0100_0000_01b3);
         }
@@ -154,12 +154,12 @@ pub const fn text_hash(text: &str) -> u64 {
 /// }
 /// ```
 ///
-/// `on` names the partitions that the procedure uses: `Table(first)` by an expression for the first key column,
-/// `Table(each firsts)` by an iterator over such, or `on all`. The expressions see the arguments as
-/// references. What is missing there costs a second run and a longer record, but no correctness.
+/// `on` names the partitions that the procedure uses. `Table(first)` takes an expression for the first key column,
+/// `Table(each firsts)` an iterator over such values. `on all` names all partitions. The expressions see the arguments
+/// as references. A missing partition costs a second run and a longer record, but no correctness.
 ///
-/// The body returns `Result<_, Abort>`: an error of the database, or any text. It must be deterministic:
-/// `cx.now()` and `cx.random()` are, the clock and hash maps are not.
+/// The body returns `Result<_, Abort>`: an error of the database, or any text. It must be deterministic. `cx.now()` and
+/// `cx.random()` are deterministic. The clock and hash maps are not.
 #[macro_export]
 macro_rules! procedure {
     (@parse [$($meta:tt)*] [$vis:vis] {$text:expr}

@@ -19,9 +19,9 @@ pub struct Entry {
     pub(crate) derive: Option<Arc<dyn Derive>>,
     /// The unique ones among its indexes.
     pub(crate) unique: Vec<usize>,
-    /// The first type of the program that was found to be this table.
+    /// The first type of the program that was found to be this table. `None`: no type was found yet.
     program: OnceLock<TypeId>,
-    /// Set under every latch, and read under any.
+    /// True if the table was dropped. It is set under every latch, and read under any.
     dropped: AtomicBool,
 }
 
@@ -33,9 +33,9 @@ impl Entry {
 
 /// The typed tables of a database, by name.
 ///
-/// A table that is dropped keeps its entry, so that its place is no other's: a snapshot may still show its rows. At a
-/// replay several tables may have one name, of which all but the last are dropped on the way: the name is the first's
-/// that is not.
+/// A table that is dropped keeps its entry, so that no other table gets its place: a snapshot may still show its rows.
+/// At a replay several tables may have one name. All but the last are dropped during the replay, and the name belongs
+/// to the first that is not dropped.
 #[derive(Debug)]
 pub struct Registry {
     geometry: Geometry,
@@ -44,7 +44,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// No table yet. `seed` is the database's, for the random numbers of procedures.
+    /// Returns a registry without tables. `seed` is the database's, for the random numbers of procedures.
     #[must_use]
     pub fn new(geometry: Geometry, seed: u64) -> Registry {
         let entries = Vec::new();
@@ -55,7 +55,7 @@ impl Registry {
         }
     }
 
-    /// Which partition rows belong to.
+    /// Returns the division of rows among partitions.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
@@ -90,7 +90,7 @@ impl Registry {
         });
     }
 
-    /// Notes that a table is dropped, under every latch: verbs do not find it any more.
+    /// Notes that a table is dropped, under every latch. Verbs no longer find it.
     pub fn mark_dropped(&self, id: TableId) {
         let mut entries = self.entries.iter();
         if let Some(entry) = entries.find(|entry| entry.table.id == id) {
@@ -99,7 +99,7 @@ impl Registry {
         }
     }
 
-    /// All tables that are not dropped.
+    /// Returns all tables that are not dropped.
     pub fn tables(&self) -> impl Iterator<Item = (TableId, &Schema)> + '_ {
         self.entries
             .iter()
@@ -107,33 +107,33 @@ impl Registry {
             .map(|entry| (entry.table.id, &entry.schema))
     }
 
-    /// Whether there is a table.
+    /// Returns whether the database has a table.
     #[must_use]
     pub fn has_tables(&self) -> bool {
         self.tables().next().is_some()
     }
 
-    /// Whether there is a key-addressed table.
+    /// Returns whether the database has a key-addressed table.
     #[must_use]
     pub fn has_keyed(&self) -> bool {
         let mut live = self.entries.iter().filter(|entry| !entry.is_dropped());
         live.any(|entry| entry.table.keyed)
     }
 
-    /// The schema of a table.
+    /// Returns the schema of a table.
     #[must_use]
     pub fn schema(&self, id: TableId) -> Option<&Schema> {
         self.tables()
             .find_map(|(found, schema)| (found == id).then_some(schema))
     }
 
-    /// The table with a name.
+    /// Returns the table with a name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<(TableId, &Schema)> {
         self.tables().find(|(_, schema)| schema.name() == name)
     }
 
-    /// The id and the addressing of the table of a type, as the verbs of a transaction name it.
+    /// Returns the id and the addressing of the table of a type, in the form that the verbs of a transaction need.
     ///
     /// # Errors
     /// [`Error::Usage`] if the database does not have it, has it with another schema, or it was dropped.
@@ -141,13 +141,13 @@ impl Registry {
         self.entry::<T>().map(|entry| entry.table)
     }
 
-    /// The ids of the tables that are not dropped.
+    /// Returns the ids of the tables that are not dropped.
     #[must_use]
     pub fn live(&self) -> Vec<TableId> {
         self.tables().map(|(id, _)| id).collect()
     }
 
-    /// The table of a type as of an instant at which these tables were [`live`](Self::live).
+    /// Returns the table of a type as of an instant at which these tables were [`live`](Self::live).
     ///
     /// # Errors
     /// As [`table`](Self::table), if none of them is the type's.
@@ -160,7 +160,7 @@ impl Registry {
         }
     }
 
-    /// The table of a type. The type remembers where it was found: a verb compares one number.
+    /// Returns the table of a type. The type remembers where it was found, so a verb compares one number.
     #[inline]
     pub(crate) fn entry<T: Table>(&self) -> Result<&Entry> {
         let hint = T::hint();

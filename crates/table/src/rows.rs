@@ -16,7 +16,7 @@ use crate::view::RowView;
 
 type Source<'s> = Box<dyn DoubleEndedIterator<Item = RowRef<'s>> + 's>;
 
-/// Rows as they lie in the database, from either end.
+/// Rows in the form in which they lie in the database, from either end.
 ///
 /// If the rows cannot be read, the only item is the error.
 pub struct Views<'s, T> {
@@ -27,7 +27,7 @@ pub struct Views<'s, T> {
 }
 
 impl<'s, T: Table> Views<'s, T> {
-    /// The same from the other end.
+    /// Returns the rows from the other end.
     #[must_use]
     pub fn rev(self) -> Views<'s, T> {
         Views {
@@ -36,18 +36,18 @@ impl<'s, T: Table> Views<'s, T> {
         }
     }
 
-    /// The first row, if there is one.
+    /// Returns the first row; `None` without rows.
     ///
     /// # Errors
-    /// Why the rows cannot be read.
+    /// The error because of which the rows cannot be read.
     pub fn first(mut self) -> Result<Option<RowView<'s, T>>> {
         self.next().transpose()
     }
 
-    /// How many there are.
+    /// Returns the number of rows.
     ///
     /// # Errors
-    /// Why the rows cannot be read.
+    /// The error because of which the rows cannot be read.
     pub fn count(self) -> Result<usize> {
         match self.error {
             Some(error) => Err(error),
@@ -85,9 +85,8 @@ impl<T: Table> DoubleEndedIterator for Views<'_, T> {
 
 /// Decoded rows, from either end.
 ///
-/// As an iterator it has results: a row that is damaged, or the error because of which there are none.
-/// Its methods `collect`, `count`, `first` and `rev` stand before those of iterators and have one result
-/// for all rows.
+/// As an iterator it yields results: an error is a damaged row, or the reason why no rows can be read. Its methods
+/// `collect`, `count`, `first` and `rev` hide those of iterators and have one result for all rows.
 pub struct Rows<'s, T>(Views<'s, T>);
 
 impl<'s, T: Table> Rows<'s, T> {
@@ -113,38 +112,38 @@ impl<'s, T: Table> Rows<'s, T> {
         })
     }
 
-    /// The rows as they lie in the database.
+    /// Returns the rows in the form in which they lie in the database.
     #[must_use]
     pub fn views(self) -> Views<'s, T> {
         self.0
     }
 
-    /// The same from the other end.
+    /// Returns the rows from the other end.
     #[must_use]
     pub fn rev(self) -> Rows<'s, T> {
         Rows(self.0.rev())
     }
 
-    /// All rows.
+    /// Collects all rows.
     ///
     /// # Errors
-    /// Why the rows, or the first that is damaged, cannot be read.
+    /// The error because of which the rows, or the first that is damaged, cannot be read.
     pub fn collect<B: FromIterator<T>>(self) -> Result<B> {
         Iterator::collect(self)
     }
 
-    /// How many there are.
+    /// Returns the number of rows.
     ///
     /// # Errors
-    /// Why the rows cannot be read.
+    /// The error because of which the rows cannot be read.
     pub fn count(self) -> Result<usize> {
         self.0.count()
     }
 
-    /// The first row, if there is one.
+    /// Returns the first row; `None` without rows.
     ///
     /// # Errors
-    /// Why the rows cannot be read.
+    /// The error because of which the rows cannot be read.
     pub fn first(mut self) -> Result<Option<T>> {
         self.next().transpose()
     }

@@ -1,5 +1,5 @@
-//! A table's schema as data: what the catalog keeps of it, so that a restart can index, check and
-//! print the rows of a table whose program is not there.
+//! A table's schema as data. The catalog keeps it, so that a restart can index, check and print the rows of a table
+//! without its program.
 
 mod codec;
 mod differs;
@@ -36,13 +36,13 @@ pub enum Indexed {
 pub struct Index {
     /// Its name.
     pub name: String,
-    /// Whether at most one row of a partition has the same columns.
+    /// True if at most one row of a partition has the same columns.
     pub unique: bool,
     /// Its columns.
     pub columns: Vec<Indexed>,
 }
 
-/// What a table is.
+/// The schema of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schema {
     name: String,
@@ -60,7 +60,7 @@ pub struct Schema {
 const ROW_ID: Type = Type::plain(Base::U64);
 
 impl Schema {
-    /// The schema that a program declares.
+    /// Returns the schema that a program declares.
     #[must_use]
     pub fn new(declared: &Declaration) -> Schema {
         let columns = |columns: &[(&str, Type)]| {
@@ -99,7 +99,7 @@ impl Schema {
         schema
     }
 
-    /// The schema with another addressing, for a program that chooses it when it opens the database.
+    /// Returns the schema with another addressing, for a program that chooses it when it opens the database.
     #[must_use]
     pub fn with_addressing(self, addressing: Addressing) -> Schema {
         Schema { addressing, ..self }
@@ -123,85 +123,85 @@ impl Schema {
         debug_assert_eq!(self.places.len(), self.columns.len(), "a place for each");
     }
 
-    /// The table's name.
+    /// Returns the table's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the log's records of the table name.
+    /// Returns the addressing of the log's records of the table.
     #[must_use]
     pub fn addressing(&self) -> Addressing {
         self.addressing
     }
 
-    /// How the primary keys are indexed.
+    /// Returns the kind of index that the primary keys have.
     #[must_use]
     pub fn order(&self) -> Order {
         self.order
     }
 
-    /// Whether the log's records of the table name keys.
+    /// Returns whether the log's records of the table name keys.
     #[must_use]
     pub fn is_keyed(&self) -> bool {
         self.addressing == Addressing::Key
     }
 
-    /// Whether rows are found by ranges of keys.
+    /// Returns whether rows are found by ranges of keys.
     #[must_use]
     pub fn is_ordered(&self) -> bool {
         self.order == Order::Ordered
     }
 
-    /// Whether each partition has a copy of each row.
+    /// Returns whether each partition has a copy of each row.
     #[must_use]
     pub fn is_replicated(&self) -> bool {
         self.replicated
     }
 
-    /// Whether rows have a hidden id instead of key columns.
+    /// Returns whether rows have a hidden id instead of key columns.
     #[must_use]
     pub fn is_keyless(&self) -> bool {
         self.key.is_empty()
     }
 
-    /// The key columns.
+    /// Returns the key columns.
     #[must_use]
     pub fn key(&self) -> &[Column] {
         &self.key
     }
 
-    /// The value columns.
+    /// Returns the value columns.
     #[must_use]
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// The secondary indexes.
+    /// Returns the secondary indexes.
     #[must_use]
     pub fn indexes(&self) -> &[Index] {
         &self.indexes
     }
 
-    /// Where the columns of a value lie.
+    /// Returns the layout of the columns in a value.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// The place of each value column.
+    /// Returns the place of each value column.
     #[must_use]
     pub fn places(&self) -> &[Place] {
         &self.places
     }
 
-    /// The types of the key columns, or of the hidden one.
+    /// Returns the types of the key columns, or of the hidden one.
     pub(crate) fn key_types(&self) -> impl Iterator<Item = Type> + '_ {
         let hidden = self.is_keyless().then_some(ROW_ID);
         self.key.iter().map(|column| column.kind).chain(hidden)
     }
 
-    /// The name of an index's column.
+    /// Returns the name of an index's column.
     #[must_use]
     pub fn column_name(&self, column: Indexed) -> &str {
         let found = match column {
@@ -211,7 +211,7 @@ impl Schema {
         found.map_or("?", |column| &column.name)
     }
 
-    /// The partition of the row with this key. Rows of a replicated table are in every partition.
+    /// Returns the partition of the row with this key. Rows of a replicated table are in every partition.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the bytes are not a key of this table.
@@ -285,7 +285,7 @@ impl Schema {
         damaged(&self.name, 0, expected, format!("{key:02x?}"))
     }
 
-    /// The key for people: its columns in brackets.
+    /// Returns the key for people: its columns in brackets.
     #[must_use]
     pub fn key_text(&self, key: &[u8]) -> String {
         let mut r = Reader::new(key);
@@ -302,7 +302,7 @@ impl Schema {
         format!("({})", texts.join(", "))
     }
 
-    /// A value for people: each column's name and what it holds.
+    /// Returns a value for people: each column's name and contents.
     #[must_use]
     pub fn value_text(&self, value: &[u8]) -> String {
         let columns = self.columns.iter().zip(&self.places);
@@ -316,7 +316,7 @@ impl Schema {
     }
 }
 
-/// What a column holds, for people.
+/// Returns the contents of a column, for people.
 fn text(kind: Type, bytes: &[u8]) -> String {
     let bytes = match (kind.optional, bytes) {
         (true, [0, ..]) => return "none".to_owned(),
@@ -344,7 +344,7 @@ fn text(kind: Type, bytes: &[u8]) -> String {
     }
 }
 
-/// The error of a row that is not as its table's schema says.
+/// Returns the error of a row that does not follow its table's schema.
 pub(crate) fn damaged(
     table: &str,
     at: usize,

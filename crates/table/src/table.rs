@@ -1,4 +1,4 @@
-//! What `table!` makes of a struct: its rows, and constants for its columns and indexes.
+//! The output of `table!` for a struct: its rows, and constants for its columns and indexes.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,29 +17,29 @@ use crate::schema::{Schema, damaged};
 
 /// A table whose rows are this struct. [`table!`](crate::table!) implements it.
 pub trait Table: Sized + 'static {
-    /// What the program says of the table.
+    /// The program's declaration of the table.
     const DECLARATION: Declaration;
     /// The table's name.
     const NAME: &'static str = Self::DECLARATION.name;
     /// The layout of its values.
     const LAYOUT: Layout = Self::DECLARATION.layout();
-    /// Whether rows have a hidden id instead of key columns.
+    /// True if rows have a hidden id instead of key columns.
     const KEYLESS: bool = Self::DECLARATION.key.is_empty();
-    /// The types of its key columns as a tuple; `(RowId,)` if there are none.
+    /// The types of its key columns as a tuple; `(RowId,)` for a table without key columns.
     type Key: Columns;
 
-    /// The schema, as data.
+    /// Returns the schema, as data.
     fn schema() -> &'static Schema;
-    /// Where a [`Registry`](crate::Registry) found the table last.
+    /// Returns the place at which a [`Registry`](crate::Registry) last found the table.
     #[doc(hidden)]
     fn hint() -> &'static AtomicUsize;
     /// Appends the row's key; nothing if the table has no key columns.
     fn encode_key(&self, out: &mut KeyBytes);
-    /// The row's partition; `None` if the table has no key columns.
+    /// Returns the row's partition; `None` if the table has no key columns.
     fn home(&self, geometry: &Geometry) -> Option<PartitionId>;
     /// Appends the row's value.
     fn encode_row(&self, out: &mut Vec<u8>);
-    /// The row with this key and this value.
+    /// Returns the row with this key and this value.
     ///
     /// # Errors
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt), which names the table and the column.
@@ -81,7 +81,7 @@ macro_rules! handle {
             }
         }
         impl<T, C> $name<T, C> {
-            /// Its number among those of its sort in the table.
+            /// Returns its number among those of its sort in the table.
             #[inline]
             #[must_use]
             pub const fn index(self) -> usize {
@@ -94,7 +94,7 @@ macro_rules! handle {
 handle!(Column, KeyColumn, Index);
 
 impl<T: Table, C: ColumnType> Column<T, C> {
-    /// The column with a name.
+    /// Returns the column with a name.
     #[must_use]
     pub const fn of(name: &str) -> Self {
         let (index, place) = T::DECLARATION.column(name);
@@ -105,14 +105,14 @@ impl<T: Table, C: ColumnType> Column<T, C> {
         }
     }
 
-    /// Where it lies in a value.
+    /// Returns its place in a value.
     #[inline]
     #[must_use]
     pub const fn place(self) -> Place {
         self.place
     }
 
-    /// Reads the column from a value and leaves all others alone.
+    /// Reads the column from a value, without reading any other column.
     ///
     /// # Errors
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt), which names the table and the column.
@@ -131,7 +131,7 @@ fn damaged_column<T: Table>(index: usize, value: &[u8]) -> perdura_base::Error {
 }
 
 impl<T: Table, C: KeyType> KeyColumn<T, C> {
-    /// The key column with a name.
+    /// Returns the key column with a name.
     #[must_use]
     pub const fn of(name: &str) -> Self {
         KeyColumn {
@@ -154,7 +154,7 @@ impl<T: Table, C: KeyType> KeyColumn<T, C> {
 }
 
 impl<T: Table, C: Columns> Index<T, C> {
-    /// The index with a name.
+    /// Returns the index with a name.
     #[must_use]
     pub const fn of(name: &str) -> Self {
         let index = T::DECLARATION.index(name);
@@ -165,7 +165,7 @@ impl<T: Table, C: Columns> Index<T, C> {
         }
     }
 
-    /// Whether its first column decides the partition of a row.
+    /// Returns whether its first column decides the partition of a row.
     #[must_use]
     pub const fn leads_home(self) -> bool {
         self.leads_home
@@ -188,7 +188,7 @@ impl<'a> KeyReader<'a> {
         KeyReader { key, r }
     }
 
-    /// The next column of the table `T`.
+    /// Takes the next column of the table `T`.
     ///
     /// # Errors
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt), which names the table.
@@ -204,7 +204,7 @@ fn damaged_key<T: Table>(key: &[u8]) -> perdura_base::Error {
     damaged(T::NAME, 0, expected, format!("{key:02x?}"))
 }
 
-/// Whether a column is a fixed one.
+/// Returns whether a column is a fixed one.
 #[must_use]
 pub const fn is_fixed<C: ColumnType>() -> bool {
     C::TYPE.width().is_some()

@@ -8,7 +8,7 @@ use perdura_base::num::to_u64;
 /// The longest array, bytes.
 pub const ARRAY_BYTES_MAX: usize = 4096;
 
-/// What a column holds, whether or not it is optional.
+/// The kind of a column's contents, regardless of whether it is optional.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Base {
     /// `bool`
@@ -42,9 +42,9 @@ pub enum Base {
 /// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Type {
-    /// What it holds.
+    /// The kind of its contents.
     pub base: Base,
-    /// Whether it may hold nothing.
+    /// True if it may be empty.
     pub optional: bool,
 }
 
@@ -83,7 +83,7 @@ impl Base {
 }
 
 impl Type {
-    /// A type that always holds something.
+    /// Returns a type that is never empty.
     #[must_use]
     pub const fn plain(base: Base) -> Type {
         Type {
@@ -101,7 +101,7 @@ impl Type {
         }
     }
 
-    /// Compares in constants, where `==` is not to be had.
+    /// Compares types in constants, where `==` is not available.
     #[must_use]
     pub const fn is(self, other: Type) -> bool {
         let same_base = match (self.base, other.base) {
@@ -111,7 +111,7 @@ impl Type {
         same_base && self.optional == other.optional
     }
 
-    /// Whether `bytes` are what a column of this type can hold.
+    /// Returns whether `bytes` are valid contents of a column of this type.
     #[must_use]
     pub fn holds(self, bytes: &[u8]) -> bool {
         if let Some(width) = self.width()
@@ -127,7 +127,7 @@ impl Type {
         }
     }
 
-    /// Appends the type as a catalog row says it.
+    /// Appends the type in the form of a catalog row.
     pub fn encode(self, out: &mut Vec<u8>) {
         debug_assert!(self.is_sound(), "types without a code are refused before");
         let flag = if self.optional { OPTIONAL } else { 0 };
@@ -151,7 +151,7 @@ impl Type {
         found.is_sound().then_some(found)
     }
 
-    /// Whether there are columns of this type.
+    /// Returns whether columns of this type can exist.
     const fn is_sound(self) -> bool {
         match self.base {
             Base::Array(bytes) => 1 <= bytes && bytes <= ARRAY_BYTES_MAX,
@@ -179,7 +179,7 @@ impl Base {
         }
     }
 
-    /// Whether bytes of the right length are a value.
+    /// Returns whether bytes of the right length are a value.
     fn holds(self, bytes: &[u8]) -> bool {
         match self {
             Base::Bool => matches!(bytes, [0 | 1]),
@@ -202,7 +202,7 @@ impl Base {
     }
 }
 
-/// The one form of a number: there is one NaN and one zero.
+/// Returns the normal form of a number: every NaN becomes one NaN, and minus zero becomes zero.
 #[inline]
 #[must_use]
 pub fn normal(number: f64) -> f64 {

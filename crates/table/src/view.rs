@@ -9,7 +9,7 @@ use crate::column::{AsColumn, ColumnType, KeyType, RowId};
 use crate::key::KeyBytes;
 use crate::table::{Column, KeyColumn, KeyReader, Table};
 
-/// A row as it lies in the database.
+/// A row in the form in which it lies in the database.
 #[derive(Debug, Clone)]
 pub struct RowView<'a, T> {
     key: Cow<'a, [u8]>,
@@ -18,14 +18,14 @@ pub struct RowView<'a, T> {
 }
 
 impl<'a, T: Table> RowView<'a, T> {
-    /// The row with this key and this value.
+    /// Returns the row with this key and this value.
     #[must_use]
     pub fn new(key: Cow<'a, [u8]>, value: Cow<'a, [u8]>) -> RowView<'a, T> {
         let of = PhantomData;
         RowView { key, value, of }
     }
 
-    /// A value column.
+    /// Reads a value column.
     ///
     /// # Errors
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt), which names the table and the column.
@@ -34,7 +34,7 @@ impl<'a, T: Table> RowView<'a, T> {
         column.read(&self.value)
     }
 
-    /// A key column.
+    /// Reads a key column.
     ///
     /// # Errors
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt), which names the table.
@@ -42,7 +42,7 @@ impl<'a, T: Table> RowView<'a, T> {
         column.read(&self.key)
     }
 
-    /// The id of a row of a table without key columns.
+    /// Returns the id of a row of a table without key columns.
     ///
     /// # Errors
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt), which names the table.
@@ -51,7 +51,7 @@ impl<'a, T: Table> RowView<'a, T> {
         KeyReader::new(&self.key).take::<T, RowId>()
     }
 
-    /// The whole row.
+    /// Returns the whole row.
     ///
     /// # Errors
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt), which names the table and the column.
@@ -59,13 +59,13 @@ impl<'a, T: Table> RowView<'a, T> {
         T::decode(&self.key, &self.value)
     }
 
-    /// The bytes of the key.
+    /// Returns the bytes of the key.
     #[must_use]
     pub fn key_bytes(&self) -> &[u8] {
         &self.key
     }
 
-    /// The bytes of the value.
+    /// Returns the bytes of the value.
     #[must_use]
     pub fn value_bytes(&self) -> &[u8] {
         &self.value
@@ -93,7 +93,7 @@ impl<'e, T: Table> RowEdit<'e, T> {
         Ok(RowEdit { key, value, of })
     }
 
-    /// A value column.
+    /// Reads a value column.
     ///
     /// # Errors
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt), which names the table and the column.
@@ -102,7 +102,7 @@ impl<'e, T: Table> RowEdit<'e, T> {
         column.read(self.value)
     }
 
-    /// A key column.
+    /// Reads a key column.
     ///
     /// # Errors
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt), which names the table.

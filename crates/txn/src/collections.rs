@@ -18,9 +18,9 @@ use perdura_heap::{
 
 use crate::tx::{Content, FEW, Tx, is_alive};
 
-/// How many elements are copied, or items pushed, between two requests for room in the log.
+/// The number of elements that are copied, or items that are pushed, between two requests for room in the log.
 const COPY_STEP: usize = 256;
-/// About how much room in the log an item of a list takes beside its value, bytes.
+/// The approximate room in the log that an item of a list takes beside its value, bytes.
 const ITEM_BYTES: usize = 64;
 /// Keys drawn before a table is searched for one that is not past its expiry.
 const DRAWS: u64 = 32;
@@ -155,9 +155,8 @@ impl Tx<'_> {
         }
     }
 
-    /// Asks for room in the log for so many elements before any of them is changed, because a
-    /// transaction that the log refuses later runs again from its beginning. A hint, which costs
-    /// nothing for a few elements.
+    /// Asks for room in the log for `count` elements before any of them is changed. Without that, a transaction that
+    /// the log refuses later runs again from its beginning. This is a hint, which costs nothing for a few elements.
     ///
     /// # Errors
     /// [`Error::LogFull`], [`Error::Stopped`].
@@ -173,7 +172,7 @@ impl Tx<'_> {
     /// Returns a reader of a collection's elements.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] if there is no such collection.
+    /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] if the collection does not exist.
     pub fn elements(&self, table: TableId, home: Home) -> Result<Elements<'_>> {
         let _verb = self.verb();
         let at = self.guard_of(home.partition)?;
@@ -185,9 +184,8 @@ impl Tx<'_> {
         })
     }
 
-    /// Writes a field with its value, a member with an empty value, or a member with its score, which
-    /// is the eight bytes of a little-endian double that is not NaN. Returns whether the element is
-    /// new.
+    /// Writes a field with its value, a member with an empty value, or a member with its score. A score is the eight
+    /// bytes of a little-endian double that is not NaN. Returns whether the element is new.
     ///
     /// # Errors
     /// As [`put`](Self::put); [`Error::Usage`] if the collection is a list or the value does not
@@ -244,7 +242,7 @@ impl Tx<'_> {
     /// Adds items at an end of a list, one after the other.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Error::Usage`] if there is no such list.
+    /// As [`put`](Self::put); [`Error::Usage`] if the list does not exist.
     pub fn list_push(
         &mut self,
         table: TableId,
@@ -387,8 +385,8 @@ impl Tx<'_> {
         self.scan_keys_within(table, cursor, count, &mut scan_places(count))
     }
 
-    /// Does what [`scan_keys`](Self::scan_keys) does, looks at about `places` places of the index at most,
-    /// and takes those it has looked at off. A partition counts as one.
+    /// Like [`scan_keys`](Self::scan_keys), but looks at about `places` places of the index at most, and subtracts from
+    /// `places` those it has looked at. A partition counts as one place.
     ///
     /// # Errors
     /// [`Error::Undeclared`], which the closure passes on.
@@ -437,7 +435,7 @@ impl Tx<'_> {
                 }
             }
         }
-        // Most keys are past their expiries. Partitions in which all are would only take time.
+        // Most keys are past their expiries. A partition without any other keys would only take time.
         for (id, part) in &self.guards {
             let mut cursor = u64::from(id.0) << 32;
             while part.may_live(table, self.now_ms)

@@ -23,8 +23,8 @@ mod seeded;
 
 use scratch::{Running, Scratch};
 
-/// Tells when the reply to a transaction may leave: once the durable epoch has reached `epoch`, or at
-/// once if that is 0.
+/// The condition for the reply to a transaction: it may leave once the durable epoch has reached `epoch`, or at once if
+/// that is 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[must_use = "an answer given before its ticket's epoch is durable can be a lie after a crash"]
 pub struct Ticket {
@@ -37,16 +37,16 @@ pub struct Ticket {
 pub struct ExecutorOptions {
     /// The longest value, bytes.
     pub value_bytes_max: usize,
-    /// What the effect of a changed row says.
+    /// The contents of the effect of a changed row.
     pub value_form: ValueForm,
 }
 
-/// How a transaction runs.
+/// The way in which a transaction runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Manner<'a> {
     /// Its time, milliseconds since 1970.
     pub now_ms: u64,
-    /// What the log says of it, if it changes key-addressed tables.
+    /// The contents of the log for it, if it changes key-addressed tables.
     pub says: Says<'a>,
 }
 
@@ -88,7 +88,7 @@ impl Drop for Fuse<'_> {
     }
 }
 
-/// How an attempt ended. Unless it is [`Outcome::Committed`], its changes are undone.
+/// The outcome of an attempt. Unless it is [`Outcome::Committed`], its changes are undone.
 enum Outcome<R, E> {
     Committed(R, Ticket),
     Failed(E),
@@ -142,7 +142,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Asserts what an append of its group rests on.
+    /// Asserts the conditions for an append of its group.
     fn check_group(&self, guards: &Guards<'_>, partitions: &PartitionSet, ckpt_epoch: CkptEpoch) {
         let is_latched = |id| guards.iter().any(|(latched, _)| *latched == id);
         debug_assert!(
@@ -192,9 +192,9 @@ impl Executor {
         self.run_as(declared, &Manner { now_ms, says }, f)
     }
 
-    /// As [`run`](Self::run), in a manner that also names what the log says. A command that touches
-    /// a partition which it did not declare, or a page-addressed table, runs again and is logged by
-    /// its effects, unless it is strict.
+    /// Like [`run`](Self::run), in a manner that also names the contents of the log. A command may touch a partition
+    /// which it did not declare, or a page-addressed table. Then it runs again and is logged by its effects, unless it
+    /// is strict.
     ///
     /// # Errors
     /// As [`run`](Self::run). [`Error::Usage`] of a strict command that cannot be one, and of a
@@ -249,7 +249,7 @@ impl Executor {
         }
     }
 
-    /// Runs `f` once, and commits what it has changed, or undoes it.
+    /// Runs `f` once, and commits or undoes its changes.
     fn attempt<R, E: From<Error>>(
         &self,
         scratch: &mut Scratch,
@@ -265,7 +265,7 @@ impl Executor {
         } = scratch;
         undo.clear();
         typed.begin(&manner.says, self.options.value_form);
-        // What is not logged need not be noted.
+        // Changes that are not logged need not be noted.
         typed.wants_effects &= !self.sink.is_unlogged();
         let marks = Marks::default();
         let now_ms = manner.now_ms;
@@ -316,7 +316,7 @@ impl Executor {
         self.end(result, guards, attempt, &marks)
     }
 
-    /// Commits an attempt that has what it needs, or undoes it if it failed.
+    /// Commits an attempt that missed no latch, or undoes it if it failed.
     fn end<R, E: From<Error>>(
         &self,
         result: std::thread::Result<Result<R, E>>,
@@ -347,7 +347,7 @@ impl Executor {
                     self.undo(guards, attempt.undo);
                 }
                 if by_engine && self.sink.is_replay() {
-                    // No procedure is to blame, and no log is there to be stopped.
+                    // No procedure is to blame, and no log exists that could be stopped.
                     return Outcome::Failed(Error::Stopped(ENGINE_PANICKED.into()).into());
                 }
                 Outcome::Panicked(panic)
@@ -421,7 +421,7 @@ impl Executor {
         fuse.done();
     }
 
-    /// Encodes and appends what the log says of a transaction, then releases the latches.
+    /// Encodes and appends the log's records of a transaction, then releases the latches.
     fn commit(&self, mut guards: Guards<'_>, mut attempt: Attempt<'_>) -> Ticket {
         // Declared after the guards, so that a panic stops the log before it releases the latches.
         let fuse = Fuse::new(&self.sink);

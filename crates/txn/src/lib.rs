@@ -1,11 +1,10 @@
 //! The transaction component: serial execution over virtual partitions, one group per
 //! transaction, tickets for the durable epoch.
 //!
-//! A transaction takes the latches of its declared partitions in ascending order, runs to
-//! completion in its caller's thread, appends its records as one group while it still holds the
-//! latches, and releases them. Its changes are visible then and *durable later*: its [`Ticket`]
-//! names the commit epoch to wait for. A transaction that only read waits for the newest write that
-//! it could have seen.
+//! A transaction takes the latches of its declared partitions in ascending order and runs to completion in its caller's
+//! thread. It appends its records as one group while it still holds the latches, and then releases them. Its changes
+//! are visible then and *durable later*: its [`Ticket`] names the commit epoch to wait for. A transaction that only
+//! read waits for the newest write that it could have seen.
 //!
 //! # Errors, panics, and running again
 //! A closure fails with its caller's error type. A transaction that touched a partition without its

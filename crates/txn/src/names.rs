@@ -9,7 +9,7 @@ use crate::tx::Tx;
 use perdura_base::{Error, Result, TableId};
 use perdura_heap::{KeyHash, RowRef};
 
-/// The error of a transaction that uses a key that it is not allowed.
+/// The error of a transaction that uses a key that it may not use.
 pub const UNDECLARED_KEY: &str = "the command has reached for a key that its arguments do not \
     declare. Nothing was changed. This is a bug in the server: please report the command";
 
@@ -31,8 +31,8 @@ impl Tx<'_> {
         self.names = None;
     }
 
-    /// As [`get`](Self::get), for a key whose name was found in the data: the caller has judged that
-    /// every key may be read.
+    /// Like [`get`](Self::get), for a key whose name was found in the data. The caller has judged that every key may be
+    /// read.
     ///
     /// # Errors
     /// As [`get`](Self::get).

@@ -1,10 +1,9 @@
 //! The ordered frame of a transaction: its places in the sequences of its partitions, and a command or
 //! its effects.
 //!
-//! A partition's sequence counts the transactions that wrote typed tables there, whatever their frames
-//! say; a command counts in every partition that it held, because it may have read there. A transaction
-//! that is undone takes no number.
-//! The format is in `docs/formats/ordered.md`.
+//! A partition's sequence counts the transactions that wrote typed tables there, whatever their frames contain. A
+//! command counts in every partition that it held, because it may have read there. A transaction that is undone takes
+//! no number. The format is in `docs/formats/ordered.md`.
 
 use perdura_base::{Error, PartitionId, PartitionSet, Result};
 use perdura_formats::ordered::{CommandFrame, Part, encode_command, encode_head};
@@ -17,24 +16,24 @@ use crate::typed::Typed;
 /// The places of a transaction: ascending partitions, each with its sequence number there.
 pub(crate) type Places = SmallVec<[Part; 4]>;
 
-/// What the log says of a transaction on key-addressed tables.
+/// The contents of the log for a transaction on key-addressed tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Says<'a> {
     /// The rows that it changed.
     Effects,
     /// The procedure and its arguments.
     Command(CommandCall<'a>),
-    /// Nothing: the log has it, at these places. `effects` asks for the effects of its changes.
+    /// Nothing: the log has the transaction already, at these places. `effects` asks for the effects of its changes.
     Replayed {
         /// Its partitions, ascending, with its number in each.
         places: &'a [Part],
-        /// Whether it notes its effects.
+        /// True if it notes its effects.
         effects: bool,
     },
 }
 
 impl<'a> Says<'a> {
-    /// Whether the rows that a transaction changes are noted.
+    /// Returns whether the rows that a transaction changes are noted.
     pub(crate) fn notes_effects(&self) -> bool {
         match self {
             Says::Effects => true,
@@ -44,7 +43,7 @@ impl<'a> Says<'a> {
         }
     }
 
-    /// What the log says of a transaction that turned out to need more partitions than it declared.
+    /// Returns the contents of the log for a transaction that turned out to need more partitions than it declared.
     pub(crate) fn widened(self, missing: &PartitionSet) -> Result<Says<'a>> {
         let first = missing.iter().next().unwrap_or_default();
         match self {
@@ -66,7 +65,7 @@ impl<'a> Says<'a> {
         }
     }
 
-    /// What the log says of a command that used a page-addressed table.
+    /// Returns the contents of the log for a command that used a page-addressed table.
     pub(crate) fn without_command(self) -> Result<Says<'a>> {
         match self {
             Says::Command(call) if call.strict => Err(Error::Usage(format!(
@@ -91,7 +90,7 @@ pub struct CommandCall<'a> {
     pub procedure: u32,
     /// Its arguments, encoded.
     pub args: &'a [u8],
-    /// Whether a call that cannot be a command is refused. Else the log gets its effects.
+    /// True if a call that cannot be a command is refused. Otherwise the log gets its effects.
     pub strict: bool,
 }
 
@@ -130,12 +129,12 @@ pub(crate) fn restore_places(guards: &mut Guards<'_>, places: &[Part]) {
     }
 }
 
-/// The partitions that a frame names.
+/// Returns the partitions that a frame names.
 pub(crate) fn partitions(places: &Places) -> PartitionSet {
     places.iter().map(|(id, _)| *id).collect()
 }
 
-/// Encodes the frame; the payload is appended to `out`.
+/// Encodes the frame and appends the payload to `out`.
 pub(crate) fn encode(
     places: &Places,
     typed: &mut Typed,

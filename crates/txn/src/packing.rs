@@ -1,4 +1,4 @@
-//! How much a collection may hold while it is packed.
+//! The limits up to which a collection is packed.
 
 /// The limits of packed collections, which the caller of a transaction sets. A limit beyond what
 /// a packed row can hold (`perdura_types::small`) has no effect: the row's limit is reached first.
@@ -26,7 +26,7 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// As much as a row can hold.
+    /// The limits of a row's format.
     pub const FULL: Packing = Packing {
         hash_entries: u8::MAX,
         hash_bytes: u8::MAX,

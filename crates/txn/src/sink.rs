@@ -1,26 +1,26 @@
-//! Where an executor's commits go.
+//! The sinks of an executor's commits.
 
 use std::sync::Arc;
 
 use perdura_base::StreamId;
 use perdura_wal::{FrameKind, Wal};
 
-/// Where the records of commits go.
+/// The sink of the records of commits.
 #[derive(Clone)]
 pub enum Sink {
     /// To the log. A ticket's epoch is durable when the log has written it.
     Append(Arc<Wal>),
-    /// The yardstick's: nowhere. A commit is acknowledged at once, and a crash loses it unless an image has it.
-    /// The log still says when the database has stopped.
+    /// The yardstick's: nowhere. A commit is acknowledged at once, and a crash loses it unless an image has it. The log
+    /// still knows when the database has stopped.
     Unlogged(Arc<Wal>),
     /// The yardstick's: to the log, with frames of effects cut to this many bytes. They cannot be replayed.
     Cut(Arc<Wal>, usize),
-    /// Nowhere: a restart replays what the log has.
+    /// Nowhere: a restart replays records that the log has.
     Replay,
 }
 
 impl Sink {
-    /// The log that admits writes.
+    /// Returns the log that admits writes.
     pub(crate) fn log(&self) -> Option<&Wal> {
         match self {
             Sink::Append(wal) | Sink::Unlogged(wal) | Sink::Cut(wal, _) => Some(wal),
@@ -28,7 +28,7 @@ impl Sink {
         }
     }
 
-    /// The log that commits are appended to.
+    /// Returns the log that commits are appended to.
     pub(crate) fn wal_of_commits(&self) -> Option<&Wal> {
         match self {
             Sink::Append(wal) | Sink::Cut(wal, _) => Some(wal),
@@ -43,7 +43,7 @@ impl Sink {
         }
     }
 
-    /// Whether commits are lost on purpose.
+    /// Returns whether commits are lost on purpose.
     pub(crate) fn is_unlogged(&self) -> bool {
         matches!(self, Sink::Unlogged(_))
     }
@@ -52,12 +52,12 @@ impl Sink {
         matches!(self, Sink::Replay)
     }
 
-    /// The stream of the next transaction.
+    /// Returns the stream of the next transaction.
     pub(crate) fn idlest(&self) -> StreamId {
         self.log().map_or(StreamId(0), Wal::idlest)
     }
 
-    /// Stops the database. A replay has none to stop: the restart ends with an error.
+    /// Stops the database. A replay has no database to stop: the restart ends with an error.
     pub(crate) fn fail(&self, why: &str) {
         if let Some(wal) = self.log() {
             wal.fail(why);

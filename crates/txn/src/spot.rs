@@ -1,5 +1,5 @@
-//! Verbs of typed tables that look a row up once: what one has found, the next one takes. And those that fetch
-//! rows before they are looked up.
+//! Verbs of typed tables that look a row up once: one verb finds the row, and the next one uses its place. And verbs
+//! that fetch rows before they are looked up.
 
 use perdura_base::{PartitionId, Result};
 use perdura_heap::{KeyHash, RowRef, Spot, TableKey, ahead};
@@ -7,7 +7,7 @@ use perdura_heap::{KeyHash, RowRef, Spot, TableKey, ahead};
 use crate::tx::Tx;
 use crate::typed::TypedTable;
 
-/// Where a transaction has found the row of a key, or that it is not there. It belongs to this transaction, table
+/// The place at which a transaction has found the row of a key, or its absence. It belongs to this transaction, table
 /// and key.
 #[derive(Debug, Clone, Copy)]
 pub struct TypedSpot {
@@ -19,7 +19,7 @@ pub struct TypedSpot {
 }
 
 impl Tx<'_> {
-    /// The spot of a key that was not looked for.
+    /// Returns the spot of a key that was not looked up.
     pub(crate) fn unseen(
         &self,
         table: TypedTable,
@@ -35,8 +35,8 @@ impl Tx<'_> {
         })
     }
 
-    /// As [`typed_get`](Self::typed_get), with the row's place, which [`typed_overwrite_at`](Self::typed_overwrite_at)
-    /// and [`typed_insert_at`](Self::typed_insert_at) take.
+    /// Like [`typed_get`](Self::typed_get), with the row's place, for [`typed_overwrite_at`](Self::typed_overwrite_at)
+    /// and [`typed_insert_at`](Self::typed_insert_at).
     ///
     /// # Errors
     /// As [`typed_get`](Self::typed_get).
@@ -58,7 +58,7 @@ impl Tx<'_> {
         Ok((spot, row))
     }
 
-    /// Inserts a row where its key was looked for and not found.
+    /// Inserts a row at the place where its key was looked up and not found.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -79,7 +79,7 @@ impl Tx<'_> {
         })
     }
 
-    /// As [`typed_overwrite`](Self::typed_overwrite), of a row that was found there.
+    /// Like [`typed_overwrite`](Self::typed_overwrite), for a row that was found at a place.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -100,8 +100,8 @@ impl Tx<'_> {
         })
     }
 
-    /// Fetches rows that this transaction will use, a few at a time: see [`perdura_heap::ahead`]. A hint,
-    /// which changes nothing and misses no latch.
+    /// Fetches rows that this transaction will use, a few at a time: see [`perdura_heap::ahead`]. This is a hint, which
+    /// changes nothing and misses no latch.
     pub fn typed_look_ahead(
         &self,
         keys: impl Iterator<Item = (TypedTable, PartitionId, impl AsRef<[u8]>)>,

@@ -1,5 +1,4 @@
-//! Long strings that many transactions write before a key gets them: see
-//! [`perdura_heap::texts`].
+//! Long strings that many transactions write before a key gets them: see [`perdura_heap::texts`].
 
 use perdura_base::{Error, Result};
 use perdura_heap::texts::TEXT_PAGE_BYTES;
@@ -7,7 +6,7 @@ use perdura_heap::{Draft, TableCollection, TableKey, Text};
 
 use crate::tx::Tx;
 
-/// What the log needs for a page beside its content, bytes, at most.
+/// The most room in the log that a page needs beside its content, bytes.
 const PAGE_LOG_BYTES: usize = 64;
 
 impl Tx<'_> {

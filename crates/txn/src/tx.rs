@@ -18,7 +18,7 @@ use crate::packing::Packing;
 use crate::typed::Typed;
 use crate::verb::{Marks, Verb};
 
-/// For fewer changes than this no room is requested beforehand.
+/// For fewer changes than this, no room is requested in advance.
 pub(crate) const FEW: usize = 256;
 
 pub(crate) type Guards<'a> = SmallVec<[(PartitionId, PartitionGuard<'a>); 4]>;
@@ -44,13 +44,14 @@ pub struct Tx<'a> {
     pub(crate) wal: Option<&'a Wal>,
     /// The stream its group will go to.
     pub(crate) stream: StreamId,
-    /// About how many bytes of the log its group takes so far.
+    /// The approximate bytes of the log that its group takes so far.
     pub(crate) appending: usize,
     pub(crate) now_ms: u64,
     /// Collections that may be without an element now.
     pub(crate) changed: SmallVec<[(TableId, Home); 2]>,
     pub(crate) value_bytes_max: usize,
-    /// Memory used and its limit, if the limit is reached: then only deletes may change anything.
+    /// The used memory and its limit, if the limit is reached: then only deletes may change anything. `None`: it is not
+    /// reached.
     pub(crate) out_of_memory: Option<(u64, u64)>,
     pub(crate) memory: &'a MemoryAccount,
     /// Bytes of its before-images and group that are on the account.
@@ -59,15 +60,15 @@ pub struct Tx<'a> {
     pub(crate) account_at: usize,
     /// The limits of packed collections.
     pub(crate) packing: Packing,
-    /// The keys that it may use, if not all.
+    /// The keys that it may use. `None`: all keys.
     pub(crate) names: Option<Names>,
 }
 
 impl<'a> Tx<'a> {
-    /// About how many bytes of the log a row takes beside its key and value: the heads of its page and
-    /// its slot, a word of the bitmap, and the same again if it moves.
+    /// The approximate bytes of the log that a row takes beside its key and value. They are the heads of its page and
+    /// its slot, a word of the bitmap, and as many bytes again if the row moves.
     pub const ROW_BYTES: usize = 128;
-    /// About how many bytes of the log a removed row takes.
+    /// The approximate bytes of the log that a removed row takes.
     pub const REMOVED_BYTES: usize = 32;
 
     /// Begins a verb. While the result is alive, a panic counts as the engine's.
@@ -101,19 +102,19 @@ impl<'a> Tx<'a> {
         self.admit_part(bytes + Self::ROW_BYTES)
     }
 
-    /// As [`admit`](Self::admit), for a change that takes `bytes` at most.
+    /// Like [`admit`](Self::admit), for a change that takes `bytes` at most.
     pub(crate) fn admit_part(&mut self, bytes: usize) -> Result<()> {
         self.appending += bytes;
         self.admit_in_all(self.appending)
     }
 
-    /// Asks for room in the log for a transaction of so many bytes.
+    /// Asks for room in the log for a transaction of `bytes`.
     pub(crate) fn admit_in_all(&mut self, bytes: usize) -> Result<()> {
         if self.appending >= self.account_at {
             self.account();
         }
         if self.heap.kept_over_bound() {
-            // Until the checkpoint has visited what is kept for it.
+            // The refusal lasts until the checkpoint has visited the pages that are kept for it.
             self.marks.meet_full_log(true, bytes);
             let why = "more is kept for checkpoints and snapshots than there is room for";
             return Err(Error::LogFull(why.into()));
@@ -124,8 +125,8 @@ impl<'a> Tx<'a> {
         let admitted = wal.admit(self.stream, bytes);
         if matches!(admitted, Err(Error::LogFull(_))) {
             let passes = wal.is_refused_for_now(self.stream, bytes);
-            // It runs again from its beginning, and may need more than it has come to need so far:
-            // all of its runs together then cost about two of the last one.
+            // The transaction runs again from its beginning, and may need more room than it has needed so far. With
+            // twice that much, all of its runs together cost about as much as two of the last one.
             let hint = self.appending.saturating_mul(2).max(bytes);
             wal.ask_for_room(self.stream, hint);
             self.marks.meet_full_log(passes, bytes);
@@ -133,9 +134,9 @@ impl<'a> Tx<'a> {
         admitted
     }
 
-    /// Asks for room in the log for so many rows, whose keys and values take `bytes`, before any of
-    /// them is written, because a transaction that the log refuses later runs again from its
-    /// beginning. A hint, which costs nothing for a few rows.
+    /// Asks for room in the log for `count` rows, whose keys and values take `bytes`, before any of them is written.
+    /// Without that, a transaction that the log refuses later runs again from its beginning. This is a hint, which
+    /// costs nothing for a few rows.
     ///
     /// # Errors
     /// [`Error::LogFull`], [`Error::Stopped`].
@@ -148,7 +149,7 @@ impl<'a> Tx<'a> {
         self.admit_in_all(self.appending.saturating_add(bytes))
     }
 
-    /// As [`expect_rows`](Self::expect_rows), for so many rows that will be removed.
+    /// Like [`expect_rows`](Self::expect_rows), for `count` rows that will be removed.
     ///
     /// # Errors
     /// As [`expect_rows`](Self::expect_rows).
@@ -161,9 +162,8 @@ impl<'a> Tx<'a> {
         self.admit_in_all(self.appending.saturating_add(bytes))
     }
 
-    /// Changes a partition, and then asks for the room in the log that the change needs beyond the
-    /// `admitted` bytes: how many pages of a long value or rows of an orphan it removes is known only
-    /// then.
+    /// Changes a partition, and then asks for the room in the log that the change needs beyond the `admitted` bytes.
+    /// Only then is it known how many pages of a long value or rows of an orphan it removes.
     ///
     /// # Errors
     /// [`Error::Undeclared`], which the closure passes on; [`Error::LogFull`], [`Error::Stopped`]; those
@@ -190,16 +190,15 @@ impl<'a> Tx<'a> {
         !self.undo.is_empty() || !self.typed.homes.is_empty()
     }
 
-    /// Returns how many bytes the log refused, if the log will have room for them when it has caught up:
-    /// then the transaction is to run again.
+    /// Returns the bytes that the log refused, if the log will have room for them when it has caught up. Then the
+    /// transaction is to run again.
     #[must_use]
     pub fn awaits_log(&self) -> Option<usize> {
         self.marks.awaits_log()
     }
 
-    /// Fails if a verb met a missing latch or a full log, even if the closure dropped that error:
-    /// the transaction will be undone. A caller that publishes something outside the pages calls
-    /// this first.
+    /// Fails if a verb met a missing latch or a full log, even if the closure dropped that error. The transaction will
+    /// be undone. A caller that publishes data outside the pages calls this first.
     ///
     /// # Errors
     /// [`Error::Undeclared`], [`Error::LogFull`], which the closure passes on.
@@ -249,7 +248,7 @@ impl<'a> Tx<'a> {
         self.place_any(key)
     }
 
-    /// As [`place`](Self::place), for a key that the transaction need not be allowed to use.
+    /// Like [`place`](Self::place), for a key that the transaction need not be allowed to use.
     pub(crate) fn place_any(&self, key: &[u8]) -> Result<(usize, KeyHash)> {
         self.use_pages();
         let hash = self.geometry.hash(key);
@@ -272,8 +271,8 @@ impl<'a> Tx<'a> {
         })
     }
 
-    /// Fetches the next keys that this transaction will use, a few at a time: see
-    /// [`perdura_heap::ahead`]. A hint, which changes nothing and misses no latch.
+    /// Fetches the next keys that this transaction will use, a few at a time: see [`perdura_heap::ahead`]. This is a
+    /// hint, which changes nothing and misses no latch.
     pub fn look_ahead<'k>(&self, table: TableId, keys: impl Iterator<Item = &'k [u8]>) {
         let keys = keys.filter_map(|key| {
             let hash = self.geometry.hash(key);
@@ -296,7 +295,7 @@ impl<'a> Tx<'a> {
         Ok(row.filter(|row| is_alive(row, now)))
     }
 
-    /// As [`get`](Self::get), but does not count the key as used.
+    /// Like [`get`](Self::get), but does not count the key as used.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -308,8 +307,7 @@ impl<'a> Tx<'a> {
         Ok(row.filter(|row| is_alive(row, now)))
     }
 
-    /// Returns the whole seconds since a key was used; `None` if it is not there, or if accesses are
-    /// not noted.
+    /// Returns the whole seconds since a key was used. `None`: the key does not exist, or accesses are not noted.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -319,7 +317,7 @@ impl<'a> Tx<'a> {
         Ok(self.guards[at].1.idle_seconds(table, key, hash))
     }
 
-    /// Sets how many seconds ago a key was used, if accesses are noted.
+    /// Sets the time for which a key was not used, seconds, if accesses are noted.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -333,8 +331,8 @@ impl<'a> Tx<'a> {
     /// Inserts or overwrites a row. `expiry_ms` is absolute, milliseconds since 1970.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] at the memory limit, [`Error::LogFull`] while the log cannot take
-    /// it, [`Error::Usage`] for keys and values over their limits, [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::OutOfMemory`] at the memory limit. [`Error::LogFull`] while the log cannot take it. [`Error::Usage`]
+    /// for keys and values over their limits. [`Error::Undeclared`], which the closure passes on.
     pub fn put(
         &mut self,
         table: TableId,
@@ -442,7 +440,7 @@ impl<'a> Tx<'a> {
         Ok(written)
     }
 
-    /// Fails unless a key may be written with a value of so many bytes.
+    /// Fails unless a key may be written with a value of `value_bytes`.
     pub(crate) fn check_write(&mut self, key: &[u8], value_bytes: usize) -> Result<()> {
         self.check_memory()?;
         if key.len() > KEY_BYTES_MAX {
@@ -452,7 +450,7 @@ impl<'a> Tx<'a> {
         self.admit(key.len() + value_bytes)
     }
 
-    /// Fails unless a value may have so many bytes.
+    /// Fails unless a value may have `bytes`.
     pub(crate) fn check_value_bytes(&self, bytes: usize) -> Result<()> {
         if bytes > self.value_bytes_max {
             return Err(over_limit("value", bytes, self.value_bytes_max));
@@ -548,7 +546,7 @@ impl<'a> Tx<'a> {
     }
 }
 
-/// Whether a row is not past its expiry.
+/// Returns whether a row is not past its expiry.
 pub(crate) fn is_alive(row: &RowRef<'_>, now_ms: u64) -> bool {
     row.expiry_ms().is_none_or(|expiry| expiry > now_ms)
 }

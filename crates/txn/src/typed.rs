@@ -1,13 +1,13 @@
-//! The verbs of typed tables, and what a transaction notes about them for the log.
+//! The verbs of typed tables, and a transaction's notes about them for the log.
 //!
-//! A typed row has a *home*: the partition that the caller chose for it, from its first key column.
-//! The changes of a key-addressed table are not in the group of page records. The log says them by
-//! rows (*effects*), which the verbs' caller notes here as it makes them, or by the procedure and its
-//! arguments (a *command*); [`crate::ordered`] writes either at commit.
+//! A typed row has a *home*: the partition that the caller chose for it, from its first key column. The changes of a
+//! key-addressed table are not in the group of page records. The log has them by rows (*effects*), or by the procedure
+//! and its arguments (a *command*). The verbs' caller notes effects here as it makes them. [`crate::ordered`] writes
+//! either form at commit.
 //!
-//! A command is replayed on a database whose page-addressed tables are at the log's end already. So a
-//! command must not even read one: the first verb on a page-addressed table is noted, and the executor
-//! runs the transaction again with effects.
+//! A command is replayed on a database whose page-addressed tables are at the log's end already. So a command must not
+//! even read such a table. The first verb on a page-addressed table is noted, and the executor runs the transaction
+//! again with effects.
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), sections III and IV.
@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 use crate::ordered::Says;
 use crate::tx::Tx;
 
-/// Where an effect's row lies.
+/// The place of an effect's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowHome {
     /// In one partition.
@@ -33,7 +33,7 @@ pub enum RowHome {
     All,
 }
 
-/// What the effect of a changed row says.
+/// The contents of the effect of a changed row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ValueForm {
     /// The columns that changed.
@@ -41,7 +41,7 @@ pub enum ValueForm {
     Columns,
     /// The whole row.
     Rows,
-    /// The whole row, and what it was before.
+    /// The whole row, and the row before the change.
     Before,
 }
 
@@ -49,7 +49,7 @@ impl ValueForm {
     /// Every form.
     pub const ALL: [ValueForm; 3] = [ValueForm::Columns, ValueForm::Rows, ValueForm::Before];
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -65,22 +65,22 @@ impl ValueForm {
 pub struct TypedTable {
     /// Its id.
     pub id: TableId,
-    /// Whether the log names its rows by their keys; else it has page records.
+    /// True if the log names its rows by their keys. Otherwise the log has page records.
     pub keyed: bool,
 }
 
 /// Rows of one transaction and home that a keyless table can number.
 const ROW_IDS_MAX: u64 = 1 << 16;
 
-/// What a transaction notes about typed tables.
+/// The notes of a transaction about typed tables.
 pub(crate) struct Typed {
-    /// Whether the rows that it changes are noted.
+    /// True if the rows that it changes are noted.
     pub wants_effects: bool,
-    /// What a changed row's effect says.
+    /// The contents of a changed row's effect.
     pub form: ValueForm,
-    /// Whether it may not use page-addressed tables.
+    /// True if it may not use page-addressed tables.
     pub is_command: bool,
-    /// Whether it has used one all the same.
+    /// True if it has used one nevertheless.
     used_pages: Cell<bool>,
     /// The homes of rows that it wrote.
     pub homes: PartitionSet,
@@ -132,7 +132,8 @@ impl Typed {
     pub fn begin(&mut self, says: &Says<'_>, form: ValueForm) {
         self.wants_effects = says.notes_effects();
         self.is_command = matches!(says, Says::Command(_) | Says::Replayed { .. });
-        // A replay knows neither the form that was set then nor needs it: a command's hash is of rows.
+        // A replay does not know the form that was set then. It does not need it either, because a command's hash is of
+        // rows.
         self.form = match says {
             Says::Effects => form,
             Says::Command(_) | Says::Replayed { .. } => ValueForm::Rows,
@@ -148,7 +149,7 @@ impl Typed {
         self.used_pages.get()
     }
 
-    /// Appends the effects as a frame of these parts says them.
+    /// Appends the effects in the form that a frame of these parts has.
     pub fn encode_effects(&self, parts: &[Part], out: &mut Vec<u8>) {
         if let [(only, _)] = parts {
             let only = [RowHome::All, RowHome::One(*only)];
@@ -169,7 +170,7 @@ impl Typed {
 
     /// Returns a hash of the effects: equal for equal changes in the same order.
     pub fn effects_hash(&mut self) -> u64 {
-        // Homes instead of parts: a replay may know more partitions than changed.
+        // Homes are hashed instead of parts, because a replay may know more partitions than changed.
         if self.homes.len() <= 1 {
             return hash64(0, &self.bytes);
         }
@@ -182,7 +183,7 @@ impl Typed {
         hash
     }
 
-    /// Bytes of buffers held.
+    /// Returns the bytes of the buffers that it holds.
     pub fn bytes_held(&self) -> usize {
         let noted = self.effects.capacity() * size_of::<Noted>();
         self.bytes.capacity() + self.scratch.capacity() + noted
@@ -214,7 +215,7 @@ impl Typed {
     }
 }
 
-/// A point of a transaction that it can go back to.
+/// A point of a transaction to which it can roll back.
 #[derive(Debug)]
 pub struct TxSavepoint {
     undo: Savepoint,
@@ -259,7 +260,7 @@ impl Tx<'_> {
         Ok(self.guards[at].1.peek(table.id, key, hash))
     }
 
-    /// Inserts a row. The caller has looked that its key is not there.
+    /// Inserts a row. The caller has checked that its key does not exist.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -366,14 +367,14 @@ impl Tx<'_> {
         Ok(self.guards[at].1.len(table.id))
     }
 
-    /// Whether the caller notes the effects of its changes of key-addressed tables.
+    /// Returns whether the caller notes the effects of its changes of key-addressed tables.
     #[inline]
     #[must_use]
     pub fn wants_effects(&self) -> bool {
         self.typed.wants_effects
     }
 
-    /// Returns what the effect of a changed row says.
+    /// Returns the form of the effect of a changed row.
     #[must_use]
     pub fn value_form(&self) -> ValueForm {
         self.typed.form
@@ -385,10 +386,10 @@ impl Tx<'_> {
         self.typed.note(home, table, key, op);
     }
 
-    /// Notes the columns that changed in a row of a key-addressed table; `patch` appends the patch that says so.
+    /// Notes the columns that changed in a row of a key-addressed table. `patch` appends the patch of these columns.
     ///
     /// # Errors
-    /// That of `patch`; nothing is noted then.
+    /// The error of `patch`; nothing is noted then.
     pub fn note_columns(
         &mut self,
         home: RowHome,
@@ -455,7 +456,7 @@ impl Tx<'_> {
         Ok(sequence * ROW_IDS_MAX + count)
     }
 
-    /// Marks a point that [`rollback_to`](Self::rollback_to) goes back to.
+    /// Marks a point to which [`rollback_to`](Self::rollback_to) can return.
     pub fn savepoint(&mut self) -> TxSavepoint {
         let _verb = self.verb();
         TxSavepoint {
@@ -465,7 +466,7 @@ impl Tx<'_> {
         }
     }
 
-    /// Takes back all changes since a savepoint. Savepoints that were made after it are void.
+    /// Undoes all changes since a savepoint. Savepoints that were made after it are void.
     pub fn rollback_to(&mut self, savepoint: &TxSavepoint) {
         let _verb = self.verb();
         for (_, part) in &mut self.guards {

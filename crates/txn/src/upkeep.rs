@@ -92,7 +92,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Frees pages of a partition whose table is gone. Returns how many; 0 if a full pass found none.
+    /// Frees pages of a partition whose table is gone. Returns the number of freed pages; 0 if a full pass found none.
     ///
     /// # Errors
     /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on.

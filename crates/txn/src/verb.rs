@@ -5,10 +5,10 @@
 //! meets a missing latch, a full log or a panic notes it here, and the notes decide the attempt.
 //!
 //! # Two kinds of panic
-//! A panic in the closure leaves pages and before-images as its finished verbs left them: the
-//! transaction is undone like any that fails, and the panic continues in the caller. A panic inside
-//! a verb may have left a page half changed, so the log fails for good and the database stops. A
-//! [`Verb`] is alive while a verb runs, and its destructor sees which of the two panics unwinds.
+//! A panic in the closure leaves pages and before-images as its finished verbs left them. The transaction is undone
+//! like any that fails, and the panic continues in the caller. A panic inside a verb may have left a page half changed,
+//! so the log fails for good and the database stops. A [`Verb`] is alive while a verb runs, and its destructor sees
+//! which of the two panics unwinds.
 
 use std::cell::Cell;
 use std::thread::panicking;
@@ -20,11 +20,11 @@ use perdura_base::{PartitionId, PartitionSet};
 pub(crate) struct Marks {
     /// Partitions that were touched without their latch.
     missing: Cell<PartitionSet>,
-    /// A verb panicked.
+    /// True if a verb panicked.
     in_engine: Cell<bool>,
-    /// A write was refused because the log has no room.
+    /// True if a write was refused because the log has no room.
     log_full: Cell<bool>,
-    /// A write was refused for good: it does not help to wait for the log.
+    /// True if a write was refused for good: waiting for the log does not help.
     log_stuck: Cell<bool>,
     /// The most room that was refused, bytes.
     refused: Cell<usize>,
@@ -66,10 +66,10 @@ impl Marks {
     }
 }
 
-/// Alive while a verb runs.
+/// A guard that is alive while a verb runs.
 pub(crate) struct Verb<'a> {
     marks: &'a Marks,
-    /// Whether a destructor called the verb while an earlier panic unwound.
+    /// True if a destructor called the verb while an earlier panic unwound.
     unwinding: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Which tests arm which flaws.
+//! The lists of flaws, and the tests that arm them.
 
 use super::Flaw;
 
@@ -281,7 +281,7 @@ const LISTS: [&[Flaw]; 19] = [
     &Flaw::STEAL,
 ];
 
-/// How many flaws stand on the lists, each of them once.
+/// Returns the number of flaws on the lists. Each flaw is on one list, once.
 const fn listed() -> usize {
     let mut seen = [false; LAST + 1];
     let (mut count, mut list) = (0, 0);

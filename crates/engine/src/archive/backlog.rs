@@ -3,17 +3,18 @@
 //! ```text
 //!  archive fails ──► backlog: archiver ──► runs here ──► the log may be cut behind them
 //!                     │        merger ──► fewer of them
-//!  archive is back ───┴──────► drain ──► runs there, one after the other ──► none is left: the archiver goes on in the archive
+//!  archive is back ───┴──────► drain ──► runs there, one by one ──► none left: archiver continues in the archive
 //! ```
 //!
-//! It is an archive of its own ([`Store`]), in folder `backlog` of the first stream's disk: where the log would be that its runs stand for,
-//! so that what survives the loss of another disk still does. It begins where the archive ended as far as that was known. Its merger
-//! combines no records, so each epoch stays a moment. An empty one stays where it is, for the next time.
+//! The backlog is a separate archive ([`Store`]), in folder `backlog` of the first stream's disk. Its runs replace a
+//! part of the log, and that part would be on this disk. So the loss of another disk does no more harm than without a
+//! backlog. The backlog begins at the last known end of the archive. Its merger combines no records, so each epoch
+//! remains a moment. An empty backlog is kept for the next time.
 //!
 //! # The bound
-//! Runs and the log that is not archived together take as much as the options say, about. The archiver stops when another run might not
-//! fit; then the log grows, until both together reach the bound. Then the log gets no more files ([`Wal::hold_growth`]): writes are refused
-//! as on a full disk, and resume by themselves.
+//! Runs and the log that is not archived together take about as much as the options say. The archiver stops when
+//! another run might not fit. Then the log grows, until both together reach the bound. Then the log gets no more files
+//! ([`Wal::hold_growth`]): writes are refused as on a full disk, and resume without help.
 //!
 //! # Source
 //! The design is ours; "Single-pass restore after a media failure" leaves an archive that cannot be written open.
@@ -36,20 +37,20 @@ use serde::Serialize;
 use super::end_of;
 use crate::core::Core;
 
-/// What is not the workspace of a run that is written, bytes: its moments, index and ends.
+/// Bytes of a run beyond the workspace of its writer: its moments, index and ends.
 const RUN_REST_BYTES: u64 = 64 << 10;
 
-/// How much waits for an archive that is away, and how.
+/// The bound of the backlog, and the policy by which its runs are merged.
 #[derive(Clone)]
 pub struct BacklogOptions {
-    /// Bytes of runs and of log that is not archived, about.
+    /// Bytes of runs and of log that is not archived, approximately.
     pub bytes_max: u64,
-    /// Which moments a merged run lists, because a later merge in the archive is to keep them.
+    /// The policy that says which moments a merged run lists, because a later merge in the archive is to keep them.
     pub policy: Policy,
 }
 
 impl Default for BacklogOptions {
-    /// Without a bound, and without a moment that is to be listed.
+    /// Returns options without a bound and without moments to list.
     fn default() -> BacklogOptions {
         BacklogOptions {
             bytes_max: u64::MAX,
@@ -58,26 +59,27 @@ impl Default for BacklogOptions {
     }
 }
 
-/// What waits for an archive.
+/// Figures of the runs and the log that wait for an archive.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct BacklogStats {
-    /// `none`: the archiver writes into the archive. `waiting`: the archive is away. `draining`: it is back, and gets what has waited.
+    /// `none`: the archiver writes into the archive. `waiting`: the archive is away. `draining`: it is back, and the
+    /// waiting runs move into it.
     pub state: &'static str,
     /// Runs that wait.
     pub runs: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Bytes of the log that neither archive nor backlog has.
+    /// Bytes of the log that are in neither the archive nor the backlog.
     pub log_bytes: u64,
-    /// How many bytes of both there may be.
+    /// The bound of both together, bytes.
     pub bytes_max: u64,
-    /// Whether the log may not grow, because there are so many.
+    /// True if the log may not grow, because the bound is reached.
     pub full: bool,
-    /// Runs that the archive has got from the backlog since the database was opened.
+    /// Runs that moved from the backlog into the archive since the database was opened.
     pub drained_runs: u64,
 }
 
-/// As whom a backlog is opened, and with which images.
+/// The identity under which a backlog is opened, and the images that it knows of.
 pub(super) struct Opener<'a> {
     pub core: &'a Core,
     pub life: u64,
@@ -85,8 +87,8 @@ pub(super) struct Opener<'a> {
 }
 
 impl Opener<'_> {
-    /// Opens the backlog so that it goes on where the archive ends as far as is known, or makes it. One that begins later knows
-    /// better: it was made when the archive ended there.
+    /// Opens the backlog so that it continues where the archive is known to end, or makes it. A backlog that begins
+    /// later is right: it was made when the archive ended there.
     ///
     /// # Errors
     /// As [`Store::open`] and [`Store::create`].
@@ -146,9 +148,9 @@ impl Opener<'_> {
     }
 }
 
-/// What a turn did.
+/// The outcome of a turn.
 pub(super) enum Turn {
-    /// There was nothing to do.
+    /// The backlog had nothing to do.
     Nothing,
     Worked,
     /// The archive has everything that the backlog has, and may be written again.
@@ -157,22 +159,22 @@ pub(super) enum Turn {
     Failed(Error),
 }
 
-/// A backlog that is open: what is done with it beside archiving into it.
+/// An open backlog, with the work on it beside archiving.
 pub(super) struct Backlog {
     store: Arc<Store>,
     options: BacklogOptions,
     region: Arc<RegionDigest>,
     merger: Option<Merger>,
-    /// A merge is going on.
+    /// True if a merge is under way.
     merges: bool,
     drain: Option<Drain>,
-    /// A run that the drain has made becomes part of the archive.
+    /// The change that makes a run of the drain part of the archive.
     adding: Option<Publication>,
     pub drained: u64,
 }
 
 impl Backlog {
-    /// Returns the backlog in a store, in which nothing is under way.
+    /// Returns the backlog in a store, with no work under way.
     pub fn new(store: Arc<Store>, options: BacklogOptions) -> Backlog {
         assert!(options.bytes_max > 0, "a bound leaves room for something");
         Backlog {
@@ -187,22 +189,22 @@ impl Backlog {
         }
     }
 
-    /// Whether the archive is away.
+    /// Returns whether the archive is away.
     pub fn is_waiting(&self) -> bool {
         self.drain.is_none()
     }
 
-    /// Whether its next turn has something to do.
+    /// Returns whether its next turn has work.
     pub fn is_busy(&self) -> bool {
         self.drain.is_some() || self.merges
     }
 
-    /// How far the archive has the log, if it is back.
+    /// Returns the end of the log in the archive, if the archive is back.
     pub fn archive_end(&self) -> Option<EpochEnds> {
         self.drain.as_ref().map(|drain| end_of(drain.archive()))
     }
 
-    /// Moves what waits into an archive that is back. `wall_us` is the archive's latest moment.
+    /// Moves the waiting runs into an archive that is back. `wall_us` is the archive's latest moment.
     ///
     /// # Errors
     /// As [`Drain::new`].
@@ -215,12 +217,12 @@ impl Backlog {
         Ok(())
     }
 
-    /// Leaves what waits where it is.
+    /// Leaves the waiting runs where they are.
     pub fn end_draining(&mut self) {
         (self.drain, self.adding) = (None, None);
     }
 
-    /// Drains, or merges, one I/O; `images` are those of the database.
+    /// Drains or merges, one I/O. `images` are those of the database.
     ///
     /// # Errors
     /// The backlog's disk's, as [`Merger::step`].
@@ -281,7 +283,7 @@ impl Backlog {
                     bytes_max: self.merged_bytes_max(),
                     codec: Codec::Lz4,
                     policy: Arc::new(move |run, listed| match policy(run, listed) {
-                        // No records are combined here: what is to be kept is listed.
+                        // No records are combined here: the moments to keep are listed.
                         Verdict::Only(list) => Verdict::Listing(list),
                         verdict => verdict,
                     }),
@@ -307,19 +309,19 @@ impl Backlog {
         self.options.bytes_max / 16
     }
 
-    /// Whether the bound leaves room for another run of so many bytes.
+    /// Returns whether the bound leaves room for another run of `bytes`.
     fn has_room_for(&self, bytes: u64) -> bool {
         let waiting = waiting_bytes(&self.store.manifest());
         waiting.saturating_add(bytes) <= self.options.bytes_max
     }
 
-    /// Whether the archiver may write another run.
+    /// Returns whether the archiver may write another run.
     pub fn has_room(&self, workspace_bytes: usize) -> bool {
         let workspace = to_u64(workspace_bytes);
         self.has_room_for(workspace + workspace / 4 + RUN_REST_BYTES)
     }
 
-    /// What waits.
+    /// Returns figures of the waiting runs and the waiting log.
     pub fn stats(&self, core: &Core) -> BacklogStats {
         let manifest = self.store.manifest();
         BacklogStats {
@@ -337,7 +339,7 @@ impl Backlog {
         }
     }
 
-    /// Holds the log's growth while too much waits, and lets it grow again a little below that.
+    /// Stops the log's growth while too much waits, and lets it grow again a little below the bound.
     pub fn bound(&self, core: &Core) {
         let max = self.options.bytes_max;
         let waiting = waiting_bytes(&self.store.manifest()).saturating_add(unarchived_bytes(core));
@@ -351,7 +353,7 @@ impl Backlog {
     }
 }
 
-/// Bytes of the log that is durable and not archived.
+/// Returns the bytes of the log that are durable and not archived.
 fn unarchived_bytes(core: &Core) -> u64 {
     let Some(archived) = core.archived() else {
         return 0;

@@ -1,4 +1,4 @@
-//! What an archive's writer asks of a database.
+//! The questions that an archive's writer asks a database.
 
 use perdura_archive::Images as ArchiveImages;
 use perdura_base::{Epoch, Error, Pos, Result};
@@ -8,8 +8,8 @@ use perdura_wal::EpochEnds;
 use crate::core::Core;
 
 impl Core {
-    /// Where an archive of this database begins: with the lowest epoch of the newest image, or with the log's begin if there
-    /// is no image.
+    /// Returns the position at which an archive of this database begins. It is the lowest epoch of the newest image, or
+    /// the start of the log if the database has no image.
     ///
     /// # Errors
     /// [`Error::Usage`] if an older build made the newest image: the next checkpoint makes one that knows its lowest
@@ -35,13 +35,13 @@ impl Core {
         })
     }
 
-    /// The anchor's record, for the archive's manifests.
+    /// Returns the anchor's record, for the archive's manifests.
     #[must_use]
     pub fn anchor_for_archive(&self) -> Vec<u8> {
         self.anchor().get().to_record().encode()
     }
 
-    /// The checkpoint epochs of the images that exist or are being built.
+    /// Returns the checkpoint epochs of the images that exist or are being built.
     #[must_use]
     pub fn images_for_archive(&self) -> ArchiveImages {
         let anchor = self.anchor().get();

@@ -1,11 +1,11 @@
-//! Dropped tables: a drop is one transaction over all partitions, and the catalog remembers a key-addressed table
-//! until no image and no part of the log needs it.
+//! Dropped tables. A drop is one transaction over all partitions. The catalog remembers a key-addressed table until no
+//! image and no part of the log needs it.
 //!
-//! A restart brings the catalog to the log's end first, and plays commands from the image on. Those before the drop
-//! use the table: the restart must know its schema, find its rows in the image and have its indexes. So the drop turns
-//! the table's row in the catalog into one that says *dropped*, with the checkpoint epoch that was current. An image
-//! reflects the drop exactly if its own epoch is greater, as it is for a page record with such a tag. When every
-//! complete image is one of those, the row goes (docs/formats/catalog.md).
+//! A restart brings the catalog to the log's end first, and plays commands from the image on. Commands before the drop
+//! use the table. So the restart must know its schema, find its rows in the image and have its indexes. For that reason
+//! the drop turns the table's row in the catalog into a row that says *dropped*, with the current checkpoint epoch. An
+//! image reflects the drop exactly if its own epoch is greater, as with a page record of such a tag. When every
+//! complete image reflects the drop, the row is removed (docs/formats/catalog.md).
 //!
 //! A page-addressed table needs none of this: the log has its pages' changes to the end.
 
@@ -23,7 +23,7 @@ use super::{CATALOG, Entry, damaged};
 /// A table that was dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dropped {
-    /// The checkpoint epoch in which it was.
+    /// The checkpoint epoch in which it was dropped.
     pub tag: CkptEpoch,
     /// The name that it had.
     pub name: String,
@@ -37,7 +37,7 @@ impl Dropped {
         self.tag >= k
     }
 
-    /// Its row of the catalog: key and value.
+    /// Returns its row of the catalog: key and value.
     fn encode(&self) -> (Vec<u8>, Vec<u8>) {
         let mut value = Vec::new();
         value.put_varint(self.tag.0);
@@ -64,7 +64,7 @@ pub(crate) fn dropped_key(id: TableId) -> Vec<u8> {
     key
 }
 
-/// The dropped tables of a heap whose table 0 is indexed.
+/// Returns the dropped tables of a heap whose table 0 is indexed.
 pub(crate) fn dropped_of(heap: &Heap) -> Result<BTreeMap<TableId, Dropped>> {
     let mut tables = BTreeMap::new();
     for id in (0..heap.geometry().partitions).map(PartitionId) {

@@ -1,5 +1,5 @@
-//! How far an archive holds the log of an open database. Without an archive nothing here is called, and nothing
-//! changes.
+//! The position up to which an archive holds the log of an open database. Without an archive nothing here is called,
+//! and nothing changes.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use perdura_wal::{EpochEnds, EpochSource};
 use super::Core;
 
 impl Core {
-    /// A source of the log's whole durable epochs behind `from`; see [`EpochSource::open`].
+    /// Returns a source of the log's whole durable epochs behind `from`; see [`EpochSource::open`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`EpochSource::open`].
     pub fn log_source(&self, from: &EpochEnds) -> Result<EpochSource> {
         let disks: Vec<Arc<dyn Disk>> = self.disks().logs.clone();
         EpochSource::open(&disks, &self.anchor.get(), from)
     }
 
-    /// Notes that the archive holds the log up to `end`, durable there: no checkpoint cuts the log ahead of
-    /// that. The first call begins archiving, in the anchor; later ones cost no I/O.
+    /// Notes that the archive holds the log up to `end`, durably: no checkpoint cuts the log ahead of that. The first
+    /// call begins archiving, in the anchor. Later calls cost no I/O.
     ///
     /// # Errors
-    /// [`Error::LostLog`](perdura_base::Error::LostLog) if `end` is ahead of what is durable;
-    /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if it goes back; of the first call also those of the
+    /// [`Error::LostLog`](perdura_base::Error::LostLog) if `end` is ahead of the durable end.
+    /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if it goes back. The first call also returns the errors of the
     /// anchor's update: then nothing has begun.
     pub fn set_archived(&self, end: &EpochEnds) -> Result<()> {
         self.checkpoints.set_archived(end)?;
@@ -38,13 +38,14 @@ impl Core {
         Ok(())
     }
 
-    /// How far the archive holds the log; `None` if the database is not archived.
+    /// Returns the end of the log in the archive. `None`: the database is not archived.
     #[must_use]
     pub fn archived(&self) -> Option<EpochEnds> {
         self.anchor.archived()
     }
 
-    /// The digest of the newest image, with which the standing proof goes on; `None` as long as it is not known.
+    /// Returns the digest of the newest image, with which the standing proof continues. `None` as long as it is not
+    /// known.
     #[must_use]
     pub fn newest_digest(&self) -> Option<Arc<SweepDigest>> {
         self.checkpoints.newest_digest()
@@ -58,7 +59,7 @@ impl Core {
         self.anchor.end_archive(&self.wal)
     }
 
-    /// Holds the newest image: no checkpoint overwrites it until this is dropped. `None` before the first image.
+    /// Pins the newest image: no checkpoint overwrites it until the pin is dropped. `None` before the first image.
     #[must_use]
     pub fn pin_newest(&self) -> Option<Pin> {
         self.checkpoints.pin_newest()

@@ -10,7 +10,7 @@ use super::{Core, Flushed, Watch};
 use crate::catalog::{CATALOG, Dropped, dropped_key, find_table, remove_table};
 
 impl Core {
-    /// Drops a typed table or a map, with all its rows: `None` if there is no such table. The caller hands the result to
+    /// Drops a typed table or a map, with all its rows. `None`: no such table exists. The caller hands the result to
     /// [`reclaim_flushed`](Core::reclaim_flushed).
     ///
     /// # Errors
@@ -20,7 +20,7 @@ impl Core {
         Ok(flushed.map(|flushed| (flushed, ticket)))
     }
 
-    /// As [`drop_table`](Core::drop_table). `watch` hears how many bytes of the log the transaction awaits.
+    /// Like [`drop_table`](Core::drop_table). `watch` gets the number of bytes of the log that the transaction awaits.
     pub(crate) fn drop_watched(
         &self,
         name: &str,
@@ -69,14 +69,14 @@ impl Core {
                 Some(dropped)
             }
         };
-        // Nothing may fail behind this.
+        // From here on nothing may fail.
         tx.check_not_refused()?;
         let detached = tx.detach_tables([id])?;
         self.typed().registry.mark_dropped(id);
         Ok(Some((detached, kept)))
     }
 
-    /// Removes from the catalog the dropped tables that no image lacks the drop of, if there are any. Returns how many.
+    /// Removes dropped tables from the catalog once the drop is in every image. Returns the number of removed tables.
     ///
     /// # Errors
     /// A full log or a stopped database; nothing is lost by trying later.
@@ -108,7 +108,8 @@ impl Core {
         Ok(due.len())
     }
 
-    /// The checkpoint epoch of the oldest image that a restart may begin with; `None` if it may have to begin without.
+    /// Returns the checkpoint epoch of the oldest image that a restart may begin with. `None`: it may have to begin
+    /// without an image.
     fn oldest_image(&self) -> Option<CkptEpoch> {
         let record = self.anchor().get();
         let complete = record.images.iter().filter(|image| image.is_complete());

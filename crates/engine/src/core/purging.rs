@@ -77,7 +77,8 @@ impl Core {
         Ok(removed + freed + dropped)
     }
 
-    /// Stops the purge or lets it continue. A stopped purge appends nothing to the log, once the step that runs has ended.
+    /// Stops the purge or lets it continue. A stopped purge appends nothing to the log, once the step that runs has
+    /// ended.
     pub fn hold_purge(&self, held: bool) {
         self.purge.hold(held);
     }

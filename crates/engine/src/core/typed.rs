@@ -8,8 +8,8 @@ use perdura_txn::{CommandCall, Manner, Says, Ticket, Tx};
 use super::Core;
 
 impl Core {
-    /// Makes the declared tables and procedures that the catalog lacks, and numbers the others. What
-    /// their frames are is declared in the anchor before the first of them.
+    /// Makes the declared tables and procedures that the catalog lacks, and numbers the others. The anchor declares the
+    /// kinds of their frames before the first of them.
     pub(crate) fn make_typed(&mut self) -> Result<()> {
         let missing = self.typed.missing(&self.heap)?;
         let procedures = self.typed.number_procedures(&self.life.heap)?;
@@ -29,7 +29,7 @@ impl Core {
         Ok(())
     }
 
-    /// Declares in the anchor what ordered frames the log may hold.
+    /// Declares in the anchor the kinds of ordered frames that the log may hold.
     fn declare_families(&self) -> Result<()> {
         self.anchor.declare(&self.wal, Family::Effects)?;
         if self.typed.logs_commands() {
@@ -38,7 +38,7 @@ impl Core {
         Ok(())
     }
 
-    /// Puts accepted divergences into an image before work is taken: the log still says what they are not.
+    /// Puts accepted divergences into an image before work is accepted, because the log still holds the old results.
     pub(crate) fn keep_divergences(&mut self) -> Result<()> {
         let count = self.report.divergences.count;
         if count == 0 {
@@ -61,7 +61,7 @@ impl Core {
 }
 
 impl Core {
-    /// The typed tables, for the verbs of [`Cx`] within [`Core::transact`].
+    /// Returns the typed tables, for the verbs of [`Cx`] within [`Core::transact`].
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.typed().registry
@@ -75,7 +75,7 @@ impl Core {
         self.call_watched::<P>(args, |_| {})
     }
 
-    /// The same. `watch` sees the transaction at the end of each run.
+    /// Like [`call`](Self::call). `watch` sees the transaction at the end of each run.
     pub(crate) fn call_watched<P: Procedure>(
         &self,
         args: &P::Args,

@@ -7,24 +7,25 @@ use super::Db;
 use crate::stats::{BackupState, ListedBackup};
 
 impl Db {
-    /// Returns the fault of the archive: the reason of the last failed proof, until one holds, or that no image was proven for some
-    /// checkpoints. `None` if no fault is known, or without an archive.
+    /// Returns the fault of the archive. It is the reason of the last failed proof, until a later one holds, or that no
+    /// image was proven for some checkpoints. `None`: no fault is known, or the database has no archive.
     #[must_use]
     pub fn alarm(&self) -> Option<String> {
         self.shared.archive.alarm()
     }
 
-    /// Takes a checkpoint and copies its image to the archive while writers continue. On return the archive has the backup, and
-    /// the log up to its end, durable.
+    /// Takes a checkpoint and copies its image to the archive while writers continue. On return the archive has the
+    /// backup durably, and the log up to the backup's end.
     ///
     /// # Errors
-    /// [`Error::Usage`](perdura_base::Error::Usage) if the database has no archive or it cannot be written; damage of the image; the disks'.
+    /// [`Error::Usage`](perdura_base::Error::Usage) if the database has no archive or it cannot be written; damage of
+    /// the image; the disks'.
     pub fn back_up(&self) -> Result<BackupSummary> {
         self.shared.backups.back_up()
     }
 
-    /// Asks for a backup and does not wait. Returns its number: it has ended when [`BackupState::ended`] is that high. One that is
-    /// being made already may lack what was written since it began, so another one follows it.
+    /// Asks for a backup and does not wait. Returns its number. The backup has ended when [`BackupState::ended`] has
+    /// reached that number. A backup that is being made already may lack the newest writes, so another one follows it.
     ///
     /// # Errors
     /// [`Error::Usage`](perdura_base::Error::Usage) if the database has no archive.
@@ -32,7 +33,7 @@ impl Db {
         self.shared.backups.want()
     }
 
-    /// The backups that the archive has, by their ends; none while it is not open.
+    /// Returns the backups that the archive has, by their ends. The list is empty while the archive is not open.
     #[must_use]
     pub fn backups(&self) -> Vec<ListedBackup> {
         self.shared.backups.list()

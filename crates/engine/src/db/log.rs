@@ -1,4 +1,4 @@
-//! The log as the threads of a program wait for it, and have it written.
+//! Waiting for the log, and having it written, as the threads of a program do.
 
 use std::os::fd::BorrowedFd;
 
@@ -12,7 +12,7 @@ use super::Db;
 use crate::durability::Durability;
 
 impl Db {
-    /// Waits until a ticket is as durable as the database's options say: on disk, if they say nothing.
+    /// Waits until a ticket is as durable as the database's options say. The default is the disk.
     ///
     /// # Errors
     /// [`Error::Stopped`](perdura_base::Error::Stopped) if the database stops first: whether the
@@ -21,7 +21,7 @@ impl Db {
         self.wait_at(self.options().durability, ticket)
     }
 
-    /// Waits until a ticket is this durable. At `mem` it returns at once, unless the log is too far behind.
+    /// Waits until a ticket has the given durability. At `mem` it returns at once, unless the log is too far behind.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -42,33 +42,32 @@ impl Db {
         }
     }
 
-    /// Returns whether a caller that waits for no rung may continue: no write that the next rung lacks is older
-    /// than 10 ms, counted from the write.
+    /// Returns whether a caller that waits for no rung may continue. It may if every write that the next rung lacks
+    /// was made at most 10 ms ago.
     #[must_use]
     pub fn is_mem_in_time(&self) -> bool {
         self.shared.is_mem_in_time()
     }
 
-    /// Has `f` called by the flusher whenever the durable epoch has advanced, and when the
-    /// database stops. Keep it tiny.
+    /// Makes the flusher call `f` whenever the durable epoch has advanced, and when the database stops. Keep it tiny.
     pub fn on_durable(&self, f: Box<dyn Fn(Epoch) + Send + Sync>) {
         self.shared.ground.listen(f);
     }
 
-    /// Says that a caller waits: the flusher starts at once.
+    /// Notes that a caller waits. The flusher starts at once.
     pub fn nudge(&self) {
         self.shared.ground.wishes.nudge();
     }
 
-    /// Asks the flusher to make appended frames durable, while the calling thread continues with other work.
-    /// While such threads never idle, the flusher gathers more before it starts.
+    /// Asks the flusher to make appended frames durable, while the calling thread continues with other work. While such
+    /// threads never idle, the flusher gathers more frames before it starts.
     pub fn want_durable(&self) {
         self.shared.want_durable();
     }
 
-    /// Has what was appended written without waiting for it, where writes of the log complete by
-    /// themselves, and else wakes the flusher; see [`completions`](Self::completions). Returns whether it
-    /// began a write: while others are in flight, it pauses between two.
+    /// Begins to write the appended frames without waiting, if writes of the log complete by themselves. Otherwise it
+    /// wakes the flusher; see [`completions`](Self::completions). Returns whether it began a write. While other writes
+    /// are in flight, it pauses between two.
     pub fn begin_log_write(&self) -> bool {
         self.shared.log.begin_log_write()
     }
@@ -79,8 +78,8 @@ impl Db {
         self.shared.log.collect(Wait::No) == Collected::Advanced
     }
 
-    /// A descriptor that is readable while there is something to [`collect`](Self::collect). `None`: the
-    /// log's writes do not complete by themselves, so a thread has to wait for them.
+    /// Returns a descriptor that is readable while [`collect`](Self::collect) has something to do. `None`: the log's
+    /// writes do not complete by themselves, so a thread has to wait for them.
     #[must_use]
     pub fn completions(&self) -> Option<BorrowedFd<'_>> {
         let wal = self.shared.core().wal();
@@ -96,8 +95,8 @@ impl Db {
         self.shared.core().log_ways()
     }
 
-    /// Flushes in this thread if that is the quicker way, for a thread that has nothing left to do
-    /// but wait. `false`: it is not; [`nudge`](Db::nudge) and wait.
+    /// Flushes in this thread if that is quicker, for a thread that would otherwise only wait. Returns whether it
+    /// flushed. If not, call [`nudge`](Db::nudge) and wait.
     #[must_use]
     pub fn flush_here(&self) -> bool {
         self.shared.log.flush_here()
@@ -123,25 +122,25 @@ impl Db {
         self.shared.mirror.is_mirrored()
     }
 
-    /// Hands what was appended to the nodes and collects what they have answered, without waiting. Returns whether the
-    /// mirror's durable epoch has advanced. Nothing happens without nodes.
+    /// Hands the appended frames to the nodes and collects their replies, without waiting. Returns whether the mirror's
+    /// durable epoch has advanced. Without nodes it does nothing.
     pub fn ship(&self) -> bool {
         self.shared.mirror.ship()
     }
 
-    /// As [`ship`](Self::ship), for a thread that has nothing left to do but wait: it spins for the replies for a moment.
+    /// Like [`ship`](Self::ship), for a thread that would otherwise only wait: it spins for the replies for a moment.
     /// Returns whether all that was appended is acknowledged.
     pub fn ship_here(&self) -> bool {
         self.shared.mirror.ship_here()
     }
 
-    /// The view in force, the nodes, and how far they are; `None` without nodes.
+    /// Returns the view in force, the nodes and their progress. `None`: the database has no nodes.
     #[must_use]
     pub fn mirror(&self) -> Option<Status> {
         self.shared.mirror.status()
     }
 
-    /// A line for each change of view since the last call.
+    /// Returns a line for each change of view since the last call.
     #[must_use]
     pub fn take_views(&self) -> Vec<String> {
         self.shared.mirror.take_views()

@@ -21,7 +21,7 @@ use crate::shared::Shared;
 use crate::yardstick::Yardstick;
 
 impl Db {
-    /// Opens the database in a directory, or makes it. Blocks until it is back.
+    /// Opens the database in a directory, or makes it. Returns when the data is back.
     ///
     /// # Errors
     /// See [`crate::core::Core::open`]; [`perdura_base::Error::Locked`] if it is open elsewhere.
@@ -73,8 +73,9 @@ impl Db {
     /// Opens the database with an archive on this disk, which takes the log. Makes the archive if it is missing.
     ///
     /// # Errors
-    /// As [`Db::open`]; [`perdura_base::Error::LostLog`] if the archive holds epochs that the log has not, and [`perdura_base::Error::Corrupt`] if it
-    /// lacks some that the log was cut for. An archive that cannot be read is no error: see [`delayed`](Self::delayed).
+    /// As [`Db::open`]. [`perdura_base::Error::LostLog`] if the archive holds epochs that the log does not have.
+    /// [`perdura_base::Error::Corrupt`] if it lacks some that the log no longer has. An archive that cannot be read is
+    /// no error: see [`delayed`](Self::delayed).
     pub fn open_archived(
         options: Options,
         disks: Disks,
@@ -91,7 +92,7 @@ impl Db {
         opening.open(options, Yardstick::Product)
     }
 
-    /// Opens the database with the log and the archive that the yardstick says: for figures.
+    /// Opens the database with the log and the archive that the yardstick says, for measurements.
     ///
     /// # Errors
     /// As [`Db::open_archived`](Self::open_archived).
@@ -112,7 +113,7 @@ impl Db {
     }
 }
 
-/// The ground of a database that is opened.
+/// The disks, locks and settings of a database that is being opened.
 struct Opening {
     disks: Disks,
     locks: Locks,
@@ -155,7 +156,7 @@ impl Opening {
     }
 }
 
-/// Returns how the archive's files are made.
+/// Returns the way in which the archive's runs are made.
 fn generation(options: &Options, yardstick: Yardstick) -> Generation {
     match (yardstick, options.archive_selects) {
         (Yardstick::Unsorted, _) => Generation::Unsorted,
@@ -182,7 +183,7 @@ fn is_archived(disks: &Disks) -> Result<bool> {
     Ok(anchor.is_some_and(|anchor| anchor.archived.is_some()))
 }
 
-/// Checks that an archive can hold the log of the database, if there is one.
+/// Checks that an archive can hold the log of the database, if the database exists.
 ///
 /// # Errors
 /// [`Error::Usage`](perdura_base::Error::Usage) with the reason.
@@ -191,8 +192,8 @@ fn check_archivable(disks: &Disks) -> Result<()> {
     anchor.map_or(Ok(()), |anchor| anchor.check_archivable())
 }
 
-/// Returns the end of a database's archive, as far as the archive can be read. If it cannot be read, the archiver reports that and
-/// tries again.
+/// Returns the end of a database's archive, as far as the archive can be read. If it cannot be read, the archiver
+/// reports that and tries again.
 fn archived_end(archiving: &Archiving, disks: &Disks) -> Result<Option<EpochEnds>> {
     let anchor = read_anchor(disks.data.as_ref())?;
     let archived = anchor.filter(|anchor| anchor.archived.is_some());

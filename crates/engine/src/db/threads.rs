@@ -14,7 +14,7 @@ use crate::merging::Merging;
 use crate::shared::Shared;
 use crate::yielding::Side;
 
-/// The threads end when this is dropped.
+/// The threads, which end when this is dropped.
 pub(super) struct Threads {
     shared: Arc<Shared>,
     handles: Mutex<Vec<JoinHandle<()>>>,
@@ -22,7 +22,7 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Starts them. If one does not start, those that have are stopped.
+    /// Starts the threads. If one does not start, those that have started are stopped.
     pub fn start(shared: &Arc<Shared>, locks: Locks) -> Result<Threads> {
         let threads = Threads {
             shared: Arc::clone(shared),
@@ -56,7 +56,7 @@ impl Threads {
         Ok(())
     }
 
-    /// Starts those that every database has beside its flushers, and the mirror's.
+    /// Starts the threads that every database has beside its flushers, and the mirror's.
     fn start_keepers(&self) -> Result<()> {
         let shared = &self.shared;
         self.spawn("checkpoint", |shared| shared.checkpoints.run())?;
@@ -114,7 +114,7 @@ impl Threads {
         Ok(thread)
     }
 
-    /// Ends them.
+    /// Ends the threads.
     pub fn stop(&self) {
         self.shared.ground.stop();
         for handle in self.handles.lock().drain(..) {

@@ -1,15 +1,15 @@
-//! Whether what a receipt names is in a database, by its anchor and the end of its log.
+//! The decision whether a database contains the write of a receipt, by its anchor and the end of its log.
 //!
 //! | the life of the receipt | decided by |
 //! |---|---|
-//! | is the newest | where the log ends, if no process has the database open; else what the anchor vouches for |
+//! | is the newest | the end of the log, if no process has the database open; else the anchor's vouched epoch |
 //! | has a link in the anchor's chain | the link's durable epoch |
 //! | has an accepted loss | the epoch that was kept |
 //! | has neither, and an older life has a link | lost: the life left nothing in the log |
 //! | has neither | kept, but for `mem`: nothing says where that life ended |
 //!
-//! The last row holds because a life ends before an epoch that was durable only if the loss was accepted, which the anchor
-//! names for ever.
+//! The last row holds for this reason: a life ends before an epoch that was durable only if the loss was accepted. The
+//! anchor names accepted losses without limit of time.
 
 use perdura_base::Epoch;
 use perdura_recovery::Anchor;
@@ -17,35 +17,35 @@ use perdura_recovery::Anchor;
 use super::Receipt;
 use crate::durability::Durability;
 
-/// How far the newest life of a database counts.
+/// The end of the newest life of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Newest {
     /// Up to this epoch, as a restart would decide.
     Ends(Epoch),
-    /// That is not decided: a process has the database open.
+    /// Not decided yet: a process has the database open.
     Open,
-    /// That cannot be told: what a restart refuses the database for.
+    /// Cannot be decided: the error with which a restart refuses the database.
     Refused(String),
 }
 
-/// What has become of a write.
+/// The fate of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It is in the database.
     Kept,
-    /// It is not.
+    /// It is not in the database.
     Lost,
     /// The receipt is of another database.
     Other,
-    /// That is not decided yet, or cannot be told any more.
+    /// It is not decided yet, or can no longer be decided.
     Undecided,
 }
 
 impl Fate {
-    /// All of them.
+    /// All fates.
     pub const ALL: [Fate; 4] = [Fate::Kept, Fate::Lost, Fate::Other, Fate::Undecided];
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -57,12 +57,12 @@ impl Fate {
     }
 }
 
-/// What has become of a write, and why that is so.
+/// The fate of a write, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
-    /// What has become of it.
+    /// The fate of the write.
     pub fate: Fate,
-    /// What says so.
+    /// The evidence for it.
     pub why: String,
 }
 
@@ -76,7 +76,7 @@ impl Receipt {
             (Fate::Other, self.stranger(anchor))
         };
         match newest {
-            // What the anchor names is of no use without it.
+            // The anchor's links and losses are of no use if a restart refuses the database.
             Newest::Refused(error) if fate == Fate::Kept => Judged {
                 fate: Fate::Undecided,
                 why: format!("{why}, but a restart refuses the database: {error}"),
@@ -180,8 +180,8 @@ mod tests {
 
     const UUID: Uuid = Uuid([0xab; 16]);
 
-    /// Life 9 runs, lives 5 and 7 have links up to epochs 500 and 700, life 6 left nothing, and of life 3 a loss behind
-    /// epoch 300 was accepted.
+    /// Returns an anchor. Life 9 runs. Lives 5 and 7 have links up to epochs 500 and 700. Life 6 left nothing. Of life
+    /// 3 a loss behind epoch 300 was accepted.
     fn anchor() -> Anchor {
         let sizes = SegmentSizes::fixed(64 << 20);
         let mut history = History::begin(UUID, 1, Scheme::Differential, 1, sizes);

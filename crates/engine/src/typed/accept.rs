@@ -1,9 +1,9 @@
-//! Accepting what a replay did although the log says something else.
+//! Accepting the results of a replay that differ from the log.
 //!
-//! A command log brings data back by calling procedures again. If one of them does something else now, because it is
-//! not deterministic or its text has changed, the restart stops, and nothing is changed. An operator who would
-//! rather have the new result than none accepts it: each record that differs is named, the re-executed result
-//! stands from there on, and a checkpoint ends the open, so that the next one replays none of it.
+//! A command log brings data back by calling procedures again. A procedure may do something else now, because it is not
+//! deterministic or its text has changed. Then the restart stops, and nothing is changed. An operator can accept the
+//! new result instead. Each record that differs is named, and the re-executed result is valid from there on. A
+//! checkpoint ends the open, so that the next one replays none of it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,7 +16,7 @@ use perdura_wal::Origin;
 
 use crate::catalog::ProcedureRow;
 
-/// Takes the result of a replay that does something else than the log says, and hears of each record that differs.
+/// Accepts the results of a replay that differ from the log, and gets each record that differs.
 #[derive(Clone)]
 pub struct AcceptDivergence(Arc<dyn Fn(&Divergence) + Send + Sync>);
 
@@ -33,7 +33,7 @@ impl fmt::Debug for AcceptDivergence {
     }
 }
 
-/// What one replay accepted.
+/// The differences that one replay accepted.
 #[derive(Debug)]
 pub(super) struct Accepted {
     accept: AcceptDivergence,
@@ -48,7 +48,7 @@ struct Found {
 }
 
 impl Accepted {
-    /// Returns one that has accepted nothing yet.
+    /// Returns one without differences.
     pub fn new(accept: AcceptDivergence) -> Accepted {
         Accepted {
             accept,
@@ -56,13 +56,13 @@ impl Accepted {
         }
     }
 
-    /// Takes a difference up.
+    /// Adds a difference.
     pub fn note(&self, divergence: Divergence) {
         (self.accept.0)(&divergence);
         self.found.lock().divergences.note(divergence);
     }
 
-    /// Notes that a procedure runs in another text than it had, the first time.
+    /// Notes, the first time, that the text of a procedure has changed.
     pub fn note_body(&self, row: &ProcedureRow, runs: u64, parts: &[Part], origin: &Origin) {
         if !self.found.lock().bodies.insert(row.id) {
             return;
@@ -78,13 +78,13 @@ impl Accepted {
         ));
     }
 
-    /// Returns what was accepted, in order.
+    /// Returns the accepted differences, in order.
     pub fn divergences(&self) -> Divergences {
         self.found.lock().divergences.clone().sorted()
     }
 }
 
-/// A difference of a call.
+/// Adds the procedure to a difference of a call.
 pub(super) fn of_procedure(row: &ProcedureRow, divergence: Divergence) -> Divergence {
     Divergence {
         procedure: Some(format!("{}{}", row.name, row.types)),

@@ -1,13 +1,13 @@
-//! Typed tables and procedures of a database: what a program declares, and what the catalog has.
+//! Typed tables and procedures of a database: the program's declarations, and the catalog's entries.
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`options`] | what the program declares: tables, procedures, what the log says |
-//! | [`procedures`] | a procedure whose type is not known any more |
-//! | `state` | declared and found: the schemas compared, tables made, procedures numbered |
+//! | [`options`] | the program's declarations: tables, procedures, the form of the log |
+//! | [`procedures`] | a procedure with its type erased |
+//! | `state` | declarations and catalog: schemas compared, tables made, procedures numbered |
 //! | [`replay`] | playing the ordered frames of a log |
-//! | `refuse` | why a replay stops |
-//! | [`accept`] | going on where a replay does something else than the log says |
+//! | `refuse` | the reasons why a replay stops |
+//! | [`accept`] | continuing although a replay differs from the log |
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), sections II-B, III and IV.

@@ -1,4 +1,4 @@
-//! What a program declares about typed tables.
+//! The declarations of a program about typed tables.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use perdura_txn::ValueForm;
 use super::accept::AcceptDivergence;
 use super::procedures::Registered;
 
-/// What the log says of changes of key-addressed tables.
+/// The form in which the log holds changes of key-addressed tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LogForm {
     /// The rows that changed.
@@ -19,7 +19,7 @@ pub enum LogForm {
 }
 
 impl LogForm {
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -36,15 +36,15 @@ pub struct TypedOptions {
     pub schemas: Arc<[Schema]>,
     /// The procedures.
     pub procedures: Arc<[Registered]>,
-    /// Procedures that the replay of a log may call, and nothing else: the catalog gets none of them.
+    /// Procedures that only the replay of a log may call. The catalog gets none of them.
     pub replayed: Arc<[Registered]>,
-    /// Takes the results of a replay that does something else than the log says; `None`: it stops the restart.
+    /// Accepts the results of a replay that differ from the log. `None`: a difference stops the restart.
     pub accept: Option<AcceptDivergence>,
-    /// What the log says of changes of key-addressed tables.
+    /// The form in which the log holds changes of key-addressed tables.
     pub log: LogForm,
-    /// What the effect of a changed row says.
+    /// The contents of the effect of a changed row.
     pub form: ValueForm,
-    /// Whether a call that cannot be logged as a command is refused.
+    /// True if a call that cannot be logged as a command is refused.
     pub strict: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Procedures whose types are not known any more: what a replay runs.
+//! Procedures with their types erased, which a replay runs.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub struct Registered {
 }
 
 impl Registered {
-    /// The procedure of a type.
+    /// Returns the procedure of a type.
     #[must_use]
     pub fn of<P: Procedure>() -> Registered {
         Registered {
@@ -34,7 +34,7 @@ impl Registered {
     /// Runs it with encoded arguments.
     ///
     /// # Errors
-    /// What it aborts with; arguments that do not decode.
+    /// The error that it aborts with; an error if the arguments do not decode.
     pub fn run(&self, cx: &mut Cx<'_, '_>, args: &[u8]) -> Result<(), Abort> {
         (self.run)(cx, args)
     }

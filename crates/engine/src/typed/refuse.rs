@@ -1,4 +1,5 @@
-//! Why a replay of ordered frames stops: what the log needs and the program does not do.
+//! The reasons why a replay of ordered frames stops: the log needs a procedure or a result that the program does not
+//! give.
 
 use perdura_base::Error;
 use perdura_recovery::ordered::Divergence;
@@ -7,7 +8,7 @@ use perdura_wal::Origin;
 use super::options::TypedOptions;
 use crate::catalog::ProcedureRow;
 
-/// The error for effects that no writer logs.
+/// Returns the error for effects that no writer logs.
 pub(super) fn damaged(origin: &Origin, expected: &str, found: &str) -> Error {
     Error::corrupt(
         format!("log stream {}", origin.stream),
@@ -18,7 +19,7 @@ pub(super) fn damaged(origin: &Origin, expected: &str, found: &str) -> Error {
     )
 }
 
-/// The error for calls of a procedure that the program does not have in the version that was logged.
+/// Returns the error for calls of a procedure that the program does not have in the version that was logged.
 pub(super) fn unknown_procedure(
     row: &ProcedureRow,
     program: &TypedOptions,
@@ -44,11 +45,11 @@ pub(super) fn unknown_procedure(
     ))
 }
 
-/// How a restart goes on although a replay differs.
+/// The way to continue a restart although a replay differs.
 const WAY_OUT: &str = "`perdura restart --accept-divergence` (in a program, `Builder::accept_divergence`) takes the new result from \
                        there on and names every record that differs";
 
-/// The error for a record whose replay differs.
+/// Returns the error for a record whose replay differs.
 pub(super) fn refused(divergence: &Divergence, cause: &str) -> Error {
     let whose = match &divergence.procedure {
         Some(procedure) => format!("procedure {procedure}"),

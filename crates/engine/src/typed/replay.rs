@@ -1,9 +1,9 @@
 //! Plays the ordered frames of a log: effects by the schemas in the catalog, commands by the program's
 //! procedures.
 //!
-//! A frame runs as a transaction like any other, over the latches of the partitions that it names, at
-//! the time that it had, and logs nothing. The driver, [`perdura_recovery::ordered`], hands frames on in
-//! the order of every partition. Memory has no limit meanwhile: what was committed once fits.
+//! A frame runs as a transaction like any other, over the latches of the partitions that it names, at the time that it
+//! had. It logs nothing. The driver, [`perdura_recovery::ordered`], passes frames in the order of every partition.
+//! Memory has no limit meanwhile: committed data fitted once, so it fits again.
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), sections III-B and IV-B.
@@ -46,11 +46,11 @@ struct State {
     registry: Registry,
     heap: Arc<Heap>,
     memory_limit: u64,
-    /// The tables that there are at the log's end.
+    /// The tables that exist at the log's end.
     catalog: BTreeSet<TableId>,
     /// By the number that commands name.
     procedures: BTreeMap<u32, (ProcedureRow, Option<Registered>)>,
-    /// What differed so far, if the caller takes what differs.
+    /// The differences so far. `None`: the caller does not accept any.
     accepted: Option<Accepted>,
     program: TypedOptions,
 }
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Replayer {
 }
 
 impl Replayer {
-    /// A player with a program's procedures.
+    /// Returns a player with a program's procedures.
     #[must_use]
     pub fn new(options: TypedOptions, value_bytes_max: usize) -> Replayer {
         #[cfg(feature = "flaws")]
@@ -78,8 +78,8 @@ impl Replayer {
         self.state.get().expect("a player begins before it plays")
     }
 
-    /// What the program has for a version of a procedure: that version, or another one that the caller accepts in
-    /// its stead.
+    /// Returns the program's procedure for a logged version. This is that version, or another one that the caller
+    /// accepts in its place.
     fn program_of(&self, row: &ProcedureRow) -> Option<Registered> {
         let options = &self.options;
         let all = || options.procedures.iter().chain(options.replayed.iter());
@@ -230,15 +230,15 @@ impl State {
                     Some(_) | None => Ok(()),
                 };
             }
-            // Calls that aborted or panicked left no record, so this one did neither then.
+            // Calls that aborted or panicked left no record, so this call did neither when it was logged.
             Err(_panic) => "it panics now".into(),
-            // What a verb refused, such as a key that is there already or a partition without its latch.
+            // A verb refused, for example because of a key that exists already or a partition without its latch.
             Ok(Err(Abort::Refused(why) | Abort::Database(Error::Usage(why)))) => why,
             Ok(Err(Abort::Database(error))) => return Err(error),
         };
         let said = ("its changes".into(), format!("none: {why}"));
         self.differs(row, Divergence::new(Differs::Abort, place, said))?;
-        // It changed nothing, and counts nevertheless: sequences have no gap.
+        // The call changed nothing, but it counts: sequences have no gap.
         let says = Says::Replayed {
             places: parts,
             effects: false,
@@ -246,7 +246,7 @@ impl State {
         self.run(parts, &Manner { now_ms, says }, |_| Ok::<_, Error>(()))
     }
 
-    /// Takes a call up that does something else now, or refuses it.
+    /// Accepts a call whose replay differs, or refuses it.
     fn differs(&self, row: &ProcedureRow, divergence: Divergence) -> Result<()> {
         let divergence = of_procedure(row, divergence);
         let Some(accepted) = &self.accepted else {
@@ -289,7 +289,7 @@ impl State {
         })
     }
 
-    /// The table goes, with its rows: the frame fences all partitions.
+    /// Drops a table with its rows. The frame fences all partitions.
     fn drop_table(&self, tx: &mut Tx<'_>, table: TableId, origin: &Origin) -> Result<()> {
         if self.registry.schema(table).is_none() {
             let found = format!("the drop of table {table}");
@@ -324,7 +324,7 @@ impl State {
         origin: &Origin,
     ) -> Result<()> {
         match effect.op {
-            // The catalog has it, or had it until it was dropped: it is attached.
+            // The catalog has it, or had it until it was dropped, so it is attached.
             Op::CreateTable { .. } => return Ok(()),
             Op::DropTable => return self.drop_table(tx, effect.table, origin),
             Op::Delete | Op::Put { .. } | Op::Columns { .. } | Op::Replace { .. } => {}
@@ -377,8 +377,8 @@ impl State {
         Ok(())
     }
 
-    /// A change of a row that is not there: left out if differences are accepted. A call before it did something else
-    /// then, one whose effects have no hash.
+    /// Skips a change of a row that does not exist if differences are accepted, else refuses it. An earlier call, one
+    /// whose effects have no hash, then did something else.
     fn row_is_missing(&self, op: &str, parts: &[Part], origin: &Origin) -> Result<()> {
         let said = (
             "the row that it changed".into(),
@@ -405,7 +405,7 @@ impl State {
     }
 }
 
-/// A key-addressed table.
+/// Returns the key-addressed table of this id.
 fn keyed(id: TableId) -> TypedTable {
     TypedTable { id, keyed: true }
 }

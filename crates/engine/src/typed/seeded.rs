@@ -1,4 +1,4 @@
-//! The seeded bug of a restart that logs again what it replays; see [`perdura_base::flaw`].
+//! The seeded bug of a restart that logs again the frames that it replays; see [`perdura_base::flaw`].
 
 use std::cell::RefCell;
 
@@ -11,7 +11,7 @@ std::thread_local! {
     static PLAYED: RefCell<Vec<Vec<Part>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A replay begins.
+/// Notes that a replay begins.
 pub(super) fn begin() {
     PLAYED.take();
 }

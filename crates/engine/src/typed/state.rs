@@ -1,5 +1,5 @@
-//! What a program declares, against what the catalog has: schemas are compared, missing tables made,
-//! procedures numbered.
+//! The program's declarations compared with the catalog: schemas are compared, missing tables made, procedures
+//! numbered.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -27,7 +27,7 @@ pub(crate) struct TypedState {
 }
 
 impl TypedState {
-    /// The tables that a restarted heap has; no procedure has a number yet.
+    /// Returns the tables that a restarted heap has. No procedure has a number yet.
     pub fn new(heap: &Heap, options: &TypedOptions) -> Result<TypedState> {
         Ok(TypedState {
             registry: registry_of(heap, None)?,
@@ -37,7 +37,7 @@ impl TypedState {
         })
     }
 
-    /// The number of a procedure.
+    /// Returns the number of a procedure.
     ///
     /// # Errors
     /// [`Error::Usage`] if the database was not opened with it.
@@ -53,10 +53,10 @@ impl TypedState {
         }
     }
 
-    /// The declared tables that the catalog does not have.
+    /// Returns the declared tables that the catalog does not have.
     ///
     /// # Errors
-    /// [`Error::Usage`] if a schema is not the catalog's, or a name is taken.
+    /// [`Error::Usage`] if a schema differs from the catalog's, or a name is taken.
     pub fn missing(&self, heap: &Heap) -> Result<Vec<Schema>> {
         let schemas = self.options.schemas.iter().map(Schema::name);
         check_once("table", schemas)?;
@@ -88,7 +88,7 @@ impl TypedState {
         Ok(missing)
     }
 
-    /// The declared procedures that the catalog lacks in their version; the others get their numbers.
+    /// Returns the declared procedures that the catalog lacks in their version. The others get their numbers.
     pub fn number_procedures(&mut self, heap: &Heap) -> Result<Vec<(&'static str, u64, String)>> {
         let rows = procedures_of(heap)?;
         let mut missing = Vec::new();
@@ -108,8 +108,8 @@ impl TypedState {
         Ok(missing)
     }
 
-    /// Makes missing tables and procedures known, within a transaction that holds every latch. Returns
-    /// what [`publish`](Self::publish) takes.
+    /// Makes missing tables and procedures known, within a transaction that holds every latch. Returns the argument of
+    /// [`publish`](Self::publish).
     ///
     /// # Errors
     /// Those of a write.
@@ -158,7 +158,7 @@ impl TypedState {
         Ok(made)
     }
 
-    /// Takes over what a transaction made.
+    /// Takes over the tables and procedures that a transaction made.
     pub fn publish(&mut self, made: Made) {
         for (id, schema) in made.tables {
             self.registry.add(id, schema);
@@ -174,7 +174,7 @@ impl TypedState {
         );
     }
 
-    /// Whether calls are logged as commands.
+    /// Returns whether calls are logged as commands.
     pub fn logs_commands(&self) -> bool {
         match self.options.log {
             LogForm::Command => true,
@@ -194,15 +194,15 @@ fn check_once<'n>(what: &str, names: impl Iterator<Item = &'n str>) -> Result<()
     Ok(())
 }
 
-/// What a transaction made.
+/// The tables and procedures that a transaction made.
 #[derive(Default)]
 pub(crate) struct Made {
     tables: Vec<(TableId, Schema)>,
     procedures: Vec<(&'static str, u32, u64)>,
 }
 
-/// The typed tables of a heap whose catalog is indexed; for a replay also those that were dropped behind the image,
-/// whose checkpoint epoch is given.
+/// Returns the typed tables of a heap whose catalog is indexed. With `replayed`, the checkpoint epoch of a replay's
+/// image, it includes the tables that were dropped behind that image.
 pub(crate) fn registry_of(heap: &Heap, replayed: Option<CkptEpoch>) -> Result<Registry> {
     let seed = heap.geometry().hash_seed;
     let mut registry = Registry::new(*heap.geometry(), seed);
@@ -224,7 +224,7 @@ pub(crate) fn registry_of(heap: &Heap, replayed: Option<CkptEpoch>) -> Result<Re
     Ok(registry)
 }
 
-/// Whether a table is key-addressed.
+/// Returns whether a table is key-addressed.
 fn is_keyed(schema: &Schema) -> bool {
     match schema.addressing() {
         perdura_table::Addressing::Key => true,

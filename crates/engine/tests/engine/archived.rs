@@ -1,5 +1,5 @@
-//! A database with an archive: everything durable gets there, once, and an archive that fails costs nothing but room in the
-//! log.
+//! A database with an archive: everything durable gets there, once, and an archive that fails costs nothing but room in
+//! the log.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use crate::with_threads::set;
 
 const LIFE: u64 = 1;
 
-/// A database, its archive on a disk of its own, and what the log has had.
+/// A database, its archive on a separate disk, and the records that the log has had.
 struct World {
     rng: fastrand::Rng,
     streams: usize,
@@ -31,7 +31,7 @@ struct World {
     core: Core,
     archiving: Archiving,
     merging: Merging,
-    /// How far the log was read, and its records.
+    /// The end of the part of the log that was read, and its records.
     at: EpochEnds,
     records: Vec<Record>,
     fails: bool,
@@ -50,7 +50,7 @@ struct Seen {
     truncated: usize,
 }
 
-/// Merging that begins as soon as there are two runs.
+/// Returns merging that begins as soon as the archive has two runs.
 fn merging(archiving: &Archiving) -> Merging {
     let options = MergerOptions {
         fan_in: 2,
@@ -166,7 +166,8 @@ impl World {
         }
     }
 
-    /// If the archive's machine has lost its power: its next life. A proof that a power cut ends is put off, and is no error.
+    /// Begins the next life of the archive's machine, if it has lost its power. A proof that a power cut ends is
+    /// deferred, and is no error.
     fn repower(&mut self) {
         if !self.store.has_power() {
             self.seen.power_cuts += 1;
@@ -186,7 +187,7 @@ impl World {
         self.store.set_plan(any_fault(&mut self.rng, 25, 6));
     }
 
-    /// The database's machine crashes; sometimes the archive's does, too.
+    /// Crashes the database's machine; sometimes the archive's, too.
     fn next_life(&mut self) {
         self.seen.lives += 1;
         self.log.crash(CrashProfile::Worst, self.rng.u64(..));
@@ -207,7 +208,7 @@ impl World {
         self.read();
     }
 
-    /// Archives everything and holds the archive against what the log has had.
+    /// Archives everything and compares the archive with the records that the log has had.
     fn judge(&mut self) {
         self.repower();
         self.store.set_plan(FaultPlan::default());
@@ -249,7 +250,7 @@ impl World {
         let mut archived = found.iter().peekable();
         for record in &self.records {
             if archived.next_if_eq(&record).is_none() {
-                // It stands before the begin of the image with which the archive begins.
+                // It stands before the start of the image with which the archive begins.
                 let (epoch, tag) = (record.2, record.4);
                 assert!(epoch == manifest.begin && Some(tag) < self.first_image);
             }
@@ -413,8 +414,8 @@ fn an_archive_that_is_gone_is_not_begun_again_and_the_log_is_kept() {
     assert_eq!(elsewhere.end_of(&Uuid([9; 16]), &logs(&log)).unwrap(), None);
 }
 
-/// The simulator found an archive that was behind the anchor: the next life believed a manifest that a killed process had
-/// published and not made durable, cut the log behind it, and then the archive's machine lost power.
+/// The simulator found an archive that was behind the anchor. A killed process had published a manifest and not made it
+/// durable. The next life believed it and cut the log behind it. Then the archive's machine lost power.
 #[test]
 fn the_log_is_cut_behind_what_a_killed_process_left_only_when_that_is_durable() {
     for steps in 1.. {

@@ -26,7 +26,7 @@ pub fn begin(streams: usize) -> EpochEnds {
     }
 }
 
-/// The page records of the durable epochs behind `from`, which moves to D.
+/// Reads the page records of the durable epochs behind `from`, which moves to D.
 pub fn read_log(core: &Core, from: &mut EpochEnds) -> Result<Vec<Record>, Error> {
     let chunks = core.heap().geometry().chunks();
     let durable = core.wal().durable_end(Rung::Disk);
@@ -57,7 +57,7 @@ pub fn read_log(core: &Core, from: &mut EpochEnds) -> Result<Vec<Record>, Error>
     }
 }
 
-/// The records of a run.
+/// Reads the records of a run.
 pub fn read_run(run: &Arc<Run>, records: &mut Vec<Record>) -> Result<(), Error> {
     let mut cursor = run.cursor(&Scope::All);
     while cursor.advance()? {
@@ -74,8 +74,8 @@ pub fn read_run(run: &Arc<Run>, records: &mut Vec<Record>) -> Result<(), Error> 
     Ok(())
 }
 
-/// The runs that a restart of the archive finds, one behind the other. Of runs that begin with the same epoch the
-/// newest counts.
+/// Returns the runs that a restart of the archive finds, one behind the other. Of runs that begin with the same epoch
+/// the newest counts.
 fn runs(core: &Core, store: &Arc<SimDisk>) -> Vec<Arc<Run>> {
     let uuid = core.anchor().get().uuid;
     let disk = store.life();
@@ -94,7 +94,7 @@ fn runs(core: &Core, store: &Arc<SimDisk>) -> Vec<Arc<Run>> {
     tiling
 }
 
-/// Where the runs end, and the latest moment.
+/// Returns the end of the runs, and the latest moment.
 fn end_of(runs: &[Arc<Run>], streams: usize) -> (EpochEnds, u64) {
     let moments = runs.iter().flat_map(|run| run.moments().list());
     let wall_us = moments.map(|moment| moment.wall_us).max().unwrap_or(0);
@@ -115,7 +115,7 @@ fn store(seed: u64) -> Arc<SimDisk> {
     disk
 }
 
-/// An archiver that goes on behind `end`.
+/// Returns an archiver that continues behind `end`.
 fn archiver(core: &Core, store: &Arc<SimDisk>, (end, wall_us): &(EpochEnds, u64)) -> Archiver {
     let source = core.log_source(end).unwrap();
     let options = ArchiverOptions {
@@ -135,7 +135,7 @@ fn archiver(core: &Core, store: &Arc<SimDisk>, (end, wall_us): &(EpochEnds, u64)
     Archiver::new(source, target, options, *wall_us)
 }
 
-/// A log, and an archive of it on a disk of its own.
+/// A log, and an archive of it on a separate disk.
 struct World {
     rng: fastrand::Rng,
     streams: usize,
@@ -143,10 +143,10 @@ struct World {
     store: Arc<SimDisk>,
     core: Core,
     archiver: Archiver,
-    /// Where the last run ends that the archiver told of.
+    /// The end of the last run that the archiver reported.
     told: (EpochEnds, u64),
     now_ns: u64,
-    /// The store is to fail.
+    /// True if the store is to fail.
     fails: bool,
     /// Of the store's next crash.
     profile: CrashProfile,
@@ -222,7 +222,7 @@ impl World {
         }
     }
 
-    /// Begins another archiver, after a crash of the store where the runs end that are there.
+    /// Begins another archiver, after a crash of the store. It begins at the end of the runs that exist.
     fn recover(&mut self) {
         if !self.store.has_power() {
             self.seen.power_cuts += 1;
@@ -257,7 +257,7 @@ impl World {
         self.archiver = archiver(&self.core, &self.store, &self.told);
     }
 
-    /// Archives everything that is durable and holds the runs against the log.
+    /// Archives everything that is durable and compares the runs with the log.
     fn judge(&mut self) -> Result<(), String> {
         self.core.flush_all().unwrap();
         let durable = self.core.wal().durable_end(Rung::Disk);
@@ -422,7 +422,7 @@ fn a_run_is_cut_by_age_by_size_and_when_asked_for_and_none_is_while_the_database
         "moments do not go back"
     );
 
-    // Nothing is logged: nothing is written, whatever time passes and whoever asks.
+    // Nothing is logged, so nothing is written, whatever time passes and whatever is asked for.
     let before = store.ops();
     archiver.cut_at(durable.epoch);
     assert_eq!(drain(&core, &mut archiver, 99 * SECOND_NS), []);
@@ -479,7 +479,7 @@ fn ordered_frames_are_counted_and_what_no_archive_can_hold_is_refused() {
     }
 }
 
-/// An error or a power cut at one of the next I/Os; of names and syncs, at one of the next few.
+/// Draws an error or a power cut at one of the next I/Os; of names and syncs, at one of the next few.
 pub fn any_fault(rng: &mut fastrand::Rng, ios: u64, few: u64) -> FaultPlan {
     let (at, plan) = (rng.u64(1..ios), FaultPlan::default());
     match rng.u8(0..6) {

@@ -52,7 +52,7 @@ fn write(core: &Core, round: usize) {
     core.flush_all().unwrap();
 }
 
-/// A history in which the archive follows the log late and lives end. Returns how many groups it has.
+/// Runs a history in which the archive follows the log late and lives end. Returns the number of its groups.
 fn history(seed: u64, is_declared: bool) -> Result<usize, Error> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let disk = SimDisk::new(seed);

@@ -12,7 +12,8 @@ use perdura_restore::backup::BackupCopy;
 use crate::core_steps::{open, put};
 use crate::with_threads::set;
 
-/// Copies the newest image while two checkpoints are taken, and says how the copy ends and how often a checkpoint was held.
+/// Copies the newest image while two checkpoints are taken. Returns how the copy ends and how often a checkpoint was
+/// delayed.
 fn copied_under_checkpoints(log: &Arc<SimDisk>, core: &Core) -> (Result<u64, Error>, usize) {
     let archive: Arc<dyn Disk> = Arc::new(MemDisk::new());
     archive.make_dir("archive").unwrap();
@@ -52,7 +53,7 @@ fn copied_under_checkpoints(log: &Arc<SimDisk>, core: &Core) -> (Result<u64, Err
     (ended, held)
 }
 
-/// A database with an image of some hundred pages.
+/// Returns a database with an image of some hundred pages.
 fn with_an_image() -> (Arc<SimDisk>, Core) {
     let log = SimDisk::new(1);
     let core = open(&log, 1);

@@ -8,7 +8,7 @@ use perdura_device::{CrashProfile, Disk};
 use crate::lost_disk::{World, values};
 use crate::surviving::restored;
 
-/// What a history has met.
+/// The events that a history has met.
 #[derive(Default)]
 struct Seen {
     waited: usize,
@@ -22,8 +22,8 @@ fn waiting(world: &World) -> Option<Arc<Store>> {
     store.filter(|store| store.manifest().runs().next().is_some())
 }
 
-/// A history in which the archive goes away and comes back, and whose data disk is lost in the end. The log and the archive are left, and what
-/// they have is all that was acknowledged.
+/// Runs a history in which the archive goes away and comes back, and whose data disk is lost in the end. The log and
+/// the archive are left. Together they must have all that was acknowledged.
 fn lose_the_data_disk(seed: u64, seen: &mut Seen) -> Result<(), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut world = World::new(seed);

@@ -1,4 +1,4 @@
-//! What a change of a big collection costs in the log, and what a deleted one leaves behind.
+//! The cost in the log of a change of a big collection, and the remains of a deleted one.
 
 use std::sync::Arc;
 

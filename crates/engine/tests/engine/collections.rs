@@ -11,7 +11,7 @@ use perdura_heap::MemoryUse;
 
 use crate::core_steps::{env, small};
 
-/// What a key holds: fields, members and scores by name; items in their order.
+/// The contents of a key: fields, members and scores by name; items in their order.
 #[derive(Debug, Clone, PartialEq)]
 enum Value {
     String(Vec<u8>),
@@ -32,7 +32,7 @@ fn owned(row: &perdura::RowRef<'_>) -> (Vec<u8>, Vec<u8>) {
     (row.field().into_owned(), value)
 }
 
-/// Reads a collection in every way there is, and checks that they agree.
+/// Reads a collection in every possible way, and checks that the results agree.
 fn read_elements(tx: &Tx<'_>, table: perdura::TableId, home: Home) -> Result<Value, Error> {
     let elements = tx.elements(table, home)?;
     let all: Vec<_> = elements.iter().map(|row| owned(&row)).collect();
@@ -125,7 +125,7 @@ fn name(rng: &mut fastrand::Rng) -> Vec<u8> {
     }
 }
 
-/// Also keys that leave a header no room in a slot, always or with an expiry.
+/// Draws a key. Some keys leave a header no room in a slot, always or with an expiry.
 fn key(rng: &mut fastrand::Rng) -> Vec<u8> {
     match rng.u8(0..40) {
         0 => vec![b'k'; 20_000],
@@ -152,7 +152,7 @@ fn score(rng: &mut fastrand::Rng) -> Vec<u8> {
     score.to_le_bytes().to_vec()
 }
 
-/// One random change of one element, or a few hundred of them.
+/// Makes one random change of one element, or a few hundred of them.
 fn change(
     tx: &mut Tx<'_>,
     rng: &mut fastrand::Rng,

@@ -53,7 +53,7 @@ pub fn get(core: &Core, key: &str) -> Option<Vec<u8>> {
     read.expect("a get").0
 }
 
-/// A write that the test does not wait for by its ticket.
+/// Makes a write without waiting for its ticket.
 pub fn put(core: &Core, key: &str, value: &[u8]) {
     let _waited_for_by_flush_all = set(core, key, value);
 }
@@ -77,8 +77,8 @@ fn what_is_durable_survives_a_power_cut_and_what_is_not_is_gone_whole() {
     }
 }
 
-/// A verb that the log refuses may have changed half of what it was to change: RENAME removes the old
-/// name and asks for more room before it writes the new one.
+/// A verb that the log refuses may have made half of its changes. RENAME removes the old name and asks for more room
+/// before it writes the new one.
 #[test]
 fn nothing_of_a_transaction_is_kept_whose_closure_dropped_a_refused_write() {
     let options = CoreOptions {
@@ -110,8 +110,8 @@ fn nothing_of_a_transaction_is_kept_whose_closure_dropped_a_refused_write() {
     assert_eq!(core.digest().unwrap(), digest);
 }
 
-/// The flush was published, and then its transaction undone: the database had a table that the
-/// catalog did not name.
+/// The flush was published, and then its transaction was undone. The database had a table that the catalog did not
+/// name.
 #[test]
 fn a_flush_is_not_published_if_the_closure_dropped_a_refused_write() {
     let options = CoreOptions {
@@ -304,7 +304,7 @@ fn an_epoch_is_durable_only_when_every_stream_holds_its_part() {
     drain(StreamId(1));
     assert!(before < newest);
     assert_eq!(core.wal().durable(Rung::Disk), newest);
-    // Had the second stream nothing of the epoch, one stream would have sufficed.
+    // If the second stream had nothing of the epoch, one stream would suffice.
     assert!(after_one == before || after_one == newest);
 }
 
@@ -350,7 +350,7 @@ fn a_flush_leaves_the_indexes_of_its_tables_to_the_purge() {
     assert!(core.purge_step().unwrap() < 16);
 }
 
-/// Two images and a log behind each; returns the digest.
+/// Makes two images and a log behind each. Returns the digest.
 pub fn two_images(disk: &Arc<SimDisk>) -> u64 {
     let core = open(disk, 1);
     for round in 0..3u8 {
@@ -462,9 +462,8 @@ fn damage_that_nothing_can_repair_is_reported_and_changes_nothing() {
     assert_eq!(disk.read_all("anchor").unwrap(), before);
 }
 
-/// Found in review: in a database's first life, before any checkpoint, log directories given in
-/// another order left no stream a segment of its own. It opened empty, and the anchor then voided
-/// what was there.
+/// Found in review: in a database's first life, before any checkpoint, log directories were given in another order. No
+/// stream found its own segment. The database opened empty, and the anchor then voided the log.
 #[test]
 fn log_directories_in_another_order_are_refused_and_nothing_is_lost() {
     let (data, logs) = (SimDisk::new(1), [SimDisk::new(2), SimDisk::new(3)]);
@@ -492,8 +491,8 @@ fn log_directories_in_another_order_are_refused_and_nothing_is_lost() {
     assert_eq!(get(&core, "key 19").as_deref(), Some(&b"value"[..]));
 }
 
-/// Found in review: with a damaged page, a disk that then failed to return the older image was reported
-/// as damage beyond repair. A read that fails is that and nothing more; the next start succeeds.
+/// Found in review: a page was damaged, and the disk then failed to return the older image. That was reported as damage
+/// beyond repair. A read that fails is only that, and the next start succeeds.
 #[test]
 fn a_read_that_fails_while_a_page_is_rebuilt_is_no_damage_beyond_repair() {
     let disk = SimDisk::new(11);

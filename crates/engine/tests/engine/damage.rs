@@ -1,6 +1,6 @@
-//! Random histories of the product over several lives with damage to the newest image that stays:
-//! each life begins with what the older image and the log make good. Every level, number of threads
-//! and order gives the rows of the transactions up to the durable epoch, and no other.
+//! Random histories of the product over several lives, with lasting damage to the newest image. Each life begins with
+//! the data that the older image and the log restore. Every level, number of threads and order gives the rows of the
+//! transactions up to the durable epoch, and no other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::core_steps::{env, small};
 
 const LIVES: u32 = 6;
 const KEYS: u64 = 120;
-/// Rows from small ones to those that take pages of their own.
+/// Sizes of rows, from small ones to those that take separate pages.
 const ROW_BYTES: [usize; 5] = [10, 100, 700, 3000, 40_000];
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -52,7 +52,7 @@ fn open(disk: &Arc<SimDisk>, streams: usize, options: &CoreOptions) -> Result<Co
     core.map_err(|error| format!("{how:?}: {error}"))
 }
 
-/// Every row.
+/// Returns every row.
 fn rows(core: &Core) -> Rows {
     let mut rows = Rows::new();
     for key in (0..KEYS).map(key) {
@@ -71,7 +71,7 @@ fn rows(core: &Core) -> Rows {
     rows
 }
 
-/// What the seeds came across: a test that damages nothing proves nothing.
+/// The damage that the seeds met: a test that damages nothing proves nothing.
 #[derive(Default, Debug)]
 struct Seen {
     damaged: u32,

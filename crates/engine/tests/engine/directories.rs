@@ -182,7 +182,7 @@ fn who_waits_for_a_lock_says_at_once_for_which_process_and_how_long() {
         line.contains("process") && line.contains("holds it"),
         "{line}"
     );
-    // As soon as it has said so the lock is freed.
+    // The lock is freed as soon as the wait was reported.
     let patient = Options {
         lock_wait: Duration::from_secs(60),
         ..options

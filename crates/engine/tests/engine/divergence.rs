@@ -1,4 +1,4 @@
-//! Replays that do something else than the log says: they stop the restart, and `accept_divergence` goes on.
+//! Replays that differ from the log: they stop the restart, and with `accept_divergence` it continues.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -108,7 +108,7 @@ fn options(path: &Path) -> Options {
         .into_options()
 }
 
-/// The options of a program in which `P` has the name, types and hash of the procedure called `name`.
+/// Returns the options of a program in which `P` has the name, types and hash of the procedure called `name`.
 fn in_its_stead<P: perdura::tables::Procedure>(path: &Path, name: &str) -> Options {
     let mut options = options(path);
     let mut procedures = options.typed.procedures.to_vec();
@@ -121,7 +121,7 @@ fn in_its_stead<P: perdura::tables::Procedure>(path: &Path, name: &str) -> Optio
     options
 }
 
-/// Opens and accepts what differs; returns what was heard.
+/// Opens and accepts differences. Returns those that were reported.
 fn accepting(mut options: Options) -> (Db, Vec<Divergence>) {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let hear = Arc::clone(&heard);
@@ -142,8 +142,8 @@ fn refusal(options: Options) -> String {
     Db::open(options).err().unwrap().to_string()
 }
 
-/// A crashed database in which one transfer of 5 from account 1 to 2 was the last call but one, and which has
-/// another call behind it.
+/// Makes a crashed database. Its last call but one is a transfer of 5 from account 1 to 2, and another call is behind
+/// it.
 fn crashed(path: &Path) {
     let db = Db::open(options(path)).unwrap();
     fill(&db).unwrap();
@@ -152,7 +152,8 @@ fn crashed(path: &Path) {
     db.abandon();
 }
 
-/// What an accepted restart leaves: the next ones need no flag, whatever program opens it, and it goes on.
+/// Checks the database that an accepted restart leaves: later restarts need no flag, whatever program opens it, and
+/// work continues.
 fn holds_without_the_flag(db: Db, path: &Path) {
     let notes = db.report().notes.join("\n");
     assert!(notes.contains("checkpoint"), "{notes}");

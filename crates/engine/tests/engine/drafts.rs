@@ -15,7 +15,7 @@ fn done<R>(core: &Core, f: impl FnMut(&mut Tx<'_>) -> Result<R, Error>) -> R {
         .0
 }
 
-/// An item that fits no page, or a short one.
+/// Returns an item that fits no page, or a short one.
 fn item(at: usize) -> Vec<u8> {
     let len = if at.is_multiple_of(50) { 40_000 } else { 8 };
     vec![at.to_le_bytes()[0]; len]

@@ -1,4 +1,5 @@
-//! Dropping tables: what is gone at once, what a restart still needs of it, and when the catalog forgets it.
+//! Dropping tables: the parts that are gone at once, those that a restart still needs, and the time at which the
+//! catalog forgets the table.
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ table! {
 }
 
 table! {
-    /// What is known beside it.
+    /// A table beside it, whose contents are known.
     pub struct Total in "totals", addressing = key { key(id: u64), sum: i64 }
 }
 
@@ -84,8 +85,8 @@ fn stocks(db: &Db) -> u64 {
     db.read(|tx| tx.count::<Stock>()).unwrap()
 }
 
-/// Commands before the drop use rows that only the image has, or that only other commands made; behind it a table of
-/// the same name is another one.
+/// Commands before the drop use rows that only the image has, or that only other commands made. Behind the drop, a
+/// table of the same name is another one.
 #[test]
 fn commands_before_the_drop_of_their_table_are_played_with_its_rows() {
     for log in [LogForm::Command, LogForm::Value] {
@@ -103,7 +104,7 @@ fn commands_before_the_drop_of_their_table_are_played_with_its_rows() {
             let before = totals(&db);
             db.abandon();
 
-            // The restart makes a new table of the name, which commands of its own fill.
+            // The restart makes a new table of the name, which new commands fill.
             let db = builder(dir.path(), log).open().unwrap();
             assert_eq!(totals(&db), before, "{log:?} {checkpoint}");
             assert_eq!(stocks(&db), 0, "the new table has nothing of the old one");

@@ -1,5 +1,5 @@
-//! What a program that embeds the database relies on: its own errors, its panics, and partitions
-//! that it need not know.
+//! The guarantees for a program that embeds the database: its own errors, its panics, and partitions that it need not
+//! know.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -41,7 +41,7 @@ fn get(db: &Db, key: &str) -> Option<Vec<u8>> {
     read.unwrap()
 }
 
-/// Nothing latched stays so: a transaction over every partition runs.
+/// Checks that every latch is free: a transaction over every partition runs.
 fn every_latch_is_free(db: &Db) {
     let partitions = db.all_partitions();
     let ran = db.transact(&partitions, |tx| tx.len(db.database(0)));
@@ -105,8 +105,8 @@ fn a_panicking_closure_leaves_no_change_and_no_held_latch_and_the_database_goes_
     assert_eq!(db.rows(0).unwrap().0, 2);
 }
 
-/// A panic inside a verb may have left a page half changed. (The unit tests of `perdura-txn` tell it
-/// from a panic outside.)
+/// A panic inside a verb may have left a page half changed. (The unit tests of `perdura-txn` distinguish it from a
+/// panic outside.)
 #[test]
 fn a_panic_in_engine_work_stops_the_database_and_a_restart_brings_it_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -147,14 +147,14 @@ fn partitions_need_not_be_declared_whatever_the_closure_makes_of_a_missing_latch
     })
     .unwrap();
     assert!(runs <= 17, "{runs} runs; the last of them has every latch");
-    // The error is dropped: the run counts as little as one that failed.
+    // The error is dropped. The run does not count, like one that failed.
     let found = db.read(|tx| {
         let there =
             |key: &&String| matches!(tx.bytes().get(db.database(0), key.as_bytes()), Ok(Some(_)));
         Ok::<_, Error>(keys.iter().filter(there).count())
     });
     assert_eq!(found.unwrap(), 100);
-    // The error becomes a panic: so does that.
+    // The error becomes a panic, which does not count either.
     let read = db.read(|tx| -> Result<usize, Error> {
         let Ok(row) = tx.bytes().get(db.database(0), b"key-7") else {
             resume_unwind(Box::new("unwrapped"));
@@ -289,8 +289,8 @@ fn keys_are_iterated_and_ranged_while_the_caller_writes() {
     assert!(db.range(1, "b".."a", 9).unwrap().is_empty());
 }
 
-/// The first segment of the second stream is prepared behind that of the first: a map that was made meanwhile was refused
-/// for want of room in the log.
+/// The first segment of the second stream is prepared behind that of the first. A map that was made meanwhile was
+/// refused for lack of room in the log.
 #[test]
 fn a_map_that_is_made_right_after_the_start_waits_for_its_segment() {
     for _ in 0..5 {

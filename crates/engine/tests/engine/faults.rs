@@ -21,7 +21,7 @@ fn segments(disk: &SimDisk) -> usize {
     files.iter().filter(segment).count()
 }
 
-/// Has the disk refuse one write for want of space, the `nth` from here.
+/// Makes the disk refuse one write for lack of space, the `nth` from here.
 fn refuse_write(disk: &SimDisk, nth: u64) {
     disk.set_plan(FaultPlan {
         refuse_write_at: Some((nth, 1)),

@@ -1,5 +1,5 @@
-//! The database with threads on a disk whose log writes are delayed, reordered, refused, torn and failed by
-//! seed: whatever happens, each client finds a prefix of what it did, and in it all that was acknowledged.
+//! The database with threads on a disk whose log writes are delayed, reordered, refused, torn and failed by seed. Each
+//! client must find a prefix of its operations, and in it all that was acknowledged.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::faulty_disk::{Faults, FaultyDisk};
 const CLIENTS: u8 = 4;
 const KEYS: u32 = 24;
 
-/// What one client did: its n-th operation puts n under the key n modulo [`KEYS`].
+/// The operations of one client: its n-th operation puts n under the key n modulo [`KEYS`].
 #[derive(Default, Clone, Copy)]
 struct Done {
     /// Operations that were run, from the first life on.
@@ -43,7 +43,7 @@ pub fn open(options: &Options, faults: &Arc<Faults>) -> Result<Db> {
     Db::open_on(options.clone(), disks, locks, Arc::new(Progress::default()))
 }
 
-/// Runs operations until there are enough or the log has stopped.
+/// Runs operations until they are enough or the log has stopped.
 fn work(db: &Db, client: u8, done: &mut Done, mut rng: Rng) {
     let last = done.ran + rng.u32(50..400);
     while done.ran < last {
@@ -74,7 +74,7 @@ fn work(db: &Db, client: u8, done: &mut Done, mut rng: Rng) {
     }
 }
 
-/// Compares what a client finds with what it did, and begins anew from there.
+/// Compares the data that a client finds with its operations, and begins anew from there.
 fn check(db: &Db, client: u8, done: &mut Done) {
     let found = |op: u32| {
         let key = key(client, op);
@@ -137,7 +137,7 @@ fn lives(log_io: LogIo, streams: u8, seed: u64, count: u64) {
                 scope.spawn(move || work(db, client, done, rng));
             }
         });
-        // What is in flight is left as it is.
+        // Writes in flight are left alone.
         db.abandon();
         for (sum, count) in struck.iter_mut().zip(&faults.struck) {
             *sum += count.load(Ordering::SeqCst);

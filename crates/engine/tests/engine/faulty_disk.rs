@@ -1,5 +1,5 @@
-//! A disk that stands between the flusher and the real one: durable writes to the log are delayed, complete
-//! in another order, are refused for want of space, torn, short, or fail, as a seed says.
+//! A disk between the flusher and the real one. By seed, durable writes to the log are delayed, complete in another
+//! order, are refused for lack of space, are torn or short, or fail.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -13,15 +13,16 @@ use fastrand::Rng;
 use perdura::{Error, Locks, LogWayReport, Result};
 use perdura_device::{Access, Completed, Disk, DurableQueue, DurableWrite, File, Part, Through};
 
-/// What the log's disks share: whether they are faulty now, the seed's draws, and what has struck.
+/// The state that the log's disks share: whether they are faulty now, the seed's draws, and the faults that have
+/// struck.
 pub struct Faults {
     rng: Mutex<Rng>,
     armed: AtomicBool,
-    /// One write in so many fails for good; 0 none.
+    /// One write in this many fails for good; 0: none fails.
     fail_one_in: u32,
-    /// How long a write of a thread that waits takes besides, milliseconds.
+    /// The extra time that a write of a waiting thread takes, milliseconds.
     delay_ms: AtomicU64,
-    /// Writes that were held back, refused, and failed.
+    /// Writes that were delayed, refused, and failed.
     pub struck: [AtomicU64; 3],
 }
 
@@ -50,12 +51,12 @@ impl Faults {
         })
     }
 
-    /// From now on writes are at risk.
+    /// Puts writes at risk from now on.
     pub fn arm(&self) {
         self.armed.store(true, Ordering::SeqCst);
     }
 
-    /// From now on each write of a thread that waits takes so much longer.
+    /// Makes each write of a waiting thread take `by` longer from now on.
     pub fn delay_writes(&self, by: Duration) {
         let ms = u64::try_from(by.as_millis()).expect("a short time");
         self.delay_ms.store(ms, Ordering::SeqCst);
@@ -65,7 +66,7 @@ impl Faults {
         self.rng.lock().unwrap().usize(0..below)
     }
 
-    /// The fault of a write that may be held back, or may not.
+    /// Draws the fault of a write. `may_wait`: the write may be delayed.
     fn of_write(&self, may_wait: bool) -> Fault {
         if !self.armed.load(Ordering::SeqCst) {
             return Fault::None;
@@ -90,7 +91,7 @@ impl Faults {
         fault
     }
 
-    /// Writes some of the parts and says what a device would.
+    /// Writes some of the parts and returns the answer that a device would give.
     fn spoil(&self, fault: Fault, file: &dyn File, offset: u64, parts: &[&[u8]]) -> Error {
         let some = self.draw(parts.len() + 1);
         let written = file.write_durable(offset, &parts[..some], Through::WriteAndSync);
@@ -127,9 +128,9 @@ struct FaultyQueue {
 struct Held {
     /// Not begun.
     begin_later: VecDeque<DurableWrite>,
-    /// Ended, and nobody was told.
+    /// Completions that have ended and were not reported yet.
     tell_later: Vec<Completed>,
-    /// Somebody waits: at least one completion is told.
+    /// True if a thread waits: at least one completion is reported.
     is_due: bool,
 }
 
@@ -289,7 +290,7 @@ impl File for FaultyFile {
         self.inner.sync()
     }
 
-    /// The write of a thread that waits, also of a segment's header.
+    /// Makes the write of a waiting thread, also of a segment's header.
     fn write_durable(&self, offset: u64, parts: &[&[u8]], through: Through) -> Result<()> {
         let delay_ms = self.faults.delay_ms.load(Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(delay_ms));

@@ -1,12 +1,12 @@
-//! A restored database, its parent, and what of the parent it has.
+//! A restored database, its parent, and the parts of the parent that it has.
 
 use perdura_base::Epoch;
 use perdura_restore::At;
 
 use crate::lost_disk::{World, carry_out, values};
 
-/// Restores the parent to an epoch, writes on, archives the child beside its parent, loses it, and restores the child to
-/// each of its epochs.
+/// Restores the parent to an epoch, writes on, archives the child beside its parent, loses it, and restores the child
+/// to each of its epochs.
 fn fork(seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut parent = World::new(seed);

@@ -1,4 +1,4 @@
-//! How durable a commit is when a caller goes on, and how far the disks are behind meanwhile.
+//! The durability of a commit when its caller continues, and the distance of the disks meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use perdura::{Db, Durability, Options, Ticket};
 
 use crate::with_threads::set;
 
-/// A database whose log is written at most once a second.
+/// Returns a database whose log is written at most once a second.
 fn slow(dir: &std::path::Path, durability: Durability) -> Db {
     let mut options = Options::new(dir);
     options.segment_bytes = 4 << 20;
@@ -15,7 +15,7 @@ fn slow(dir: &std::path::Path, durability: Durability) -> Db {
     Db::open(options).unwrap()
 }
 
-/// A write that was made when the log had just been written, so that it will not be for a while.
+/// Makes a write when the log has just been written, so that the write is not durable for a while.
 fn written(db: &Db) -> Ticket {
     let begun = Instant::now();
     loop {
@@ -53,7 +53,7 @@ fn the_options_say_how_durable_a_write_is_when_it_returns() {
     assert!(db.durable() < before.epoch, "it has waited for no rung");
 }
 
-/// The bound of `mem`: a caller does not go on while a write of more than 10 ms ago is not durable.
+/// The bound of `mem`: a caller does not continue while a write of more than 10 ms ago is not durable.
 #[test]
 fn a_caller_that_waits_for_no_rung_is_held_back_while_the_disk_is_far_behind() {
     let dir = tempfile::tempdir().unwrap();
@@ -85,7 +85,7 @@ fn what_is_not_on_disk_is_counted_and_its_worst_is_kept() {
     let later = db.stats().log;
     assert_eq!((later.unsynced_bytes, later.durable_lag_us), (0, 0));
     assert!(later.unsynced_max_bytes >= now.unsynced_bytes, "{later:?}");
-    // It grew until the write ended, although nobody looked.
+    // It grew until the write ended, although no figure was read meanwhile.
     let least = now.durable_lag_us + u64::try_from(waited.as_micros()).unwrap() / 2;
     assert!(
         later.durable_lag_max_us >= least,

@@ -1,6 +1,5 @@
-//! The end of the log cannot vanish without a word, even with one stream and no checkpoint: found
-//! from outside, where a segment cut to any length, zeroed, replaced or deleted gave a database that
-//! started empty.
+//! The end of the log cannot vanish unnoticed, even with one stream and no checkpoint. The bug was found from outside:
+//! a segment that was cut to any length, zeroed, replaced or deleted gave a database that started empty.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use perdura_device::{Access, CrashProfile, Disk, SimDisk};
 
 use crate::core_steps::{env, get, open, put, small};
 
-/// A database of one stream that was written, vouched for and killed, and the disk when it held half.
+/// Returns a database of one stream that was written, vouched for and killed, and the disk when it held half.
 fn vouched() -> (Arc<SimDisk>, Arc<SimDisk>) {
     let disk = SimDisk::new(1);
     let core = open(&disk, 1);

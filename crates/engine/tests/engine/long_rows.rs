@@ -21,8 +21,8 @@ fn crash(core: Core, disk: &Arc<SimDisk>) -> Core {
     open(disk)
 }
 
-/// A header was read only where it lay in its slot: with a key of 20,000 bytes it lies in a chain,
-/// the collection could not be found again, and no restart succeeded.
+/// A header was read only if it lay in its slot. With a key of 20,000 bytes it lies in a chain. So the collection could
+/// not be found again, and no restart succeeded.
 #[test]
 fn a_collection_under_a_key_longer_than_a_slot_is_found_again() {
     let disk = SimDisk::new(5);
@@ -88,7 +88,7 @@ fn ids(core: &Core) -> impl Iterator<Item = PartitionId> {
     (0..core.heap().geometry().partitions).map(PartitionId)
 }
 
-/// Has the purge free three pages of a chain at a time, and a longer chain wait for it.
+/// Makes the purge free three pages of a chain at a time, and defer longer chains.
 fn few_pages(core: &Core) {
     let limits = perdura::OrphanLimits {
         chain_pages: 3,

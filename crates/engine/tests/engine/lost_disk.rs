@@ -1,4 +1,4 @@
-//! A database whose archive, log and data are on three disks: what tests of restores begin with.
+//! A database whose archive, log and data are on three disks: the world of tests of restores.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub const KEYS: usize = 30;
 /// The wall clock when a world begins.
 const BEGIN_US: u64 = 1_700_000_000_000_000;
 
-/// A change that was acknowledged, and what the clock showed then.
+/// A change that was acknowledged, and the clock's time at that moment.
 pub struct Change {
     pub epoch: Epoch,
     pub wall_us: u64,
@@ -35,12 +35,12 @@ pub struct World {
     pub clock: Arc<ManualClock>,
     core: Option<Core>,
     archiving: Archiving,
-    /// The archive's disk is away.
+    /// True if the archive's disk is away.
     pub is_away: bool,
     pub uuid: Uuid,
     seed: u64,
     pub changes: Vec<Change>,
-    /// What the changes begin with.
+    /// The state at the beginning of the changes.
     state: BTreeMap<usize, Vec<u8>>,
 }
 
@@ -48,13 +48,13 @@ fn key(number: usize) -> String {
     format!("key{number}")
 }
 
-/// The values that a database has.
+/// Returns the values that a database has.
 pub fn values(core: &Core) -> BTreeMap<usize, Vec<u8>> {
     let all = (0..KEYS).filter_map(|number| Some((number, get(core, &key(number))?)));
     all.collect()
 }
 
-/// Archiving onto a disk, with a backlog.
+/// Returns archiving onto a disk, with a backlog.
 fn archiving(archive: &Arc<SimDisk>, life: u64) -> Archiving {
     Archiving::new(archive.life(), life).with_backlog(BacklogOptions::default())
 }
@@ -86,14 +86,14 @@ fn disks_on(data: &Arc<SimDisk>, log: &Arc<SimDisk>) -> Disks {
 }
 
 impl World {
-    /// A new database, archived into a new archive.
+    /// Returns a new database, archived into a new archive.
     pub fn new(seed: u64) -> World {
         let clock = Arc::new(ManualClock::at(BEGIN_US));
         let (data, log) = (SimDisk::new(seed), SimDisk::new(seed + 1));
         World::over((data, log, SimDisk::new(seed + 2)), clock, seed)
     }
 
-    /// The database on these disks, archived onto the last one.
+    /// Returns the database on these disks, archived onto the last one.
     pub fn over(
         (data, log, archive): (Arc<SimDisk>, Arc<SimDisk>, Arc<SimDisk>),
         clock: Arc<ManualClock>,
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// A change drawn at random.
+    /// Makes a change drawn at random.
     pub fn set_any(&mut self, rng: &mut fastrand::Rng) {
         let len = [10, 100, 3000, 20_000][rng.usize(..4)];
         let value = (rng.u8(..5) > 0).then(|| vec![rng.u8(..); len]);
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// The archive's disk goes away.
+    /// Makes the archive's disk go away.
     pub fn leave(&mut self) {
         let cut_after_ops = Some(1);
         let none = FaultPlan::default();
@@ -199,7 +199,7 @@ impl World {
         self.is_away = true;
     }
 
-    /// It is back, as a crash of its machine leaves it.
+    /// Brings the archive's disk back, in the state in which a crash of its machine leaves it.
     pub fn come_back(&mut self, profile: CrashProfile, seed: u64) {
         self.archiving = Archiving::new(self.archive.life(), 1);
         self.archive.crash(profile, seed);
@@ -227,7 +227,7 @@ impl World {
         store.add_backup(backup).expect("it is named");
     }
 
-    /// A power cut of data and log disk and the next life. What was not acknowledged may be gone.
+    /// Makes a power cut of data and log disk, and begins the next life. Writes that were not acknowledged may be gone.
     pub fn crash(&mut self, seed: u64) {
         self.core = None;
         self.archiving = Archiving::new(self.archive.life(), 1);
@@ -252,7 +252,7 @@ impl World {
         self.core = Some(core);
     }
 
-    /// Ends the process without a close. The disks keep what they have.
+    /// Ends the process without a close. The disks keep their contents.
     pub fn kill(&mut self) {
         self.core = None;
     }
@@ -265,7 +265,8 @@ impl World {
         }
     }
 
-    /// The end of the process, somewhere within its work: killed, or by a power cut that the disks of log and archive see.
+    /// Ends the process somewhere within its work: it is killed, or stopped by a power cut of the disks of log and
+    /// archive.
     pub fn end(&mut self, rng: &mut fastrand::Rng) {
         self.flush_some(rng);
         self.kill();
@@ -277,14 +278,14 @@ impl World {
         }
     }
 
-    /// The next life, after a [`kill`](Self::kill).
+    /// Begins the next life, after a [`kill`](Self::kill).
     pub fn reopen(&mut self) {
         let core = open_on(&self.data, &self.log, &self.clock, self.seed).expect("it opens again");
         self.core = Some(core);
         self.archiving = archiving(&self.archive, 3);
     }
 
-    /// The values at an epoch.
+    /// Returns the values at an epoch.
     pub fn state(&self, target: Epoch) -> BTreeMap<usize, Vec<u8>> {
         let mut state = self.state.clone();
         let until = self
@@ -300,7 +301,7 @@ impl World {
         state
     }
 
-    /// The archive as a restore finds it.
+    /// Opens the archive as a restore does.
     pub fn store(&self) -> Result<Arc<Store>, Error> {
         Store::read_only(self.archive.life(), &self.uuid)
     }
@@ -312,7 +313,7 @@ impl World {
     }
 }
 
-/// An identity that no other database of the process has.
+/// Returns an identity that no other database of the process has.
 fn new_uuid() -> Uuid {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut uuid = [9; 16];

@@ -1,4 +1,4 @@
-//! The engine from outside: what a user of the crate relies on.
+//! The engine from outside: the guarantees that a user of the crate relies on.
 
 mod archived;
 mod archiver;

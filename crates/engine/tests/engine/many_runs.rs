@@ -9,7 +9,7 @@ use crate::lost_disk::{KEYS, Restored, World, carry_out_onto, values};
 const ROUNDS: usize = 500;
 const BOUND: usize = 16;
 
-/// A world whose archive has a run for each round, and a backup within them.
+/// Returns a world whose archive has a run for each round, and a backup within them.
 fn archived() -> World {
     let mut rng = fastrand::Rng::with_seed(5);
     let mut world = World::new(5);

@@ -246,8 +246,8 @@ fn a_database_whose_tail_may_be_in_nodes_never_starts_from_its_disks_alone() {
     world.open();
 }
 
-/// The simulator's seeds 58 and 190: the takeover began where the anchor's voucher ended, found the log cut there, and refused
-/// what the disk had whole.
+/// The simulator's seeds 58 and 190. The takeover began where the anchor's voucher ended, and found the log cut there.
+/// It refused a log that the disk had whole.
 #[test]
 fn a_takeover_behind_checkpoints_begins_where_they_have_cut_the_log() {
     let world = World::new();
@@ -293,8 +293,8 @@ fn a_clean_end_leaves_all_on_disk_and_needs_no_node() {
     assert_eq!(get(&core, "key").as_deref(), Some(&b"value"[..]));
 }
 
-/// A writer whose acknowledgements rest on the disk goes on within its lease while another one has claimed the database: the takeover
-/// reads all that it has left, the anchor too. Then it acknowledges nothing more.
+/// Another process has claimed the database. The writer, whose acknowledgements rest on the disk, continues within its
+/// lease. The takeover reads all that it has left, the anchor too. Then the writer acknowledges nothing more.
 #[test]
 fn a_takeover_waits_for_the_lease_of_the_last_writer_and_reads_what_it_did_meanwhile() {
     let world = World::new();
@@ -333,7 +333,8 @@ fn a_takeover_waits_for_the_lease_of_the_last_writer_and_reads_what_it_did_meanw
     assert!(old.wal().reached().at(Rung::Disk) < late.epoch);
 }
 
-/// A writer that slept while the disk went to another process, which has what the first had acknowledged.
+/// Returns a writer that slept while the disk went to another process, and that process, which has all that the first
+/// had acknowledged.
 fn replaced() -> (World, Core, Core) {
     let world = World::new();
     let old = world.mirrored();
@@ -354,8 +355,9 @@ fn a_writer_that_was_replaced_acknowledges_nothing_and_stops() {
     assert!(why.is_fenced(), "{why}");
 }
 
-/// A writer that slept while it was replaced woke up, synced to its own segments, which nobody reads any more, and took that for an
-/// acknowledgement: in Mirror, too, acknowledgements rose with the disk. `mirrored_input` met it with processes.
+/// A writer slept while it was replaced. It woke up, synced to its own segments, which no process reads any more, and
+/// took that for an acknowledgement. In Mirror, too, acknowledgements rose with the disk. `mirrored_input` met it with
+/// processes.
 #[test]
 fn in_mirror_the_disk_alone_acknowledges_nothing() {
     let (world, old, _new) = replaced();

@@ -12,8 +12,8 @@ use perdura_wal::{FlushProgress, Scheme};
 use crate::core_steps::get;
 use crate::mirrored::World;
 
-/// `perdura verify` said that acknowledged transactions are missing and that the log is damaged: one stream's copy was ahead of the
-/// other one's when the writer failed.
+/// `perdura verify` said that acknowledged transactions are missing and that the log is damaged. One stream's copy was
+/// ahead of the other one's when the writer failed.
 #[test]
 fn a_log_whose_end_is_in_nodes_is_checked_as_far_as_the_disks_have_it_and_is_not_damaged() {
     let world = World::new();
@@ -121,8 +121,8 @@ fn steps_of_the_wall_clock_change_neither_view_nor_generation() {
     }
 }
 
-/// The log's disk is full while the copy runs: nodes acknowledge as far as the tail has room, then writes wait or are refused, and
-/// all that was acknowledged is there when the disk has room.
+/// The log's disk is full while the copy runs. Nodes acknowledge as far as the tail has room, then writes wait or are
+/// refused. All that was acknowledged is there when the disk has room.
 #[test]
 fn a_disk_that_is_full_during_the_copy_loses_nothing() {
     let world = World::new();

@@ -15,9 +15,9 @@ use crate::faulty;
 use crate::faulty_disk::Faults;
 use crate::mirrored::deliver;
 
-/// For so long a writer is watched whose disk lacks much.
+/// The time for which a writer is watched whose disk lacks much.
 const WATCHED_MIN: Duration = Duration::from_millis(15);
-/// So many bytes that the disk lacks slow a writer down.
+/// Bytes that the disk lacks from which a writer is slowed down.
 const MUCH: u64 = 7 << 18;
 /// Data of this age slow a writer down in any case, microseconds.
 const OLD_US: u64 = 33_000;
@@ -58,7 +58,7 @@ impl Moving {
         }
     }
 
-    /// The settings of the process of that name.
+    /// Returns the settings of the process of the client's name.
     fn options(&self, client: u32) -> Options {
         let (random, token) = (Arc::clone(&self.random), u64::from(client));
         let views = Arc::clone(&self.views);
@@ -133,8 +133,8 @@ fn a_database_with_threads_commits_in_memory_and_comes_back() {
     drop(Db::open(alone).expect("a clean end needs no nodes"));
 }
 
-/// A writer that is faster than its disk had 4 to 8 MiB on the way to it before their age slowed it down, and the disk needed up to
-/// 100 ms for them.
+/// A writer was faster than its disk. It had 4 to 8 MiB on the way to the disk before their age slowed it down. The
+/// disk needed up to 100 ms for them.
 #[test]
 fn what_the_disk_lacks_slows_a_writer_down_before_it_is_old() {
     let moving = Moving::new();

@@ -8,7 +8,7 @@ use crate::lost_disk::{World, carry_out, values};
 /// Blocks that are sealed at one time have clocks that differ by microseconds, so that they rise.
 const TOLD_US: u64 = 5_000;
 
-/// The epoch, time and values that a restore comes to.
+/// Returns the epoch, time and values that a restore reaches.
 fn restored(world: &World, at: At) -> (Epoch, u64, std::collections::BTreeMap<usize, Vec<u8>>) {
     let plan = world
         .plan(Some(at))

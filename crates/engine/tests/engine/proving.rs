@@ -1,5 +1,5 @@
-//! The standing proof: over whole histories each image is what the archive says, and an archive that is not what the pages are is
-//! found.
+//! The standing proof over whole histories. Each image agrees with the archive, and an archive that does not agree with
+//! the pages is found.
 
 use std::sync::Arc;
 
@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    /// Takes a step of the archive. What its disk fails with, the archive outlives.
+    /// Takes a step of the archive. Errors of its disk do not end the archive.
     pub fn step(&mut self) -> ArchiverStep {
         self.clock.advance_us(50_000);
         let core = self.core.as_ref().expect("it is open");
@@ -143,7 +143,7 @@ impl World {
         self.archiving = Archiving::new(self.store.life(), self.rng.u64(..));
     }
 
-    /// Merges what there is, and combines all that may be.
+    /// Merges all runs, and combines all records that may be combined.
     fn merge(&mut self) {
         let Some(store) = self.archiving.lent().get() else {
             return;
@@ -158,7 +158,7 @@ impl World {
         self.seen.merged += merged.map_or(0, |merged| merged.len());
     }
 
-    /// A power cut, and the next life; sometimes from the older image.
+    /// Makes a power cut, and begins the next life, sometimes from the older image.
     fn crash(&mut self) {
         self.seen.lives += 1;
         self.seen.half += usize::from(self.under_way);
@@ -313,8 +313,8 @@ fn every_image_is_what_the_archive_says_over_histories_with_crashes_merges_and_h
     );
 }
 
-/// The simulator found that a proof held an image against itself: the archive failed when the first report was there and
-/// the database had not heard of it yet.
+/// The simulator found that a proof compared an image with itself. The archive failed when the first report existed and
+/// the database did not know of it yet.
 #[test]
 fn an_archive_that_fails_just_behind_the_first_report_is_gone_on_with() {
     let mut failed = 0;
@@ -359,7 +359,7 @@ fn an_archive_that_fails_just_behind_the_first_report_is_gone_on_with() {
     assert!(failed > 5, "{failed} failures of the archive");
 }
 
-/// The proofs go on from the image that was found not to agree, and a restart finds what was said of it.
+/// The proofs continue from the image that did not agree, and a restart finds the report about it.
 #[test]
 fn a_proof_that_fails_is_told_stops_nothing_and_the_next_one_goes_on_behind_it() {
     let mut world = World::new(9, false);

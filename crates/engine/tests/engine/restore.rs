@@ -1,4 +1,4 @@
-//! Backups and runs of whole histories, and what is restored from them, moment by moment.
+//! Backups and runs of whole histories, and restores from them, moment by moment.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub const STREAMS: usize = 2;
 pub const KEYS: usize = 40;
 pub const DIR: &str = "archive";
 
-/// Which value a key got in which epoch; `None`: it was removed.
+/// The epoch, the key and the value of each change. `None`: the key was removed.
 type Changes = Vec<(Epoch, usize, Option<Vec<u8>>)>;
 
 fn key(number: usize) -> String {
@@ -44,7 +44,7 @@ pub fn set(core: &Core, number: usize, value: Option<&[u8]>) -> Epoch {
     done.expect("a change").1.epoch
 }
 
-/// Archives the log behind `from` up to D: one run, and where it ends.
+/// Archives the log behind `from` up to D. Returns one run, and its end.
 fn archive_log(
     core: &Core,
     from: &EpochEnds,
@@ -81,7 +81,7 @@ fn archive_log(
     (run.expect("a run").id, at)
 }
 
-/// A database with its archive, and what each epoch was.
+/// A database with its archive, and the state of each epoch.
 pub struct History {
     disk: Arc<SimDisk>,
     core: Option<Core>,
@@ -92,7 +92,7 @@ pub struct History {
     pub backups: Vec<BackupId>,
     pub changes: Changes,
     region: Arc<RegionDigest>,
-    /// How often the older image was all that was left.
+    /// The number of times that only the older image was left.
     older: usize,
 }
 
@@ -158,14 +158,14 @@ impl History {
         let copy = BackupCopy::begin(&disks, core.anchor().get(), archive, DIR);
         match copy.and_then(BackupCopy::run) {
             Ok(summary) => self.backups.push(summary.header.id),
-            // There is no image, or it is there already.
+            // The image does not exist, or is a backup already.
             Err(Error::Usage(_)) => {}
             Err(error) => panic!("{error}"),
         }
     }
 
-    /// A power cut, and the next life. If both images are whole, the newest one may be damaged meanwhile: then the next
-    /// life goes on from the older one, and the backups of the newest stay.
+    /// Makes a power cut, and begins the next life. If both images are whole, the newest one may be damaged meanwhile.
+    /// Then the next life continues from the older one, and the backups of the newest remain.
     fn crash(&mut self, seed: u64) {
         let anchor = self.core().anchor().get();
         self.core = None;
@@ -235,7 +235,7 @@ impl History {
         self.archive();
     }
 
-    /// The state of an epoch.
+    /// Returns the state of an epoch.
     pub fn state(&self, target: Epoch) -> BTreeMap<usize, Vec<u8>> {
         let mut state = BTreeMap::new();
         let until = self.changes.iter().filter(|(epoch, ..)| *epoch <= target);
@@ -286,9 +286,9 @@ pub fn values(core: &Core) -> BTreeMap<usize, Vec<u8>> {
     all.collect()
 }
 
-/// Restores moments of a history, each from each backup that reaches it. Returns how many, and how many of them lie
-/// before the end of their backup's sweep, and how many lives went on from the older image; the first that is wrong
-/// is an error.
+/// Restores moments of a history, each from each backup that reaches it. Returns the number of moments, and the number
+/// of those that are before the end of their backup's sweep. Also returns the number of lives that continued from the
+/// older image. The first wrong moment is an error.
 fn check(seed: u64, steps: usize, every: bool) -> Result<(usize, usize, usize), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut history = History::new(seed);
@@ -394,7 +394,7 @@ fn what_cannot_be_restored_is_refused_and_says_why() {
     assert!(matches!(&none, Error::Corrupt(_)), "{none}");
 }
 
-/// A database with typed tables.
+/// Opens a database with typed tables.
 fn open_typed(disk: &Arc<SimDisk>) -> Result<Core, Error> {
     let mut options = small();
     let declared = Db::builder("").table::<Account>().procedure(open_account);
@@ -410,14 +410,14 @@ procedure! {
     }
 }
 
-/// How many accounts there are, and the value of a row that is page-addressed.
+/// Returns the number of accounts, and the value of a row that is page-addressed.
 fn seen(core: &Core) -> (usize, Option<Vec<u8>>) {
     let again = |id: &u64| core.call::<open_account>(&(*id,)).is_err();
     ((1..3).filter(again).count(), get(core, &key(0)))
 }
 
-/// A database in which a key-addressed and a page-addressed row are written before and behind the image of its backup, and
-/// that backup's epoch.
+/// Returns a database in which a key-addressed and a page-addressed row are written before and behind the image of its
+/// backup. Also returns that backup's epoch.
 pub fn typed_history() -> Result<(History, Epoch), Error> {
     let disk = SimDisk::new(1);
     let core = open_typed(&disk)?;
@@ -438,7 +438,7 @@ pub fn typed_history() -> Result<(History, Epoch), Error> {
     Ok((history, end))
 }
 
-/// A database that gets its first key-addressed row behind its backup, and that backup's epoch.
+/// Returns a database that gets its first key-addressed row behind its backup, and that backup's epoch.
 pub fn later_typed_history() -> Result<(History, Epoch), Error> {
     let mut history = History::new(1);
     let _flushed = set(history.core(), 0, Some(b"old"));
@@ -499,7 +499,7 @@ fn the_seeded_bug_of_runs_beside_kept_tables_is_caught() {
     assert!(!matches!(restored, Ok((1, Some(plain))) if plain == b"old"));
 }
 
-/// A run like another one, in which a record is missing, or is there twice.
+/// Returns a copy of a run in which a record is missing, or is there twice.
 pub fn tampered(history: &History, run: &Arc<Run>, nth: usize, twice: bool) -> Arc<Run> {
     let disk = Arc::clone(&history.archive);
     let dir = format!("tampered-{nth}-{twice}");
@@ -547,7 +547,7 @@ fn a_record_that_is_missing_or_doubled_ends_the_restore_and_names_the_page() {
         let record = cursor.record();
         records.push((record.at, record.updates.last, record.tag >= backup.k));
     }
-    // That a page's last update is missing is for the digests of a later image to tell.
+    // The digests of a later image show that a page's last update is missing.
     let is_followed = |nth: usize| {
         let (at, useq, _) = records[nth];
         let mut later = records.iter();

@@ -10,7 +10,7 @@ use perdura_restore::{Scratch, Sources, read_tail};
 
 use crate::lost_disk::{Restored, STREAMS, World, carry_out_onto, values};
 
-/// A world with two backups, and a log that goes on behind its archive.
+/// Returns a world with two backups, and a log that continues behind its archive.
 fn world() -> World {
     let mut rng = fastrand::Rng::with_seed(8);
     let mut world = World::new(8);
@@ -28,7 +28,7 @@ fn world() -> World {
     world
 }
 
-/// Restores everything that there is, two runs side by side, so that the restore makes runs of its own.
+/// Restores everything, two runs side by side, so that the restore makes its own runs.
 fn restored(world: &World, disks: &Restored) -> Result<(), Error> {
     let store = world.store()?;
     let logs = || world.log.life() as Arc<dyn Disk>;
@@ -44,12 +44,12 @@ fn restored(world: &World, disks: &Restored) -> Result<(), Error> {
     carry_out_onto(disks, &plan).map(drop)
 }
 
-/// What is on the disks is the database as of its end, whole, or opens as nothing. Returns whether it is whole.
+/// Checks that the disks hold the database as of its end, whole, or open as nothing. Returns whether it is whole.
 fn is_whole_or_nothing(world: &World, disks: &Restored, what: &str) -> bool {
     is_as_of(world, Epoch(u64::MAX), disks, what)
 }
 
-/// The same, as of an epoch.
+/// Like [`is_whole_or_nothing`], as of an epoch.
 fn is_as_of(world: &World, target: Epoch, disks: &Restored, what: &str) -> bool {
     let files = disks.data.files();
     let is_begun = files

@@ -1,12 +1,12 @@
-//! What simulated histories found in restores, each as a history of its own.
+//! The bugs that simulated histories found in restores, each as a separate history.
 
 use perdura::CoreOptions;
 
 use crate::core_steps::small;
 use crate::restore::{History, KEYS, set, values};
 
-/// The simulator found a row that was there and that no key led to: the sidecar of a consistent image lists the keys at the
-/// end of the sweep, and it counted at a moment between the image's cut and that.
+/// The simulator found a row that no key led to. The sidecar of a consistent image lists the keys at the end of the
+/// sweep. It was used for a moment between the image's cut and that end.
 #[test]
 fn rows_that_were_removed_while_an_image_was_swept_are_found_by_their_keys_at_the_moments_before() {
     let options = CoreOptions {

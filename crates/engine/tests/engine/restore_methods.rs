@@ -32,7 +32,7 @@ fn means<'a>(
     }
 }
 
-/// The directory of a restored image: a checksum and a digest of each page.
+/// Returns the directory of a restored image: a checksum and a digest of each page.
 fn directory(disk: &Arc<SimDisk>, k: CkptEpoch) -> Vec<u8> {
     let path = directory_path(ImageSlot::A, k);
     let file = disk.life().open(&path, Access::Buffered).expect("an image");
@@ -41,7 +41,7 @@ fn directory(disk: &Arc<SimDisk>, k: CkptEpoch) -> Vec<u8> {
     bytes
 }
 
-/// What a single pass makes: its report, its directory.
+/// Makes a single pass. Returns its report and its directory.
 fn single_pass(plan: &RestorePlan) -> Result<(RestoreReport, Vec<u8>), Error> {
     let (disk, clock, progress) = (
         SimDisk::new(1),
@@ -53,7 +53,7 @@ fn single_pass(plan: &RestorePlan) -> Result<(RestoreReport, Vec<u8>), Error> {
     Ok((report, directory))
 }
 
-/// What a replay through so many buffers makes.
+/// Makes a replay through `buffers` buffers.
 fn replay(
     plan: &RestorePlan,
     buffers: usize,
@@ -68,8 +68,8 @@ fn replay(
     Ok((report, directory, disk))
 }
 
-/// Restores moments of a history in both ways. How many records were taken out of pages, and how many reads the smallest
-/// and the largest pool made.
+/// Restores moments of a history in both ways. Returns the number of records that were taken out of pages, and the
+/// numbers of reads that the smallest and the largest pool made.
 fn compare(seed: u64) -> (u64, u64, u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut history = History::new(seed);

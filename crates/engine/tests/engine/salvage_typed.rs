@@ -36,8 +36,8 @@ fn open(disk: &Arc<SimDisk>, log: LogForm) -> Core {
     Core::open(env(disk, STREAMS), options, Arc::new(Progress::default())).unwrap()
 }
 
-/// A database that made calls, each durable by itself, with a checkpoint among them. Returns the digests: how many
-/// calls each is the state of.
+/// Makes a database with calls, each durable by itself, and a checkpoint among them. Returns, for each digest, the
+/// number of calls behind it.
 fn crashed(disk: &Arc<SimDisk>, log: LogForm) -> BTreeMap<u64, u64> {
     let core = open(disk, log);
     let filled = core.transact(&core.all_partitions(), |tx| {
@@ -142,7 +142,7 @@ fn a_damaged_log_is_played_up_to_its_last_whole_epoch() {
                 assert_eq!(missing.numbers.len(), 4, "{what}");
                 cut += usize::from(found < CALLS - 1);
                 met.insert(found, what);
-                // It goes on, with numbers that follow.
+                // It continues, with numbers that follow.
                 let _flushed_below = core.call::<transfer>(&(1, 2, 1)).unwrap();
                 core.flush_all().unwrap();
             }

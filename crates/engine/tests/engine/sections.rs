@@ -10,7 +10,7 @@ use crate::core_steps::{env, get, open, put, small};
 
 const STRANGE: Tag = Tag(*b"QUOR");
 
-/// A database in whose anchor another build has put a section.
+/// Returns a database in whose anchor another build has put a section.
 fn with_section(required: bool) -> Arc<SimDisk> {
     let disk = SimDisk::new(5);
     drop(open(&disk, 2));

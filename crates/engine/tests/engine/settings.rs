@@ -10,7 +10,7 @@ use perdura_txn::executor::ExecutorOptions;
 
 use crate::core_steps::{env, small};
 
-/// Found in review: chunks of no page made a database whose anchor nobody could read.
+/// Found in review: chunks of no page made a database whose anchor could not be read.
 #[test]
 fn chunks_of_no_page_and_odd_sizes_are_refused_by_name_and_leave_nothing_behind() {
     let odd = [

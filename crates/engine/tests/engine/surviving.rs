@@ -10,7 +10,7 @@ use perdura_wal::segment::LOG_DIR;
 
 use crate::lost_disk::{Restored, STREAMS, World, carry_out_onto, values};
 
-/// Restores what archive, backlog and log have.
+/// Restores all data that archive, backlog and log have.
 pub fn restored(world: &World, logs: &Arc<SimDisk>) -> Result<(Restored, Epoch), Error> {
     let disks = Restored::new();
     let store = world.store()?;
@@ -26,7 +26,8 @@ pub fn restored(world: &World, logs: &Arc<SimDisk>) -> Result<(Restored, Epoch),
     Ok((disks, report.epoch))
 }
 
-/// A history that ends with the loss of the data disk. Returns how many lives the log had behind the archive's end.
+/// Runs a history that ends with the loss of the data disk. Returns the number of lives that the log had behind the
+/// archive's end.
 fn lose_the_data_disk(seed: u64) -> Result<usize, String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut world = World::new(seed);
@@ -111,7 +112,7 @@ fn the_seeded_bug_of_later_lives_that_are_not_read_is_caught() {
     assert!(caught.is_some());
 }
 
-/// A world whose log goes on behind its archive over several segments.
+/// Returns a world whose log continues behind its archive over several segments.
 fn ahead(seed: u64) -> World {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut world = World::new(seed);
@@ -182,7 +183,7 @@ fn a_log_that_does_not_reach_back_to_the_archive_is_refused_and_the_hole_named()
     assert!(log.list(LOG_DIR).is_ok());
 }
 
-/// Whatever segments of several lives are lost: what is restored is a state that was there, or the loss is named.
+/// Whatever segments of several lives are lost, the restore gives a state that existed, or it names the loss.
 #[test]
 fn segments_of_several_lives_may_be_lost() {
     let (mut states, mut refusals) = (0, 0);

@@ -1,4 +1,4 @@
-//! Archives that are not what the pages are: whatever is wrong with a run, a proof or a drill finds it.
+//! Archives that do not agree with the pages. Whatever is wrong with a run, a proof or a drill finds it.
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ impl Window {
         proof.and_then(Proof::run).expect("a verdict")
     }
 
-    /// Whether the proof counts a record.
+    /// Returns whether the proof counts a record.
     fn counts(&self, tag: CkptEpoch) -> bool {
         self.base.k <= tag && tag < self.target.k
     }
@@ -113,7 +113,7 @@ impl Window {
         all
     }
 
-    /// Puts a run in the place of one, with these records, and proves; then puts the old one back.
+    /// Replaces a run by one with these records, and proves. Then puts the old one back.
     fn prove_with(&self, run: &Arc<Run>, records: Vec<Owned>) -> Verdict {
         self.with(run, records, || self.prove())
     }
@@ -158,7 +158,7 @@ impl Window {
         tail.and_then(|tail| tail.run()).expect("a run");
     }
 
-    /// How many of the swaps of two pages' records a proof finds, and how many there are.
+    /// Returns the number of swaps of two pages' records that a proof finds, and the number of all swaps.
     fn swaps_found(&self) -> (usize, usize) {
         let (mut found, mut all) = (0, 0);
         for run in &self.runs {

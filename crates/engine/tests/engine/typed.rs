@@ -26,7 +26,7 @@ table! {
 }
 
 table! {
-    /// What a transfer did: a row without a key.
+    /// A row without a key, as the record of a transfer.
     pub struct Entry in "entries", addressing = key { from: u64, to: u64, amount: i64, at_ms: u64 }
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn fill(db: &Db) -> Result<()> {
     })
 }
 
-/// A fixed history of calls, of which some are refused.
+/// Plays a fixed history of calls, of which some are refused.
 pub(crate) fn play(db: &Db) {
     for i in 0..200_u64 {
         let (from, to) = (i * 7 % ACCOUNTS, i * 13 % (ACCOUNTS + 1));
@@ -209,7 +209,7 @@ fn every_form_of_the_log_brings_the_same_data_back() {
             assert_eq!(db.digest().unwrap(), digest, "{what:?}");
             let played = db.report().ordered.map_or(0, |ordered| ordered.played);
             assert!(played > 0, "{what:?}");
-            // Its sequences go on: rows without a key get ids that none had.
+            // Its sequences continue: rows without a key get ids that none had.
             play(&db);
             let twice = state(&db);
             db.abandon();
@@ -323,7 +323,7 @@ fn a_log_with_calls_of_a_procedure_that_the_program_lacks_is_refused_by_its_name
 fn a_schema_that_is_not_the_catalogs_is_refused_with_the_column() {
     mod other {
         perdura::table! {
-            /// The same table with another type.
+            /// A table of the first one's name, with another type.
             pub struct Account in "accounts", addressing = key {
                 key(id: u64), owner: String, balance: u32;
                 index by_owner(owner: String)
@@ -400,9 +400,9 @@ fn a_snapshot_is_one_instant_while_writers_go_on() {
     );
 }
 
-/// A database that logs nothing has its images alone. Without typed tables these were fuzzy sweeps, which had the later
-/// half of a transaction and not the earlier; and the sidecar of an image, written later than the pages' instant, was
-/// believed where no record says that a row has moved (found by the simulator, seed 4749 of its typed tables).
+/// A database that logs nothing has only its images. Without typed tables these were fuzzy sweeps, which had the later
+/// half of a transaction without the earlier. The sidecar of an image is written later than the pages' instant. It was
+/// believed where no record says that a row has moved. The simulator found this (seed 4749 of its typed tables).
 #[test]
 fn the_image_of_a_database_that_logs_nothing_has_whole_transactions_also_of_bytes() {
     let disk = SimDisk::new(1);

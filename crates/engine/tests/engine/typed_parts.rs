@@ -56,7 +56,7 @@ fn values(db: &Db) -> Vec<u64> {
     all.unwrap()
 }
 
-/// The folders of a database whose names begin so, moved aside.
+/// Moves aside the folders of a database whose names begin with `prefix`.
 fn aside(path: &Path, prefix: &str) -> Vec<(std::path::PathBuf, std::path::PathBuf)> {
     let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap());
     let names = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));

@@ -1,4 +1,4 @@
-//! Virtual backups of whole histories: what they hold, what is restored from them, and what a crash leaves of one.
+//! Virtual backups of whole histories: their contents, restores from them, and the remains of one after a crash.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn copy(from: &dyn Disk, name: &str, to: &dyn Disk, path: &str) -> (u64, u32) {
     (len, crc32c(&bytes))
 }
 
-/// The archive of a history on a disk, with these of its backups.
+/// Makes the archive of a history on a disk, with these of its backups.
 fn stored(history: &History, backups: &[BackupId], disk: &Arc<dyn Disk>) -> Arc<Store> {
     let creation = Creation {
         uuid: history.uuid,
@@ -95,7 +95,7 @@ fn open(store: &Store, id: BackupId) -> Arc<Backup> {
     store.open_backup(id).expect("a backup")
 }
 
-/// Page by page: partition, local page, update number, digest.
+/// Returns, page by page: partition, local page, update number, digest.
 fn pages(backup: &Backup) -> Vec<(u16, u32, u32, u64)> {
     let partitions = 0..backup.header().chunks.partitions;
     let of = |partition: u16| {
@@ -119,8 +119,9 @@ fn restored(plan: &RestorePlan) -> Result<Core, Error> {
     Core::open(env(&disk, STREAMS), small(), Arc::new(Progress::default()))
 }
 
-/// Makes virtual backups of some epochs of a history, each of whatever is the nearest, and restores every epoch from
-/// each. How many were restored, and how many backups were made of virtual ones; the first that is wrong is an error.
+/// Makes virtual backups of some epochs of a history, each of the nearest backup, and restores every epoch from each.
+/// Returns the number of epochs restored, and the number of backups made of virtual ones. The first wrong restore is an
+/// error.
 fn check(seed: u64, steps: usize) -> Result<(usize, usize), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut history = History::new(seed);
@@ -207,7 +208,8 @@ fn a_virtual_backup_has_the_pages_of_the_paused_database_whatever_it_was_made_of
             assert_eq!(made.base, backup);
             cuts.push((store, made.backup.header.id));
         }
-        // Nothing has been written since. A checkpoint may be under way; the image of the next one is the paused database.
+        // Nothing has been written since. A checkpoint may be under way; the image of the next one is the paused
+        // database.
         for _ in 0..2 {
             history.core().checkpoint_now().expect("an image");
         }
@@ -222,7 +224,7 @@ fn a_virtual_backup_has_the_pages_of_the_paused_database_whatever_it_was_made_of
     assert!(compared > 10, "{compared} compared");
 }
 
-/// A history with a backup.
+/// Returns a history with a backup.
 fn history(seed: u64) -> History {
     let mut history = History::new(seed);
     let mut rng = fastrand::Rng::with_seed(seed);

@@ -162,7 +162,7 @@ fn the_anchor_vouches_for_an_idle_database_without_being_asked() {
     }
 }
 
-/// The sizes of a directory's log files, in order.
+/// Returns the sizes of a directory's log files, in order.
 fn log_files(dir: &tempfile::TempDir) -> Vec<u64> {
     let log = dir.path().join("data/log");
     let files = std::fs::read_dir(log).unwrap();
@@ -237,7 +237,7 @@ fn many_short_lives_leave_a_small_log() {
     assert_eq!(db.rows(0).unwrap(), (16, 0));
 }
 
-/// MSET, EXEC and DEL of many keys ran again and again while files were made for them, from their start each time.
+/// MSET, EXEC and DEL of many keys were run again and again from their start while files were made for them.
 #[test]
 fn a_transaction_that_says_how_much_it_will_change_changes_nothing_twice() {
     const ROWS: usize = 60_000;

@@ -37,7 +37,7 @@ fn effect<'a>(table: u32, at: At, op: Op<'a>, key: &'a [u8]) -> Effect<'a> {
     }
 }
 
-/// All that can be read of a payload, whatever kind its frame has. Must not panic.
+/// Reads all that can be read of a payload, whatever kind its frame has. It must not panic.
 fn read_all(payload: &[u8]) -> (Option<Malformed>, Option<Malformed>) {
     match OrderedPayload::decode(payload) {
         Err(malformed) => {

@@ -10,18 +10,18 @@ use perdura_base::num::to_u64;
 use perdura_base::{Gsn, Pid, TableId};
 use std::ops::Range;
 
-/// There is no room for the cell: the page has to be split.
+/// The error that the page has no room for the cell, and has to be split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
-/// What a new page is.
+/// The specification of a new page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeSpec<'a> {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// How many levels lie below it.
+    /// The number of levels below it.
     pub level: u8,
-    /// Where it will lie.
+    /// Its place in the file.
     pub pid: Pid,
     /// Its table.
     pub table: TableId,
@@ -33,11 +33,11 @@ pub struct NodeSpec<'a> {
     pub high: Option<&'a [u8]>,
 }
 
-/// A new page, all of whose room is free.
+/// Returns a new page, all of whose room is free.
 ///
 /// # Panics
-/// If there is no such page: of another size, with fences that are too long or in the wrong order, or with a level that does not go
-/// with its kind.
+/// If such a page cannot exist. Its size may be wrong, its fences too long or in the wrong order, or its level may not
+/// fit its kind.
 #[must_use]
 pub fn format(page_bytes: usize, spec: &NodeSpec<'_>) -> Box<[u8]> {
     assert!(page_bytes.is_power_of_two() && SIZES.contains(&page_bytes));
@@ -63,7 +63,7 @@ pub fn format(page_bytes: usize, spec: &NodeSpec<'_>) -> Box<[u8]> {
     bytes
 }
 
-/// The shortest key that is above `left` and not above `right`: what parts two leaves.
+/// Returns the shortest key that is above `left` and not above `right`. It separates two leaves.
 ///
 /// # Panics
 /// If `left` is not below `right`.
@@ -76,19 +76,19 @@ pub fn separator_between<'a>(left: &[u8], right: &'a [u8]) -> &'a [u8] {
     separator
 }
 
-/// A page that is as the format says, to be changed.
+/// A page that follows the format, to be changed.
 #[derive(Debug)]
 pub struct NodeMut<'a> {
     bytes: &'a mut [u8],
 }
 
 impl<'a> NodeMut<'a> {
-    /// A page that [`Node::open`] or [`format()`] has vouched for.
+    /// Takes a page that [`Node::open`] or [`format()`] has vouched for.
     pub fn over(bytes: &'a mut [u8]) -> Self {
         NodeMut { bytes }
     }
 
-    /// The page, to be read.
+    /// Returns the page, to be read.
     #[must_use]
     pub fn node(&self) -> Node<'_> {
         Node::over(self.bytes)
@@ -103,13 +103,13 @@ impl<'a> NodeMut<'a> {
         self.put_bytes(at, &value.to_le_bytes());
     }
 
-    /// The newest operation has that number.
+    /// Sets the number of the newest operation.
     pub fn set_plsn(&mut self, plsn: Gsn) {
         assert!(plsn >= self.node().plsn(), "operations come in their order");
         self.put_bytes(PLSN, &plsn.0.to_le_bytes());
     }
 
-    /// The newest change of structure has that number.
+    /// Sets the number of the newest change of structure.
     pub fn set_dlsn(&mut self, dlsn: Gsn) {
         assert!(
             dlsn >= self.node().dlsn(),
@@ -118,13 +118,13 @@ impl<'a> NodeMut<'a> {
         self.put_bytes(DLSN, &dlsn.0.to_le_bytes());
     }
 
-    /// Sets the checksum: the page is about to be written.
+    /// Sets the checksum, because the page is about to be written.
     pub fn seal(&mut self) {
         let crc = crc32c(&self.bytes[KIND..]);
         self.put_bytes(CRC, &crc.to_le_bytes());
     }
 
-    /// Puts a row into a leaf or the meta page. Whether its key is new.
+    /// Puts a row into a leaf or the meta page. Returns whether its key is new.
     ///
     /// # Errors
     /// [`Full`], and nothing has changed.
@@ -142,7 +142,7 @@ impl<'a> NodeMut<'a> {
         self.put_cell(key, &cell)
     }
 
-    /// Puts a child into an inner page. Whether its key is new.
+    /// Puts a child into an inner page. Returns whether its key is new.
     ///
     /// # Errors
     /// [`Full`], and nothing has changed.
@@ -189,7 +189,7 @@ impl<'a> NodeMut<'a> {
         Ok(found.is_err())
     }
 
-    /// Removes a key. Whether it was there.
+    /// Removes a key. Returns whether it was there.
     pub fn remove(&mut self, key: &[u8]) -> bool {
         let found = self.node().find(key);
         if let Ok(at) = found {
@@ -215,7 +215,7 @@ impl<'a> NodeMut<'a> {
         debug_assert_eq!(self.node().u16(DEAD), 0);
     }
 
-    /// A page with some of the slots and all else of this one but its place and its fences.
+    /// Returns a page with some of the slots. All else is from this page, except its place and its fences.
     fn part(&self, slots: Range<usize>, pid: Pid, low: &[u8], high: Option<&[u8]>) -> Box<[u8]> {
         let node = self.node();
         let database = node.bytes[DATABASE..].first_chunk();
@@ -245,7 +245,7 @@ impl<'a> NodeMut<'a> {
         bytes
     }
 
-    /// The page that takes what is not below `separator`: the right half of a split, at `pid`.
+    /// Returns the page at `pid` that takes the keys not below `separator`: the right half of a split.
     ///
     /// # Panics
     /// If the separator is not between the fences, or is the low one.
@@ -257,7 +257,7 @@ impl<'a> NodeMut<'a> {
         self.part(at..node.len(), pid, separator, node.high())
     }
 
-    /// This page with all of its right neighbour.
+    /// Returns this page with all of its right neighbour.
     ///
     /// # Panics
     /// If the other one is not its right neighbour, or they do not fit.
@@ -283,14 +283,14 @@ impl<'a> NodeMut<'a> {
         bytes
     }
 
-    /// Says which free page is behind this one.
+    /// Sets the free page behind this one.
     pub fn set_next_free(&mut self, next: Option<Pid>) {
         assert_eq!(self.node().kind(), Kind::Free);
         let next = next.map_or(0, |next| next.0);
         self.put_bytes(HEADER_BYTES, &next.to_le_bytes());
     }
 
-    /// Drops what is not below `separator`, which becomes the high fence: the left half of a split.
+    /// Drops the keys not below `separator`, which becomes the high fence: the left half of a split.
     ///
     /// # Panics
     /// As [`right_of`](Self::right_of).

@@ -36,10 +36,10 @@ const HIGH: usize = 46;
 /// Length of the high fence of a page without end.
 const ENDLESS: u16 = u16::MAX;
 
-/// What a page is.
+/// The kind of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Says where the tables begin and which pages are free.
+    /// Names the start of each table and the free pages.
     Meta,
     /// Names pages of the level below by their keys.
     Inner,
@@ -47,7 +47,7 @@ pub enum Kind {
     Leaf,
     /// Holds a piece of a long value.
     Chain,
-    /// Nothing.
+    /// Holds nothing.
     Free,
 }
 
@@ -69,26 +69,26 @@ impl Kind {
     }
 }
 
-/// The longest key of a page of that size.
+/// Returns the longest key of a page of the given size, bytes.
 #[must_use]
 pub fn key_bytes_max(page_bytes: usize) -> usize {
     page_bytes / 16
 }
 
-/// The longest cell of a leaf of that size.
+/// Returns the longest cell of a leaf of the given size, bytes.
 #[must_use]
 pub fn cell_bytes_max(page_bytes: usize) -> usize {
     page_bytes / 4
 }
 
-/// Bytes of a leaf's cell.
+/// Returns the size of a leaf's cell, bytes.
 #[must_use]
 pub fn cell_bytes(key: &[u8], value: &[u8]) -> usize {
     let lengths = [key, value].map(|part| varint_len(to_u64(part.len())) + part.len());
     lengths[0] + lengths[1]
 }
 
-/// A page that is as the format says.
+/// A page that follows the format.
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
     bytes: &'a [u8],
@@ -124,7 +124,7 @@ struct Cells<'a> {
 }
 
 impl<'a> Cells<'a> {
-    /// The cell that begins there, if one fits before the fences.
+    /// Returns the cell that begins at `begin`, if it fits before the fences.
     #[inline]
     fn at(self, begin: usize) -> Option<Cell<'a>> {
         let mut reader = Reader::new(self.bytes.get(begin..)?);
@@ -155,7 +155,7 @@ impl<'a> Node<'a> {
     /// Reads a page that was found at `pid` in the tree of `database`, and checks all of it.
     ///
     /// # Errors
-    /// The first thing that is not as the format says, the checksum before all others.
+    /// The first fault of the format; the checksum is checked before all others.
     pub fn open(bytes: &'a [u8], pid: Pid, database: [u8; 8]) -> Result<Node<'a>, Malformed> {
         let size = bytes.len();
         if !size.is_power_of_two() || !SIZES.contains(&size) {
@@ -191,13 +191,13 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A page that [`open`](Self::open) or [`format()`] has vouched for.
+    /// Takes a page that [`open`](Self::open) or [`format()`] has vouched for.
     #[must_use]
     pub fn over(bytes: &'a [u8]) -> Node<'a> {
         Node { bytes }
     }
 
-    /// Of a free page the next one, if there is one.
+    /// Returns the next free page, of a free page. `None`: this is the last one.
     #[must_use]
     pub fn next_free(&self) -> Option<Pid> {
         assert_eq!(self.kind(), Kind::Free, "only free pages are in a row");
@@ -205,26 +205,26 @@ impl<'a> Node<'a> {
         (next != 0).then_some(Pid(next))
     }
 
-    /// Whether it is so empty that it should be merged with a neighbour.
+    /// Returns whether it is so empty that it should be merged with a neighbour.
     #[must_use]
     pub fn is_sparse(&self) -> bool {
         4 * self.filled() < self.bytes.len() - HEADER_BYTES
     }
 
-    /// Bytes that slots and cells take.
+    /// Returns the bytes that slots and cells take.
     fn filled(&self) -> usize {
         let dead = usize::from(self.u16(DEAD));
         2 * self.len() + self.fences() - usize::from(self.u16(CELLS)) - dead
     }
 
-    /// Whether all of it and its right neighbour lie well in one page.
+    /// Returns whether it and its right neighbour fit well in one page.
     #[must_use]
     pub fn may_take(&self, right: &Node<'_>) -> bool {
         let filled = self.filled() + right.filled();
         4 * filled <= 3 * (self.bytes.len() - HEADER_BYTES - 2 * key_bytes_max(self.bytes.len()))
     }
 
-    /// Whether it has neither slots nor cells nor fences.
+    /// Returns whether it has neither slots nor cells nor fences.
     fn is_bare(&self) -> bool {
         let fields = [SLOTS, DEAD, LOW].map(|at| self.u16(at));
         fields == [0; 3]
@@ -282,7 +282,7 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// Its slots and cells. A search asks the header for their bounds once.
+    /// Returns its slots and cells. A search reads their bounds from the header once.
     fn cells(&self) -> Cells<'a> {
         Cells {
             bytes: &self.bytes[..self.fences()],
@@ -295,7 +295,7 @@ impl<'a> Node<'a> {
         self.cells().of_slot(at)
     }
 
-    /// Where the fences begin, behind the cells.
+    /// Returns the start of the fences, behind the cells.
     fn fences(&self) -> usize {
         let high = match self.u16(HIGH) {
             ENDLESS => 0,
@@ -318,69 +318,69 @@ impl<'a> Node<'a> {
         u64::from_le_bytes(*field.expect("a field of the header"))
     }
 
-    /// Where it lies.
+    /// Returns its place in the file.
     #[must_use]
     pub fn pid(&self) -> Pid {
         Pid(self.u32(PID))
     }
 
-    /// First 8 bytes of the uuid of the database that it is of.
+    /// Returns the first 8 bytes of the uuid of its database.
     #[must_use]
     pub fn database(&self) -> [u8; 8] {
         let field = self.bytes[DATABASE..CELLS].first_chunk();
         *field.expect("a field of the header")
     }
 
-    /// What it is.
+    /// Returns its kind.
     #[must_use]
     pub fn kind(&self) -> Kind {
         Kind::of_code(self.bytes[KIND]).unwrap_or(Kind::Free)
     }
 
-    /// How many levels lie below it.
+    /// Returns the number of levels below it.
     #[must_use]
     pub fn level(&self) -> u8 {
         self.bytes[LEVEL]
     }
 
-    /// Its table.
+    /// Returns its table.
     #[must_use]
     pub fn table(&self) -> TableId {
         TableId(self.u32(TABLE))
     }
 
-    /// The number of its newest operation.
+    /// Returns the number of its newest operation.
     #[must_use]
     pub fn plsn(&self) -> Gsn {
         Gsn(self.u64(PLSN))
     }
 
-    /// The number of its newest change of structure.
+    /// Returns the number of its newest change of structure.
     #[must_use]
     pub fn dlsn(&self) -> Gsn {
         Gsn(self.u64(DLSN))
     }
 
-    /// How many slots it has.
+    /// Returns the number of its slots.
     #[must_use]
     pub fn len(&self) -> usize {
         usize::from(self.u16(SLOTS))
     }
 
-    /// Whether it has none.
+    /// Returns whether it has no slots.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// No key is below it.
+    /// Returns its low fence: no key is below it.
     #[must_use]
     pub fn low(&self) -> &'a [u8] {
         let begin = self.bytes.len() - usize::from(self.u16(LOW));
         &self.bytes[begin..]
     }
 
-    /// All keys are below it, if there is an end.
+    /// Returns its high fence: all keys are below it. `None`: the page has no end.
     #[must_use]
     pub fn high(&self) -> Option<&'a [u8]> {
         let begin = self.fences();
@@ -388,16 +388,16 @@ impl<'a> Node<'a> {
         (self.u16(HIGH) != ENDLESS).then(|| &self.bytes[begin..end])
     }
 
-    /// Whether a key belongs between its fences.
+    /// Returns whether a key belongs between its fences.
     #[must_use]
     pub fn covers(&self, key: &[u8]) -> bool {
         key >= self.low() && self.high().is_none_or(|high| key < high)
     }
 
-    /// The slot of a key, or where it would be.
+    /// Returns the slot of a key.
     ///
     /// # Errors
-    /// It is not there: the slot before which it would be.
+    /// The key is not there: the slot before which it would be.
     pub fn find(&self, key: &[u8]) -> Result<usize, usize> {
         let cells = self.cells();
         let (mut from, mut to) = (0, self.len());
@@ -412,20 +412,20 @@ impl<'a> Node<'a> {
         Err(from)
     }
 
-    /// The key of a slot.
+    /// Returns the key of a slot.
     #[must_use]
     pub fn key(&self, at: usize) -> &'a [u8] {
         self.cell(at).key
     }
 
-    /// The value of a slot of a leaf or of the meta page.
+    /// Returns the value of a slot of a leaf or of the meta page.
     #[must_use]
     pub fn value(&self, at: usize) -> &'a [u8] {
         assert_ne!(self.kind(), Kind::Inner, "an inner page has children");
         self.cell(at).rest
     }
 
-    /// The child of an inner page's slot.
+    /// Returns the child of an inner page's slot.
     #[must_use]
     pub fn child(&self, at: usize) -> Pid {
         assert_eq!(self.kind(), Kind::Inner, "children are in inner pages");
@@ -433,7 +433,7 @@ impl<'a> Node<'a> {
         Pid(u32::from_le_bytes(*rest.expect("four bytes")))
     }
 
-    /// The child that holds a key.
+    /// Returns the child that holds a key.
     #[must_use]
     pub fn child_of(&self, key: &[u8]) -> Pid {
         assert!(self.covers(key), "the key belongs to another page");
@@ -441,8 +441,8 @@ impl<'a> Node<'a> {
         self.child(at)
     }
 
-    /// Bytes that a new cell and its slot may take, after the cells have been moved together. The rest of the longest high fence
-    /// is not among them.
+    /// Returns the bytes that a new cell and its slot may take, after the cells have been moved together. The rest of
+    /// the longest high fence is not among them.
     #[must_use]
     pub fn room(&self) -> usize {
         let high = self.high().map_or(0, <[u8]>::len);
@@ -454,7 +454,7 @@ impl<'a> Node<'a> {
         (self.gap() + usize::from(self.u16(DEAD))).saturating_sub(reserve)
     }
 
-    /// Whether a row of a leaf can be put without a split.
+    /// Returns whether a row of a leaf can be put without a split.
     #[must_use]
     pub fn has_room_for(&self, key: &[u8], value: &[u8]) -> bool {
         let bytes = cell_bytes(key, value);
@@ -464,21 +464,22 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Bytes between slots and cells.
+    /// Returns the bytes between slots and cells.
     fn gap(&self) -> usize {
         usize::from(self.u16(CELLS)) - HEADER_BYTES - 2 * self.len()
     }
 
-    /// Bytes that slots, cells and fences take.
+    /// Returns the bytes that slots, cells and fences take.
     #[must_use]
     pub fn used(&self) -> usize {
         self.bytes.len() - HEADER_BYTES - self.gap() - usize::from(self.u16(DEAD))
     }
 
-    /// The slot at which a split leaves about as many bytes on either side: not the first.
+    /// Returns the slot at which a split leaves about the same number of bytes on either side. It is never the first
+    /// slot.
     ///
     /// # Panics
-    /// If there are less than two slots.
+    /// If the page has less than two slots.
     #[must_use]
     pub fn middle(&self) -> usize {
         assert!(self.len() >= 2, "a page with one slot is not split");
@@ -491,16 +492,16 @@ impl<'a> Node<'a> {
         middle.unwrap_or(0).clamp(1, self.len() - 1)
     }
 
-    /// All of its bytes.
+    /// Returns all of its bytes.
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The bytes in which something is: those before and those behind the free space, if nothing is dead.
+    /// Returns the bytes before and the bytes behind the free space, if no bytes are dead.
     #[must_use]
     pub fn parts(&self) -> (&'a [u8], &'a [u8]) {
-        // A free page has a number there, where others have slots.
+        // A free page has a number where other pages have slots.
         let words = if self.kind() == Kind::Free {
             2
         } else {

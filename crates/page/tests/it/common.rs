@@ -1,6 +1,6 @@
 //! The worked examples of a format page.
 
-/// The bytes of each hex block of the page.
+/// Returns the bytes of each hex block of the page.
 pub fn examples(doc: &str) -> Vec<Vec<u8>> {
     doc.split("```")
         .skip(1)

@@ -110,7 +110,7 @@ fn the_examples_of_the_record_format_round_trip() {
     }
 }
 
-/// The examples of the transaction record, which leave out the grammar's block.
+/// Returns the examples of the transaction record, without the grammar's block.
 fn txn_examples() -> Vec<Vec<u8>> {
     let examples = examples(TXN_RECORD_MD);
     assert_eq!(examples.len(), 6);

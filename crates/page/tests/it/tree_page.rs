@@ -143,7 +143,7 @@ fn a_leaf_is_a_map_that_fills_and_splits() {
     }
 }
 
-/// Splits a full leaf and goes on with one half.
+/// Splits a full leaf and continues with one half.
 fn split(bytes: &mut Box<[u8]>, map: &mut BTreeMap<Vec<u8>, Vec<u8>>, rng: &mut Rng) {
     let mut page = NodeMut::over(bytes);
     let node = page.node();
@@ -163,7 +163,7 @@ fn split(bytes: &mut Box<[u8]>, map: &mut BTreeMap<Vec<u8>, Vec<u8>>, rng: &mut 
     if rng.bool() {
         *map = moved;
         *bytes = right;
-        // It goes on where the other one lies.
+        // It continues at the place of the other one.
         bytes[8] = 3;
     }
 }

@@ -12,11 +12,10 @@ use crate::table::Table;
 use crate::view::RowEdit;
 
 impl Cx<'_, '_> {
-    /// Decodes a row, hands it to `change`, and writes it back.
+    /// Decodes a row, passes it to `change`, and writes it back.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is no such row, or `change` changed the key; else as
-    /// [`insert`](Self::insert).
+    /// [`Error::Usage`] if the row does not exist, or `change` changed the key; else as [`insert`](Self::insert).
     pub fn modify<T: Table>(
         &mut self,
         key: impl WholeKey<T::Key>,
@@ -41,10 +40,10 @@ impl Cx<'_, '_> {
         })
     }
 
-    /// Hands a row to `change`, which sets single columns, and writes it back. No other column is decoded.
+    /// Passes a row to `change`, which sets single columns, and writes it back. No other column is decoded.
     ///
     /// # Errors
-    /// Those of `change`; [`Error::Usage`] if there is no such row; else as [`insert`](Self::insert).
+    /// Those of `change`; [`Error::Usage`] if the row does not exist; else as [`insert`](Self::insert).
     pub fn edit<T: Table>(
         &mut self,
         key: impl WholeKey<T::Key>,

@@ -21,7 +21,7 @@ type Homes = SmallVec<[PartitionId; 1]>;
 const ORDERED: &str = "ranges of keys need a table with `order = ordered`";
 
 impl Cx<'_, '_> {
-    /// The row with a key.
+    /// Returns the row with a key.
     ///
     /// # Errors
     /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on;
@@ -41,7 +41,7 @@ impl Cx<'_, '_> {
         }
     }
 
-    /// The row with a key, whose columns are decoded when they are read.
+    /// Returns the row with a key. Its columns are decoded when they are read.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -55,7 +55,7 @@ impl Cx<'_, '_> {
         Ok(row.map(|row| RowView::new(row.key(), row.value())))
     }
 
-    /// Whether there is a row with a key.
+    /// Returns whether a row with a key exists.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -69,9 +69,8 @@ impl Cx<'_, '_> {
         Ok(row.is_some())
     }
 
-    /// Fetches rows that the verbs behind it will use, read or write, from memory together: a row that is
-    /// found by itself waits for memory twice. A hint, which changes nothing; the first
-    /// [`AHEAD_KEYS`] keys count.
+    /// Fetches from memory, all together, the rows that later verbs will read or write. A row that is found alone waits
+    /// for memory twice. This is a hint, which changes nothing. Only the first [`AHEAD_KEYS`] keys count.
     pub fn look_ahead<T: Table>(&self, keys: impl IntoIterator<Item = impl WholeKey<T::Key>>) {
         let Ok(entry) = self.entry::<T>() else {
             return;
@@ -83,8 +82,8 @@ impl Cx<'_, '_> {
         self.tx.typed_look_ahead(keys);
     }
 
-    /// The rows of an ordered table whose keys begin with `prefix`, in the order of their keys; with
-    /// `()`, all rows. If the prefix has no first column, all partitions are read.
+    /// Returns the rows of an ordered table whose keys begin with `prefix`, in the order of their keys. With `()`, it
+    /// returns all rows. If the prefix has no first column, all partitions are read.
     ///
     /// # Errors
     /// The first item is the error if the rows cannot be read; see [`Rows`].
@@ -101,9 +100,9 @@ impl Cx<'_, '_> {
         self.stretch(Which::Primary, home, stretch)
     }
 
-    /// The rows of an ordered table whose keys lie in a range of prefixes, in the order of their keys. A
-    /// bound that is included includes all keys that begin so, and one that is excluded none of them. If
-    /// both bounds have the same first column, one partition is read, else all are.
+    /// Returns the rows of an ordered table whose keys lie in a range of prefixes, in the order of their keys. An
+    /// included bound includes all keys that begin with it. An excluded bound excludes all of them. If both bounds have
+    /// the same first column, one partition is read, else all are.
     ///
     /// # Errors
     /// As [`rows`](Self::rows).
@@ -120,8 +119,8 @@ impl Cx<'_, '_> {
         self.stretch(Which::Primary, home, stretch)
     }
 
-    /// The rows whose columns of an index begin with `prefix`, in the order of the index. If the index
-    /// does not begin with the first key column, all partitions are read.
+    /// Returns the rows whose columns of an index begin with `prefix`, in the order of the index. If the index does not
+    /// begin with the first key column, all partitions are read.
     ///
     /// # Errors
     /// As [`rows`](Self::rows).
@@ -136,8 +135,8 @@ impl Cx<'_, '_> {
         self.stretch(Which::Secondary(index.index()), home, stretch)
     }
 
-    /// The rows whose columns of an index lie in a range of prefixes, in the order of the index. Bounds
-    /// are those of [`range`](Self::range).
+    /// Returns the rows whose columns of an index lie in a range of prefixes, in the order of the index. Bounds are
+    /// those of [`range`](Self::range).
     ///
     /// # Errors
     /// As [`rows`](Self::rows).
@@ -170,7 +169,7 @@ impl Cx<'_, '_> {
         damaged.map_or(Ok(()), Err)
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -184,8 +183,8 @@ impl Cx<'_, '_> {
         Ok(count)
     }
 
-    /// The partitions to read: one if it is known, else all; of a replicated table one. All that are
-    /// missing are noted at once.
+    /// Returns the partitions to read: one if it is known, else all; of a replicated table one. All that are missing
+    /// are noted at once.
     fn homes<T: Table>(&self, home: Option<PartitionId>) -> Result<Homes> {
         if T::DECLARATION.replicated {
             return Ok(smallvec![self.first_latched()]);

@@ -1,4 +1,4 @@
-//! Verbs that write whole rows, and what all writing verbs share: copies, unique indexes, effects.
+//! Verbs that write whole rows, and the parts that all writing verbs share: copies, unique indexes, effects.
 
 use std::ops::Bound;
 
@@ -27,9 +27,9 @@ impl Cx<'_, '_> {
     /// Inserts a row.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is a row with the same key, or with the same columns of a unique index,
-    /// or if the database does not have the table; [`Error::Undeclared`], which the closure passes on;
-    /// [`Error::OutOfMemory`], [`Error::LogFull`].
+    /// [`Error::Usage`] if a row has the same key, or the same columns of a unique index. [`Error::Usage`] if the
+    /// database does not have the table. [`Error::Undeclared`], which the closure passes on; [`Error::OutOfMemory`],
+    /// [`Error::LogFull`].
     pub fn insert<T: Table>(&mut self, row: &T) -> Result<()> {
         if T::KEYLESS {
             return self.append_row(row).map(|_| ());
@@ -45,8 +45,8 @@ impl Cx<'_, '_> {
         self.insert_encoded(entry, &placed, Some(spot), row)
     }
 
-    /// Inserts a row of a table without key columns and returns its id. It lies in the first partition that
-    /// the transaction holds.
+    /// Inserts a row of a table without key columns and returns its id. The row is in the first partition that the
+    /// transaction holds.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -83,7 +83,7 @@ impl Cx<'_, '_> {
         done
     }
 
-    /// Inserts a row whose key was looked for, at `spot` if it is of one partition, and not found.
+    /// Inserts a row whose key was looked up, at `spot` if it is of one partition, and not found.
     fn insert_bytes(
         &mut self,
         entry: &Entry,
@@ -115,7 +115,7 @@ impl Cx<'_, '_> {
     /// Overwrites the row with the same key.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is no such row; else as [`insert`](Self::insert).
+    /// [`Error::Usage`] if the row does not exist; else as [`insert`](Self::insert).
     pub fn update<T: Table>(&mut self, row: &T) -> Result<()> {
         const {
             assert!(
@@ -156,7 +156,7 @@ impl Cx<'_, '_> {
         done
     }
 
-    /// Removes the row with a key. Returns whether there was one.
+    /// Removes the row with a key. Returns whether it existed.
     ///
     /// # Errors
     /// [`Error::Undeclared`], which the closure passes on; [`Error::LogFull`].
@@ -190,13 +190,13 @@ impl Cx<'_, '_> {
         Placed { key, home }
     }
 
-    /// Whether a change of a row has to know what the row was.
+    /// Returns whether a change of a row needs the row before it.
     pub(super) fn needs_before(&self, entry: &Entry) -> bool {
         let unique = !entry.unique.is_empty();
         unique || self.notes(entry) && self.tx.value_form() != ValueForm::Rows
     }
 
-    /// Returns a copy of the row, in a buffer that the caller keeps, and where the row is.
+    /// Returns a copy of the row, in a buffer that the caller keeps, and the row's place.
     pub(super) fn copy_row(
         &self,
         entry: &Entry,
@@ -217,8 +217,8 @@ impl Cx<'_, '_> {
         }
     }
 
-    /// Overwrites a row, which the caller may have found already. What it was is there if
-    /// [`needs_before`](Self::needs_before) says so.
+    /// Overwrites a row, which the caller may have found already. The row before is given if
+    /// [`needs_before`](Self::needs_before) returns true.
     pub(super) fn replace(
         &mut self,
         entry: &Entry,
@@ -276,7 +276,7 @@ impl Cx<'_, '_> {
         }
     }
 
-    /// All partitions, which a change of a replicated row needs. Those that are missing are noted at once.
+    /// Returns all partitions, which a change of a replicated row needs. Those that are missing are noted at once.
     fn all_latched(&self) -> Result<impl Iterator<Item = PartitionId> + use<>> {
         let all = (0..self.registry.geometry().partitions).map(PartitionId);
         let mut missing = Ok(());

@@ -1,15 +1,14 @@
 //! The rows of all partitions in one order, from either end.
 //!
-//! A heap of the partitions' next rows for each end. When a partition's iterator is exhausted, the row
-//! that the other end holds is the next one of this end: it changes hands, and its entry in the other
-//! heap is void.
+//! Each end has a heap of the partitions' next rows. When a partition's iterator is exhausted, the next row of this end
+//! is the one that the other end holds. The row changes hands, and its entry in the other heap is void.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use perdura_heap::{Derive, RowRef, Which};
 
-/// A partition's rows: what is not yet taken, and the row that each end holds.
+/// A partition's rows: those not yet taken, and the row that each end holds.
 struct Part<'s, I> {
     rows: I,
     front: Option<RowRef<'s>>,
@@ -27,7 +26,7 @@ struct Merged<'s, I> {
     backs: Option<BinaryHeap<Held>>,
 }
 
-/// The rows of `parts`, each in the order of an index, in that order.
+/// Merges the rows of `parts`, each in the order of an index, in that order.
 pub(crate) fn merged<'s, I: DoubleEndedIterator<Item = RowRef<'s>> + 's>(
     parts: Vec<I>,
     which: Which,

@@ -1,4 +1,4 @@
-//! Ranges of keys as they are written in programs, and as the heap takes them.
+//! Ranges of keys as programs write them, and in the heap's form.
 
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
@@ -7,11 +7,11 @@ use crate::prefix::Prefix;
 
 /// A range of prefixes of a key or an index with the columns `C`.
 pub trait Span<C> {
-    /// Its bounds: prefixes.
+    /// Returns its bounds: prefixes.
     #[doc(hidden)]
     fn prefixes(&self) -> (Bound<KeyBytes>, Bound<KeyBytes>);
 
-    /// The keys that it covers.
+    /// Returns the keys that it covers.
     #[doc(hidden)]
     fn stretch(&self) -> Stretch {
         let (start, end) = self.prefixes();
@@ -63,9 +63,9 @@ impl<C, P: Prefix<C>, Q: Prefix<C>> Span<C> for (Bound<P>, Bound<Q>) {
 pub struct Stretch {
     /// The prefixes that bound it, if both do.
     given: Option<(KeyBytes, KeyBytes)>,
-    /// The first key; `None` if there is no key as great.
+    /// The first key. `None`: the stretch is empty.
     start: Option<KeyBytes>,
-    /// The key behind the last one; `None` if there is none.
+    /// The key behind the last one. `None`: the stretch ends with the last of all keys.
     end: Option<KeyBytes>,
 }
 
@@ -78,7 +78,7 @@ impl Stretch {
             ) => Some((start.clone(), end.clone())),
             _ => None,
         };
-        // Behind the empty prefix, which all keys begin with, nothing comes.
+        // All keys begin with the empty prefix, so no key is behind it.
         Stretch {
             given,
             start: match start {
@@ -94,7 +94,7 @@ impl Stretch {
         }
     }
 
-    /// All keys that begin with a prefix.
+    /// Returns all keys that begin with a prefix.
     pub(crate) fn of_prefix<C>(prefix: &impl Prefix<C>) -> Stretch {
         let start = bytes(prefix);
         Stretch {
@@ -104,13 +104,13 @@ impl Stretch {
         }
     }
 
-    /// The prefixes that bound it, if both ends have one.
+    /// Returns the prefixes that bound it, if both ends have one.
     pub(crate) fn prefixes(&self) -> Option<(&[u8], &[u8])> {
         let (start, end) = self.given.as_ref()?;
         Some((start.as_slice(), end.as_slice()))
     }
 
-    /// Whether no key can be in it.
+    /// Returns whether it can contain no key.
     pub(crate) fn is_empty(&self) -> bool {
         match (&self.start, &self.end) {
             (None, _) => true,
@@ -119,7 +119,7 @@ impl Stretch {
         }
     }
 
-    /// The bounds for the heap.
+    /// Returns the bounds for the heap.
     pub(crate) fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         debug_assert!(!self.is_empty(), "the caller has looked");
         let start = match &self.start {

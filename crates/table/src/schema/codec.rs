@@ -17,7 +17,7 @@ const UNIQUE: u8 = 1;
 const INDEXES_MAX: usize = 64;
 
 impl Schema {
-    /// Appends the schema as the catalog row has it.
+    /// Appends the schema in the form of a catalog row.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let flags = [
             (self.replicated, REPLICATED),
@@ -50,7 +50,7 @@ impl Schema {
         }
     }
 
-    /// Reads what [`encode`](Self::encode) wrote; `None` if the bytes are no schema that this build knows.
+    /// Reads the output of [`encode`](Self::encode); `None` if the bytes are no schema that this build knows.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Schema> {
         let mut r = Reader::new(bytes);

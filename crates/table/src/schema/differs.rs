@@ -1,13 +1,13 @@
-//! What a program declares, against what the catalog has.
+//! The program's schema compared with the catalog's.
 
 use super::{Column, Index, Indexed, Schema};
 
 impl Schema {
-    /// Returns how the schema of a program differs from this one, which is the database's. The text
-    /// names the first column, index or option that differs, and both sides.
+    /// Returns the difference between the schema of a program and this one, which is the database's. The text names the
+    /// first column, index or option that differs, and both sides. `None`: they do not differ.
     ///
-    /// Earlier versions took unique indexes that a partition cannot keep unique. A program declares
-    /// such an index as a plain one now, and the two are no difference.
+    /// Earlier versions accepted unique indexes that a partition cannot keep unique. A program now declares such an
+    /// index as a plain one. The two do not count as a difference.
     #[must_use]
     pub fn differs(&self, program: &Schema) -> Option<String> {
         let fault = options(self, program)

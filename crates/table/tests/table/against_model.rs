@@ -61,7 +61,7 @@ fn step(cx: &mut Cx<'_, '_>, model: &mut Model, rng: &mut Rng) -> Result<(), Abo
     Ok(())
 }
 
-/// An error that the transaction survives; one that it does not is passed on.
+/// Returns an error that the transaction survives, and passes on one that it does not survive.
 fn given_up(done: Result<(), Error>) -> Result<Option<Error>, Error> {
     match done {
         Err(error @ Error::Usage(_)) => Ok(Some(error)),
@@ -105,7 +105,7 @@ fn check(cx: &Cx<'_, '_>, model: &Model, rng: &mut Rng) -> Result<(), Error> {
     Ok(())
 }
 
-/// All rows, taken from both ends in a random order.
+/// Returns all rows, taken from both ends in a random order.
 fn both_ends(cx: &Cx<'_, '_>, rng: &mut Rng) -> Result<Vec<Account>, Error> {
     let mut rows = cx.rows::<Account>(());
     let (mut front, mut back) = (Vec::new(), Vec::new());

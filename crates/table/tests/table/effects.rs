@@ -1,11 +1,11 @@
-//! What the verbs note for the log.
+//! The effects that the verbs note for the log.
 
 use perdura_base::Error;
 use perdura_txn::ValueForm;
 
 use crate::world::{Account, Item, World, account};
 
-/// The hash of the effects of a few changes.
+/// Returns the hash of the effects of a few changes.
 fn hash(form: ValueForm, change: impl Fn(&mut Account)) -> u64 {
     let world = World::new(form);
     world

@@ -1,4 +1,4 @@
-//! Each verb, and what it refuses.
+//! Each verb, and its refusals.
 
 use perdura_base::{Error, PartitionId, PartitionSet};
 use perdura_table::{Abort, RowId, procedure};

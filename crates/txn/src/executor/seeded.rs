@@ -8,8 +8,8 @@ use perdura_heap::GroupBuilder;
 use super::Ticket;
 use crate::tx::Guards;
 
-/// The seeded bug of Algorithm 1 as printed (step 6 after step 5): the latches are released and
-/// only then, perhaps much later, is the group appended.
+/// Makes the mistake of Algorithm 1 as printed (step 6 after step 5). The latches are released, and only then, perhaps
+/// much later, is the group appended.
 #[cold]
 pub(super) fn late_append(
     mut guards: Guards<'_>,
