@@ -4,9 +4,10 @@
 //! lines (`writer`). While stderr accepts nothing (a full disk, a pipe that is not read), lines are dropped and
 //! counted. The next line that can be written says how many were lost. No failure of stderr reaches the process.
 //!
-//! Messages to the service manager are here for the like reason ([`notify`]).
-//!
 //! Messages to the service manager ([`notify`]) are here because they must not delay a thread either.
+//!
+//! The macros of `tracing` are used everywhere above the storage crates. A program that embeds the database chooses its
+//! own subscriber or has none. Only `perdura`'s long-running verbs call [`start`].
 
 mod capture;
 mod line;
