@@ -25,12 +25,12 @@ pub(crate) struct Character {
     pub odds: Odds,
     /// Odds that a crash takes the archive's disk as well, of 100.
     pub together: u8,
-    /// The most bytes that wait in the backlog while the archive is away. `None`: there is no backlog, and the log
-    /// keeps all.
+    /// Odds that a life ends with the loss of the database's disks, of 100.
     pub losses: u8,
     /// Odds that a restore is interrupted, of 100.
     pub interrupted: u8,
-    /// Bytes that wait while the archive is away; `None`: the log alone does.
+    /// The most bytes that wait in the backlog while the archive is away. `None`: no backlog exists, and the log keeps
+    /// all.
     pub backlog: Option<u64>,
 }
 
