@@ -18,20 +18,20 @@ use crate::exit::Usage;
 use crate::output;
 use crate::setting_args::NodeArgs;
 
-/// The most rings: a reply names all of a database.
+/// The most rings. A reply names all rings of a database.
 const RINGS_MAX: usize = 4096;
-/// How long a thread of a node that spins looks for the next frame.
+/// The time for which a thread of a node that spins looks for the next frame.
 const SPIN: Duration = Duration::from_micros(200);
-/// More than the longest key.
+/// A number of bytes above that of the longest key.
 const KEY_FILE_BYTES_MAX: usize = 64 * 1024;
 
-/// Keep the newest bytes of databases' logs in this machine's memory: a node of the mirrored log.
+/// Keep the newest bytes of databases' logs in this machine's memory, as a node of the mirrored log.
 ///
-/// A database that is served with nodes sends them its log. A commit then waits for two memories instead of a disk, and the
-/// log follows on the disk a little later. What a node holds is gone when it ends; nothing is lost by that while another
-/// node or the database lives. Run each node of a pair on a machine, and on a power supply, of its own.
+/// A database that is served with nodes sends them its log. A commit then waits for two memories instead of a disk, and
+/// the log follows on the disk a little later. A node's memory is lost when it ends. Nothing is lost by that while
+/// another node or the database lives. Run each node of a pair on a separate machine with a separate power supply.
 ///
-/// Ends on SIGTERM and SIGINT. SIGHUP has certificates read anew.
+/// Ends on SIGTERM and SIGINT. SIGHUP makes it read certificates again.
 #[derive(Debug, Parser)]
 #[command(
     args_override_self = true,
@@ -47,22 +47,22 @@ const KEY_FILE_BYTES_MAX: usize = 64 * 1024;
 )]
 #[group(skip)]
 pub struct Args {
-    /// An address to listen on; port 0 picks a free one [default: 127.0.0.1:7379, or none if there is `tls-listen`].
+    /// An address to listen on. Port 0 picks a free one [default: 127.0.0.1:7379, or none if `tls-listen` is set].
     #[arg(long, value_name = "IP:PORT")]
     listen: Vec<SocketAddr>,
-    /// Bytes of a ring, which holds what one stream of one database has not on its disk.
+    /// Bytes of a ring, which holds the part of one stream of one database that is not on its disk yet.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = units::bytes)]
     ring: u64,
-    /// The most rings, of all databases; their memory is taken when they are opened.
+    /// The most rings, of all databases. Their memory is allocated when they are opened.
     #[arg(long, value_name = "N", default_value_t = 64)]
     rings_max: usize,
     /// A file with the key that clients must have.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Look for the next block for a while before sleeping: less delay for a processor core's time.
+    /// Look for the next block for a while before sleeping. This reduces the delay and costs time of a processor core.
     #[arg(long)]
     spin: bool,
-    /// Take blocks by messages alone: writers on this machine, too, may not map their rings.
+    /// Take blocks by messages alone. Writers on this machine may not map their rings either.
     #[arg(long)]
     no_share: bool,
     /// Copy the rings to this directory as well, behind the replies, at least every 50 ms.
