@@ -49,7 +49,7 @@ fn string(reader: &mut Reader<'_>, len: u32) -> Option<Vec<u8>> {
     Some(reader.bytes(usize::try_from(len).ok()?)?.to_vec())
 }
 
-/// Head, entries, end: the frame that listpacks and ziplists share.
+/// Reads entries in the frame that listpacks and ziplists share: head, entries, end.
 fn framed(
     bytes: &[u8],
     total: Option<u32>,

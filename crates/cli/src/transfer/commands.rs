@@ -31,7 +31,7 @@ fn put_head(out: &mut Vec<u8>, kind: u8, number: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Most numbers here have one or two digits.
+/// Appends a number in decimal. Most numbers here have one or two digits.
 fn put_decimal(out: &mut Vec<u8>, number: usize) {
     if number >= 10 {
         put_decimal(out, number / 10);

@@ -65,13 +65,14 @@ pub struct Args {
     /// Take blocks by messages alone. Writers on this machine may not map their rings either.
     #[arg(long)]
     no_share: bool,
-    /// Copy the rings to this directory as well, behind the replies, at least every 50 ms.
+    /// Also copy the rings to this directory, behind the replies, at least every 50 ms.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// The other node of the pair: refuse one that would be no mirror with this one, and say when it is lost and back.
+    /// The other node of the pair. Refuse a peer that would be no mirror with this node, and report when it is lost and
+    /// back.
     #[arg(long, value_name = "HOST:PORT")]
     peer: Option<String>,
-    /// The peer may be on this machine, although both then fail together.
+    /// Allow the peer on this machine, although both then fail together.
     #[arg(long, requires = "peer")]
     one_machine: bool,
     #[command(flatten)]
@@ -114,7 +115,7 @@ impl Args {
             return Err(Usage(readable(*address, "the database's changes")).into());
         }
         let peer = self.peer.as_ref().map(|address| {
-            // The pair is set up alike: to a node with TLS alone, TLS is spoken.
+            // Both nodes of the pair have the same setup. A node with TLS alone speaks TLS to its peer.
             let net = TcpNet::new(std::slice::from_ref(address), None)?;
             let files = server.tls_files();
             let load = move || {
@@ -157,7 +158,7 @@ impl Args {
     }
 }
 
-/// The key in a file, or none.
+/// Returns the key in a file, or no key without a file.
 pub fn key(path: Option<&Path>) -> Result<Key> {
     let Some(path) = path else {
         return Ok(Key::none());

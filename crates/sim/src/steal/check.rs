@@ -57,8 +57,8 @@ impl World {
         })
     }
 
-    /// Like [`verify`](Self::verify), for the database that is open. The oracle then forgets everything that was not
-    /// durable.
+    /// Verifies the database that is open, as [`verify`](Self::verify) does. The oracle then forgets everything that
+    /// was not durable.
     pub fn check_state(&mut self) -> Check {
         self.verify(self.steal())?;
         let durable = self.steal().report().durable_epoch;

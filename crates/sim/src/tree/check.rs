@@ -33,8 +33,8 @@ impl World {
         })
     }
 
-    /// Like [`verify`](Self::verify), for the database that is open. The oracle then forgets everything that was not
-    /// durable.
+    /// Verifies the database that is open, as [`verify`](Self::verify) does. The oracle then forgets everything that
+    /// was not durable.
     pub fn check_state(&mut self) -> Check {
         // A fault that was planned for the restart must not meet the comparison.
         faults::clear(&self.disks);

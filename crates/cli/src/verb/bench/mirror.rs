@@ -162,7 +162,7 @@ pub fn run(args: &MirrorArgs) -> Result<()> {
     output::text(&text(&report))
 }
 
-/// `--commits`
+/// Runs the measurement of `--commits`.
 fn commits(args: &MirrorArgs) -> Result<()> {
     ensure!(
         args.nodes.len() == 2
