@@ -13,7 +13,7 @@ pub static CRC64: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS
 /// The bytes that are read at once from a file.
 pub const BUFFER_BYTES: usize = 1 << 16;
 
-/// A reader with its position and the checksum of what was taken from it.
+/// A reader with its position and the checksum of the bytes that were taken from it.
 ///
 /// The checksum is updated when the buffer is refilled or the caller asks for it. A single byte therefore costs no more
 /// than an index.

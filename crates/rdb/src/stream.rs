@@ -3,8 +3,8 @@
 //! | type | Redis | has more |
 //! |---|---|---|
 //! | 15 | 5.0 | |
-//! | 19 | 7.0 | the first id, the greatest deleted one, how many entries were ever added, how many each group has read |
-//! | 21 | 7.2 | when each consumer was last active |
+//! | 19 | 7.0 | the first id, the greatest deleted one, the counts of entries added and of those read by each group |
+//! | 21 | 7.2 | the time at which each consumer was last active |
 //!
 //! A node is a listpack. It begins with the number of its entries, the number of its deleted entries, the names of the
 //! fields of its first entry, and a zero. Each entry is its flags, its id minus that of the node, its fields, and the
@@ -124,7 +124,7 @@ pub fn read<R: Read>(source: &mut Source<R>, kind: u8) -> Result<Stream> {
     stream.last = read_id(source)?;
     stream.added = length;
     if kind >= WRITTEN {
-        read_id(source)?; // the first id, which its entries tell
+        read_id(source)?; // the first id, which follows from its entries
         stream.deleted_max = read_id(source)?;
         stream.added = source.length()?;
     }

@@ -43,7 +43,7 @@ impl Content {
         })
     }
 
-    /// Writes the bytes into `out`, replacing what is there.
+    /// Writes the bytes into `out`, and replaces its content.
     pub fn fill(self, out: &mut Vec<u8>) {
         out.clear();
         out.reserve(self.len + 8);

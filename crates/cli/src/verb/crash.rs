@@ -24,11 +24,11 @@ use crate::output;
     perdura crash --mode steal --seed 7 --runs 1\n  \
     perdura crash --minutes 60 --progress-file crash.json --json")]
 pub struct Args {
-    /// The mode of the runs. executor: the product. steal: the paper's setting of interleaved transactions. both: these
-    /// two in turn. tables: the product's typed tables and procedures. mixed: tables with a tree beside them. all:
-    /// these four in turn. archive: the product with its archive, that is merging, backups, lost disks and restores.
-    /// tree: interleaved transactions over rows of a tree. mirror: the product whose newest log is in the memory of
-    /// nodes.
+    /// The mode of the runs. executor: the product. steal: the paper's setting of interleaved transactions. both:
+    /// executor and steal in turn. tables: the product's typed tables and procedures. mixed: tables with a tree beside
+    /// them. all: executor, steal, tables and mixed in turn. archive: the product with its archive, that is merging,
+    /// backups, lost disks and restores. tree: interleaved transactions over rows of a tree. mirror: the product whose
+    /// newest log is in the memory of nodes.
     #[arg(long, value_name = "MODE", value_parser = parse_mode, default_value = "both")]
     mode: Mode,
     /// The first run's seed. Each further run has the next one.

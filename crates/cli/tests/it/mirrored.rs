@@ -1,7 +1,7 @@
 //! A server with its nodes, as processes that are killed and stopped. What was acknowledged in memory comes back.
 //! Otherwise the start reports that it cannot, and receipts agree with the data.
 //!
-//!   The long form: PERDURA_MIRROR_ROUNDS=200 cargo test -p perdura-cli --test it mirrored
+//! The long form: PERDURA_MIRROR_ROUNDS=200 cargo test -p perdura-cli --test it mirrored
 
 use std::path::Path;
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! A server and its nodes, each in a network namespace, whose links are cut while a client writes.
 //!
-//!   sudo scripts/test-mirror-net.sh          PERDURA_MIRROR_ROUNDS=200 for the long way
+//! Run: sudo scripts/test-mirror-net.sh. PERDURA_MIRROR_ROUNDS=200 gives the long form.
 //!
 //! The script makes the namespaces and runs this test in the writer's. `scripts/test.sh` calls it.
 

@@ -13,11 +13,11 @@
 //! |---|---|
 //! | `character` | the character of a run |
 //! | `timeline` | the oracle: the state of each epoch, across lives |
-//! | `world` | what a run consists of; its place in the loop |
-//! | `steps` | the steps of archiver, merger, backup and agent, and what explains their failures |
-//! | `store` | the archive's disk: power cuts, absence, and what must be there then |
-//! | `restoring` | a moment is restored and compared |
-//! | `loss` | the database's disks are lost, and a restore makes the next life |
+//! | `world` | the parts of a run, and its place in the loop |
+//! | `steps` | the steps of archiver, merger, backup and agent, and the explanations of their failures |
+//! | `store` | the archive's disk: power cuts, absence, and what it must hold afterwards |
+//! | `restoring` | restores of a moment, and their comparison |
+//! | `loss` | the loss of the database's disks, and the restore that makes the next life |
 
 mod character;
 mod loss;

@@ -20,13 +20,13 @@
 //! | module | one idea |
 //! |---|---|
 //! | `character` | the character of a run |
-//! | `past` | the oracle: what a life began with, and what it wrote |
-//! | `writer` | a process that serves, or sleeps: its engine, its clients' answers |
-//! | `world` | what a run consists of |
+//! | `past` | the oracle: the rows at the beginning of a life, and its writes |
+//! | `writer` | a process that serves, or sleeps: its engine, its clients' replies |
+//! | `world` | the parts of a run |
 //! | `trouble` | faults of nodes, network and arbiter, also in the middle of an open |
 //! | `steps` | the steps of a writer |
-//! | `lives` | the chain of lives: how they end |
-//! | `takeover` | the next open: what it may refuse, and what it must bring back |
+//! | `lives` | the chain of lives, and their ends |
+//! | `takeover` | the next open: its reasons to refuse, and the epochs that it must bring back |
 
 mod character;
 mod lives;

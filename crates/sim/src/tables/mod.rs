@@ -13,9 +13,9 @@
 //! |---|---|
 //! | `schema` | the tables |
 //! | `procedures` | the procedures |
-//! | `rows` | keys and rows of all tables, as the model has them |
+//! | `rows` | keys and rows of all tables in the model |
 //! | `calls` | a call, drawn and made |
-//! | `interpret` | the procedures once more, over the model |
+//! | `interpret` | a second implementation of the procedures, over the model |
 //! | `edits` | plain transactions, on the engine and on the model |
 //! | `oracle` | the expected rows and numbers |
 //! | `swarm` | the character of a run |

@@ -20,7 +20,7 @@
 //! | `world` | the machine with its database, and its clients |
 //! | `client` | the steps of transactions |
 //! | `background` | draws the next step |
-//! | `memory` | what holds the log beside its disks, in a quarter of the runs |
+//! | `memory` | the memory that holds the log beside its disks, in a quarter of the runs |
 //! | `rows` | the rows of a tree, and the comparison with those that must be there |
 //! | `check` | the comparison after a restart, and the other ways to it |
 //! | `run` | its place in the simulator's loop |

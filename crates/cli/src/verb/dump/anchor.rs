@@ -45,7 +45,7 @@ struct Shown {
     chain: Vec<ShownLink>,
     /// The families of ordered frames that the log may hold.
     ordered: Vec<&'static str>,
-    /// The end of the log in an archive, as written when the anchor declared it. The log behind it is kept.
+    /// The end of the log in an archive, as of the last write of the anchor. The log behind it is kept.
     archived: Option<ShownArchived>,
     /// The database that this one was restored from.
     parent: Option<ShownParent>,
