@@ -42,7 +42,7 @@ pub struct Args {
     directories: Directories,
     /// The restart method: differential, dl1p, dl2p, pl2p, pl2p-part, value, command, log0, log1, log2, sql1, sql2,
     /// aries, or auto, which means the database's own. Value and command play ordered frames after the database's own
-    /// records. The last six methods restart a tree. A database with several kinds of records takes one method for
+    /// records. Those from log0 to aries restart a tree. A database with several kinds of records takes one method for
     /// each, separated by commas.
     #[arg(long, value_name = "METHOD", default_value = "auto")]
     method: String,
